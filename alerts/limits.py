@@ -36,19 +36,19 @@ REST = 9
 LONGEST_REST_SECONDS = 30.0
 """Longest pause in seconds: a rule must not pause for long only because the machine was suspended meanwhile."""
 
-MOST_SAMPLES = 400_000
+MAX_SAMPLES = 400_000
 """Samples that an evaluation may hold at once, beside the windows that it reads.
 
 A sample counts as 64 bytes, so all are 25 MB: it takes 16 of them in a window that is being read, and up to 64 while a
 function sorts it. Anything else counts for as many samples as it takes (see below).
 """
-ELEMENT = 4
+SAMPLES_PER_ELEMENT = 4
 """Samples that an element of an instant vector counts for: itself, and what the operators around it make of it."""
-LABEL_SET = 6
+SAMPLES_PER_LABEL_SET = 6
 """Samples that a label set made by an evaluation counts for, beside its text."""
-TEXT = 64
+CHARACTERS_PER_SAMPLE = 64
 """Characters of labels and annotations that count as one sample."""
-ALERT = 48
+SAMPLES_PER_ALERT = 48
 """Samples that an active or remembered alert counts for: its record, its series, and what is known of its notices."""
 
 MOST_REMEMBERED = 131_072
@@ -58,7 +58,7 @@ MOST_KEPT = 262_144
 
 One rule may have half of them, so that a rule that floods leaves some for the others.
 """
-ALWAYS_KEPT = 16 * ALERT
+ALWAYS_KEPT = 16 * SAMPLES_PER_ALERT
 """Samples that a rule may always keep, whatever the others keep."""
 
 LONGEST_VALUE = 8192
@@ -70,8 +70,8 @@ LONGEST_TEXT = 65_536
 LONGEST_QUERY = 4096
 """Most characters of a query that a template builds."""
 
-STRIDE = 2048
-"""Units of work between two checks of the timer; a unit is the work for an element or sample, at most some 10 us."""
+UNITS_PER_CHECK = 2048
+"""Units of work between two reads of the timer; a unit is the work for an element or sample, at most some 10 us."""
 
 
 PROMPT = 0.9

@@ -16,7 +16,15 @@ from agent.lib.record import replace
 from agent.model import Alert, Labels, Phase, RuleHealth, Transition
 from alerts.changes import ANNOTATION as CHANGES
 from alerts.lifecycle import AlertRecord, Condition, Holds, Silence, step
-from alerts.limits import ALERT, ALWAYS_KEPT, ELEMENT, LABEL_SET, LONGEST_QUERY, MOST_KEPT, TEXT
+from alerts.limits import (
+    ALWAYS_KEPT,
+    CHARACTERS_PER_SAMPLE,
+    LONGEST_QUERY,
+    MOST_KEPT,
+    SAMPLES_PER_ALERT,
+    SAMPLES_PER_ELEMENT,
+    SAMPLES_PER_LABEL_SET,
+)
 from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar, compile_query
 from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.labels import LimitError, drop_name, refuse_large, set_labels
@@ -32,7 +40,7 @@ MAX_TEMPLATE_QUERIES = 32
 """Most queries of templates that stay compiled from one rendering to the next: each may take 3 MiB."""
 _STEP = 16
 """Units of work of an alert, beside its templates."""
-_SERIES = 2 * LABEL_SET
+_SERIES = 2 * SAMPLES_PER_LABEL_SET
 """Samples that a recorded series counts for: its label set, and the entry that finds it."""
 _ELEMENT = 8
 """Samples that an element counts for in templates, where its labels are a mapping."""
@@ -185,7 +193,7 @@ class RecordingRuleEvaluator(RuleEvaluator):
         found = _vector(self.rule.query, store, stamp, budget)
         if not found and not self._kept:
             return []
-        budget.hold((LABEL_SET + ELEMENT) * len(found))
+        budget.hold((SAMPLES_PER_LABEL_SET + SAMPLES_PER_ELEMENT) * len(found))
         written = [(set_labels(sample.labels, self._changes), sample.value) for sample in budget.each(found)]
         if len({labels for labels, _ in written}) < len(written):
             raise RuleError("vector contains metrics with the same labelset after applying rule labels")
@@ -313,7 +321,9 @@ class AlertingRuleEvaluator(RuleEvaluator):
                 holds = self._holds(sample, asked)
                 if holds.labels in holding:
                     raise RuleError("vector contains metrics with the same labelset after applying alert labels")
-                budget.hold(ALERT // 2 + _characters(holds.labels, holds.annotations) // TEXT)
+                budget.hold(
+                    SAMPLES_PER_ALERT // 2 + _characters(holds.labels, holds.annotations) // CHARACTERS_PER_SAMPLE
+                )
                 holding[holds.labels] = holds
             return holding
         finally:
@@ -332,7 +342,7 @@ def _characters(labels: Labels, annotations: Mapping[str, str]) -> int:
 
 def _weight(record: AlertRecord) -> int:
     """Return the number of samples that a remembered alert counts for."""
-    return ALERT + _characters(record.alert.labels, record.alert.annotations) // TEXT
+    return SAMPLES_PER_ALERT + _characters(record.alert.labels, record.alert.annotations) // CHARACTERS_PER_SAMPLE
 
 
 def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:

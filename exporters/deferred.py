@@ -75,7 +75,8 @@ Answer = Union[Response, Deferred]
 
 logger = logging.getLogger(__name__)
 
-Begin = Callable[[Callable[[bool, str], None]], None]
+StartReload = Callable[[Callable[[bool, str], None]], None]
+"""Starts a reload and returns at once; calls its argument once, in any thread, with success and a text at the end."""
 
 PATIENCE_SECONDS = 60.0
 """Seconds after which a client gets the answer that the reload is still running."""
@@ -91,10 +92,10 @@ _CROWDED = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"too many wait for a reload
 
 
 class ReloadRequests:
-    """`begin` starts a reload and returns; it calls its argument once when the reload is over."""
+    """Lets clients wait for the reload that they requested, one reload at a time."""
 
-    def __init__(self, begin: Begin) -> None:
-        self._begin = begin
+    def __init__(self, start: StartReload) -> None:
+        self._start = start
         self._lock = threading.Lock()
         self._told: list[Deferred] = []
         self._next: list[Deferred] = []
@@ -120,7 +121,7 @@ class ReloadRequests:
             self._running, self._again = True, False
             self._told, self._next = self._next, []
         try:
-            self._begin(self._over)
+            self._start(self._over)
         except Exception as error:
             logger.exception("reload not started")
             self._over(False, f"the reload could not be started: {error}")

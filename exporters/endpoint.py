@@ -1,4 +1,4 @@
-"""An endpoint: a path, its handler, and what handlers know about the daemon."""
+"""An endpoint: a path with its handler, and the facts about the daemon that handlers get."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from http import HTTPStatus
 from msgspec import Struct, field
 
 from agent.model import GroupReport, PastMoment, Snapshot
-from exporters.deferred import Answer, Begin, ReloadRequests
+from exporters.deferred import Answer, ReloadRequests, StartReload
 from exporters.encoder import Encoder
 from exporters.http_messages import Request, Response
 from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip
@@ -17,60 +17,62 @@ from exporters.runbook_pages import RunbookPages
 
 
 class RouteContext(Struct, frozen=True):
-    """The functions and facts of the daemon that the pages use.
-
-    `health` returns whether the process works, and what is wrong; `readiness` whether the last sample is fresh, and why
-    not. `reload` starts a reload and returns at once; it calls its argument exactly once, in any thread, when the
-    reload has ended, with its success and a text; None if reloading over HTTP is not enabled. `clock` is the clock of
-    the snapshots' `mono`. `synthetic` names the scenario if the devices are not real. `rules` returns the state of
-    every group of rules; None without a rule engine. `rack` returns the answer to the agents of the rack's other nodes,
-    in JSON; None if no rack is configured. All of them are called in the server's thread and must be quick. `runbooks`
-    has the Markdown of each alert's runbook, by the alert's name. `latest` returns the last sample with the series that
-    a page of metrics shows; `whole` the same with all series, for the overview and viewers, where a series that scrapes
-    exclude must not look missing; None if no series is excluded. `history` returns the samples of the last minutes that
-    are in memory, the oldest first; None if the daemon keeps none. `scraped` returns the last sample as the page of
-    metrics shows it, if that is not `latest`.
+    """The functions and facts of the daemon that the pages use. The functions are called in the server's thread, and
+    must be quick.
     """
 
     latest: Callable[[], Snapshot | None]
+    """Returns the last sample with the selected series, under coldplate's names; None before the first."""
     readiness: Callable[[], tuple[bool, str]]
+    """Returns whether the agent is ready, and why not."""
     clock: Callable[[], float]
+    """The clock of the snapshots' `mono`."""
     node: str
     version: str
-    reload: Begin | None = None
+    reload: StartReload | None = None
+    """Starts a reload; None if reloading over HTTP is not enabled."""
     synthetic: str | None = None
+    """The scenario, if the devices are synthetic."""
     telemetry_path: str = "/metrics"
     rules: Callable[[], tuple[GroupReport, ...]] | None = None
+    """Returns the state of every group of rules; None without a rule engine."""
     rack: Callable[[], bytes | None] | None = None
+    """Returns the report to the rack's other agents, in JSON; None if no rack is configured."""
     health: Callable[[], tuple[bool, str]] = lambda: (True, "healthy")
+    """Returns whether the process works, and what is wrong."""
     runbooks: Mapping[str, str] = field(default_factory=dict)
-    whole: Callable[[], Snapshot | None] | None = None
+    """Markdown of the runbooks, by the alert's name."""
+    all_series: Callable[[], Snapshot | None] | None = None
+    """Returns the last sample with all series, for the overview and viewers: there, a series that scrapes exclude must
+    not look missing. None if no series is excluded."""
     history: Callable[[], Sequence[PastMoment]] | None = None
+    """Returns the samples of the last minutes, the oldest first; None if the daemon keeps none."""
     scraped: Callable[[], Snapshot | None] | None = None
+    """Returns the last sample as scrapes get it, with the names of other exporters; None if that is `latest`."""
 
-    def on_the_page(self) -> Snapshot | None:
-        """Return the last sample as the page of metrics shows it; None before the first."""
+    def scraped_snapshot(self) -> Snapshot | None:
+        """Return the last sample as scrapes get it; None before the first."""
         return self.latest() if self.scraped is None else self.scraped()
 
-    def everything(self) -> Snapshot | None:
+    def full_snapshot(self) -> Snapshot | None:
         """Return the last sample with all series; None before the first."""
-        return self.latest() if self.whole is None else self.whole()
+        return self.latest() if self.all_series is None else self.all_series()
 
 
-READ = ("GET", "HEAD")
-WRITE = ("POST", "PUT")
+READ_METHODS = ("GET", "HEAD")
+WRITE_METHODS = ("POST", "PUT")
 JSON = "application/json"
-BY_ENCODING = ("Vary", "Accept-Encoding")
-NOT_YET = "no sample yet: the first one is in progress"
+VARY_BY_ENCODING = ("Vary", "Accept-Encoding")
+NO_SAMPLE_YET = "no sample yet: the first one is in progress"
 _GZIP = ("Content-Encoding", "gzip")
-_TIDY_SECONDS = 1.0
-"""Seconds between two searches for pages that are no longer needed."""
+_CLEANUP_SECONDS = 1.0
+"""Seconds between two clean-ups of the page cache."""
 
 
 class EndpointContext:
-    """What all endpoints of one server share: what they show, and what renders and caches their pages.
+    """The state that all endpoints of one server share, and the renderers and caches of their pages.
 
-    `listed` are the paths that the overview lists, with their descriptions. For the server's thread only.
+    `listed` has the paths that the overview lists, with their descriptions. For the server's thread only.
     """
 
     def __init__(self, view: RouteContext, listed: Sequence[tuple[str, str]] = ()) -> None:
@@ -82,24 +84,24 @@ class EndpointContext:
         self.reloads = None if view.reload is None else ReloadRequests(view.reload)
         self._pages = PageCache()
         self._queue = RenderQueue(self._pages, view.clock)
-        self._tidied = float("-inf")
+        self._cleaned = float("-inf")
 
     def groups(self) -> tuple[GroupReport, ...]:
         """Return the state of every group of rules; none if there is no rule engine."""
         return () if self.view.rules is None else self.view.rules()
 
     def page(self, request: Request, rendering: Rendering, media: str, *headers: tuple[str, str]) -> Answer:
-        """Return a page that takes long to render or compress; compressed for clients that accept that."""
+        """Return a page that is rendered in slices and cached, compressed if the client accepts gzip."""
         gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
         if gzipped:
             headers = (*headers, _GZIP)
         return self._queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body, media, headers))
 
     def work(self) -> bool:
-        """Work for a moment on answers that are not ready yet; returns whether there is more to do."""
+        """Work for a moment on answers that are not ready yet. Return True if there is more to do."""
         now = self.view.clock()
-        if now - self._tidied >= _TIDY_SECONDS:
-            self._tidied = now
+        if now - self._cleaned >= _CLEANUP_SECONDS:
+            self._cleaned = now
             if not self._pages.drop_old(now):
                 self.printer.forget()
         if self.reloads is not None:
@@ -108,18 +110,19 @@ class EndpointContext:
 
 
 class Endpoint(Struct, frozen=True):
-    """One path, and the handler that answers there.
+    """One path with its handler.
 
-    `answer` is called in the server's thread, and must be quick: what takes long is a `Rendering` that it passes to
-    `EndpointContext.page`, or a `Deferred`. `what` describes the path on the overview; an endpoint without it is not
-    listed there. `below` gives the paths below this one that it answers, too.
+    The handler is called in the server's thread and must be quick: for long work it passes a `Rendering` to
+    `EndpointContext.page`, or returns a `Deferred`.
     """
 
     path: str
-    answer: Callable[[EndpointContext, Request], Answer]
-    methods: tuple[str, ...] = READ
-    what: str = ""
-    below: Callable[[EndpointContext], Iterable[str]] | None = None
+    handler: Callable[[EndpointContext, Request], Answer]
+    methods: tuple[str, ...] = READ_METHODS
+    description: str = ""
+    """What the overview says of the path; an endpoint without one is not listed there."""
+    subpaths: Callable[[EndpointContext], Iterable[str]] | None = None
+    """Returns further paths, below `path`, that the handler answers."""
 
 
 def text(status: HTTPStatus, words: str, *headers: tuple[str, str]) -> Response:

@@ -1,4 +1,4 @@
-"""The pieces of HTML that the sections of the page at `/` share, its style, and the headers that allow no other.
+"""HTML helpers of the sections of the page at `/`, its style sheet, and the headers whose policy allows only that one.
 
 Wide screens show tables. On narrow ones each row is a card whose values carry their headings.
 """
@@ -13,7 +13,7 @@ from exporters.gate import page_headers
 
 
 class Tone(IntEnum):
-    """How bad something is, the worst first. Each tone has a sign of its own: colour is never the only sign."""
+    """How bad something is, the worst first. Each tone has its own sign, so that nothing depends on colour alone."""
 
     BAD = 0
     WARN = 1
@@ -22,7 +22,7 @@ class Tone(IntEnum):
 
     @property
     def css(self) -> str:
-        """The class that colours it; empty if no colour is needed."""
+        """The CSS class; empty for the tone without a colour."""
         return {Tone.BAD: "bad", Tone.WARN: "warn", Tone.CALM: "", Tone.GOOD: "good"}[self]
 
     @property
@@ -34,64 +34,62 @@ TONES = {
     Verdict.CRITICAL: Tone.BAD, Verdict.WARNING: Tone.WARN, Verdict.UNKNOWN: Tone.CALM, Verdict.SKIPPED: Tone.CALM,
     Verdict.OK: Tone.GOOD,
 }  # fmt: skip
-"""The tone of a verdict."""
-
 ABSENT = "–"
-"""Shown where there is no value: never a 0."""
+"""Shown in place of a missing value; 0 would be a value."""
 
-TEXT_MAX = 400
-"""Most characters of a foreign text."""
+MAX_TEXT_LENGTH = 400
+"""Characters of a text from elsewhere, such as a label or an annotation."""
 
 
 def escape(text: str) -> str:
-    """As html.escape; that module would load a table of two thousand entities."""
+    """Escape a text as html.escape does, without that module, which loads a table of two thousand entities."""
     for raw, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;")):
         text = text.replace(raw, safe)
     return text
 
 
 def cut(text: str) -> str:
-    """Return a foreign text, escaped and of bounded length; a dash if it is empty."""
-    if len(text) > TEXT_MAX:
-        text = text[: TEXT_MAX - 1] + "…"
+    """Return a text from elsewhere, truncated and escaped; ABSENT if it is empty."""
+    if len(text) > MAX_TEXT_LENGTH:
+        text = text[: MAX_TEXT_LENGTH - 1] + "…"
     return escape(text) or ABSENT
 
 
 def span(tone: Tone, text: str) -> str:
-    """Markup in the tone's colour; the text has to be clear without it."""
+    """Return markup in the tone's colour; it must be clear without the colour."""
     return f'<span class="{tone.css}">{text}</span>' if tone.css else text
 
 
 def badge(tone: Tone, word: str) -> str:
-    """Return a word with the tone's sign before it; `word` is plain text."""
+    """Return a plain word after the tone's sign."""
     return f'<b class="badge {tone.css}">{tone.sign} {escape(word)}</b>'
 
 
 def cell(head: str, content: str, css: str = "") -> str:
-    """Return a cell with its heading, which narrow screens show beside it."""
+    """Return a cell of markup with its heading, which narrow screens show above it."""
     attribute = f' class="{css}"' if css else ""
     return f'<td data-h="{escape(head)}"{attribute}>{content}</td>'
 
 
-def table_head(title: str, heads: Sequence[str], kind: str, numeric: Container[str] = ()) -> str:
-    """Return a section's heading and the beginning of its table; `title` is markup, `kind` a class of the table."""
+def table_head(title: str, heads: Sequence[str], css: str, numeric: Container[str] = ()) -> str:
+    """Return a section's heading and the beginning of its table; `title` is markup, `css` the table's classes."""
     names = "".join(f"<th{' class=n' if head in numeric else ''}>{head}</th>" for head in heads)
-    return f'<h2>{title}</h2>\n<div class="scroll"><table class="{kind}">\n<thead><tr>{names}</tr></thead>\n'
+    return f'<h2>{title}</h2>\n<div class="scroll"><table class="{css}">\n<thead><tr>{names}</tr></thead>\n'
 
 
 TABLE_END = "</table></div>\n"
 
 
 def row(tone: Tone, *rows: str) -> str:
-    """Return rows that belong together: on narrow screens they are one card."""
+    """Return a group of rows, which narrow screens show as one card."""
     return f'<tbody class="{tone.css}">{"".join(f"<tr>{cells}</tr>" for cells in rows)}</tbody>\n'
 
 
-def quantity(value: float | None, factor: float, unit: str, most: float | None = None, digits: int = 0) -> str:
-    """Return a value, with its maximum if that is known: 690/700 W."""
+def quantity(value: float | None, factor: float, unit: str, maximum: float | None = None, digits: int = 0) -> str:
+    """Return a value times `factor`, and its maximum if known, in the unit: 690/700 W."""
     if value is None:
         return ABSENT
-    of = "" if most is None else f"<small>/{most * factor:.{digits}f}</small>"
+    of = "" if maximum is None else f"<small>/{maximum * factor:.{digits}f}</small>"
     return f"{value * factor:.{digits}f}{of} {unit}"
 
 
@@ -159,6 +157,6 @@ overflow-wrap:anywhere;min-width:0}
 """
 
 STYLE_HASH = "sha256-mss6GEn+QpVXtuW+j4BQnxusKBHEHHLtfvwqvasPvY8="
-"""The hash of STYLE, the one style sheet that the policy lets a browser apply. A test proves that it is right."""
+"""The hash of STYLE, the only style sheet that the policy allows. A test compares them."""
 
 HEADERS = page_headers(STYLE_HASH, "no-store")

@@ -14,7 +14,7 @@ from functools import partial
 from http import HTTPStatus
 
 from exporters.deferred import Answer
-from exporters.endpoint import NOT_YET, READ, Endpoint, EndpointContext, RouteContext, text
+from exporters.endpoint import NO_SAMPLE_YET, READ_METHODS, Endpoint, EndpointContext, RouteContext, text
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request
 from exporters.pages import Rendering, age_of, choose_format
@@ -30,7 +30,8 @@ _VARY = ("Vary", "Accept, Accept-Encoding")
 def is_reserved(path: str, endpoints: Sequence[Endpoint] = ENDPOINTS) -> bool:
     """Return whether the metrics cannot have a path because another page has it. They may take the overview's."""
     return any(
-        path == each.path != "/" or (each.below is not None and f"{path}/".startswith(each.path)) for each in endpoints
+        path == each.path != "/" or (each.subpaths is not None and f"{path}/".startswith(each.path))
+        for each in endpoints
     )
 
 
@@ -44,14 +45,14 @@ class Routes:
         path = view.telemetry_path
         if not path.startswith("/") or is_reserved(path, endpoints):
             raise ValueError(f"telemetry path {path!r}: give a path that starts with / and is not reserved")
-        listed = [(each.path, each.what) for each in endpoints if each.what]
+        listed = [(each.path, each.description) for each in endpoints if each.description]
         self._context = EndpointContext(view, [(path, "the metrics, for Prometheus"), *listed])
         self._routes: dict[str, tuple[tuple[str, ...], Callable[[Request], Answer]]] = {}
         for each in endpoints:
-            route = each.methods, partial(each.answer, self._context)
-            below = () if each.below is None else each.below(self._context)
-            self._routes.update(dict.fromkeys((each.path, *below), route))
-        self._routes[path] = READ, self._metrics
+            route = each.methods, partial(each.handler, self._context)
+            subpaths = () if each.subpaths is None else each.subpaths(self._context)
+            self._routes.update(dict.fromkeys((each.path, *subpaths), route))
+        self._routes[path] = READ_METHODS, self._metrics
 
     def __call__(self, request: Request) -> Answer:
         route = self._routes.get(request.path)
@@ -63,7 +64,7 @@ class Routes:
             allow = ", ".join(methods)
             words = f"{request.method} is not supported here; use {allow}"
             return text(HTTPStatus.METHOD_NOT_ALLOWED, words, ("Allow", allow))
-        if methods != READ and not _BROWSERS.isdisjoint(request.headers):
+        if methods != READ_METHODS and not _BROWSERS.isdisjoint(request.headers):
             return text(HTTPStatus.FORBIDDEN, "a page in a browser may not change anything here; use curl, or SIGHUP")
         return answer(request)
 
@@ -72,9 +73,9 @@ class Routes:
         return self._context.work()
 
     def _metrics(self, request: Request) -> Answer:
-        snapshot = self._context.view.on_the_page()
+        snapshot = self._context.view.scraped_snapshot()
         if snapshot is None:
-            return text(HTTPStatus.SERVICE_UNAVAILABLE, NOT_YET, _VARY)
+            return text(HTTPStatus.SERVICE_UNAVAILABLE, NO_SAMPLE_YET, _VARY)
         fmt = choose_format(request.headers.get("accept", ""))
 
         def pieces(now: float) -> Iterator[bytes]:

@@ -1,12 +1,13 @@
 """Reads many files with one thread; a file that hangs blocks that thread and nothing else.
 
 A read of sysfs or procfs may hang for a minute or forever: an adapter whose firmware does not answer, a disk that is
-gone. So a caller passes legs, each with the files of one device, and one reader goes through them all. When a file
-blocks it for longer than `QUICK_SECONDS`, another reader takes over the waiting devices; when that file has not
-answered within the caller's timeout it is left to its reader, and another one continues after it. A device blocks at
-most two readers, because one whose firmware hangs answers nothing, and a file never has more than one read in flight.
+gone. So a caller groups its files by device, and one reader thread goes through all devices. When a file blocks it for
+longer than `CHECK_SECONDS`, another reader takes over the waiting devices. When that file has not answered within the
+caller's timeout, the round continues without it: its reader is abandoned, and another one continues after that file. A
+device blocks at most two readers, because one whose firmware hangs answers nothing, and a file never has more than one
+read in flight.
 
-While nothing hangs this takes one thread and one hand-over per round, and none per file.
+While nothing hangs, a round takes one thread and one hand-over between threads, whatever the number of files.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from agent.model import Reason
 
 log = logging.getLogger("coldplate.backend")
 
-QUICK_SECONDS = 0.03
-"""Seconds without any progress after which another reader takes over what waits."""
-PATIENCE_SECONDS = 0.5
-"""The default timeout: seconds after which a file is left to its reader."""
-LONGEST = 3.0
-"""How many timeouts one device may take in a round, however many of its files are slow."""
-PER_DEVICE = 2
-"""Most readers that one device may occupy."""
-READERS = 32
-"""Most threads in all, however many devices hang."""
-FIRST = 0.25
-"""Share of them that no device gets as its second reader: if a dozen adapters hang, the next one is still read."""
-TOLD = 64
-"""Most paths remembered as already logged."""
+CHECK_SECONDS = 0.03
+"""Seconds between two checks of a round's progress; without any, another reader takes over the waiting devices."""
+DEFAULT_TIMEOUT_SECONDS = 0.5
+"""Seconds after which a reader that makes no progress is abandoned."""
+MAX_TIMEOUTS_PER_DEVICE = 3.0
+"""How many times the timeout one device may take in a round, however many of its files are slow."""
+MAX_READERS_PER_DEVICE = 2
+"""Readers that one device may occupy."""
+MAX_READERS = 32
+"""Threads of one pool, however many devices hang."""
+RESERVED_SHARE = 0.25
+"""Share of the threads that is no device's second reader: if a dozen adapters hang, the next one is still read."""
+MAX_LOGGED = 64
+"""Paths that are remembered as already logged."""
 
 R = TypeVar("R")
 E = TypeVar("E", bound=Exception)
@@ -51,14 +52,11 @@ class ReadItem(Protocol[R_co]):
     path: str
 
     def read(self) -> R_co:
-        """Return its content.
-
-        The item turns errors into answers; an exception that it raises is a defect, and is logged.
-        """
+        """Return its content; expected errors too are returned, and any exception is logged as a defect."""
 
 
 class PathRead(Struct, Generic[R]):
-    """Reads a path, or what is named so, with a function."""
+    """Reads a path with a function that raises no expected error."""
 
     path: str
     call: Callable[[str], R]
@@ -68,7 +66,7 @@ class PathRead(Struct, Generic[R]):
 
 
 class CaughtRead(Struct, Generic[R, E]):
-    """The same, where an error of the expected type is an answer."""
+    """Reads a path with a function, and returns an error of the expected type."""
 
     path: str
     call: Callable[[str], R]
@@ -89,7 +87,7 @@ class DeviceReads(Struct, Generic[R], frozen=True):
 
 
 class UnansweredRead(Struct, frozen=True):
-    """An item that did not answer in this round, or was not asked, and why."""
+    """Stands for the answer of an item that hangs, or was not read in this round, with the reason."""
 
     reason: Reason
     detail: str
@@ -99,138 +97,147 @@ _PENDING: Any = object()
 
 
 class _DeviceRound:
-    """One leg in one round."""
+    """The progress of one device in one round."""
 
-    __slots__ = ("cursor", "found", "leg", "readers", "settled", "skipped", "took")
+    __slots__ = ("answers", "done", "hanging", "indexes", "readers", "reads", "seconds")
 
-    def __init__(self, leg: DeviceReads[Any]) -> None:
-        self.leg = leg
-        self.cursor = iter(range(len(leg.items)))
-        """Shared by the leg's readers: each takes the next item from it, in one step of the interpreter."""
-        self.found: list[Any] = [_PENDING] * len(leg.items)
-        self.skipped: frozenset[str] = frozenset()
-        """Items that have been hanging since an earlier round."""
+    def __init__(self, reads: DeviceReads[Any]) -> None:
+        self.reads = reads
+        self.indexes = iter(range(len(reads.items)))
+        """The items that no reader has taken yet. Its readers share it: `next` is atomic in the interpreter."""
+        self.answers: list[Any] = [_PENDING] * len(reads.items)
+        self.hanging: frozenset[str] = frozenset()
+        """Paths that have been hanging since an earlier round; they are not read."""
         self.readers = 0
-        self.took = 0.0
-        self.settled = False
+        """The number of threads that read it now."""
+        self.seconds = 0.0
+        """How long it has been read."""
+        self.done = False
 
 
 class _ReaderThread:
-    """A thread that reads, and where it is. `left` is set when a round goes on without it."""
+    """The position of one thread in one round, and for how long it has not moved."""
 
-    __slots__ = ("at", "left", "path", "seen", "still", "walk")
+    __slots__ = ("abandoned", "abandoned_path", "device", "index", "last_position", "stalled")
 
     def __init__(self) -> None:
-        self.walk: _DeviceRound | None = None
-        self.at = -1
-        self.left = False
-        self.path = ""
-        self.seen: tuple[_DeviceRound | None, int] | None = None
-        self.still = 0.0
+        self.device: _DeviceRound | None = None
+        self.index = -1
+        self.abandoned = False
+        """Whether the round continues without this thread, which hangs in `abandoned_path`."""
+        self.abandoned_path = ""
+        self.last_position: tuple[_DeviceRound | None, int] | None = None
+        self.stalled = 0.0
+        """Seconds at the same position."""
 
 
 class _ReadRound:
     """The state of one round, shared by all readers."""
 
-    __slots__ = ("left", "over", "readers", "troubled", "waiting", "walks")
+    __slots__ = ("devices", "finished", "incomplete", "readers", "unfinished", "waiting")
 
-    def __init__(self, legs: Sequence[DeviceReads[Any]]) -> None:
-        self.walks = [_DeviceRound(leg) for leg in legs]
-        self.waiting = deque(self.walks)
-        self.left = len(self.walks)
+    def __init__(self, reads: Sequence[DeviceReads[Any]]) -> None:
+        self.devices = [_DeviceRound(each) for each in reads]
+        self.waiting = deque(self.devices)
+        """Devices that need a reader."""
+        self.unfinished = len(self.devices)
         self.readers: list[_ReaderThread] = []
-        self.troubled = False
-        self.over = threading.Event()
+        self.incomplete = False
+        """Whether answers may be missing."""
+        self.finished = threading.Event()
 
-    def settle(self, walk: _DeviceRound) -> None:
-        if not walk.settled:
-            walk.settled = True
-            self.left -= 1
-            if not self.left:
-                self.over.set()
+    def finish(self, device: _DeviceRound) -> None:
+        if not device.done:
+            device.done = True
+            self.unfinished -= 1
+            if not self.unfinished:
+                self.finished.set()
 
 
 class FileReaderPool:
-    """The readers of one backend. `timeout` is in seconds, `readers` the most threads that it may have."""
+    """The reader threads of one backend, at most `max_readers`. `timeout` of a read is in seconds."""
 
-    def __init__(self, name: str, timeout: float = PATIENCE_SECONDS, readers: int = READERS) -> None:
+    def __init__(self, name: str, timeout: float = DEFAULT_TIMEOUT_SECONDS, max_readers: int = MAX_READERS) -> None:
         self._name = name
         self._timeout = timeout
-        self._most = readers
+        self._max_readers = max_readers
         self._lock = threading.Lock()
         self._orders: SimpleQueue[tuple[_ReadRound, _ReaderThread] | None] = SimpleQueue()
         self._threads = 0
-        self._spare = False
-        """Whether one of the threads is waiting for the next round."""
+        self._has_idle = False
+        """Whether a thread waits for the next round; one at most does."""
         self._closed = False
         self._hanging: dict[str, dict[str, float]] = {}
-        """For each leg, the items that were left to their readers, and since when, in monotonic seconds."""
-        self._shortage = UnansweredRead(Reason.TIMEOUT, "not read")
-        self._told: set[str] = set()
-        self._defects: set[tuple[str, type[BaseException]]] = set()
+        """By device, the paths in which abandoned readers hang, and since when, in monotonic seconds."""
+        self._no_reader = UnansweredRead(Reason.TIMEOUT, "not read")
+        """Why no reader could be added last."""
+        self._logged: set[str] = set()
+        self._logged_defects: set[tuple[str, type[BaseException]]] = set()
 
-    def round(self, legs: Sequence[DeviceReads[R]], mono: float) -> list[list[R | UnansweredRead]]:
-        """Return the answer of each item of each leg, in their order. Called by one thread, at `mono` on the monotonic
-        clock.
+    def round(self, reads: Sequence[DeviceReads[R]], mono: float) -> list[list[R | UnansweredRead]]:
+        """Read all items, and return the answers by device and item, in the order of `reads`.
 
-        Returns when every item has answered or has used up its timeout.
+        Returns when every item has answered or has used up its timeout. Call from one thread; `mono` is the current
+        monotonic time in seconds.
         """
-        work = _ReadRound(legs)
+        work = _ReadRound(reads)
         with self._lock:
             self._closed = False
             if self._hanging:
-                self._spare_hanging(work)
-            if work.waiting and not self._send(work):
-                self._give_up(work)
-        while work.left and not work.over.wait(QUICK_SECONDS):
+                self._skip_hanging(work)
+            if work.waiting and not self._add_reader(work):
+                self._skip_waiting(work)
+        while work.unfinished and not work.finished.wait(CHECK_SECONDS):
             with self._lock:
-                self._look(work, mono)
-        if work.troubled:
-            answers = [self._explained(walk, mono) for walk in work.walks]
+                self._check_progress(work, mono)
+        if work.incomplete:
+            answers = [self._with_reasons(device, mono) for device in work.devices]
         else:
-            answers = [walk.found for walk in work.walks]
-        if self._told:
-            self._tell_cured(legs, answers)
+            answers = [device.answers for device in work.devices]
+        if self._logged:
+            self._log_recovered(reads, answers)
         return answers
 
     def read(self, item: ReadItem[R], mono: float, device: str = "") -> R | UnansweredRead:
-        """Return the answer of one item, of a device or of one that is known by the item's path."""
+        """Read one item and return its answer; without a `device`, its path stands for one."""
         ((answer,),) = self.round([DeviceReads(device or item.path, [item])], mono)
         return answer
 
-    def holds(self, leg: str, path: str) -> bool:
-        """Return whether a reader hangs in this item: then nothing else may touch what belongs to it."""
-        return path in self._hanging.get(leg, ())
+    def is_hanging(self, device: str, path: str) -> bool:
+        """Return True if a reader hangs in this item: then nothing else may touch the item."""
+        return path in self._hanging.get(device, ())
 
     def close(self) -> None:
-        """End the thread that waits. A later round starts another one; those that hang end when they can."""
+        """Stop the idle thread. Those that hang stop when their read returns; a later round starts a thread again."""
         with self._lock:
             self._closed = True
-            if self._spare:
-                self._spare = False
+            if self._has_idle:
+                self._has_idle = False
                 self._orders.put(None)
 
     # The caller's side. All of it is under the lock.
 
-    def _spare_hanging(self, work: _ReadRound) -> None:
-        """Skip items that hang, and whole devices that already occupy as many readers as they may."""
-        for walk in work.walks:
-            hanging = self._hanging.get(walk.leg.name)
+    def _skip_hanging(self, work: _ReadRound) -> None:
+        """Mark items that still hang as not to be read, and skip devices that occupy as many readers as they may."""
+        for device in work.devices:
+            hanging = self._hanging.get(device.reads.name)
             if hanging:
-                walk.skipped = frozenset(hanging)
-                work.troubled = True
-                if len(hanging) >= PER_DEVICE:
-                    work.waiting.remove(walk)
-                    work.settle(walk)
+                device.hanging = frozenset(hanging)
+                work.incomplete = True
+                if len(hanging) >= MAX_READERS_PER_DEVICE:
+                    work.waiting.remove(device)
+                    work.finish(device)
 
-    def _send(self, work: _ReadRound) -> bool:
-        """Start another reader on the round. Return False if all allowed readers hang or a thread cannot be started."""
+    def _add_reader(self, work: _ReadRound) -> bool:
+        """Add a reader to the round. Return False if all allowed readers hang or a thread cannot be started."""
         reader = _ReaderThread()
-        if self._spare:
-            self._spare = False
+        if self._has_idle:
+            self._has_idle = False
             self._orders.put((work, reader))
-        elif self._threads >= self._most:
-            self._shortage = UnansweredRead(Reason.TIMEOUT, f"not read: {self._threads} reads hang, which is the limit")
+        elif self._threads >= self._max_readers:
+            self._no_reader = UnansweredRead(
+                Reason.TIMEOUT, f"not read: {self._threads} reads hang, which is the limit"
+            )
             return False
         else:
             thread = threading.Thread(target=self._run, args=(work, reader), name=f"{self._name}-reader", daemon=True)
@@ -238,93 +245,94 @@ class FileReaderPool:
                 thread.start()
             except (RuntimeError, MemoryError) as error:
                 detail = f"not read: {error}; raise TasksMax in the unit, or the user's process limit"
-                self._shortage = UnansweredRead(Reason.DENIED, detail)
+                self._no_reader = UnansweredRead(Reason.DENIED, detail)
                 return False
             self._threads += 1
         work.readers.append(reader)
         return True
 
-    def _look(self, work: _ReadRound, mono: float) -> None:
-        """Find readers that make no progress: those that are twice at the same place."""
+    def _check_progress(self, work: _ReadRound, mono: float) -> None:
+        """Abandon readers that have not moved for the timeout; add one if none has moved and devices wait."""
         moving = False
         for reader in tuple(work.readers):
-            place = (reader.walk, reader.at)
-            if place != reader.seen:
-                reader.seen, reader.still, moving = place, 0.0, True
+            position = (reader.device, reader.index)
+            if position != reader.last_position:
+                reader.last_position, reader.stalled, moving = position, 0.0, True
             else:
-                reader.still += QUICK_SECONDS
-            walk = reader.walk
-            if walk is not None:
-                walk.took += QUICK_SECONDS
-                if reader.still >= self._timeout or walk.took >= LONGEST * self._timeout:
-                    self._leave(work, reader, walk, mono)
-        if work.waiting and not moving and not self._send(work) and not work.readers:
-            self._give_up(work)
+                reader.stalled += CHECK_SECONDS
+            device = reader.device
+            if device is not None:
+                device.seconds += CHECK_SECONDS
+                if reader.stalled >= self._timeout or device.seconds >= MAX_TIMEOUTS_PER_DEVICE * self._timeout:
+                    self._abandon(work, reader, device, mono)
+        if work.waiting and not moving and not self._add_reader(work) and not work.readers:
+            self._skip_waiting(work)
 
-    def _leave(self, work: _ReadRound, reader: _ReaderThread, walk: _DeviceRound, mono: float) -> None:
-        """Go on without this reader; another one may read on behind it."""
-        reader.left = True  # set before looking where it is: after this it starts no other read
-        reader.path = walk.leg.items[reader.at].path
-        hanging = self._hanging.setdefault(walk.leg.name, {})
-        hanging[reader.path] = mono
+    def _abandon(self, work: _ReadRound, reader: _ReaderThread, device: _DeviceRound, mono: float) -> None:
+        """Continue the round without this reader; another one may read the items after its own."""
+        reader.abandoned = True  # before its index is read: from now on it starts no other read
+        reader.abandoned_path = device.reads.items[reader.index].path
+        hanging = self._hanging.setdefault(device.reads.name, {})
+        hanging[reader.abandoned_path] = mono
         work.readers.remove(reader)
-        work.troubled = True
-        walk.readers -= 1
-        if reader.still >= self._timeout:
-            self._tell("a read hangs; continuing without it", reader.path)
+        work.incomplete = True
+        device.readers -= 1
+        if reader.stalled >= self._timeout:
+            self._log_once("a read hangs; continuing without it", reader.abandoned_path)
         else:
-            self._tell("reads are slow; skipping the remaining ones", walk.leg.name)
-        if walk.settled:
+            self._log_once("reads are slow; skipping the remaining ones", device.reads.name)
+        if device.done:
             return
-        more = reader.at + 1 < len(walk.leg.items) and walk.took < LONGEST * self._timeout
-        if more and len(hanging) < PER_DEVICE and self._threads < (1 - FIRST) * self._most:
-            work.waiting.append(walk)
-        elif not walk.readers:
-            work.settle(walk)
+        more = reader.index + 1 < len(device.reads.items) and device.seconds < MAX_TIMEOUTS_PER_DEVICE * self._timeout
+        if more and len(hanging) < MAX_READERS_PER_DEVICE and self._threads < (1 - RESERVED_SHARE) * self._max_readers:
+            work.waiting.append(device)
+        elif not device.readers:
+            work.finish(device)
 
-    def _give_up(self, work: _ReadRound) -> None:
-        work.troubled = True
+    def _skip_waiting(self, work: _ReadRound) -> None:
+        work.incomplete = True
         while work.waiting:
-            work.settle(work.waiting.popleft())
+            work.finish(work.waiting.popleft())
 
-    def _explained(self, walk: _DeviceRound, mono: float) -> list[Any]:
-        """Return the leg's answers, with the reason in place of each one that is missing."""
+    def _with_reasons(self, device: _DeviceRound, mono: float) -> list[Any]:
+        """Return the device's answers, with the reason in place of each missing one."""
         with self._lock:
-            hanging = dict(self._hanging.get(walk.leg.name, ()))
-        found = list(walk.found)
-        for index, item in enumerate(walk.leg.items):
-            if found[index] is _PENDING:
-                found[index] = self._unread(walk, hanging, item.path, mono)
-        return found
+            hanging = dict(self._hanging.get(device.reads.name, ()))
+        answers = list(device.answers)
+        for index, item in enumerate(device.reads.items):
+            if answers[index] is _PENDING:
+                answers[index] = self._unanswered(device, hanging, item.path, mono)
+        return answers
 
-    def _unread(self, walk: _DeviceRound, hanging: dict[str, float], path: str, mono: float) -> UnansweredRead:
+    def _unanswered(self, device: _DeviceRound, hanging: dict[str, float], path: str, mono: float) -> UnansweredRead:
         if path in hanging:
             waited = max(mono - hanging[path], self._timeout)
             return UnansweredRead(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
         if hanging:
             return UnansweredRead(Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer")
-        if walk.took >= LONGEST * self._timeout:
-            return UnansweredRead(
-                Reason.TIMEOUT, f"not read: {walk.leg.name} took longer than {LONGEST * self._timeout:g} s"
-            )
-        return self._shortage
+        limit = MAX_TIMEOUTS_PER_DEVICE * self._timeout
+        if device.seconds >= limit:
+            return UnansweredRead(Reason.TIMEOUT, f"not read: {device.reads.name} took longer than {limit:g} s")
+        return self._no_reader
 
-    def _tell(self, what: str, path: str) -> None:
-        if path not in self._told and len(self._told) < TOLD:
-            self._told.add(path)
-            log.warning(what, extra={"facts": self._facts(path)})
+    def _log_once(self, problem: str, path: str) -> None:
+        if path not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(path)
+            log.warning(problem, extra={"facts": self._facts(path)})
 
-    def _tell_cured(self, legs: Sequence[DeviceReads[Any]], answers: list[list[Any]]) -> None:
-        """Log each item that hung and each device that was slow once it has answered in a round again."""
-        for leg, found in zip(legs, answers, strict=True):
-            well = [
-                item.path for item, each in zip(leg.items, found, strict=True) if not isinstance(each, UnansweredRead)
+    def _log_recovered(self, reads: Sequence[DeviceReads[Any]], answers: list[list[Any]]) -> None:
+        """Log each item that hung and each device that was slow when it has answered in a round again."""
+        for device, found in zip(reads, answers, strict=True):
+            answered = [
+                item.path
+                for item, answer in zip(device.items, found, strict=True)
+                if not isinstance(answer, UnansweredRead)
             ]
-            cured = self._told.intersection(well)
-            if len(well) == len(found):
-                cured |= self._told & {leg.name}
-            self._told -= cured
-            for path in cured:
+            recovered = self._logged.intersection(answered)
+            if len(answered) == len(found):
+                recovered |= self._logged & {device.name}
+            self._logged -= recovered
+            for path in recovered:
                 log.info("file reads recovered", extra={"facts": self._facts(path)})
 
     def _facts(self, path: str) -> dict[str, str]:
@@ -334,12 +342,12 @@ class FileReaderPool:
 
     def _run(self, work: _ReadRound, reader: _ReaderThread) -> None:
         while True:
-            self._read_legs(work, reader)
+            self._read_devices(work, reader)
             with self._lock:
-                if self._spare or self._closed:
+                if self._has_idle or self._closed:
                     self._threads -= 1
                     return
-                self._spare = True
+                self._has_idle = True
             order = self._orders.get()
             if order is None:
                 break
@@ -347,58 +355,58 @@ class FileReaderPool:
         with self._lock:
             self._threads -= 1
 
-    def _read_legs(self, work: _ReadRound, reader: _ReaderThread) -> None:
+    def _read_devices(self, work: _ReadRound, reader: _ReaderThread) -> None:
         while True:
             with self._lock:
                 if not work.waiting:
                     if reader in work.readers:
                         work.readers.remove(reader)
                     return
-                walk = work.waiting.popleft()
-                walk.readers += 1
-                reader.at, reader.walk = 0, walk
-            self._read_items(reader, walk)
+                device = work.waiting.popleft()
+                device.readers += 1
+                reader.index, reader.device = 0, device
+            self._read_items(reader, device)
             with self._lock:
-                reader.walk = None
-                if reader.left:
-                    self._free(walk.leg.name, reader.path)
+                reader.device = None
+                if reader.abandoned:
+                    self._forget_hanging(device.reads.name, reader.abandoned_path)
                     return
-                walk.readers -= 1
-                if not walk.readers:
-                    work.settle(walk)
+                device.readers -= 1
+                if not device.readers:
+                    work.finish(device)
 
-    def _read_items(self, reader: _ReaderThread, walk: _DeviceRound) -> None:
-        items, found, skipped = walk.leg.items, walk.found, walk.skipped
-        for index in walk.cursor:
-            reader.at = index
-            if reader.left:
+    def _read_items(self, reader: _ReaderThread, device: _DeviceRound) -> None:
+        items, answers, hanging = device.reads.items, device.answers, device.hanging
+        for index in device.indexes:
+            reader.index = index
+            if reader.abandoned:
                 return
             item = items[index]
-            if skipped and item.path in skipped:
+            if hanging and item.path in hanging:
                 continue
             try:
-                found[index] = item.read()
+                answers[index] = item.read()
             except BaseException as error:  # one that ended this thread would leave its device unread until a restart
-                found[index] = self._defect(item.path, error)
-            if reader.left:
+                answers[index] = self._log_defect(item.path, error)
+            if reader.abandoned:
                 return
 
-    def _free(self, name: str, path: str) -> None:
+    def _forget_hanging(self, name: str, path: str) -> None:
         hanging = self._hanging.get(name, {})
         hanging.pop(path, None)
         if not hanging:
             self._hanging.pop(name, None)
 
-    def _defect(self, path: str, error: BaseException) -> UnansweredRead:
-        """Log an unexpected error once in full; it affects only its own item. Never raises."""
+    def _log_defect(self, path: str, error: BaseException) -> UnansweredRead:
+        """Log an unexpected error once, and return it as the answer of its item. Never raises."""
         detail = type(error).__name__
         with contextlib.suppress(Exception):  # the error may have no text, or there is no memory left to log it
             detail = f"{detail}: {error}"
         with contextlib.suppress(Exception):
             with self._lock:
-                fresh = (path, type(error)) not in self._defects and len(self._defects) < TOLD
+                fresh = (path, type(error)) not in self._logged_defects and len(self._logged_defects) < MAX_LOGGED
                 if fresh:
-                    self._defects.add((path, type(error)))
+                    self._logged_defects.add((path, type(error)))
             if fresh:
                 log.error("reading failed", extra={"facts": self._facts(path)}, exc_info=error)
         return UnansweredRead(Reason.MALFORMED, detail)

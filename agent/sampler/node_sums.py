@@ -161,7 +161,7 @@ class NodeSums:
         self._sums: list[_Sum] = []
         self._throttles: list[_Throttle] = []
         self._rows: list[Sequence[float | None]] = []
-        """The last values of the counters of each of `_throttles`; None where there was none yet."""
+        """The last values of the counters of each of `_throttles`; None before the first."""
         self._before: dict[tuple[Entity, str], float | None] = {}
         """The same by GPU and reason, from before the layouts changed."""
         self._by_reason: dict[str, float] = {}

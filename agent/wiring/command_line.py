@@ -85,7 +85,7 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
         "--replay.speed", dest="replay_speed", metavar="N", help="replay a recording N times as fast (default 1)"
     )
     parser.add_argument(
-        "--replay.loop", dest="replay_loop", action="store_true", default=None, help="replay it again and again"
+        "--replay.loop", dest="replay_loop", action="store_true", default=None, help="restart the recording at its end"
     )
     add_roots(parser)
     add_log_options(parser, level)

@@ -36,7 +36,7 @@ def add_http_config(parser: argparse.ArgumentParser) -> None:
         dest="http_config_file",
         type=Path,
         metavar="FILE",
-        help="how to log in over HTTP: tls_config, basic_auth and authorization, as promtool has them",
+        help="file with the login over HTTP: tls_config, basic_auth and authorization, as for promtool",
     )
 
 

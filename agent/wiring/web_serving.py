@@ -212,7 +212,7 @@ def make_server(
             reload=reloads.ask if web.enable_lifecycle else None,
             clock=lambda: now().mono,
             runbooks=packs.runbooks(),
-            whole=lambda: hub.latest,
+            all_series=lambda: hub.latest,
             scraped=exposed.scraped,
             history=recent.moments,
         )

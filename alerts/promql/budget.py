@@ -1,7 +1,7 @@
-"""The time and memory that one evaluation may use, checked by the code that does the work.
+"""Limits the time and memory of one evaluation; the code that does the work calls it.
 
-All iteration over elements or samples goes through `each`, and code that keeps some reports them to `hold`; both
-cost next to nothing. The limits are checked between two pieces of work and never within one: no piece may be large.
+All iteration over elements or samples goes through `Budget.each`, and code that stores samples counts them by
+`Budget.hold`. Limits are checked only in these calls, so the work between two of them must be small.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from alerts.limits import DEADLINE_SECONDS, ELEMENT, MOST_SAMPLES, STRIDE
+from alerts.limits import DEADLINE_SECONDS, MAX_SAMPLES, SAMPLES_PER_ELEMENT, UNITS_PER_CHECK
 from alerts.promql.labels import LimitError
 
 T = TypeVar("T")
@@ -25,19 +25,19 @@ class SampleLedger:
 
     def __init__(self) -> None:
         self.remembered = 0
-        """Label sets that queries remember, which only make them faster."""
+        """For the label sets that queries cache between evaluations."""
         self.kept = 0
-        """Alerts, and series written by rules."""
+        """For alerts, and series written by rules."""
 
 
 class Budget:
-    """The budget of one evaluation, that of a rule with its templates or that of a query.
+    """The budget of one evaluation: of a rule with its templates, or of a query.
 
-    `timer` gives seconds, and the time starts now; without a timer there is no deadline. At most `samples` may be held
-    at once.
+    The time of `seconds` starts now, by `timer`; without a timer there is no deadline. At most `samples` may be held at
+    once.
     """
 
-    __slots__ = ("_end", "_most", "_timer", "_until_look", "held", "labels", "ledger")
+    __slots__ = ("_deadline", "_max_samples", "_timer", "_units_to_check", "held", "labels", "ledger")
 
     def __init__(
         self,
@@ -45,59 +45,59 @@ class Budget:
         ledger: SampleLedger | None = None,
         *,
         seconds: float = DEADLINE_SECONDS,
-        samples: float = MOST_SAMPLES,
+        samples: float = MAX_SAMPLES,
     ) -> None:
         self._timer = timer
-        self._end = timer() + seconds
-        self._most = samples
-        self._until_look = STRIDE
+        self._deadline = timer() + seconds
+        self._max_samples = samples
+        self._units_to_check = UNITS_PER_CHECK
         self.ledger = SampleLedger() if ledger is None else ledger
         self.held = 0
-        """Samples that are held now. Code that is done with some sets it back to what it was before."""
+        """Samples held now. Code that releases its samples sets this back to the value from before."""
         self.labels = 0
-        """Samples that the new label sets count for; they stay until the end."""
+        """Samples that new label sets count for; they are held until the evaluation ends."""
 
     def spend(self, units: int) -> None:
-        """Count work that is about to be done. Raises LimitError after the deadline."""
-        self._until_look -= units
-        if self._until_look <= 0:
-            self._until_look = STRIDE
-            if self._timer() > self._end:
+        """Count units of work that are about to be done. Raises LimitError after the deadline."""
+        self._units_to_check -= units
+        if self._units_to_check <= 0:
+            self._units_to_check = UNITS_PER_CHECK
+            if self._timer() > self._deadline:
                 raise LimitError("query timed out in expression evaluation")
 
     def each(self, items: Sequence[T], units: int = 1) -> Iterable[T]:
-        """Go through a list or an array, spending `units` of work for each item."""
+        """Iterate over a list or an array, and spend `units` of work for each item."""
         work = len(items) * units
-        if work > STRIDE:
-            return chain.from_iterable(self._strides(items, STRIDE // units))
-        self._until_look -= work
-        if self._until_look <= 0:
+        if work > UNITS_PER_CHECK:
+            return chain.from_iterable(self._strides(items, UNITS_PER_CHECK // units))
+        self._units_to_check -= work
+        if self._units_to_check <= 0:
             self.spend(0)
         return items
 
     def _strides(self, items: Sequence[T], length: int) -> Iterator[Sequence[T]]:
         for start in range(0, len(items), length):
-            self.spend(STRIDE)
+            self.spend(UNITS_PER_CHECK)
             yield items[start : start + length]
 
     def hold(self, samples: int) -> None:
-        """Count samples that are held from now on. Raises LimitError if they are too many."""
+        """Count samples that are held from now on. Raises LimitError if that exceeds the limit."""
         self.held += samples
-        if self.held + self.labels > self._most:
+        if self.held + self.labels > self._max_samples:
             raise LimitError(_TOO_MANY)
 
     def fit(self, samples: int) -> None:
-        """Raise LimitError if this many more samples would be too many."""
-        if self.held + self.labels + samples > self._most:
+        """Raise LimitError if this many more samples would exceed the limit."""
+        if self.held + self.labels + samples > self._max_samples:
             raise LimitError(_TOO_MANY)
 
     def settle(self, before: int, elements: int) -> None:
-        """Release what was held since `before`, except `elements` of a vector."""
+        """Set the held samples to `before`, and hold a result of `elements` elements."""
         self.held = before
-        self.hold(ELEMENT * elements)
+        self.hold(SAMPLES_PER_ELEMENT * elements)
 
     def remember(self, samples: int) -> None:
-        """Count new label sets. Raises LimitError if they are too many."""
+        """Count the samples of new label sets. Raises LimitError if that exceeds the limit."""
         self.labels += samples
-        if self.held + self.labels > self._most:
+        if self.held + self.labels > self._max_samples:
             raise LimitError(_TOO_MANY)

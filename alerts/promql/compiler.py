@@ -24,7 +24,7 @@ from alerts.promql.aggregations import (
     largest_first,
     smallest_first,
 )
-from alerts.promql.histogram import OfHistograms, boundless, bucket_fraction, bucket_quantile
+from alerts.promql.histogram import HistogramFunction, bucket_fraction, bucket_quantile, drop_bucket_bound
 from alerts.promql.labels import EvaluationError, Matcher, PromqlError, drop_metadata, line_and_column
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
 from alerts.promql.numbers import DATE_FUNCTIONS
@@ -341,10 +341,10 @@ class _Compiler:
         target, separator, *sources = map(self.string, arguments)
         return instant.label_join(self.space, self.vector(vector), target, separator, sources)
 
-    def of_histograms(self, *arguments: Expression, function: Callable[..., float]) -> Plan:
+    def histogram_function(self, *arguments: Expression, function: Callable[..., float]) -> Plan:
         *numbers, vector = arguments
         given, plan = tuple(map(self.scalar, numbers)), self.vector(vector)
-        return OfHistograms(function, given, plan, Derivation(self.space, boundless), self._nameless())
+        return HistogramFunction(function, given, plan, Derivation(self.space, drop_bucket_bound), self._nameless())
 
 
 def _unwrapped(node: Expression) -> Expression:
@@ -356,8 +356,8 @@ def _unwrapped(node: Expression) -> Expression:
 _PLANS: dict[str, Callable[..., Plan]] = {
     "absent": _Compiler.absent,
     "absent_over_time": _Compiler.absent,
-    "histogram_fraction": partial(_Compiler.of_histograms, function=bucket_fraction),
-    "histogram_quantile": partial(_Compiler.of_histograms, function=bucket_quantile),
+    "histogram_fraction": partial(_Compiler.histogram_function, function=bucket_fraction),
+    "histogram_quantile": partial(_Compiler.histogram_function, function=bucket_quantile),
     "label_join": _Compiler.label_join,
     "label_replace": _Compiler.label_replace,
     "pi": lambda _compiler: operators.Constant(math.pi),

@@ -1,4 +1,4 @@
-"""Functions of classic histograms: buckets are series that differ in the label `le`."""
+"""Functions of classic histograms, whose buckets are series that differ in the label `le`."""
 
 from __future__ import annotations
 
@@ -20,60 +20,61 @@ from alerts.promql.plan import (
     refuse_same_labels,
 )
 
-# Counts that differ by less count as equal: the difference comes from rounding in `rate` and `sum`.
 _SMALL_DIFFERENCE = 1e-12
+"""Relative difference below which two counts are equal: it comes from rounding in `rate` and `sum`."""
 
 Bucket = tuple[float, float]
+"""Upper bound and cumulative count."""
 
 
-def boundless(labels: Labels) -> Labels:
+def drop_bucket_bound(labels: Labels) -> Labels:
     """Return the labels of a histogram from those of one of its buckets."""
     return drop_labels(labels, frozenset((BUCKET_BOUND,)))
 
 
-class OfHistograms(VectorPlan):
-    """A function of numbers and the buckets of each histogram; series without a readable `le` are left out."""
+class HistogramFunction(VectorPlan):
+    """Applies a function to scalars and the buckets of each histogram. Series without a valid `le` are ignored."""
 
     _function: Callable[..., float]
-    _given: tuple[ScalarPlan, ...]
+    _arguments: tuple[ScalarPlan, ...]
     _inner: VectorPlan
-    _boundless: Derivation
-    _nameless: Derivation
+    _without_bound: Derivation
+    _without_name: Derivation
 
     def run(self, moment: EvaluationContext) -> Elements:
-        given = [each.run(moment) for each in self._given]
+        arguments = [each.run(moment) for each in self._arguments]
         histograms: dict[int, tuple[Labels, list[Bucket]]] = {}
         for labels, count in moment.budget.each(self._inner.run(moment)):
             bound = _bound(label_value(labels, BUCKET_BOUND))
             if bound is not None:
-                key = self._boundless.of(labels)
-                histograms.setdefault(id(key), (self._nameless.of(key), []))[1].append((bound, count))
+                key = self._without_bound.of(labels)
+                histograms.setdefault(id(key), (self._without_name.of(key), []))[1].append((bound, count))
         found = moment.budget.each([*histograms.values()])
-        return refuse_same_labels([(labels, self._function(*given, each)) for labels, each in found])
+        return refuse_same_labels([(labels, self._function(*arguments, each)) for labels, each in found])
 
 
 def _bound(text: str) -> float | None:
-    """Return the bound that a text gives; None if Go would not parse it."""
+    """Return the bound in a value of `le`; None if Go cannot parse it."""
     try:
         return parse_float(text)
     except ValueError:
         return None
 
 
-def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
-    """Return the quantile of cumulative buckets, linear within a bucket."""
-    if math.isnan(share):
+def bucket_quantile(quantile: float, buckets: list[Bucket]) -> float:
+    """Return the value at a quantile from 0 to 1, interpolated linearly within its bucket."""
+    if math.isnan(quantile):
         return math.nan
-    if share < 0 or share > 1:
-        return math.copysign(math.inf, share)
-    bounds, counts = _merged(buckets)
+    if quantile < 0 or quantile > 1:
+        return math.copysign(math.inf, quantile)
+    bounds, counts = _merge_buckets(buckets)
     if bounds[-1] != math.inf or len(bounds) < 2:
         return math.nan
-    counts = [*accumulate(counts, _rising)]
+    counts = [*accumulate(counts, _monotonic)]
     if counts[-1] == 0:
         return math.nan
-    rank = share * counts[-1]
-    # Which count is found among NaNs depends on the search: like Go's, this one asks whether a count is large enough.
+    rank = quantile * counts[-1]
+    # With NaN among the counts, the result depends on the search. Go's tests count >= rank, so this one does.
     index = bisect_left(counts, True, hi=len(counts) - 1, key=lambda count: count >= rank)
     if index == len(counts) - 1:
         return bounds[-2]
@@ -84,8 +85,8 @@ def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
 
 
 def bucket_fraction(lower: float, upper: float, buckets: list[Bucket]) -> float:
-    """Return the share of observations above `lower` and up to `upper`, linear within a bucket."""
-    bounds, counts = _merged(buckets)
+    """Return the share of observations above `lower` and up to `upper`, interpolated linearly within buckets."""
+    bounds, counts = _merge_buckets(buckets)
     total = counts[-1]
     if bounds[-1] != math.inf or total == 0 or math.isnan(lower) or math.isnan(upper):
         return math.nan
@@ -95,7 +96,7 @@ def bucket_fraction(lower: float, upper: float, buckets: list[Bucket]) -> float:
 
 
 def _rank(value: float, bounds: list[float], counts: list[float]) -> float:
-    """Return how many observations are no larger than a value."""
+    """Return the number of observations up to a value, interpolated linearly within its bucket."""
     below, start = 0.0, -math.inf
     rank = counts[-1]
     for bound, count in zip(bounds, counts, strict=True):
@@ -109,8 +110,8 @@ def _rank(value: float, bounds: list[float], counts: list[float]) -> float:
     return min(rank, counts[-1])
 
 
-def _merged(buckets: list[Bucket]) -> tuple[list[float], list[float]]:
-    """Order the buckets by their bounds; two with one bound (`le="1"`, `le="1.0"`) count together."""
+def _merge_buckets(buckets: list[Bucket]) -> tuple[list[float], list[float]]:
+    """Return ascending bounds and their counts; buckets with one bound (`le="1"`, `le="1.0"`) are added."""
     bounds: list[float] = []
     counts: list[float] = []
     for bound, count in sorted(buckets, key=lambda bucket: bucket[0]):
@@ -122,8 +123,11 @@ def _merged(buckets: list[Bucket]) -> tuple[list[float], list[float]]:
     return bounds, counts
 
 
-def _rising(before: float, count: float) -> float:
-    """Make a count cumulative again if buckets were read at different instants."""
-    together = min(abs(count) + abs(before), sys.float_info.max)
-    close = count == before or abs(count - before) < _SMALL_DIFFERENCE * together
-    return before if close or count < before else count
+def _monotonic(previous: float, count: float) -> float:
+    """Return the count, or the previous one if this one is lower or nearly equal.
+
+    Counts fall where buckets were read at different instants, and differ slightly after `rate` and `sum`.
+    """
+    together = min(abs(count) + abs(previous), sys.float_info.max)
+    close = count == previous or abs(count - previous) < _SMALL_DIFFERENCE * together
+    return previous if close or count < previous else count

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from alerts.limits import LONGEST_VALUE, TEXT
+from alerts.limits import CHARACTERS_PER_SAMPLE, LONGEST_VALUE
 from alerts.promql import numbers
 from alerts.promql.labels import (
     METRIC_NAME,
@@ -269,7 +269,7 @@ class _Relabelled(VectorPlan):
 
 
 def _with(space: LabelSpace, labels: Labels, target: str, value: str) -> Labels:
-    space.grow(len(value) // TEXT)
+    space.grow(len(value) // CHARACTERS_PER_SAMPLE)
     return refuse_large(set_labels(labels, [(target, value)]))
 
 

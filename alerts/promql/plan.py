@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Union
 
 from msgspec import Struct
 
-from alerts.limits import LABEL_SET, MOST_REMEMBERED
+from alerts.limits import MOST_REMEMBERED, SAMPLES_PER_LABEL_SET
 from alerts.promql.budget import Budget
 from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels
 from alerts.promql.storage import SampleSource, Window, without_markers
@@ -358,21 +358,21 @@ class LabelSpace:
         before = len(self._canonical)
         found = self._canonical.setdefault(labels, labels)
         if len(self._canonical) > before:
-            self.grow(LABEL_SET)
+            self.grow(SAMPLES_PER_LABEL_SET)
         return found
 
     def derived(self, labels: Labels) -> Labels:
         """Return the same for a label set that a derivation made, and remembers."""
         before = len(self._canonical)
         found = self._canonical.setdefault(labels, labels)
-        self.grow(_ENTRY + LABEL_SET * (len(self._canonical) - before))
+        self.grow(_ENTRY + SAMPLES_PER_LABEL_SET * (len(self._canonical) - before))
         return found
 
     def canonical_all(self, labels: list[Labels]) -> list[Labels]:
         """Return the objects that stand for label sets."""
         before = len(self._canonical)
         found = list(map(self._canonical.setdefault, labels, labels))
-        self.grow(LABEL_SET * (len(self._canonical) - before))
+        self.grow(SAMPLES_PER_LABEL_SET * (len(self._canonical) - before))
         return found
 
     def new_memory(self) -> Memory[Any, Any]:

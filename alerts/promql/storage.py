@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from alerts.limits import ELEMENT
+from alerts.limits import SAMPLES_PER_ELEMENT
 from alerts.promql.budget import Budget
 from alerts.promql.labels import METRIC_NAME, Labels, Matcher, label_value, match_all, wanted_name
 
@@ -201,7 +201,7 @@ def newest_of(found: Sequence[Sampled], start: float, end: float, budget: Budget
 
     The elements count as held. Raises LimitError if they are more than the budget has.
     """
-    budget.hold(ELEMENT * len(found))
+    budget.hold(SAMPLES_PER_ELEMENT * len(found))
     newest: list[Newest] = []
     for series in budget.each(found):
         times = series.times

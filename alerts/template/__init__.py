@@ -82,7 +82,7 @@ def broken_template(source: str, alert: str, error: TemplateError) -> Template:
     """Return a group's label that is not a valid template: as in Prometheus, it is read, and fails, when an alert
     fires.
     """
-    return _OfAlert(source, alert, (), (str(error),), error.there)
+    return _OfAlert(source, alert, (), (str(error),), error.prometheus_message)
 
 
 def compile_template(source: str, alert: str = "") -> Template:

@@ -1,4 +1,4 @@
-"""Parses a template, accepting exactly what Go's text/template accepts."""
+"""Parses templates; accepts exactly those that Go's text/template accepts."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from alerts.template.number_format import constant
 from alerts.template.template_functions import FUNCTIONS
 from alerts.template.values import DEEPEST_NESTING, TemplateError
 
-GIVEN = ("$labels", "$externalLabels", "$externalURL", "$value")
-"""The variables that Prometheus declares before the text of a template begins."""
+PREDECLARED_VARIABLES = ("$labels", "$externalLabels", "$externalURL", "$value")
+"""Variables that Prometheus declares before the text of each template."""
 
 _OPERANDS = frozenset(("truth", "char", "dot", "field", "word", "number", "nil", "text", "variable", "("))
 _LITERALS = (ConstantNode, DotNode, NilNode)
 
 
 class Parsed(NamedTuple):
-    """A template, and the bodies of those that it defines, by name."""
+    """The body of a template, and the bodies of the templates that it defines, by name."""
 
     body: Body
     defined: dict[str, Body]
 
 
 def parse(source: str, name: str = "") -> Parsed:
-    """Return the nodes of a template; `name` is its own. Raises TemplateError."""
+    """Parse the text of the template `name`. Raises TemplateError."""
     return _Parser(source, name).template()
 
 
@@ -56,9 +56,10 @@ class _Parser:
         self._source = source
         self._name = name
         self._tokens = tokens(source)
-        self._ahead: list[Token] = []
-        self._variables = ["$", *GIVEN]
+        self._lookahead: list[Token] = []
+        self._variables = ["$", *PREDECLARED_VARIABLES]
         self._ranges = 0
+        """The number of `range` around the current node: `break` needs one."""
         self._depth = 0
         self._defined: dict[str, Body] = {}
 
@@ -71,7 +72,7 @@ class _Parser:
                 if self._peek().kind == "define":
                     self._definition(self._next())
                     continue
-                self._ahead[:0] = [begin, spaces] if spaces else [begin]
+                self._lookahead[:0] = [begin, spaces] if spaces else [begin]
             node = self._node()
             if isinstance(node, Token):
                 raise self._error(node, f"{{{{ {node.kind} }}}} has nothing to end; remove it")
@@ -82,36 +83,38 @@ class _Parser:
 
     # tokens
 
-    def _error(self, at: Token | int, text: str, there: str = "") -> TemplateError:
+    def _error(self, at: Token | int, text: str, prometheus_message: str = "") -> TemplateError:
         offset = at if isinstance(at, int) else at.at
         line = self._source.count("\n", 0, offset) + 1
-        return TemplateError(f"{place(self._source, offset)}: {text}", f"{line}: {there}" if there else "")
+        return TemplateError(
+            f"{place(self._source, offset)}: {text}", f"{line}: {prometheus_message}" if prometheus_message else ""
+        )
 
     def _next(self) -> Token:
-        return self._ahead.pop(0) if self._ahead else next(self._tokens)
+        return self._lookahead.pop(0) if self._lookahead else next(self._tokens)
 
     def _peek(self, ahead: int = 0) -> Token:
-        while len(self._ahead) <= ahead:
-            self._ahead.append(next(self._tokens))
-        return self._ahead[ahead]
+        while len(self._lookahead) <= ahead:
+            self._lookahead.append(next(self._tokens))
+        return self._lookahead[ahead]
 
-    def _skip(self) -> Token:
-        """Return the next token that is not a space; it is not consumed."""
+    def _peek_non_space(self) -> Token:
+        """Skip spaces, and return the next token without consuming it."""
         while self._peek().kind == "space":
             self._next()
         return self._peek()
 
-    def _take(self) -> Token:
-        self._skip()
+    def _next_non_space(self) -> Token:
+        self._peek_non_space()
         return self._next()
 
     def _expect(self, *kinds: str, what: str) -> Token:
-        token = self._take()
+        token = self._next_non_space()
         if token.kind not in kinds:
             raise self._error(token, f"{token.text or 'the end'!r} is unexpected {what}")
         return token
 
-    def _deeper(self, at: int) -> None:
+    def _enter(self, at: int) -> None:
         self._depth += 1
         if self._depth > DEEPEST_NESTING:
             raise self._error(at, f"is nested more than {DEEPEST_NESTING} levels deep; use variables")
@@ -119,15 +122,15 @@ class _Parser:
     # definitions
 
     def _definition(self, opening: Token) -> None:
-        name = self._text(self._expect("text", what="after define, which needs a name in quotes"))
+        name = self._unquoted(self._expect("text", what="after define, which needs a name in quotes"))
         self._expect("close", what="after the defined name")
-        self._define(name, self._apart(opening), opening)
+        self._define(name, self._isolated_body(opening), opening)
 
-    def _apart(self, opening: Token) -> Body:
-        """Return the nodes up to the end of a definition, which cannot see the variables around it."""
+    def _isolated_body(self, opening: Token) -> Body:
+        """Return the nodes up to the `end` of a definition, which does not see the variables around it."""
         outside = self._variables, self._ranges
         self._variables, self._ranges = ["$"], 0
-        self._deeper(opening.at)
+        self._enter(opening.at)
         body, end = self._nodes(opening)
         self._depth -= 1
         self._variables, self._ranges = outside
@@ -144,9 +147,9 @@ class _Parser:
     # nodes
 
     def _nodes(self, opening: Token) -> tuple[Body, Token]:
-        """Return nodes up to an `else` or `end`, and its token."""
+        """Return the nodes up to an `else` or `end`, and the token of that."""
         nodes: list[Node] = []
-        while self._skip().kind != "eof":
+        while self._peek_non_space().kind != "eof":
             node = self._node()
             if isinstance(node, Token):
                 return tuple(nodes), node
@@ -154,13 +157,13 @@ class _Parser:
         raise self._error(opening, f"{{{{ {opening.text} }}}} is not closed; end it with {{{{ end }}}}")
 
     def _node(self) -> Node | Token:
-        """Return a node; for an `else` or `end`, its token."""
-        token = self._take()
+        """Return the next node; for an `else` or `end`, its token."""
+        token = self._next_non_space()
         if token.kind == "plain":
             return TextNode(token.at, token.text)
         if token.kind != "open":
             raise self._error(token, f"{token.text!r} is unexpected")
-        word = self._skip()
+        word = self._peek_non_space()
         read = self._ACTIONS.get(word.kind)
         if read is not None:
             return read(self, self._next())
@@ -173,11 +176,11 @@ class _Parser:
         return ActionNode(word.at, self._pipeline("action", "close"))
 
     def _else(self, word: Token) -> Token:
-        if self._skip().kind not in ("if", "with"):
+        if self._peek_non_space().kind not in ("if", "with"):
             self._expect("close", what="after else")
         return word
 
-    def _leave(self, word: Token) -> Node:
+    def _break(self, word: Token) -> Node:
         self._expect("close", what=f"after {word.text}")
         if not self._ranges:
             raise self._error(word, f"{{{{ {word.text} }}}} is outside range")
@@ -185,7 +188,7 @@ class _Parser:
 
     def _branch(self, opening: Token) -> Node:
         known = len(self._variables)
-        self._deeper(opening.at)
+        self._enter(opening.at)
         kind, arms = opening.text, []
         while True:
             pipeline = self._pipeline(kind, "close")
@@ -196,51 +199,52 @@ class _Parser:
             if end.kind != "else" or kind == "range" or self._peek().kind != kind:
                 break
             self._next()
-        otherwise: Body = ()
+        else_body: Body = ()
         if end.kind == "else":
             if self._peek().kind in ("if", "with"):
                 raise self._error(
                     end, f"only {{{{ else }}}} and, after if and with, {{{{ else {kind} }}}} may be used here"
                 )
-            otherwise, end = self._nodes(opening)
+            else_body, end = self._nodes(opening)
         if end.kind != "end":
             raise self._error(end, f"{{{{ {kind} }}}} needs {{{{ end }}}} here")
         self._depth -= 1
         del self._variables[known:]
-        return BranchNode(arms[0].pipeline.at, kind, tuple(arms), otherwise)
+        return BranchNode(arms[0].pipeline.at, kind, tuple(arms), else_body)
 
-    def _call(self, opening: Token) -> Node:
-        del opening  # its name says where the call is
+    def _template_call(self, opening: Token) -> Node:
+        del opening  # all of _ACTIONS have it
         name = self._expect("text", what="after template, which needs a name in quotes")
-        if self._skip().kind == "close":
+        if self._peek_non_space().kind == "close":
             self._next()
-            return TemplateNode(name.at, self._text(name), None)
-        return TemplateNode(name.at, self._text(name), self._pipeline("template", "close"))
+            return TemplateNode(name.at, self._unquoted(name), None)
+        return TemplateNode(name.at, self._unquoted(name), self._pipeline("template", "close"))
 
     def _block(self, opening: Token) -> Node:
         name = self._expect("text", what="after block, which needs a name in quotes")
         pipeline = self._pipeline("block", "close")
-        self._define(self._text(name), self._apart(opening), opening)
-        return TemplateNode(name.at, self._text(name), pipeline)
+        self._define(self._unquoted(name), self._isolated_body(opening), opening)
+        return TemplateNode(name.at, self._unquoted(name), pipeline)
 
+    # The parsers of actions by the kind of their first token, which they get.
     _ACTIONS: ClassVar[dict[str, Callable[[_Parser, Token], Node | Token]]] = {
-        "if": _branch, "with": _branch, "range": _branch, "else": _else, "break": _leave, "continue": _leave,
-        "template": _call, "block": _block,
+        "if": _branch, "with": _branch, "range": _branch, "else": _else, "break": _break, "continue": _break,
+        "template": _template_call, "block": _block,
     }  # fmt: skip
 
     # pipelines
 
     def _pipeline(self, kind: str, closes: str) -> PipeNode:
-        at = self._skip().at
-        declares, assigns = self._declaration(kind)
+        at = self._peek_non_space().at
+        declares, assigns = self._variable_declaration(kind)
         commands: list[CommandNode] = []
         while True:
-            token = self._skip()
+            token = self._peek_non_space()
             if token.kind == closes:
                 self._next()
                 break
             if token.kind not in _OPERANDS:
-                raise self._unexpected(token)
+                raise self._unexpected_token(token)
             commands.append(self._command())
         if not commands:
             raise self._error(at, "a value is missing")
@@ -249,36 +253,37 @@ class _Parser:
                 raise self._error(command.at, "only a function can follow |: this is a value, which takes no arguments")
         return PipeNode(at, tuple(commands), declares, assigns)
 
-    def _unexpected(self, token: Token) -> TemplateError:
+    def _unexpected_token(self, token: Token) -> TemplateError:
         if token.kind == "|":
             return self._error(token, "a value is missing before |")
         if token.kind in ("sign", "eof"):
             return self._error(token, f"{token.text!r} has no meaning inside {{{{ }}}}")
         return self._error(token, f"unexpected {token.text!r}")
 
-    def _declaration(self, kind: str) -> tuple[tuple[str, ...], bool]:
+    def _variable_declaration(self, kind: str) -> tuple[tuple[str, ...], bool]:
+        """Return the variables that a pipeline sets, and whether it assigns (`=`) rather than declares (`:=`) them."""
         names: list[str] = []
-        while self._skip().kind == "variable":
-            behind = 2 if self._peek(1).kind == "space" else 1
-            following = self._peek(behind)
+        while self._peek_non_space().kind == "variable":
+            position = 2 if self._peek(1).kind == "space" else 1
+            following = self._peek(position)
             if following.kind not in (":=", "=", ","):
                 break
             names.append(self._next().text)
-            self._take()
+            self._next_non_space()
             self._variables.append(names[-1])
             if following.kind != ",":
                 return tuple(names), following.kind == "="
             if kind != "range" or len(names) > 1:
                 raise self._error(following, "only range declares two variables at once")
-            if self._skip().kind not in ("variable", "close", ")"):
+            if self._peek_non_space().kind not in ("variable", "close", ")"):
                 raise self._error(self._peek(), "range can only initialize variables")
         return tuple(names), False
 
     def _command(self) -> CommandNode:
-        at = self._skip().at
+        at = self._peek_non_space().at
         operands: list[Operand] = []
         while True:
-            self._skip()
+            self._peek_non_space()
             operand = self._operand()
             if operand is not None:
                 operands.append(operand)
@@ -291,7 +296,7 @@ class _Parser:
             elif token.kind not in ("close", ")"):
                 if token.kind in _OPERANDS:
                     raise self._error(token, f"a space is missing before {token.text!r}")
-                raise self._unexpected(token)
+                raise self._unexpected_token(token)
             break
         if not operands:
             raise self._error(at, "a value is missing")
@@ -318,31 +323,31 @@ class _Parser:
             return None
         self._next()
         if token.kind == "(":
-            self._deeper(token.at)
+            self._enter(token.at)
             pipeline = self._pipeline("parentheses", ")")
             self._depth -= 1
             return pipeline
         if token.kind == "word":
-            return self._word(token)
+            return self._identifier(token)
         if token.kind == "variable":
-            return self._variable(token)
+            return self._variable_term(token)
         if token.kind in ("number", "char"):
             return self._number(token)
         if token.kind == "text":
-            return ConstantNode(token.at, token.text, self._text(token))
+            return ConstantNode(token.at, token.text, self._unquoted(token))
         if token.kind == "field":
             return FieldNode(token.at, (token.text[1:],))
         if token.kind == "truth":
             return ConstantNode(token.at, token.text, token.text == "true")
         return DotNode(token.at) if token.kind == "dot" else NilNode(token.at)
 
-    def _word(self, token: Token) -> IdentifierNode:
+    def _identifier(self, token: Token) -> IdentifierNode:
         if token.text not in FUNCTIONS:
             problem = f"function {token.text!r} not defined{meant(token.text, FUNCTIONS)}"
             raise self._error(token, problem, f"function {quoted(token.text)} not defined")
         return IdentifierNode(token.at, token.text)
 
-    def _variable(self, token: Token) -> VariableNode:
+    def _variable_term(self, token: Token) -> VariableNode:
         if token.text not in self._variables:
             remedy = f"defined are {', '.join(self._variables[1:])}" if len(self._variables) > 1 else "pass it as ."
             raise self._error(
@@ -350,7 +355,7 @@ class _Parser:
             )
         return VariableNode(token.at, token.text)
 
-    def _text(self, token: Token) -> str:
+    def _unquoted(self, token: Token) -> str:
         try:
             return unquoted(token.text)
         except ValueError as error:

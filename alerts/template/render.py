@@ -29,7 +29,7 @@ from alerts.template.nodes import (
     VariableNode,
     written,
 )
-from alerts.template.parser import GIVEN, Parsed
+from alerts.template.parser import PREDECLARED_VARIABLES, Parsed
 from alerts.template.printf import show
 from alerts.template.template_functions import FUNCTIONS, METHODS, Called
 from alerts.template.values import (
@@ -106,7 +106,10 @@ class _Renderer:
         self._node: Located | None = None
         self._tree = name
         given: tuple[Value, ...] = (root.labels, root.external_labels, root.external_url, root.value)
-        self._variables: list[tuple[str, Value | Boxed]] = [("$", root), *zip(GIVEN, given, strict=True)]
+        self._variables: list[tuple[str, Value | Boxed]] = [
+            ("$", root),
+            *zip(PREDECLARED_VARIABLES, given, strict=True),
+        ]
 
     def text(self, body: Body) -> str:
         self._run(body, self._root)

@@ -34,12 +34,12 @@ WIDEST_VERB = 1000
 class TemplateError(Exception):
     """The text is not a valid template; names the construct, its place and the remedy.
 
-    `there` is Prometheus's message, with the line first, as far as it is known.
+    `prometheus_message` is the message of Prometheus for it, after the line: `2: unexpected EOF`.
     """
 
-    def __init__(self, problem: str, there: str = "") -> None:
+    def __init__(self, problem: str, prometheus_message: str = "") -> None:
         super().__init__(problem)
-        self.there = there or f"1: {problem}"
+        self.prometheus_message = prometheus_message or f"1: {problem}"
 
 
 class UnknownQueryError(TemplateError):

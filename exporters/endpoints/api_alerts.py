@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exporters.deferred import Answer
-from exporters.endpoint import BY_ENCODING, JSON, Endpoint, EndpointContext
+from exporters.endpoint import JSON, VARY_BY_ENCODING, Endpoint, EndpointContext
 from exporters.http_messages import Request
 from exporters.pages import Rendering
 
@@ -11,7 +11,7 @@ from exporters.pages import Rendering
 def _alerts(context: EndpointContext, request: Request) -> Answer:
     groups = context.groups()
     rendering = Rendering("alerts", None, groups, lambda _: context.printer.alerts(groups), tells_age=False)
-    return context.page(request, rendering, JSON, BY_ENCODING)
+    return context.page(request, rendering, JSON, VARY_BY_ENCODING)
 
 
-ENDPOINT = Endpoint("/api/v1/alerts", _alerts, what="pending and firing alerts, in Prometheus's JSON")
+ENDPOINT = Endpoint("/api/v1/alerts", _alerts, description="pending and firing alerts, in Prometheus's JSON")

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from exporters import envelope, snapshot_json
 from exporters.deferred import Answer
-from exporters.endpoint import BY_ENCODING, JSON, Endpoint, EndpointContext
+from exporters.endpoint import JSON, VARY_BY_ENCODING, Endpoint, EndpointContext
 from exporters.http_messages import Request, Response
 from exporters.pages import Rendering
 
@@ -23,7 +23,9 @@ def _history(context: EndpointContext, request: Request) -> Answer:
         del now
         return snapshot_json.past(moments())
 
-    return context.page(request, Rendering("history", None, (snapshot,), pieces, tells_age=False), JSON, BY_ENCODING)
+    return context.page(
+        request, Rendering("history", None, (snapshot,), pieces, tells_age=False), JSON, VARY_BY_ENCODING
+    )
 
 
 ENDPOINT = Endpoint("/api/v1/history", _history)

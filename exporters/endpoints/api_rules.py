@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from exporters import envelope
 from exporters.deferred import Answer
-from exporters.endpoint import BY_ENCODING, JSON, Endpoint, EndpointContext
+from exporters.endpoint import JSON, VARY_BY_ENCODING, Endpoint, EndpointContext
 from exporters.http_messages import Request, Response
 from exporters.pages import Rendering
 from exporters.rules_json import ParameterError, selection_of
@@ -23,7 +23,9 @@ def _rules(context: EndpointContext, request: Request) -> Answer:
     def pieces(_: float) -> Iterator[bytes]:
         return context.printer.rules(groups, selection)
 
-    return context.page(request, Rendering("rules", selection, groups, pieces, tells_age=False), JSON, BY_ENCODING)
+    return context.page(request, Rendering("rules", selection, groups, pieces, tells_age=False), JSON, VARY_BY_ENCODING)
 
 
-ENDPOINT = Endpoint("/api/v1/rules", _rules, what="rules and the result of their last evaluation, in Prometheus's JSON")
+ENDPOINT = Endpoint(
+    "/api/v1/rules", _rules, description="rules and the result of their last evaluation, in Prometheus's JSON"
+)

@@ -7,22 +7,22 @@ from http import HTTPStatus
 
 from exporters import envelope, snapshot_json
 from exporters.deferred import Answer
-from exporters.endpoint import BY_ENCODING, JSON, NOT_YET, Endpoint, EndpointContext
+from exporters.endpoint import JSON, NO_SAMPLE_YET, VARY_BY_ENCODING, Endpoint, EndpointContext
 from exporters.http_messages import Request, Response
 from exporters.pages import Rendering, age_of
 
 
 def _snapshot(context: EndpointContext, request: Request) -> Answer:
-    snapshot = context.view.everything()
+    snapshot = context.view.full_snapshot()
     if snapshot is None:
-        return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", NOT_YET), JSON)
+        return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", NO_SAMPLE_YET), JSON)
 
     def pieces(now: float) -> Iterator[bytes]:
         return snapshot_json.success(snapshot, age_of(snapshot, now))
 
-    return context.page(request, Rendering("snapshot", None, (snapshot,), pieces), JSON, BY_ENCODING)
+    return context.page(request, Rendering("snapshot", None, (snapshot,), pieces), JSON, VARY_BY_ENCODING)
 
 
 ENDPOINT = Endpoint(
-    "/api/v1/snapshot", _snapshot, what="the last sample as JSON, with the reason for each missing metric"
+    "/api/v1/snapshot", _snapshot, description="the last sample as JSON, with the reason for each missing metric"
 )

@@ -15,4 +15,4 @@ def _healthy(context: EndpointContext, request: Request) -> Answer:
     return text(HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE, words)
 
 
-ENDPOINT = Endpoint("/-/healthy", _healthy, what="whether the process is alive")
+ENDPOINT = Endpoint("/-/healthy", _healthy, description="whether the process is alive")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from exporters import landing, markup
 from exporters.deferred import Answer
-from exporters.endpoint import BY_ENCODING, Endpoint, EndpointContext
+from exporters.endpoint import VARY_BY_ENCODING, Endpoint, EndpointContext
 from exporters.http_messages import Request
 from exporters.pages import Rendering, age_of
 
@@ -18,13 +18,13 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
         return landing.pieces(_facts(context, now, refresh))
 
     rendering = Rendering("landing", refresh, (), pieces)
-    return context.page(request, rendering, "text/html; charset=utf-8", BY_ENCODING, *markup.HEADERS)
+    return context.page(request, rendering, "text/html; charset=utf-8", VARY_BY_ENCODING, *markup.HEADERS)
 
 
 def _facts(context: EndpointContext, now: float, refresh: int) -> landing.Facts:
     view = context.view
-    shown = view.on_the_page()
-    snapshot = view.everything()
+    shown = view.scraped_snapshot()
+    snapshot = view.full_snapshot()
     return landing.Facts(
         node=view.node,
         version=view.version,

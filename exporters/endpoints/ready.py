@@ -15,4 +15,4 @@ def _ready(context: EndpointContext, request: Request) -> Answer:
     return text(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, words)
 
 
-ENDPOINT = Endpoint("/-/ready", _ready, what="whether all parts work; if not, which has stopped")
+ENDPOINT = Endpoint("/-/ready", _ready, description="whether all parts work; if not, which has stopped")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from exporters.deferred import Answer
-from exporters.endpoint import WRITE, Endpoint, EndpointContext, text
+from exporters.endpoint import WRITE_METHODS, Endpoint, EndpointContext, text
 from exporters.http_messages import Request
 
 
@@ -19,4 +19,4 @@ def _reload(context: EndpointContext, _request: Request) -> Answer:
     return context.reloads.ask()
 
 
-ENDPOINT = Endpoint("/-/reload", _reload, WRITE)
+ENDPOINT = Endpoint("/-/reload", _reload, WRITE_METHODS)

@@ -12,4 +12,4 @@ def _runbook(context: EndpointContext, request: Request) -> Answer:
     return context.runbooks.page(request.path)
 
 
-ENDPOINT = Endpoint(PREFIX, _runbook, below=lambda context: context.runbooks.paths)
+ENDPOINT = Endpoint(PREFIX, _runbook, subpaths=lambda context: context.runbooks.paths)

@@ -1,12 +1,12 @@
 """Reads a web configuration file: the format in which Prometheus's exporters are configured for TLS and passwords.
 
-The format: github.com/prometheus/exporter-toolkit, docs/web-configuration.md. What `promtool check web-config` refuses
-is refused here. Beyond that, nothing is accepted that would have no effect or not the one that it seems to have: it
-would be a lock that does not close. No message repeats a hash or a key.
+The format: github.com/prometheus/exporter-toolkit, docs/web-configuration.md. Everything that `promtool check
+web-config` rejects is rejected here, and so is a setting that would have no effect, or another than it seems to have:
+an operator would take the port for protected. No message repeats a hash or a key.
 
-A string may be any scalar as it is written; null counts as absent; a truth value is what YAML 1.1 calls one, unquoted.
-Words of TLS are Go's (pkg.go.dev/crypto/tls#CipherSuites, #CurveID and #ClientAuthType); OpenSSL's are in its manual
-pages openssl-ciphers(1) and SSL_CTX_set1_groups(3).
+A string may be any scalar as it is written; null counts as absent; a boolean is an unquoted one of YAML 1.1. TLS names
+are Go's (pkg.go.dev/crypto/tls#CipherSuites, #CurveID and #ClientAuthType), with those of OpenSSL from its manual pages
+openssl-ciphers(1) and SSL_CTX_set1_groups(3).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from agent.lib.wording import UserError, shown
 
 VERSIONS = ("TLS10", "TLS11", "TLS12", "TLS13")
 POLICIES = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
-"""Policies for certificates of clients."""
-REFUSED_POLICIES = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
-"""Policies that Python cannot request from OpenSSL, and that protect nothing: the certificates are not verified."""
+"""Accepted values of client_auth_type."""
+REJECTED_POLICIES = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
+"""Values that Python cannot request from OpenSSL, and that protect nothing: certificates are not verified."""
 
 CIPHERS: Mapping[str, str] = {
     "TLS_AES_128_GCM_SHA256": "",
@@ -44,7 +44,7 @@ CIPHERS: Mapping[str, str] = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
 }
-"""Empty: a suite of TLS 1.3, all of which are always offered, by Go as well."""
+"""Go's names to OpenSSL's; "" for the suites of TLS 1.3, which are always offered, by Go as well."""
 
 CURVES: Mapping[str, str] = {
     "CurveP256": "prime256v1",
@@ -52,17 +52,18 @@ CURVES: Mapping[str, str] = {
     "CurveP521": "secp521r1",
     "X25519": "X25519",
 }
+"""Go's names to OpenSSL's."""
 
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_SPAN = re.compile(rf"([-+]?)((?:{_PART.pattern})+|0)")
+_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_DURATION = re.compile(rf"([-+]?)((?:{_DURATION_PART.pattern})+|0)")
 
 
-MOST_FILE = 1024 * 1024
-MOST_COST = 15
-"""The most costly hash that is taken: each step doubles the time, and 15 takes two seconds."""
-MOST_USERS = 1000
+MAX_FILE_BYTES = 1024 * 1024
+MAX_COST = 15
+"""Maximum cost of a bcrypt hash: each step doubles the time of a login, and 15 takes two seconds."""
+MAX_USERS = 1000
 
 _HASH = re.compile(r"\$2[abxy]?\$([0-9]{2})\$[./A-Za-z0-9]{53}")
 _HEADERS: Mapping[str, tuple[str, ...]] = {
@@ -72,29 +73,29 @@ _HEADERS: Mapping[str, tuple[str, ...]] = {
     "X-XSS-Protection": (),
     "Content-Security-Policy": (),
 }
+"""Headers that may be set, with their allowed values; () allows any value."""
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
-_WORDS: Mapping[str, Collection[str]] = {
-    "client_auth_type": (*POLICIES, *REFUSED_POLICIES),
+_ALLOWED_VALUES: Mapping[str, Collection[str]] = {
+    "client_auth_type": (*POLICIES, *REJECTED_POLICIES),
     "min_version": VERSIONS,
     "max_version": VERSIONS,
     "cipher_suites": CIPHERS,
     "curve_preferences": CURVES,
 }
 Fail = Callable[[str, str], NoReturn]
-"""Refuses the value of a key."""
+"""Raises WebFileError for a key and its problem."""
 
 
 class WebFileError(UserError):
-    """A web configuration file cannot be used; the text names file, key and remedy."""
+    """The web configuration file cannot be used; the text names file, key and remedy."""
 
 
 class ServerTls(msgspec.Struct, frozen=True):
-    """The section `tls_server_config`: how the server speaks TLS. Of `cert` and `cert_file` one is empty, and so of the
-    others; files are absolute.
+    """The section `tls_server_config`. At least one of `cert` and `cert_file` is empty, and so on; paths are absolute.
 
-    `client_auth_type` is a word of POLICIES. `client_allowed_sans` None: no name is asked for.
+    `client_auth_type` is one of POLICIES. Without `client_allowed_sans` any verified client may connect.
     """
 
     cert: str = ""
@@ -112,31 +113,31 @@ class ServerTls(msgspec.Struct, frozen=True):
     curve_preferences: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Without what is secret."""
+        """Leave out secrets."""
         return f"ServerTls({self.cert_file})"
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it names."""
+        """The paths of all files that the section names."""
         return tuple(each for each in (self.cert_file, self.key_file, self.client_ca_file) if each)
 
 
 class HttpSettings(msgspec.Struct, frozen=True):
-    """HTTP/2 is allowed, not asked for: this server offers HTTP/1.1, as clients accept."""
+    """The section `http_server_config`. `http2` is accepted and has no effect: this server speaks HTTP/1.1."""
 
     http2: bool = True
     headers: dict[str, str] = {}
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """One request in `interval` seconds, and `burst` at once; without an interval there is no limit."""
+    """One request per `interval` seconds, and `burst` at once; an interval of 0 means no limit."""
 
     interval: Annotated[float, "duration"] = 0.0
     burst: int = 0
 
 
 class WebFile(msgspec.Struct, frozen=True):
-    """The content of a file. Without `tls` the port speaks plain HTTP; without `users` everyone may ask."""
+    """The content of a file. Without `tls` the port speaks plain HTTP; without `users` it needs no password."""
 
     tls: ServerTls | None = msgspec.field(default=None, name="tls_server_config")
     http: HttpSettings = msgspec.field(default=HttpSettings(), name="http_server_config")
@@ -144,54 +145,54 @@ class WebFile(msgspec.Struct, frozen=True):
     rate: RateLimit = msgspec.field(default=RateLimit(), name="rate_limit")
 
     def __repr__(self) -> str:
-        """Without what is secret."""
+        """Leave out secrets."""
         return f"WebFile({self.tls})"
 
 
 def read_web_file(path: Path) -> WebFile:
-    """Return the file's content; relative paths in it start at its folder. Raises WebFileError."""
+    """Return the file's content, with paths made absolute from the file's directory. Raises WebFileError."""
     try:
-        text = textfile.read_text(path, MOST_FILE)
+        text = textfile.read_text(path, MAX_FILE_BYTES)
     except textfile.ReadError as error:
         remedy = "" if ";" in error.problem else "; name another in web.config_file, and let the agent's user read it"
         raise WebFileError(f"{error}{remedy}") from error
     file = YamlFile.parse(text, str(path), WebFileError, yamltree.Bounds(depth=8, scalar=2**18))
-    found = file.convert(WebFile, lambda _, value: _seconds(value), loose=True)
-    _check_headers(found.http.headers, file.fail)
-    _check_users(found.users, file.fail)
-    _check_rate(found.rate, file.fail)
-    tls = found.tls
+    content = file.convert(WebFile, lambda _, value: _seconds(value), loose=True)
+    _check_headers(content.http.headers, file.fail)
+    _check_users(content.users, file.fail)
+    _check_rate(content.rate, file.fail)
+    tls = content.tls
     if tls is None:
-        return found
+        return content
 
     def fail(key: str, problem: str) -> NoReturn:
         file.fail(f"tls_server_config.{key}", problem)
 
-    _check_words(tls, fail)
+    _check_values(tls, fail)
     _check_certificates(tls, fail)
     _check_versions(tls, fail)
     names = ("cert_file", "key_file", "client_ca_file")
-    absolute = {name: str((path.parent / given).absolute()) for name in names if (given := getattr(tls, name))}
-    return replace(found, tls=replace(tls, **absolute))
+    absolute = {name: str((path.parent / file_name).absolute()) for name in names if (file_name := getattr(tls, name))}
+    return replace(content, tls=replace(tls, **absolute))
 
 
 def _seconds(value: object) -> float:
     """Return seconds of a duration as Go writes it (`1m30s`), or of a number of nanoseconds. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value * 1e-9
-    match = _SPAN.fullmatch(value) if isinstance(value, str) else None
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(f"{shown(value)} is not a duration; write a number with a unit, such as 500ms or 1m30s")
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(match[2]))
+    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(match[2]))
     return -seconds if match[1] == "-" else seconds
 
 
-def _check_words(tls: ServerTls, fail: Fail) -> None:
-    for key, known in _WORDS.items():
-        given = getattr(tls, key)
-        for word in (given,) if isinstance(given, str) else given:
-            if word not in known:
-                fail(key, f"{shown(word)} is unknown; use one of {', '.join(known)}")
+def _check_values(tls: ServerTls, fail: Fail) -> None:
+    for key, known in _ALLOWED_VALUES.items():
+        setting = getattr(tls, key)
+        for value in (setting,) if isinstance(setting, str) else setting:
+            if value not in known:
+                fail(key, f"{shown(value)} is unknown; use one of {', '.join(known)}")
 
 
 def _check_certificates(tls: ServerTls, fail: Fail) -> None:
@@ -205,20 +206,20 @@ def _check_certificates(tls: ServerTls, fail: Fail) -> None:
         if not (text or file) and name != "client_ca":
             remedy = "TLS needs the server's certificate and its key; remove the section for plain HTTP"
             fail(f"{name}_file", f"is missing: {remedy}")
-    if tls.client_auth_type in REFUSED_POLICIES:
-        problem = f"{tls.client_auth_type} would take any certificate without looking who issued it"
+    if tls.client_auth_type in REJECTED_POLICIES:
+        problem = f"{tls.client_auth_type} would accept a certificate of any issuer"
         fail("client_auth_type", f"{problem}; use RequireAndVerifyClientCert, or VerifyClientCertIfGiven")
     if (tls.client_ca or tls.client_ca_file) and tls.client_auth_type == "NoClientCert":
         fail("client_auth_type", "is missing: client_ca_file has no effect without it; use RequireAndVerifyClientCert")
     if tls.client_allowed_sans is not None and tls.client_auth_type != "RequireAndVerifyClientCert":
-        problem = "needs client_auth_type: RequireAndVerifyClientCert, or clients come without a name"
+        problem = "needs client_auth_type: RequireAndVerifyClientCert: without a certificate, a client has no name"
         fail("client_allowed_sans", problem)
 
 
 def _check_versions(tls: ServerTls, fail: Fail) -> None:
     for key, version in (("min_version", tls.min_version), ("max_version", tls.max_version)):
         if version in ("TLS10", "TLS11"):
-            fail(key, f"{version} is not spoken here (RFC 8996 forbids it); use TLS12 or TLS13")
+            fail(key, f"{version} is not supported (RFC 8996 forbids it); use TLS12 or TLS13")
     if tls.min_version > tls.max_version:
         fail("max_version", f"{tls.max_version} is below min_version {tls.min_version}: no client could connect")
     if tls.cipher_suites and tls.max_version == "TLS12" and not any(CIPHERS[each] for each in tls.cipher_suites):
@@ -237,15 +238,15 @@ def _check_headers(headers: Mapping[str, str], fail: Fail) -> None:
 
 
 def _check_users(users: Mapping[str, str], fail: Fail) -> None:
-    if len(users) > MOST_USERS:
-        fail("basic_auth_users", f"has {len(users)} users; the limit is {MOST_USERS}")
+    if len(users) > MAX_USERS:
+        fail("basic_auth_users", f"has {len(users)} users; the limit is {MAX_USERS}")
     for name, hashed in users.items():
         key = f"basic_auth_users.{name}"
         match = _HASH.fullmatch(hashed)
         if match is None:
             fail(key, "is not a bcrypt hash; make one with: htpasswd -nBC 10 ''")
-        if not 4 <= int(match[1]) <= MOST_COST:
-            fail(key, f"the cost of the hash is {match[1]}; give one from 04 to {MOST_COST}: each takes twice as long")
+        if not 4 <= int(match[1]) <= MAX_COST:
+            fail(key, f"the cost of the hash is {match[1]}; use one from 04 to {MAX_COST}: each step doubles its time")
         if ":" in name:
             fail(key, "a user name with a colon can never log in (RFC 7617); choose another")
 

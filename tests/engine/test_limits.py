@@ -55,7 +55,7 @@ def test_nasty_rules_end_and_stay_within_their_memory() -> None:
     found = warm.call(nasty.memory)
     ended_cleanly(found)
     assert found[-1]["bytes"] < 48 * MEBIBYTE, max(found, key=lambda each: each["bytes"])
-    assert max(each["samples"] for each in found) <= limits.MOST_SAMPLES
+    assert max(each["samples"] for each in found) <= limits.MAX_SAMPLES
     assert any("timed out" in each["error"] for each in found)
     assert sum(not each["error"] for each in found) > len(found) / 5
 
@@ -101,7 +101,7 @@ def test_a_query_ends_at_its_deadline(query: str) -> None:
         evaluate(query, stored(3000), seconds=0.3)
 
 
-ELEMENTS = 100 * (limits.LABEL_SET + 2) + 100 * limits.ELEMENT
+ELEMENTS = 100 * (limits.SAMPLES_PER_LABEL_SET + 2) + 100 * limits.SAMPLES_PER_ELEMENT
 """What a hundred elements count, beside their label sets."""
 
 
@@ -110,7 +110,7 @@ ELEMENTS = 100 * (limits.LABEL_SET + 2) + 100 * limits.ELEMENT
     [
         *((query, 100, 60, 200_000, 50) for query in (
             "m", "m + m", "count_over_time(m[1m])", "sum_over_time(m[10m:1s])", 'x or {gpu=~".+"}')),
-        ("m", 100, 1, ELEMENTS, ELEMENTS - limits.ELEMENT),
+        ("m", 100, 1, ELEMENTS, ELEMENTS - limits.SAMPLES_PER_ELEMENT),
         ("count_over_time(m[10m])", 1, 600, 620, 590),  # one window is not too long either
     ],
 )  # fmt: skip

@@ -36,7 +36,7 @@ from agent.model import (
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Notice
 from exporters.landing_alerts import MAX_ROWS
-from exporters.markup import TEXT_MAX, Tone
+from exporters.markup import MAX_TEXT_LENGTH, Tone
 from tests.asking import context, overview
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
@@ -161,7 +161,7 @@ def test_the_page_stays_small_whatever_the_rules_do() -> None:
     assert len(rows(text)) == MAX_ROWS
     assert "<p>and 7 more, at " in text
     assert tile(text) == f'<span class="warn">{MAX_ROWS + 7} firing</span>'
-    assert max(len(cell) for row in rows(text) for cell in row) <= TEXT_MAX + len("&quot;")
+    assert max(len(cell) for row in rows(text) for cell in row) <= MAX_TEXT_LENGTH + len("&quot;")
     assert "more, at" not in page(*many[:MAX_ROWS])
 
 

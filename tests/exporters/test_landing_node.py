@@ -322,7 +322,7 @@ def test_what_a_scrape_leaves_out_is_looked_at_all_the_same() -> None:
     """The overview is of the node, and a GPU that is lost is lost whatever the server asks for."""
     whole = snapshot_of(1, Instant(100.0, NOW), tuple(node(lost(3))))
     scraped = replace(whole, frames=(frame_of(each for each in whole.readings if "power" in each.metric.name),))
-    view = context(scraped, whole=lambda: whole)
+    view = context(scraped, all_series=lambda: whole)
     text = overview(view)
     assert banner(text)[2][0].startswith("7 of 8 GPUs answer, missing: GPU 3")
     assert f"<dt>Series</dt><dd>{len(scraped.readings)}</dd>" in text

@@ -31,7 +31,7 @@ from agent.model import (
     Series,
     Snapshot,
 )
-from exporters.deferred import Begin
+from exporters.deferred import StartReload
 from exporters.endpoint import Endpoint, RouteContext
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
@@ -224,7 +224,7 @@ def test_healthy_means_alive_and_ready_means_fresh(view: RouteContext) -> None:
         (lambda tell: tell(False, "line 3: unknown key"), 500, b"line 3: unknown key"),
     ],
 )
-def test_reload(view: RouteContext, method: str, reload: Begin | None, status: int, text: bytes) -> None:
+def test_reload(view: RouteContext, method: str, reload: StartReload | None, status: int, text: bytes) -> None:
     answer = ask(Routes(replace(view, reload=reload)), Request(method, "/-/reload"))
     assert answer.status == status
     assert text in answer.body
@@ -273,7 +273,7 @@ def test_every_endpoint_answers_and_is_documented(view: RouteContext, endpoint: 
 def test_the_overview_lists_what_says_what_it_is(view: RouteContext) -> None:
     page = get(Routes(view), "/").body.decode()
     listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
-    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.what)]
+    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.description)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.backends.file_reader_pool import PER_DEVICE, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import MAX_READERS_PER_DEVICE, DeviceReads, FileReaderPool, UnansweredRead
 from agent.model import Reason
 from tests.waiting import wait_until
 
@@ -74,7 +74,7 @@ class Track:
         for items in self.items:
             for item in items:
                 wait_until(lambda item=item: not item.inside)
-                wait_until(lambda item=item: not self.relay.holds(item.path.split("/")[0], item.path))
+                wait_until(lambda item=item: not self.relay.is_hanging(item.path.split("/")[0], item.path))
 
     @property
     def threads(self) -> int:
@@ -132,13 +132,13 @@ def test_a_device_keeps_two_readers_and_its_rest_is_not_read(track) -> None:
         assert {each.reason for each in missing.values()} == {Reason.TIMEOUT}
         assert missing["1/3"].detail == "not read because 1/0 does not answer"
     assert [item.reads for item in sick.items[1]] == [1, 1, 0, 0, 0, 0]
-    assert sick.threads == PER_DEVICE + 1
+    assert sick.threads == MAX_READERS_PER_DEVICE + 1
     sick.cure()
     assert sick.unread() == {}
 
 
 def test_there_are_never_more_threads_than_allowed_and_the_round_ends(track) -> None:
-    dead = track(6, 3, readers=5)
+    dead = track(6, 3, max_readers=5)
     dead.hang(*((device, item) for device in range(6) for item in range(3)))
     for _ in range(4):
         assert len(dead.unread()) == 18

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from agent.backends.host import HostBackend
-from agent.backends.host.disks_and_network import DEVICES, MAX_FILESYSTEMS
+from agent.backends.host.disks_and_network import MAX_DEVICES, MAX_FILESYSTEMS
 from agent.model import Backend, Instant, Lane, Reason
 from tests.fakes.trees import KINDS, OddTree
 from tests.waiting import wait_until
@@ -180,7 +180,7 @@ def test_hardware_is_distinguished_from_the_rest_even_where_sysfs_may_not_be_sea
 
 
 def test_more_devices_than_are_shown_are_counted_and_logged_once(host, caplog) -> None:
-    number = DEVICES + 20
+    number = MAX_DEVICES + 20
     line = "eth{0}: 1000 10 1 2 0 0 0 0 3000 30 3 4 0 0 0 0\n"
     head = "\n".join((host.proc / "net/dev").read_text().splitlines()[:2])
     host.write("net/dev", head + "\n" + "".join(line.format(each) for each in range(number)))
@@ -192,7 +192,7 @@ def test_more_devices_than_are_shown_are_counted_and_logged_once(host, caplog) -
             own = [each for each in sample.readings if each.entity == Backend("host")]
             assert [each.value for each in own] == [6 * 20]
             shown = {dict(each.labels)["device"] for each in sample.readings if "network" in each.metric.name}
-            assert len(shown) == DEVICES
+            assert len(shown) == MAX_DEVICES
     assert len(caplog.records) == 1
 
 

@@ -103,7 +103,7 @@ def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: P
     (tmp_path / "file").touch()
     for path in (tmp_path / "none", tmp_path / "file"):
         found = PodLogDirectories(str(path))
-        assert (found.names({UID}), found.refused) == ({}, "")
+        assert (found.names({UID}), found.denied) == ({}, "")
 
 
 @given(st.text(max_size=60))

@@ -221,7 +221,7 @@ def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatc
     refused: list[Any] = []
 
     def refuse(thread: threading.Thread) -> None:
-        if thread.name == "enlist-1" and len(refused) < 3:
+        if thread.name == "identify-1" and len(refused) < 3:
             refused.append(thread.name)
             raise error
         start(thread)

@@ -95,9 +95,9 @@ STRICTER = {
     "tls_server_config: {min_version: TLS13}": "cert_file: is missing",
     "tls_server_config: {client_allowed_sans: [a]}": "cert_file: is missing",
     f"tls_server_config: {{{PAIR}, cert: x}}": "remove one of them",
-    f"tls_server_config: {{{PAIR}, client_allowed_sans: [a]}}": "clients come without a name",
-    f"tls_server_config: {{{PAIR}, client_auth_type: RequireAnyClientCert}}": "without looking who issued it",
-    f"tls_server_config: {{{PAIR}, client_auth_type: RequestClientCert}}": "without looking who issued it",
+    f"tls_server_config: {{{PAIR}, client_allowed_sans: [a]}}": "a client has no name",
+    f"tls_server_config: {{{PAIR}, client_auth_type: RequireAnyClientCert}}": "a certificate of any issuer",
+    f"tls_server_config: {{{PAIR}, client_auth_type: RequestClientCert}}": "a certificate of any issuer",
     f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: server.key}}":
         "no certificate",
     f"tls_server_config: {{{PAIR}, min_version: TLS10}}": "RFC 8996",

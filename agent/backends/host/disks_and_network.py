@@ -1,7 +1,7 @@
 """Readings of physical disks, filesystems on block devices, and network interfaces.
 
-psutil reads the list of mounts in C with the interpreter's lock held: a mount that hangs there would block every thread
-of the agent. So it is read here.
+The list of mounts is parsed here, because psutil reads it in C with the interpreter's lock held: a mount that hangs
+there would block every thread of the agent.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
 from agent.backends.sysfs import is_physical_interface
 from agent.catalogue import metric
 
-LIST_BYTES = 4 << 20
-"""Bytes of the list of mounts that are read; on a node with hundreds of containers it has some hundred KiB."""
+MAX_LIST_BYTES = 4 << 20
+"""Bytes read of the list of mounts; on a node with hundreds of containers it has some hundred KiB."""
 
 _ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")
-"""Escapes of blanks, backslashes and # in a field (`seq_path` and `mangle` in the kernel's fs/proc_namespace.c)."""
+"""Escapes of blanks, backslashes and #, in octal (`seq_path` and `mangle` in the kernel's fs/proc_namespace.c)."""
 
 
 class Mount(NamedTuple):
@@ -34,30 +34,31 @@ class Mount(NamedTuple):
 
 def all_mounts(procfs: str) -> list[Mount]:
     """Return the mounts in the kernel's order. Raises OSError."""
-    lines = _content(f"{procfs}/self/mounts").split(b"\n")
-    fields = ([_plain(field) for field in line.split(b" ", 3)[:3]] for line in lines)
+    lines = _complete_lines(f"{procfs}/self/mounts").split(b"\n")
+    fields = ([_unescape(field) for field in line.split(b" ", 3)[:3]] for line in lines)
     return [Mount(*each) for each in fields if len(each) == 3]
 
 
 def block_mounts(procfs: str) -> list[Mount]:
-    """Return the mounts with a device behind them, and those of ZFS, in the kernel's order. Raises OSError."""
-    types = _on_devices(_content(f"{procfs}/filesystems"))
+    """Return the mounts of block devices and of ZFS, in the kernel's order. Raises OSError."""
+    types = _block_device_types(_complete_lines(f"{procfs}/filesystems"))
     return [mount for mount in all_mounts(procfs) if mount.device not in ("", "none") and mount.fstype in types]
 
 
-def _on_devices(filesystems: bytes) -> set[str]:
+def _block_device_types(filesystems: bytes) -> set[str]:
+    """Return the types in /proc/filesystems that need a block device, and ZFS, which is listed as needing none."""
     rows = [line.split() for line in filesystems.split(b"\n")]
-    return {_plain(row[-1]) for row in rows if len(row) == 1 or row == [b"nodev", b"zfs"]}
+    return {_unescape(row[-1]) for row in rows if len(row) == 1 or row == [b"nodev", b"zfs"]}
 
 
-def _content(path: str) -> bytes:
-    """Return a file's complete lines, as many as fit into the limit."""
+def _complete_lines(path: str) -> bytes:
+    """Return a file's complete lines within its first MAX_LIST_BYTES."""
     with Path(path).open("rb") as file:
-        content = file.read(LIST_BYTES)
+        content = file.read(MAX_LIST_BYTES)
     return content[: content.rfind(b"\n") + 1]
 
 
-def _plain(field: bytes) -> str:
+def _unescape(field: bytes) -> str:
     return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
 
 
@@ -75,18 +76,18 @@ NETWORK = tuple(
     )
 )
 
-DEVICES = 256
-"""Most disks, and most interfaces, that are shown."""
+MAX_DEVICES = 256
+"""Disks, and interfaces, that are exposed at most."""
 MAX_FILESYSTEMS = 8
 READ_ONLY_IMAGES = frozenset({"squashfs", "iso9660", "erofs"})
-"""Filesystems that are full by nature."""
-FOREIGN_MOUNTS = ("/dev", "/proc", "/sys", "/run", "/snap", "/var/snap", "/var/lib/docker", "/var/lib/containers",
+"""Types of filesystems that are always full."""
+SHORT_LIVED_MOUNTS = ("/dev", "/proc", "/sys", "/run", "/snap", "/var/snap", "/var/lib/docker", "/var/lib/containers",
                   "/var/lib/containerd", "/var/lib/kubelet")  # fmt: skip
-"""Where container engines and the system mount filesystems of their own, which come and go."""
+"""Directories in which the system and container engines mount short-lived filesystems, which are not exposed."""
 
 
 class DiskAndNetworkGroups:
-    """Reads procfs through psutil, and distinguishes hardware from the rest by sysfs."""
+    """Reads procfs through psutil, and distinguishes physical devices from virtual ones by sysfs."""
 
     def __init__(self, procfs: str, sysfs: str) -> None:
         self._procfs = procfs
@@ -98,40 +99,40 @@ class DiskAndNetworkGroups:
             ReadingGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK)),
         ]
 
-    def _disks(self, figures: GroupReadings) -> None:
-        os.stat(f"{self._procfs}/diskstats")  # noqa: PTH116 - without it psutil would look into this machine's sysfs
-        # nowrap=False: the sampler handles counters that fall, and psutil would keep a history to do so.
+    def _disks(self, readings: GroupReadings) -> None:
+        os.stat(f"{self._procfs}/diskstats")  # noqa: PTH116 - raises if missing: psutil would read sysfs instead
+        # nowrap=False: the sampler handles counters that fall, so psutil need not keep a history.
         counters = psutil.disk_io_counters(perdisk=True, nowrap=False)
         disks = [device for device in sorted(counters) if self._is_physical_disk(device)]
-        for device in disks[:DEVICES]:
-            figures.add(DISK[0], counters[device].read_bytes, device)
-            figures.add(DISK[1], counters[device].write_bytes, device)
-        figures.left_out = len(DISK) * max(len(disks) - DEVICES, 0)
+        for device in disks[:MAX_DEVICES]:
+            readings.add(DISK[0], counters[device].read_bytes, device)
+            readings.add(DISK[1], counters[device].write_bytes, device)
+        readings.left_out = len(DISK) * max(len(disks) - MAX_DEVICES, 0)
 
     def _is_physical_disk(self, device: str) -> bool:
-        # A whole disk with hardware behind it has a `device`; partitions, loop, ram, md and dm have none,
-        # and the last two would count the bytes of their members again. sysfs writes / in a name as !.
+        # Only a whole physical disk has a `device`; partitions, loop, ram, md and dm have none, and the last two would
+        # count the bytes of their members again. In a name, sysfs replaces / by !.
         return os.path.exists(f"{self._sysfs}/block/{device.replace('/', '!')}/device")  # noqa: PTH110 - Path's may raise
 
-    def _network(self, figures: GroupReadings) -> None:
+    def _network(self, readings: GroupReadings) -> None:
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
         if not counters:
             raise ValueError(f"{self._procfs}/net/dev shows no interface, not even lo")
         interfaces = [device for device in sorted(counters) if is_physical_interface(self._sysfs, device)]
-        for device in interfaces[:DEVICES]:
+        for device in interfaces[:MAX_DEVICES]:
             for row, field in NETWORK:
-                figures.add(row, getattr(counters[device], field), device)
-        figures.left_out = len(NETWORK) * max(len(interfaces) - DEVICES, 0)
+                readings.add(row, getattr(counters[device], field), device)
+        readings.left_out = len(NETWORK) * max(len(interfaces) - MAX_DEVICES, 0)
 
 
 def shown_mount_points(procfs: str) -> list[str]:
-    """Return the root, and the first mount of each block device, shortest paths first. Raises OSError."""
+    """Return / and for each other block device its shortest mount point, shortest first. Raises OSError."""
     chosen = ["/"]
     mounts = [
         mount
         for mount in block_mounts(procfs)
         if mount.fstype not in READ_ONLY_IMAGES
-        and not any(mount.mountpoint == at or mount.mountpoint.startswith(f"{at}/") for at in FOREIGN_MOUNTS)
+        and not any(mount.mountpoint == at or mount.mountpoint.startswith(f"{at}/") for at in SHORT_LIVED_MOUNTS)
     ]
     seen = {mount.device for mount in mounts if mount.mountpoint == "/"}
     for mount in sorted(mounts, key=lambda each: (len(each.mountpoint), each.mountpoint)):
@@ -142,11 +143,11 @@ def shown_mount_points(procfs: str) -> list[str]:
 
 
 def filesystem(mountpoint: str) -> ReadingGroup:
+    """Return the readings of one filesystem, which may have been unmounted since it was listed, or be hidden."""
 
-    def take(figures: GroupReadings) -> None:
+    def read(readings: GroupReadings) -> None:
         usage = psutil.disk_usage(mountpoint)
-        figures.add(FILESYSTEM[0], usage.total, mountpoint)
-        figures.add(FILESYSTEM[1], usage.used, mountpoint)
+        readings.add(FILESYSTEM[0], usage.total, mountpoint)
+        readings.add(FILESYSTEM[1], usage.used, mountpoint)
 
-    # It may have been unmounted since it was listed, or this user may not see it.
-    return ReadingGroup(mountpoint, take, FILESYSTEM)
+    return ReadingGroup(mountpoint, read, FILESYSTEM)

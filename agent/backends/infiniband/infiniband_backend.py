@@ -19,9 +19,9 @@ from agent.backends.infiniband.sysfs_attribute import (
     LinkStateTracker,
     Pread,
     SysfsAttribute,
+    describe_error,
     reason_of,
     text_file,
-    why,
 )
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.sysfs import printable
@@ -56,8 +56,8 @@ class PortReadPlan:
         self.attributes: dict[Lane, list[list[SysfsAttribute]]] = {lane: [] for lane in SAMPLED}
         self.legs: dict[Lane, list[DeviceReads[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
         """The legs that hold these attributes, in the same order."""
-        self.watches: dict[Lane, list[list[tuple[int, LinkStateTracker]]]] = {lane: [] for lane in SAMPLED}
-        """For each leg, the positions of the attributes that a watch follows."""
+        self.trackers: dict[Lane, list[list[tuple[int, LinkStateTracker]]]] = {lane: [] for lane in SAMPLED}
+        """For each leg, the positions of the attributes that hold a port's state, with its tracker."""
         self.left_out = 0
         """Files that the driver offers and that are not shown."""
         self._relay = relay
@@ -79,8 +79,8 @@ class PortReadPlan:
                 by_device.setdefault(port.device, []).extend(port.of(lane))
             self.attributes[lane] = [each for each in by_device.values() if each]
             self.legs[lane] = [DeviceReads(device, each) for device, each in by_device.items() if each]
-            self.watches[lane] = [
-                [(place, each.watch) for place, each in enumerate(attributes) if each.watch is not None]
+            self.trackers[lane] = [
+                [(place, each.tracker) for place, each in enumerate(attributes) if each.tracker is not None]
                 for attributes in self.attributes[lane]
             ]
         self._count(ports, depths, ignored)
@@ -92,9 +92,9 @@ class PortReadPlan:
         if budget != self._budget:
             self._budget = budget
             for leg, attribute in self._all():
-                attribute.keep = budget > 0
+                attribute.keep_open = budget > 0
                 budget -= 1
-                if not attribute.keep:
+                if not attribute.keep_open:
                     self._orphans.append((leg, attribute))
         self._close_orphans()
 
@@ -112,7 +112,7 @@ class PortReadPlan:
         """Close what should no longer be open; a file in which a reader hangs is closed when the reader is out."""
         waiting = []
         for device, attribute in self._orphans:
-            if self._relay.holds(device, attribute.path):
+            if self._relay.is_hanging(device, attribute.path):
                 waiting.append((device, attribute))
             else:
                 attribute.release()
@@ -186,7 +186,7 @@ def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Ga
     texts = [printable(each) if isinstance(each, str) else "" for each in answers]
     if errors and not any(texts):
         path, error = errors[-1]
-        return Gap(INFO, port.entity, reason_of(error), f"{path}: {why(error)}")
+        return Gap(INFO, port.entity, reason_of(error), f"{path}: {describe_error(error)}")
     labels = (*(label for label, _ in DEVICE_FACTS), PORT_FACT[0])
     return Reading(port.info(tuple(zip(labels, texts, strict=True))), 1)
 
@@ -246,24 +246,24 @@ class InfinibandBackend:
         files = unread = 0
         answers = self._relay.round(self._layout.legs[lane], mono)
         layout = self._layout
-        for attributes, watches, leg in zip(layout.attributes[lane], layout.watches[lane], answers, strict=True):
+        for attributes, trackers, leg in zip(layout.attributes[lane], layout.trackers[lane], answers, strict=True):
             files += len(leg)
             if _all_read(leg):  # nearly always, and it saves a check of each file
                 readings += leg
-                for place, watch in watches:
-                    readings += watch.saw(leg[place].value)
+                for place, tracker in trackers:
+                    readings += tracker.update(leg[place].value)
                 continue
             for attribute, answer in zip(attributes, leg, strict=True):
                 if isinstance(answer, Reading):
                     readings.append(answer)
-                    if attribute.watch is not None:
-                        readings += attribute.watch.saw(answer.value)
+                    if attribute.tracker is not None:
+                        readings += attribute.tracker.update(answer.value)
                     continue
                 unread += isinstance(answer, UnansweredRead)
                 gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else answer
                 gaps.append(gap)
-                if attribute.watch is not None:
-                    unknown, counted = attribute.watch.missed(gap)
+                if attribute.tracker is not None:
+                    unknown, counted = attribute.tracker.update_failed(gap)
                     gaps.append(unknown)
                     readings.append(counted)
         if lane is Lane.SLOW and self._layout.left_out:

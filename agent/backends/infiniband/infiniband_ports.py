@@ -17,9 +17,9 @@ from agent.backends.infiniband.sysfs_attribute import (
     LinkStateTracker,
     Pread,
     SysfsAttribute,
+    describe_error,
     reason_of,
     text_file,
-    why,
 )
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.sysfs import list_names, printable
@@ -232,11 +232,13 @@ class PortDiscovery:
             return None
         if isinstance(answer, UnansweredRead):
             raise DeviceError(answer.reason, f"{self._root}: {answer.detail}")
-        raise DeviceError(reason_of(answer), f"{self._root}: {why(answer)}")
+        raise DeviceError(reason_of(answer), f"{self._root}: {describe_error(answer)}")
 
     def _gap(self, device: str, answer: OSError | UnansweredRead) -> Gap:
         reason, detail = (
-            (answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else (reason_of(answer), why(answer))
+            (answer.reason, answer.detail)
+            if isinstance(answer, UnansweredRead)
+            else (reason_of(answer), describe_error(answer))
         )
         return Gap(INFO, IbPort(printable(device), ""), reason, f"{self._root}/{device}/ports: {detail}")
 

@@ -1,7 +1,7 @@
-"""One sysfs file of a port: from its bytes to a number, or to the reason of the gap.
+"""Reads one sysfs file of a port as a number, or as a gap with its reason.
 
-A read through an open descriptor costs a tenth of opening (sysfs regenerates the content for a read at offset 0).
-What is not fully understood is rejected: half a number is not a number.
+A read through an open descriptor costs a tenth of opening the file (sysfs regenerates the content for a read at offset
+0). Content that is not valid as a whole is rejected, never parsed in part.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from agent.backends.sysfs import FLAGS, PAGE
 from agent.catalogue.infiniband import ACTIVE, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, STATE_ID
 from agent.model import Gap, IbPort, Metric, Reading, Reason, Series
 
-SIZE = 64
-"""Bytes requested of a file: twice the longest content that is valid."""
+MAX_BYTES = 64
+"""Bytes read of a file: twice the longest content that is valid."""
 
-GIGABIT = 125_000_000
-"""Bytes per second in 1 Gb/s."""
+BYTES_PER_GIGABIT = 125_000_000
 
 _CODE = re.compile(rb"(\d{1,3}):[ \w-]*\Z")
 _RATE = re.compile(rb"(\d{1,9}(?:\.\d{1,6})?) *Gb/sec\b", re.IGNORECASE)
@@ -44,36 +43,37 @@ _REASONS = {
 
 
 class InvalidSysfsValueError(ValueError):
-    """The content is not a value; `reason` says which kind of absence that is."""
+    """The content is not a value; `reason` and `detail` are those of its gap."""
 
-    def __init__(self, reason: Reason, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
         self.reason = reason
-        self.why = why
+        self.detail = detail
 
 
 def reason_of(error: OSError) -> Reason:
-    """Return what a failed read means. An errno that is not in the table (EIO, ENODEV, ...) is a lost device."""
+    """Return the reason of a failed read's gap. An errno that is not in the table (EIO, ENODEV) is a lost device."""
     return _REASONS.get(error.errno or 0, Reason.LOST)
 
 
-def why(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """Describe a failed read, with the remedy if there is one."""
-    said = os.strerror(error.errno or errno.EIO)
+    text = os.strerror(error.errno or errno.EIO)
     if error.errno == errno.EMFILE:
-        return f"{said}: raise LimitNOFILE in the unit, or ulimit -n"
+        return f"{text}: raise LimitNOFILE in the unit, or ulimit -n"
     if error.errno == errno.ENFILE:
-        return f"{said}: raise the sysctl fs.file-max"
-    return said
+        return f"{text}: raise the sysctl fs.file-max"
+    return text
 
 
 def parse_counter(raw: bytes) -> int:
+    """Return an unsigned number of at most 64 bits. Raises InvalidSysfsValueError, as the other parsers do."""
     text = raw.strip()
-    if text.isdigit() and len(text) < SIZE:
+    if text.isdigit() and len(text) < MAX_BYTES:
         value = int(text)
         if value < 1 << 64:
             return value
-    raise _refused(text, "a counter of at most 64 bits")
+    raise _invalid(text, "a counter of at most 64 bits")
 
 
 def parse_state_code(raw: bytes) -> int:
@@ -81,7 +81,7 @@ def parse_state_code(raw: bytes) -> int:
     text = raw.strip()
     found = _CODE.match(text)
     if found is None:
-        raise _refused(text, "a state such as '4: ACTIVE'")
+        raise _invalid(text, "a state such as '4: ACTIVE'")
     return int(found[1])
 
 
@@ -90,8 +90,8 @@ def parse_rate(raw: bytes) -> int:
     text = raw.strip()
     found = _RATE.match(text)
     if found is None:
-        raise _refused(text, "a rate such as '400 Gb/sec (4X NDR)'")
-    return round(float(found[1]) * GIGABIT)
+        raise _invalid(text, "a rate such as '400 Gb/sec (4X NDR)'")
+    return round(float(found[1]) * BYTES_PER_GIGABIT)
 
 
 DECODERS: dict[Metric, Callable[[bytes], int]] = {
@@ -99,10 +99,10 @@ DECODERS: dict[Metric, Callable[[bytes], int]] = {
     PHYSICAL_STATE_ID: parse_state_code,
     RATE: parse_rate,
 }
-"""Rows whose file holds something other than a plain number."""
+"""Parsers of the metrics whose file holds something other than a plain number."""
 
 
-def _refused(text: bytes, expected: str) -> InvalidSysfsValueError:
+def _invalid(text: bytes, expected: str) -> InvalidSysfsValueError:
     if not text:
         return InvalidSysfsValueError(Reason.MALFORMED, f"is empty, expected {expected}")
     shown = ascii(text[:32].decode("utf-8", "replace"))
@@ -122,71 +122,73 @@ class LinkStateTracker:
         self._active = False
         self._count = 0
 
-    def saw(self, state: float) -> tuple[Reading, Reading]:
-        """Record a state. One that could not be read changes nothing: it may be the same as before."""
+    def update(self, state: float) -> tuple[Reading, Reading]:
+        """Record a state that was read; return whether the link is up, and how often it has gone down."""
         active = state == ACTIVE
         if self._active and not active:
             self._count += 1
         self._active = active
         return Reading(self._up, 1 if active else 0), Reading(self._events, self._count)
 
-    def missed(self, gap: Gap) -> tuple[Gap, Reading]:
-        """Record that the state could not be read: whether the link is up is unknown, and the count stays."""
+    def update_failed(self, gap: Gap) -> tuple[Gap, Reading]:
+        """Return a gap for the link, whose state could not be read, and the unchanged count of link downs."""
         return Gap(PORT_UP, gap.entity, gap.reason, gap.detail), Reading(self._events, self._count)
 
 
 Pread = Callable[[int, int, int], bytes]
 """`os.pread`, or a test's substitute for it."""
 
-STALE = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF})
-"""Errors from a descriptor whose device went away; there may be a new device at the same path."""
+GONE = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF})
+"""Errors of an open descriptor whose device went away; there may be a new device at the same path."""
 
 
 class SysfsAttribute:
-    """A sysfs attribute of a port, its series, and the descriptor that is kept open on it (-1: none).
+    """A sysfs attribute of a port, its series, and its open descriptor `fd` (-1: none).
 
-    `keep` says whether there is room to keep one. While a reader is inside, nothing else may touch it.
+    `keep_open` says whether the descriptor may stay open after a read. While `read` is in progress, or hangs, no other
+    thread may use the attribute. `tracker` follows the port's state, if this is the file that has it.
     """
 
-    __slots__ = ("_pread", "_raw", "_reading", "decode", "fd", "keep", "path", "scale", "series", "watch")
+    __slots__ = ("_pread", "_raw", "_reading", "decode", "fd", "keep_open", "path", "scale", "series", "tracker")
 
     def __init__(
-        self, path: str, series: Series, scale: float, pread: Pread, watch: LinkStateTracker | None = None
+        self, path: str, series: Series, scale: float, pread: Pread, tracker: LinkStateTracker | None = None
     ) -> None:
         self.path = path
         self.series = series
         self.scale = int(scale) if scale == int(scale) else scale  # so that counters stay exact integers
         self.decode = DECODERS.get(series.metric, parse_counter)
-        self.watch = watch
+        self.tracker = tracker
         self.fd = -1
-        self.keep = False
+        self.keep_open = False
         self._pread = pread
         self._raw: bytes | None = None
+        """The content of which `_reading` was made."""
         self._reading = Reading(series, 0)
 
     def read(self) -> Reading | Gap:
         try:
-            raw = self._pread(self.fd, SIZE, 0) if self.fd >= 0 else self._open()
+            raw = self._pread(self.fd, MAX_BYTES, 0) if self.fd >= 0 else self._open()
         except OSError as error:
-            if self.fd < 0 or error.errno not in STALE:
-                return self.gap(self._reason(error), why(error))
+            if self.fd < 0 or error.errno not in GONE:
+                return self.gap(self._reason(error), describe_error(error))
             if error.errno == errno.EBADF:
                 self.fd = -1  # the number may belong to another file by now: do not close it
             self.release()
             return self.read()  # this time by its path, since no descriptor is kept now
-        if raw != self._raw:  # most counters stand still most of the time
+        if raw != self._raw:  # most counters rarely change
             try:
                 self._reading = Reading(self.series, self.decode(raw) * self.scale)
             except InvalidSysfsValueError as error:
-                return self.gap(error.reason, error.why)
+                return self.gap(error.reason, error.detail)
             self._raw = raw
         return self._reading
 
-    def gap(self, reason: Reason, why: str) -> Gap:
-        return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {why}")
+    def gap(self, reason: Reason, detail: str) -> Gap:
+        return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {detail}")
 
     def release(self) -> None:
-        """Close the descriptor, if one is kept; it is gone even if closing it fails."""
+        """Close the descriptor, if one is open; a failure to close it is ignored."""
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             with contextlib.suppress(OSError):
@@ -197,8 +199,8 @@ class SysfsAttribute:
         fd = os.open(self.path, FLAGS)
         keep = False
         try:
-            content = self._pread(fd, SIZE, 0)
-            keep = self.keep
+            content = self._pread(fd, MAX_BYTES, 0)
+            keep = self.keep_open
         finally:
             if keep:
                 self.fd = fd
@@ -207,14 +209,14 @@ class SysfsAttribute:
         return content
 
     def _reason(self, error: OSError) -> Reason:
-        """Return why it could not be read: if only the file is not there, the driver does not offer it."""
+        """Return the reason of a failed read; the driver does not offer a file that its directory lacks."""
         if error.errno == errno.ENOENT and os.path.isdir(self.path.rpartition("/")[0]):  # noqa: PTH112 - Path's may raise
             return Reason.UNSUPPORTED
         return reason_of(error)
 
 
 def text_file(path: str, pread: Pread) -> CaughtRead[str, OSError]:
-    """Return a read of a file's text, without the white space around it: it is read too seldom to stay open."""
+    """Return a read of a file's text, stripped; the file is read too seldom to stay open."""
 
     def read(path: str) -> str:
         fd = os.open(path, FLAGS)

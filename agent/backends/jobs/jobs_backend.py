@@ -162,7 +162,7 @@ class JobsBackend:
         self._steps = SlurmSteps(cgroups, self._reader) if is_wanted(SLURM, sources) else None
         self._pod_logs = PodLogDirectories(pod_logs)
         self._names = PodNames()
-        self._tenants = PodDeviceOwners()
+        self._pod_owners = PodDeviceOwners()
         self._recall = KubeletCache()
         self._once = LogOnce(log)
         self._barred: dict[str, str] = {}
@@ -286,16 +286,16 @@ class JobsBackend:
     ) -> None:
         uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
         logged = self._pod_logs.names(uids)
-        working = self._names.known(uids) | {(pod.namespace, pod.pod) for pod in logged.values()}
+        active = self._names.known(uids) | {(pod.namespace, pod.pod) for pod in logged.values()}
         listed = self._ask_kubelet(mono)
-        contested = self._tenants.contested(listed)
-        born = self._pod_logs.born(contested) if contested else {}
-        pods = self._by_slot(self._tenants.present(listed, working, born), devices)
+        contested = self._pod_owners.contested(listed)
+        created = self._pod_logs.creation_times(contested) if contested else {}
+        pods = self._by_slot(self._pod_owners.current(listed, active, created), devices)
         self._names.name(board, pods, {pid: process.host for pid, process in known.items()}, logged)
         add_pods(board, pods)
         named = [bool(job.pod) for job in board.jobs() if job.scheduler == KUBERNETES]
-        if named and (all(named) or self._pod_logs.refused):
-            self._note("pod names", "" if all(named) else self._pod_logs.refused)
+        if named and (all(named) or self._pod_logs.denied):
+            self._note("pod names", "" if all(named) else self._pod_logs.denied)
 
     def _by_slot(self, listed: Iterable[PodDevice], devices: GpuSlots) -> dict[GpuSlot, list[PodDevice]]:
         pods: dict[GpuSlot, list[PodDevice]] = {}

@@ -1,12 +1,12 @@
-"""Which pods hold which devices, from the answer of the kubelet's pod-resources API and the directories of pods' logs.
+"""Reads which pods hold which GPUs from the kubelet's pod-resources API, and pods' names from their log directories.
 
 Field numbers: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. Devices that a pod got through dynamic resource
-allocation are listed as claims, with the name that NVIDIA's driver for it gives them: gpu-MINOR, or
+allocation are listed as claims, with the name that NVIDIA's DRA driver gives them: gpu-MINOR, or
 gpu-MINOR-mig-PROFILE-START-SIZE (CanonicalName in cmd/gpu-kubelet-plugin of NVIDIA/k8s-dra-driver-gpu). Kubelets before
-1.31 list the names of CDI devices alone.
+1.31 list only the names of CDI devices.
 
-The wire format is read here, with bounds on everything: generated code would need the protobuf library for three
-strings and a list. Unknown field numbers are skipped, as the format requires of readers older than the writer.
+The protobuf wire format is decoded here, with bounds on everything: generated code would need the protobuf library for
+three strings and a list. Unknown field numbers are skipped, as the format requires of readers older than the writer.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from msgspec import Struct
 
 from agent.backends.jobs.job_files import REFUSED, describe_error
 
-WIRE_VARINT, FIXED64, WIRE_BYTES, FIXED32 = 0, 1, 2, 5
-_LONGEST_VARINT = 10
+WIRE_VARINT, WIRE_FIXED64, WIRE_BYTES, WIRE_FIXED32 = 0, 1, 2, 5
+_MAX_VARINT_BYTES = 10
 
 
 class ProtobufError(ValueError):
-    """The bytes are not a valid message."""
+    """The bytes are not a valid message; the text says what is wrong, without a subject: "ends within a number"."""
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Return the number at offset `at`, and the offset after it. Raises ProtobufError."""
     value = 0
-    for shift in range(_LONGEST_VARINT):
+    for shift in range(_MAX_VARINT_BYTES):
         if at >= len(data):
             raise ProtobufError("ends within a number")
         byte = data[at]
@@ -44,7 +45,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields_of(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield the number and content of each field that holds bytes: a text or a message. Raises ProtobufError."""
+    """Yield number and content of each length-delimited field, a text or a message. Raises ProtobufError."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -54,8 +55,8 @@ def fields_of(data: memoryview) -> Iterator[tuple[int, memoryview]]:
             continue
         if kind == WIRE_BYTES:
             size, at = _varint(data, at)
-        elif kind in (FIXED64, FIXED32):
-            size = 8 if kind == FIXED64 else 4
+        elif kind in (WIRE_FIXED64, WIRE_FIXED32):
+            size = 8 if kind == WIRE_FIXED64 else 4
         else:
             raise ProtobufError(f"has the wire type {kind}")
         if at + size > len(data):
@@ -82,32 +83,35 @@ RESOURCE_CDI, RESOURCE_DRIVER, RESOURCE_DEVICE = 1, 2, 4
 CDI_NAME = 1
 
 DRIVER = "gpu.nvidia.com"
-"""NVIDIA's driver for dynamic resource allocation."""
+"""NVIDIA's DRA driver."""
 _CDI = re.compile(r"k8s\.gpu\.nvidia\.com/[a-z]+=(?:.*-)?(gpu-[0-9]+(?:-mig-[0-9]+-[0-9]+-[0-9]+)?)")
 
 MAX_DEVICES = 4096
 
 
 class PodDevice(Struct, frozen=True):
-    """One GPU, or part of one, that one container of a pod holds; `device` is the device plugin's id for it."""
+    """A GPU, or a part of one, that a container of a pod holds.
+
+    `device` is its id by the device plugin, or its name by the DRA driver.
+    """
 
     namespace: str
     pod: str
     container: str
     device: str
     shareable: bool = False
-    """Whether several pods may have it at once."""
+    """Whether several pods may hold it at once."""
 
 
 def is_gpu(resource: str) -> bool:
-    """nvidia.com/gpu, nvidia.com/mig-1g.10gb, and nvidia.com/gpu.shared of time slicing."""
+    """Return True for nvidia.com/gpu, nvidia.com/mig-1g.10gb, and nvidia.com/gpu.shared of time slicing."""
     return resource.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
 
 
-def pod_devices(answer: bytes) -> list[PodDevice]:
-    """Return the GPUs of a ListPodResourcesResponse. Raises ProtobufError."""
+def pod_devices(response: bytes) -> list[PodDevice]:
+    """Return the GPUs in a ListPodResourcesResponse, at most MAX_DEVICES. Raises ProtobufError."""
     found: list[PodDevice] = []
-    for number, pod in fields_of(memoryview(answer)):
+    for number, pod in fields_of(memoryview(response)):
         if number == RESPONSE_PODS:
             _read_pod(pod, found)
     return found[:MAX_DEVICES]
@@ -121,7 +125,7 @@ def _by_number(data: memoryview) -> dict[int, list[memoryview]]:
 
 
 def _text_of(contents: Sequence[memoryview]) -> str:
-    """Return the last of a field's contents, which counts; "" without any."""
+    """Return the last of a field's contents, the one that counts in protobuf; "" without any."""
     return read_text(contents[-1]) if contents else ""
 
 
@@ -144,17 +148,22 @@ def _read_container(data: memoryview, namespace: str, pod: str, found: list[PodD
 
 
 def _claimed(claim: memoryview) -> Iterator[str]:
-    """Yield the GPUs of a DynamicResource, as NVIDIA's driver calls them."""
+    """Yield the names of the GPUs in a DynamicResource."""
     for resource in _by_number(claim)[CLAIM_RESOURCES]:
         fields = _by_number(resource)
-        driver, device = _text_of(fields[RESOURCE_DRIVER]), _text_of(fields[RESOURCE_DEVICE])
-        listed = next(filter(None, map(_cdi_device, fields[RESOURCE_CDI])), "")
-        name = device if driver == DRIVER else "" if driver else listed
+        driver = _text_of(fields[RESOURCE_DRIVER])
+        if not driver:  # a kubelet before 1.31
+            name = next(filter(None, map(_cdi_device, fields[RESOURCE_CDI])), "")
+        elif driver == DRIVER:
+            name = _text_of(fields[RESOURCE_DEVICE])
+        else:
+            continue
         if name:
             yield name
 
 
 def _cdi_device(data: memoryview) -> str:
+    """Return the GPU's name from a CDI device's; "" for a device of another kind."""
     names = _by_number(data)[CDI_NAME]
     match = _CDI.fullmatch(read_text(names[0])) if names else None
     return match[1] if match else ""
@@ -162,7 +171,7 @@ def _cdi_device(data: memoryview) -> str:
 
 POD_LOGS = "/var/log/pods"
 MAX_POD_DIRECTORIES = 65_536
-"""Most entries that are looked at."""
+"""Entries of the directory that are read at most."""
 POD_LOGS_REMEDY = (
     "pods are known only by uid: tmpfiles.d/coldplate.conf lets the agent's group list the directory, "
     "coldplate-kubelet.socket lets the agent ask the kubelet"
@@ -174,7 +183,7 @@ PodName = tuple[str, str]
 
 
 def parse_directory(name: str) -> tuple[str, PodDevice] | None:
-    """Return the uid, and a pod that holds nothing; None for a name of another form."""
+    """Return the uid and the pod, without a device, of NAMESPACE_NAME_UID; None for a name of another form."""
     namespace, _, rest = name.partition("_")
     pod, _, uid = rest.partition("_")
     if not (namespace and pod and uid) or "_" in uid:
@@ -183,7 +192,7 @@ def parse_directory(name: str) -> tuple[str, PodDevice] | None:
 
 
 class PodLogDirectories:
-    """Names of pods by their uids, from the directories that the kubelet creates for their logs.
+    """Finds the names of pods by their uids, from the directories that the kubelet creates for their logs.
 
     /var/log/pods/NAMESPACE_NAME_UID is created before a pod's first container, and removed some time after the pod: a
     uid is never reused, so a stale one does no harm. Neither a namespace nor a pod name may contain "_". A static pod's
@@ -191,25 +200,28 @@ class PodLogDirectories:
     BuildPodLogsDirectory in kuberuntime/helpers.go, applyDefaults in config/common.go.) Newer kubelets create the
     directory for root only (setupDataDirs in kubelet.go: 0750), older ones let anyone list it.
 
-    The directory is listed only while a requested name is not known yet.
+    The directory is read only while a requested name is unknown.
     """
 
     def __init__(self, directory: str = POD_LOGS) -> None:
         self._directory = directory
         self._names: dict[str, PodDevice] = {}
-        self.refused = ""
-        """Why the directory may not be listed, and the remedy; "" if it may, or is not there."""
+        self.denied = ""
+        """Why the directory may not be listed, with the remedy; "" if it may be, or does not exist."""
 
     def names(self, uids: Collection[str]) -> Mapping[str, PodDevice]:
-        """Return the pods of those uids that are known. What is not asked for is forgotten."""
+        """Return the known pods of these uids, by uid; forget all other uids."""
         self._names = {uid: pod for uid, pod in self._names.items() if uid in uids}
         if len(self._names) < len(uids):
-            self._look(uids)
+            self._scan(uids)
         return self._names
 
-    def born(self, pods: Collection[PodName]) -> Mapping[PodName, float]:
-        """When each of the pods was created, in seconds since the epoch, as far as its directory shows; the latest of
-        several pods with one name. Empty if the directories may not be listed."""
+    def creation_times(self, pods: Collection[PodName]) -> Mapping[PodName, float]:
+        """Return when the directories of these pods were created, in seconds since the epoch.
+
+        Of several pods with one name, the latest counts. A pod without a directory is missing; all are if the directory
+        may not be listed.
+        """
         found: dict[PodName, float] = {}
         with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in islice(entries, MAX_POD_DIRECTORIES):
@@ -218,8 +230,8 @@ class PodLogDirectories:
                     found[name] = max(found.get(name, 0.0), entry.stat().st_ctime)
         return found
 
-    def _look(self, uids: Collection[str]) -> None:
-        self.refused = ""
+    def _scan(self, uids: Collection[str]) -> None:
+        self.denied = ""
         try:
             with os.scandir(self._directory) as entries:
                 for entry in islice(entries, MAX_POD_DIRECTORIES):
@@ -228,54 +240,55 @@ class PodLogDirectories:
                         self._names[found[0]] = found[1]
         except OSError as error:
             if error.errno in REFUSED:
-                self.refused = f"{describe_error(self._directory, error)}; {POD_LOGS_REMEDY}"
+                self.denied = f"{describe_error(self._directory, error)}; {POD_LOGS_REMEDY}"
 
 
 class PodDeviceOwners:
-    """Finds which of the pods that the kubelet lists with the same device holds it now.
+    """Finds out which pod holds a device that the kubelet lists for several.
 
-    A kubelet lists a pod that has ended until it is deleted, and may have given its device to the next one meanwhile
+    A kubelet lists a pod that has ended until it is deleted, and may have given its device to another pod meanwhile
     (its device manager takes devices back from pods that ended; kubernetes/kubernetes issue 119423). A device of a
-    device plugin belongs to one pod at a time: of several with the same, the last that received it holds it. Claims of
-    dynamic resource allocation may be shared, and are left unchanged.
+    device plugin belongs to one pod at a time: the last one that received it. Claims of dynamic resource allocation may
+    be shared, and are left unchanged.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, PodName], int] = {}
-        self._look = 0
+        self._first_polls: dict[tuple[str, PodName], int] = {}
+        """The poll that first listed a pod with a device."""
+        self._poll = 0
 
     @staticmethod
     def contested(listed: Sequence[PodDevice]) -> set[PodName]:
-        """Return the pods that are listed with a device that another pod is listed with, too."""
+        """Return the pods that share a device of a device plugin with another pod in the list."""
         by_device: dict[str, set[PodName]] = {}
         for each in listed:
             if not each.shareable:
                 by_device.setdefault(each.device, set()).add((each.namespace, each.pod))
         return {name for names in by_device.values() if len(names) > 1 for name in names}
 
-    def present(
-        self, listed: Sequence[PodDevice], working: Collection[PodName], born: Mapping[PodName, float]
+    def current(
+        self, listed: Sequence[PodDevice], active: Collection[PodName], created: Mapping[PodName, float]
     ) -> list[PodDevice]:
-        """Return the pods that hold their devices now.
+        """Return the entries of the list whose pod holds the device now. Call once per poll.
 
-        `working` are pods that have processes on a GPU; `born` is when pods were created, as far as that is known. If
+        `active` pods have processes on a GPU; `created` has the pods' creation times, as far as they are known. If
         nothing decides between two pods, both stay.
         """
-        self._look += 1
+        self._poll += 1
         named = [(each, (each.device, (each.namespace, each.pod))) for each in listed]
-        self._seen = {key: self._seen.get(key, self._look) for _, key in named}
+        self._first_polls = {key: self._first_polls.get(key, self._poll) for _, key in named}
         latest: dict[str, tuple[bool, int, float]] = {}
         for _, (device, name) in named:
-            order = self._order(device, name, working, born)
+            order = self._order(device, name, active, created)
             latest[device] = max(latest.get(device, order), order)
         return [
             each
             for each, (device, name) in named
-            if each.shareable or self._order(device, name, working, born) == latest[device]
+            if each.shareable or self._order(device, name, active, created) == latest[device]
         ]
 
     def _order(
-        self, device: str, name: PodName, working: Collection[PodName], born: Mapping[PodName, float]
+        self, device: str, name: PodName, active: Collection[PodName], created: Mapping[PodName, float]
     ) -> tuple[bool, int, float]:
-        """Sorts pods by when they got a device, the latest highest; a pod with processes on it is above all others."""
-        return name in working, self._seen[device, name], born.get(name, 0.0)
+        """Return a sort key: active pods above all others, then pods by when they received the device."""
+        return name in active, self._first_polls[device, name], created.get(name, 0.0)

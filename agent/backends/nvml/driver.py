@@ -1,9 +1,9 @@
-"""The one path of all NVML calls: the driver as a table of calls, its return codes, and calls that may never return.
+"""The interface of all NVML calls, NVML's return codes, and threads for calls that may never return.
 
-A test, or a recording made on a real machine, replaces the library by a table from a call's name and
-arguments to a value or an error code. Nothing above this interface imports pynvml.
+A test, or a recording made on a real machine, replaces the library by a table from a call's name and arguments to a
+value or an error code. Nothing above this interface imports pynvml.
 
-Nothing here swallows a code: each becomes a gap, a DeviceError or a SourceError. The numbers are NVML's own
+Every return code other than success becomes a gap, a DeviceError or a SourceError. The numbers are NVML's own
 (`nvmlReturn_t`, nvidia-ml-py 13).
 """
 
@@ -23,14 +23,14 @@ class Driver(Protocol):
     def call(self, name: str, *args: Any) -> Any:
         """Call the NVML function `name` and return its answer in plain Python types.
 
-        A number, a string, or a dict from a part's name to a number; `nvmlDeviceGetFieldValues` and
-        `nvmlGpmMetricsGet` fill the array that they are given. Raises DriverError with NVML's code;
-        a function that the installed driver or binding lacks is code 13 (FUNCTION_NOT_FOUND).
+        That is a number, a string, a tuple, or a dict from a member's name to a number; `nvmlDeviceGetFieldValues` and
+        `nvmlGpmMetricsGet` fill the array that they are given. Raises DriverError with NVML's return code; a function
+        that the installed driver or binding lacks has code 13 (FUNCTION_NOT_FOUND).
         """
 
 
 class GpuHandle:
-    """One GPU's handle, and the count of the calls made with it. Used by one thread at a time."""
+    """One GPU's handle, and the number of calls made with it. For one thread at a time."""
 
     __slots__ = ("_driver", "calls", "handle")
 
@@ -46,21 +46,21 @@ class GpuHandle:
 
 
 class CallThreads:
-    """Makes calls that may never return: each in its own thread, and never two with the same name at a time.
+    """Makes calls that may never return: each in its own thread, and never two of the same name at a time.
 
-    A thread that hangs in the driver cannot be killed. It is kept, and no other is started for it, until it returns.
+    A thread that hangs in the driver cannot be killed, so it is left alone until it returns.
     """
 
     def __init__(self) -> None:
-        self._out: set[str] = set()
-        self._back = threading.Condition()
+        self._in_flight: set[str] = set()
+        self._changed = threading.Condition()
 
-    def send(self, name: str, call: Callable[[], None]) -> bool:
-        """Make the call in a thread; False if one of that name is still in flight, or no thread can be started."""
-        with self._back:
-            if name in self._out:
+    def start(self, name: str, call: Callable[[], None]) -> bool:
+        """Start a call. Return False if one of that name is still in flight, or no thread can be started."""
+        with self._changed:
+            if name in self._in_flight:
                 return False
-            self._out.add(name)
+            self._in_flight.add(name)
         try:
             threading.Thread(target=self._run, args=(name, call), name=name, daemon=True).start()
         except (RuntimeError, MemoryError):
@@ -68,18 +68,18 @@ class CallThreads:
             return False
         return True
 
-    def is_out(self, name: str) -> bool:
-        return name in self._out
+    def is_in_flight(self, name: str) -> bool:
+        return name in self._in_flight
 
     @property
-    def busy(self) -> bool:
-        return bool(self._out)
+    def any_in_flight(self) -> bool:
+        return bool(self._in_flight)
 
     def wait(self, names: Iterable[str], timeout: float) -> None:
-        """Wait until all of these have returned, for at most `timeout` seconds in all."""
+        """Wait until all of these calls have returned, for at most `timeout` seconds in all."""
         awaited = set(names)
-        with self._back:
-            self._back.wait_for(lambda: not awaited & self._out, timeout)
+        with self._changed:
+            self._changed.wait_for(lambda: not awaited & self._in_flight, timeout)
 
     def _run(self, name: str, call: Callable[[], None]) -> None:
         try:
@@ -88,9 +88,9 @@ class CallThreads:
             self._returned(name)
 
     def _returned(self, name: str) -> None:
-        with self._back:
-            self._out.discard(name)
-            self._back.notify_all()
+        with self._changed:
+            self._in_flight.discard(name)
+            self._changed.notify_all()
 
 
 UNINITIALIZED = 1
@@ -136,15 +136,15 @@ _TEXTS = {
 }
 
 SOURCE_CODES = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, VERSION_MISMATCH})
-"""The library must be opened again, in a new process."""
+"""Codes after which the library must be opened again, in a new process."""
 DEVICE_CODES = frozenset({GPU_IS_LOST, RESET_REQUIRED})
-"""The GPU as a whole is out of order."""
+"""Codes after which no call to this GPU can succeed."""
 UNSUPPORTED_CODES = frozenset(
     # INVALID_ARGUMENT is an older driver's answer to a field id that it does not know.
     {INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, VGPU_ECC_NOT_SUPPORTED, ARGUMENT_VERSION_MISMATCH, DEPRECATED}
 )
 PERMANENT_CODES = UNSUPPORTED_CODES | {NO_PERMISSION}
-"""Will not change while the library is open: such a value is asked for once, then left out."""
+"""Codes that stay the same while the library is open: a value with one of them is requested once, and then no more."""
 
 _REASONS = {
     **dict.fromkeys(UNSUPPORTED_CODES, Reason.UNSUPPORTED),
@@ -158,7 +158,7 @@ _REASONS = {
 
 
 class DriverError(Exception):
-    """One NVML call, or one field of a batch, ended with a code other than success."""
+    """An NVML call, or one field of a batch, returned a code other than success."""
 
     def __init__(self, call: str, code: int) -> None:
         super().__init__(call, code)
@@ -174,18 +174,18 @@ def describe(code: int) -> str:
 
 
 def reason_of(code: int) -> Reason:
-    """Return why a reading is absent when its call ended with this code."""
+    """Return the reason of the gap for a reading whose call returned this code."""
     return _REASONS.get(code, Reason.MALFORMED)
 
 
 def escalate(error: DriverError) -> None:
-    """Raise DeviceError or SourceError when the code says that more than this one call is out of order."""
+    """Raise DeviceError or SourceError if the code concerns the whole GPU or the whole library, not just this call."""
     escalate_source(error)
     if error.code in DEVICE_CODES:
         raise DeviceError(Reason.LOST, str(error)) from error
 
 
 def escalate_source(error: DriverError) -> None:
-    """Raise SourceError when the code says that the driver is gone; for calls that do not read a GPU."""
+    """Raise SourceError if the code concerns the whole library; for calls that do not read a GPU."""
     if error.code in SOURCE_CODES:
         raise SourceError(f"{error}; NVML must be opened again in a new process") from error

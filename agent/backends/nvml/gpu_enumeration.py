@@ -1,8 +1,8 @@
-"""Which of the GPUs that the driver counts have identified themselves, and retries for the others.
+"""Reads the identity of each GPU that the driver counts, and retries those that do not answer.
 
-A GPU that hangs or is lost while the library is opened may recover a minute later. It is retried for
-as long as the source is open: at most one call is in flight for each, and after an error there is a pause. Its identity
-is read once, and kept when the GPU itself is gone.
+A GPU that hangs or is lost while the library is opened may recover a minute later. It is retried for as long as the
+source is open: with one call in flight at a time, and a pause after an error. Its identity is read once, and kept when
+the GPU is lost later.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ARCHITECTURES = {
 
 
 def slot_of(bus_id: str) -> str:
-    """Return the PCI bus id as Linux writes it: NVML's `00000000:1B:00.0` is `0000:1b:00.0`."""
+    """Return NVML's PCI bus id as Linux writes it: `00000000:1B:00.0` as `0000:1b:00.0`."""
     domain, _, rest = bus_id.partition(":")
     return f"{int(domain, 16):04x}:{rest.lower()}"
 
@@ -47,8 +47,8 @@ def slot_of(bus_id: str) -> str:
 def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
     """Return the handle and the identity of the GPU at `index`.
 
-    Raises DriverError if the GPU cannot be distinguished from others (no handle or no UUID) or is lost before all is
-    read, and SourceError if the driver is gone. Any other fact that cannot be read is empty.
+    Raises DriverError if the GPU has no handle or no UUID, or is lost meanwhile, and SourceError if NVML must be opened
+    again. Any other fact that cannot be read is empty.
     """
     try:
         handle = driver.call("nvmlDeviceGetHandleByIndex_v2", index)
@@ -73,27 +73,30 @@ def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
             ("board_part", _fact(device, "nvmlDeviceGetBoardPartNumber")),
         ),
     )
-    return _lasting_handle(driver, uuid, handle), identity
+    return _handle_by_uuid(driver, uuid, handle), identity
 
 
-def _lasting_handle(driver: Driver, uuid: str, handle: object) -> object:
-    """Return the handle by UUID: indexes change when GPUs are lost or hidden, the UUID does not."""
+def _handle_by_uuid(driver: Driver, uuid: str, by_index: object) -> object:
+    """Return the handle by UUID, else the one by index: indexes change when GPUs are lost or hidden, UUIDs do not."""
     try:
         return driver.call("nvmlDeviceGetHandleByUUID", uuid)
     except DriverError as error:
         escalate_source(error)
-        return handle
+        return by_index
 
 
 def _fact(device: GpuHandle, name: str) -> str:
+    """Return the answer of a call as a text; "" if the GPU does not offer it. Raises DriverError if the GPU is lost."""
     try:
         answer = device.call(name)
     except DriverError as error:
-        _hold(error)
+        escalate_source(error)
+        if error.code in DEVICE_CODES:
+            raise
         return ""
     if isinstance(answer, tuple):
         return ".".join(map(str, answer))
-    return "" if answer in (-1, 2**32 - 1) else str(answer)
+    return "" if answer in (-1, 2**32 - 1) else str(answer)  # NVML's numbers for "none"
 
 
 def _system_fact(driver: Driver, name: str) -> str:
@@ -109,126 +112,122 @@ def _architecture(device: GpuHandle) -> str:
     return ARCHITECTURES.get(int(code), code) if code else ""
 
 
-def _hold(error: DriverError) -> None:
-    """Accept that the GPU does not offer a fact, which is then empty; raise if asking again may give it."""
-    escalate_source(error)
-    if error.code in DEVICE_CODES:
-        raise error
-
-
 RETRY_SECONDS = 3.0
-"""Seconds before a GPU that answered with an error is asked again."""
+"""Seconds before a GPU that answered with an error is retried."""
 RECOUNT_SECONDS = 10.0
-"""Seconds between two checks of how many GPUs the driver counts."""
-SILENT = "it does not answer when asked to identify itself"
+"""Seconds between two reads of the driver's number of GPUs."""
+NO_ANSWER = "it does not answer when asked to identify itself"
 
 MakeChannel = Callable[[object, GpuIdentity], NvmlGpuChannel]
-"""From a handle and an identity to a channel. Called in a thread of the GPU's own; returns at once."""
+"""Makes the channel of a GPU from its handle and identity. Called in that GPU's thread; must return at once."""
 
 
 class _PendingGpu:
-    """A GPU that has not identified itself yet. `asked` is when it was last asked, in monotonic seconds."""
+    """A GPU without an identity yet: when its last attempt started, in monotonic seconds, and why it has failed."""
 
-    def __init__(self, index: int, asked: float) -> None:
+    def __init__(self, index: int, started: float) -> None:
         self.index = index
-        self.asked = asked
+        self.started = started
         self.reason = Reason.TIMEOUT
-        self.detail = SILENT
+        self.detail = NO_ANSWER
 
     @property
-    def errand(self) -> str:
-        return f"enlist-{self.index}"
+    def call_name(self) -> str:
+        """The name of its call in `CallThreads`."""
+        return f"identify-{self.index}"
 
 
 class GpuEnumerator:
-    """Asks every GPU for its identity until it has given it. `timeout` is in seconds; one thread owns it."""
+    """Identifies every GPU, and makes a channel of it. For one thread. A GPU may take `timeout` seconds to answer."""
 
-    def __init__(self, driver: Driver, errands: CallThreads, make: MakeChannel, timeout: float) -> None:
+    def __init__(self, driver: Driver, call_threads: CallThreads, make_channel: MakeChannel, timeout: float) -> None:
         self._driver = driver
-        self._errands = errands
-        self._make = make
+        self._call_threads = call_threads
+        self._make_channel = make_channel
         self._timeout = timeout
         self._lock = threading.Lock()
-        """Guards candidates and channels, so that a GPU is always one or the other. Never held during a call."""
-        self._candidates: dict[int, _PendingGpu] = {}
+        """Guards the next two, so that a GPU is always in one of them. Never held during a call."""
+        self._pending: dict[int, _PendingGpu] = {}
         self._channels: dict[int, NvmlGpuChannel] = {}
-        self.joined: tuple[NvmlGpuChannel, ...] = ()
-        """Those that have joined, as `roster` gave them last."""
-        self._broken: SourceError | None = None
+        self.identified: tuple[NvmlGpuChannel, ...] = ()
+        """The GPUs identified so far, in that order; `roster` appends those that came later."""
+        self._source_error: SourceError | None = None
+        """Set by a call's thread; `poll` raises it."""
         self._count = 0
         self._counted = 0.0
+        """When the driver's number of GPUs was last requested, in monotonic seconds."""
 
-    def begin(self, count: int, now: float) -> None:
-        """Ask all GPUs at once, and wait until they have answered, for at most `timeout` seconds in all."""
+    def start(self, count: int, now: float) -> None:
+        """Identify `count` GPUs at the same time; wait until all have answered, but at most `timeout` seconds."""
         self._count, self._counted = count, now
-        self._candidates = {index: _PendingGpu(index, now) for index in range(count)}
-        waiting = list(self._candidates.values())
-        for candidate in waiting:
-            self._ask(candidate, now)
-        self._errands.wait([each.errand for each in waiting], self._timeout)
+        self._pending = {index: _PendingGpu(index, now) for index in range(count)}
+        gpus = list(self._pending.values())
+        for gpu in gpus:
+            self._start_call(gpu, now)
+        self._call_threads.wait([gpu.call_name for gpu in gpus], self._timeout)
         with self._lock:
-            self.joined = tuple(channel for _, channel in sorted(self._channels.items()))
+            self.identified = tuple(channel for _, channel in sorted(self._channels.items()))
 
-    def tend(self, now: float) -> None:
-        """Ask those that are due again. Raises SourceError if the driver must be opened again."""
-        if self._broken is not None:
-            raise self._broken
+    def poll(self, now: float) -> None:
+        """Retry the pending GPUs that are due, and count the GPUs. Raises SourceError if NVML must be opened again."""
+        if self._source_error is not None:
+            raise self._source_error
         with self._lock:
-            candidates = list(self._candidates.values())
-        for candidate in candidates:
-            if not self._errands.is_out(candidate.errand):
-                if now - candidate.asked >= RETRY_SECONDS:
-                    self._ask(candidate, now)
-            elif now - candidate.asked > self._timeout:
-                candidate.reason, candidate.detail = Reason.TIMEOUT, SILENT
-        if now - self._counted >= RECOUNT_SECONDS and self._errands.send("count", self._recount):
+            pending = list(self._pending.values())
+        for gpu in pending:
+            if not self._call_threads.is_in_flight(gpu.call_name):
+                if now - gpu.started >= RETRY_SECONDS:
+                    self._start_call(gpu, now)
+            elif now - gpu.started > self._timeout:
+                gpu.reason, gpu.detail = Reason.TIMEOUT, NO_ANSWER
+        if now - self._counted >= RECOUNT_SECONDS and self._call_threads.start("count", self._recount):
             self._counted = now
 
     def roster(self) -> Roster:
-        """Return the GPUs that have joined, in the order of joining, and those that have not."""
+        """Return the channels of the identified GPUs, in the order of identification, and the GPUs still pending."""
         with self._lock:
-            late = [channel for channel in self._channels.values() if channel not in self.joined]
-            self.joined += tuple(late)
-            missing = [Unidentified(str(each.index), each.reason, each.detail) for each in self._candidates.values()]
-            return Roster(self.joined, tuple(missing))
+            late = [channel for channel in self._channels.values() if channel not in self.identified]
+            self.identified += tuple(late)
+            missing = [Unidentified(str(each.index), each.reason, each.detail) for each in self._pending.values()]
+            return Roster(self.identified, tuple(missing))
 
-    def _ask(self, candidate: _PendingGpu, now: float) -> None:
-        if self._errands.send(candidate.errand, lambda: self._identify(candidate)):
-            candidate.asked = now
+    def _start_call(self, gpu: _PendingGpu, now: float) -> None:
+        if self._call_threads.start(gpu.call_name, lambda: self._identify(gpu)):
+            gpu.started = now
 
-    def _identify(self, candidate: _PendingGpu) -> None:
+    def _identify(self, gpu: _PendingGpu) -> None:
         try:
-            handle, identity = identify(self._driver, candidate.index)
-            self._enlist(candidate, handle, identity)
+            handle, identity = identify(self._driver, gpu.index)
+            self._add_channel(gpu, handle, identity)
         except SourceError as error:
-            self._broken = error
+            self._source_error = error
         except DriverError as error:
-            candidate.reason, candidate.detail = reason_of(error.code), str(error)
+            gpu.reason, gpu.detail = reason_of(error.code), str(error)
         except Exception as error:
-            candidate.reason, candidate.detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
+            gpu.reason, gpu.detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
 
-    def _enlist(self, candidate: _PendingGpu, handle: object, identity: GpuIdentity) -> None:
+    def _add_channel(self, gpu: _PendingGpu, handle: object, identity: GpuIdentity) -> None:
         uuid = identity.gpu.uuid
         with self._lock:
             if any(channel.key == uuid for channel in self._channels.values()):
-                # Indexes have shifted since others were asked. A GPU is read once, under the first index that it had.
-                candidate.reason = Reason.MALFORMED
-                candidate.detail = f"it reports the UUID {uuid} of another GPU of this node"
+                # The driver's indexes have shifted meanwhile. A GPU is read once, under the first index that it had.
+                gpu.reason = Reason.MALFORMED
+                gpu.detail = f"it reports the UUID {uuid} of another GPU of this node"
                 return
-            self._channels[candidate.index] = self._make(handle, identity)
-            del self._candidates[candidate.index]
+            self._channels[gpu.index] = self._make_channel(handle, identity)
+            del self._pending[gpu.index]
 
     def _recount(self) -> None:
-        """Notice a GPU that came back to the bus: only opening the library again finds it."""
+        """Set a SourceError if a GPU came back to the bus: NVML finds it only when it is opened again."""
         try:
             count = int(self._driver.call("nvmlDeviceGetCount_v2"))
             if count > self._count:
                 raise SourceError(f"the driver counts {count} GPUs now, but counted {self._count} when it was opened; "
                                   "NVML must be opened again in a new process")  # fmt: skip
         except SourceError as error:
-            self._broken = error
+            self._source_error = error
         except DriverError as error:
             try:
                 escalate_source(error)
-            except SourceError as broken:
-                self._broken = broken
+            except SourceError as source_error:
+                self._source_error = source_error

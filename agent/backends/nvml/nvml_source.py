@@ -71,8 +71,8 @@ class NvmlSource:
         self._wall = wall
         self._patience = patience
         self._closing = threading.Event()
-        self._errands = CallThreads()
-        self._enlistment: GpuEnumerator | None = None
+        self._call_threads = CallThreads()
+        self._enumerator: GpuEnumerator | None = None
         self._watch: XidEventSet | None = None
         self._open = False
 
@@ -86,7 +86,7 @@ class NvmlSource:
             self._driver = self._load()
         driver = self._driver
         count = self._initialise(driver)
-        self._watch = watch = XidEventSet(driver, self._wall, self._closing.wait, self._errands)
+        self._watch = watch = XidEventSet(driver, self._wall, self._closing.wait, self._call_threads)
         watch.open()
         wanted = metric_requests()
 
@@ -94,18 +94,18 @@ class NvmlSource:
             watch.watch(handle, identity.gpu.uuid)
             return NvmlGpuChannel(driver, handle, identity, wanted)
 
-        self._enlistment = GpuEnumerator(driver, self._errands, make, self._patience)
-        self._enlistment.begin(count, now.mono)
+        self._enumerator = GpuEnumerator(driver, self._call_threads, make, self._patience)
+        self._enumerator.start(count, now.mono)
         watch.settle(min(self._patience, REGISTRATION_SECONDS))
         self.roster(now)
-        return self._enlistment.joined
+        return self._enumerator.identified
 
     def roster(self, now: Instant) -> Roster:
         """Return the GPUs that have identified themselves, and those that have not. Raises SourceError."""
-        if self._enlistment is None:
+        if self._enumerator is None:
             return Roster(())
-        self._enlistment.tend(now.mono)
-        return self._enlistment.roster()
+        self._enumerator.poll(now.mono)
+        return self._enumerator.roster()
 
     def _initialise(self, driver: Driver) -> int:
         try:
@@ -144,13 +144,13 @@ class NvmlSource:
         if self._driver is None or not self._open:
             return
         self._open = False
-        if self._errands.busy:
+        if self._call_threads.any_in_flight:
             log.info("NVML shutdown skipped: a call to a GPU hangs")
             return
         if self._watch is not None:
             self._watch.close()
-        if self._enlistment is not None:
-            for channel in self._enlistment.joined:
+        if self._enumerator is not None:
+            for channel in self._enumerator.identified:
                 channel.close()
         try:
             self._driver.call("nvmlShutdown")

@@ -26,12 +26,12 @@ class XidEventSet:
     """The event set, and the GPUs registered with it. `pause` waits, and ends early when closing."""
 
     def __init__(
-        self, driver: Driver, wall: Callable[[], float], pause: Callable[[float], object], errands: CallThreads
+        self, driver: Driver, wall: Callable[[], float], pause: Callable[[float], object], call_threads: CallThreads
     ) -> None:
         self._driver = driver
         self._wall = wall
         self._pause = pause
-        self._errands = errands
+        self._call_threads = call_threads
         self._gpus: dict[object, str] = {}
         self._left_out: dict[object, str] = {}
         """Why a GPU is not registered, for GPUs that may be registered later."""
@@ -54,11 +54,11 @@ class XidEventSet:
     def watch(self, handle: object, uuid: str) -> None:
         """Register a GPU, if it offers XID events. Returns at once: one that hangs keeps a thread of its own."""
         self._gpus[handle] = uuid
-        self._errands.send(_errand(uuid), lambda: self._register(handle, uuid))
+        self._call_threads.start(_call_name(uuid), lambda: self._register(handle, uuid))
 
     def settle(self, seconds: float) -> None:
         """Wait until the registrations under way are done, for at most `seconds` seconds in all."""
-        self._errands.wait([_errand(uuid) for uuid in list(self._gpus.values())], seconds)
+        self._call_threads.wait([_call_name(uuid) for uuid in list(self._gpus.values())], seconds)
 
     def _register(self, handle: object, uuid: str) -> None:
         """Register with the current set; a GPU that hung while the set was replaced is registered with the new one."""
@@ -156,5 +156,5 @@ class XidEventSet:
             self._free()
 
 
-def _errand(uuid: str) -> str:
+def _call_name(uuid: str) -> str:
     return f"events-{uuid}"

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 HELP = "judge whether the node is fit for a job"
 DESCRIPTION = (
-    "Read the devices once, without the agent, and hold the node against what its model should be. The firing alerts "
-    "of an agent that runs count as well. Exit statuses are those of a Nagios plugin; docs/terminal.md has every "
+    "Read the devices once, without the agent, and compare the node with what is expected of its model. If an agent "
+    "runs, its firing alerts count as well. Exit statuses are those of a Nagios plugin; docs/terminal.md has every "
     "check, and examples for Slurm and node-problem-detector."
 )
 EXAMPLES = (
-    ("coldplate check", "whether this node is fit for a job"),
+    ("coldplate check", "check whether this node is fit for a job"),
     (
         "coldplate check --skip alerts,infiniband-rate --timeout 5s",
-        "some checks only, and more time for them",
+        "skip two checks, and allow more time for the others",
     ),
-    ("coldplate check --url node7", "whether another node is, by what its agent reports"),
+    ("coldplate check --url node7", "check another node, by the last sample of its agent"),
     (
         "coldplate check --learn /etc/coldplate/site.yaml",
-        "write down what a node that is well should stay",
+        "save the present state of a healthy node as the expected one",
     ),
-    ("coldplate check --scenario nvlink-down --verbose", "what it says of a fault, without a GPU"),
+    ("coldplate check --scenario nvlink-down --verbose", "show the verdict on a fault, without a GPU"),
 )
 EXIT_STATUSES = {
     0: "ok: everything that could be checked is as it should be",
@@ -55,16 +55,16 @@ def add_arguments(parser: Parser) -> None:
     add("--expect", metavar="NAME|FILE", help="expectations: shipped ones by name, a file, auto or none (default: "
         "expectations in the configuration, else auto: by the GPUs)")  # fmt: skip
     add("--learn", nargs="?", const="-", metavar="FILE",
-        help="judge nothing: write what this node is, as expectations, to FILE (default standard output)")  # fmt: skip
-    add("--only", action="append", default=[], metavar="NAME[,NAME]", help="make these checks and no others")
-    add("--skip", action="append", default=[], metavar="NAME[,NAME]", help="leave these checks out")
+        help="do not check: write what this node has now, as expectations, to FILE (default stdout)")  # fmt: skip
+    add("--only", action="append", default=[], metavar="NAME[,NAME]", help="run only these checks")
+    add("--skip", action="append", default=[], metavar="NAME[,NAME]", help="skip these checks")
     add("--agent", choices=AGENT_WORDS, help="whether the firing alerts of the running agent count: auto if one "
         "answers, required, or none (default auto; none with --scenario)")  # fmt: skip
-    add("--url", metavar="URL", help="judge the node whose agent answers there, by its agent's last sample: host, "
-        "host:port or URL; leaves out xids, as the kernel log is not read")  # fmt: skip
+    add("--url", metavar="URL", help="check another node by the last sample of its agent: host, host:port or URL; "
+        "skips xids, because the kernel log is not read")  # fmt: skip
     add_http_config(parser)
-    add("--timeout", default="2s", metavar="DURATION", help="time for everything (default %(default)s)")
-    add("--at", metavar="DURATION", help="with --scenario: how long it has been going on (default: until all of its "
+    add("--timeout", default="2s", metavar="DURATION", help="time limit of the whole command (default %(default)s)")
+    add("--at", metavar="DURATION", help="with --scenario: how long it has been running (default: until all of its "
         "faults show)")  # fmt: skip
     add("--verbose", action="store_true", help="print every check, not only those that are not ok")
     add("--json", action="store_true", help="print one JSON object")

@@ -17,25 +17,26 @@ if TYPE_CHECKING:
 
 HELP = "explain the installation: what works, what does not, and the fix"
 DESCRIPTION = (
-    "Explain the installation: driver, permissions, schedulers, fabric, BMC, clock, port, configuration, rules, "
-    "receivers, Prometheus, state, and what the unit's sandbox hides; each line is OK, WARN or FAIL, with the command "
-    "that fixes it. It changes nothing, starts no program and opens no device. Run it as root to see everything. "
-    "With --bundle it opens the driver and records the node as well, and writes all that helps a person elsewhere into "
-    "one archive, which it lists first; coldplate run --backend trace:FILE plays its driver calls."
+    "Check the installation: driver, permissions, schedulers, fabric, BMC, clock, port, configuration, rules, "
+    "receivers, Prometheus, state, and what the unit's sandbox hides. Each line is OK, WARN or FAIL; a line that is "
+    "not OK comes with the command or edit that fixes it. Run it as root to see everything. It changes nothing, starts "
+    "no program and opens no device. Only with --bundle does it open the driver: it records the node, lists the "
+    "bundle's files, and writes them into one archive for support; coldplate run --backend trace:FILE replays the "
+    "driver calls in it."
 )
 EXAMPLES = (
-    ("coldplate doctor", "a line for each subject, and what to do"),
-    ("coldplate doctor --json", "the same for a program"),
+    ("coldplate doctor", "print a line for each check, and the fix of what is wrong"),
+    ("coldplate doctor --json", "print the same as JSON"),
     (
         "coldplate doctor --bundle node7.tar.gz",
-        "findings, a minute's recording, driver calls and versions, for a report",
+        "write a support bundle with findings, versions, driver calls and a recording of a minute",
     ),
-    ("coldplate doctor --url http://127.0.0.1:9400", "with the agent at another address than the configuration's"),
+    ("coldplate doctor --url http://127.0.0.1:9400", "check an agent that listens on another address than configured"),
 )
 EXIT_STATUSES = {
     0: "every line is OK or WARN; with --bundle: FILE was written",
-    1: "at least one is FAIL; so is a configuration that cannot be used",
-    2: "the command line is invalid; one line says why",
+    1: "at least one line is FAIL; a configuration that cannot be used is a FAIL",
+    2: "the command line is invalid, or the bundle cannot be written; one line says why",
 }
 
 
@@ -54,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=60,
         metavar="N",
-        help="length of that recording in seconds, 1 to 600 (default %(default)s)",
+        help="length of the recording in the bundle, in seconds, 1 to 600 (default %(default)s)",
     )
     parser.add_argument(
-        "--url", metavar="URL", help="where the running agent answers (default: this node, by web.listen)"
+        "--url", metavar="URL", help="URL of the running agent (default: this node, first address of web.listen)"
     )
     add_http_config(parser)
     add_roots(parser)

@@ -149,17 +149,17 @@ UNIT = "coldplate.service"
 UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
                 "lib/systemd/system")  # fmt: skip
 """Where systemd looks for units, the first of one name counts (systemd.unit(5))."""
-TABLE = 1 << 24
-"""Bytes of a table of procfs that are read: a node has thousands of connections."""
+MAX_READ_BYTES = 1 << 24
+"""Bytes read of a file of procfs: a node has thousands of connections."""
 
 
-def whole(path: Path, most: int = TABLE) -> str:
-    """Return the text of a file, however many reads that takes: procfs gives a page at a time. Raises OSError."""
+def read_procfs(path: Path, limit: int = MAX_READ_BYTES) -> str:
+    """Return the text of a file, at most `limit` bytes; procfs returns a page per read. Raises OSError."""
     parts: list[bytes] = []
     with path.open("rb", buffering=0) as file:
-        while most > 0 and (part := file.read(min(most, 1 << 16))):
+        while limit > 0 and (part := file.read(min(limit, 1 << 16))):
             parts.append(part)
-            most -= len(part)
+            limit -= len(part)
     return b"".join(parts).decode("utf-8", "replace")
 
 
@@ -248,7 +248,7 @@ class DoctorNode:
     def user(self) -> AgentUser:
         """Who the agent is: as it runs, else as its unit has it, else who asks, who would start it by hand."""
         if self.agent_pid is not None:
-            told = user_of_status(whole(self.procfs / str(self.agent_pid) / "status"))
+            told = user_of_status(read_procfs(self.procfs / str(self.agent_pid) / "status"))
             if told is not None:
                 return told
         if self.unit is None:
@@ -257,7 +257,7 @@ class DoctorNode:
 
     def _lines(self, path: str) -> list[str]:
         try:
-            return whole(self.root / path).splitlines()
+            return read_procfs(self.root / path).splitlines()
         except OSError:
             return []
 

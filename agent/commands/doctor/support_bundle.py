@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from agent import __version__
 from agent.commands.doctor import doctor_finding
 from agent.commands.doctor.doctor_finding import DoctorFinding
-from agent.commands.doctor.doctor_node import SNAPSHOT, DoctorNode, request_snapshot, whole
+from agent.commands.doctor.doctor_node import SNAPSHOT, DoctorNode, read_procfs, request_snapshot
 from agent.lib.clock import clock
 from agent.lib.commandline import OutputError
 from agent.lib.wording import UserError, one_line
@@ -193,7 +193,7 @@ def _without_secrets(value: Any, redaction: Redaction, private: bool = False) ->
 def _versions(node: DoctorNode) -> bytes:
     system = os.uname()
     try:
-        driver = whole(node.procfs / "driver/nvidia/version", MAX_VERSION_FILE).strip()
+        driver = read_procfs(node.procfs / "driver/nvidia/version", MAX_VERSION_FILE).strip()
     except OSError as error:
         driver = f"not known: {error.strerror}"
     versions = {

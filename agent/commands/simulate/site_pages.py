@@ -14,7 +14,7 @@ from agent.commands.simulate.simulated_node import SimulatedNode
 from agent.commands.simulate.simulated_site import SimulatedSite
 from exporters.deferred import Answer
 from exporters.encoder import Encoder, Format
-from exporters.endpoint import JSON, READ, text
+from exporters.endpoint import JSON, READ_METHODS, text
 from exporters.http_messages import Request, Response
 from exporters.markup import HEADERS, STYLE, TABLE_END, Tone, badge, cell, escape, row, table_head
 from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip, age_of, choose_format
@@ -83,8 +83,10 @@ class SitePages:
         }
 
     def __call__(self, request: Request) -> Answer:
-        if request.method not in READ:
-            return text(HTTPStatus.METHOD_NOT_ALLOWED, f"use {', '.join(READ)}", ("Allow", ", ".join(READ)))
+        if request.method not in READ_METHODS:
+            return text(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"use {', '.join(READ_METHODS)}", ("Allow", ", ".join(READ_METHODS))
+            )
         fixed = self._fixed.get(request.path)
         if fixed is not None:
             return fixed(request)

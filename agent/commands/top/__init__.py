@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 HELP = "show live what the GPUs do, and why one is slow"
 DESCRIPTION = (
-    "Show what the GPUs of this node or of others do, which one is slow, and why. Attaches to the agent of this node "
-    "if one runs, and otherwise reads the devices itself. Keys: ? for help, q to quit. Without a terminal it prints "
-    "one picture, as with --once."
+    "Show what the GPUs of this node or of other nodes do, which one is slow, and why. It shows the samples of this "
+    "node's agent if one runs, else it reads the devices itself. Keys: ? for help, q to quit. If the output is not a "
+    "terminal, it prints one screen, as with --once."
 )
 EXAMPLES = (
     ("coldplate top", "see this node live"),
@@ -56,11 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--rack", action="store_true", help="show this node and all of rack.peers")
     parser.add_argument("--no-attach", action="store_true", help="read the devices even if an agent runs here")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--once", action="store_true", help="print one picture and exit")
-    how.add_argument("--json", action="store_true", help="print everything once as JSON, in base units")
-    how.add_argument("--csv", action="store_true", help="print a row for each GPU once, in base units")
-    parser.add_argument("--ascii", action="store_true", help="use ASCII signs only (default where the locale asks)")
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    how.add_argument("--once", action="store_true", help="print one screen and exit")
+    how.add_argument("--json", action="store_true", help="print all values once as JSON, in base units, and exit")
+    how.add_argument("--csv", action="store_true", help="print one row per GPU as CSV, in base units, and exit")
+    parser.add_argument(
+        "--ascii", action="store_true", help="use ASCII characters only (default if the locale is not UTF-8)"
+    )
+    parser.add_argument(
+        "--no-mouse", action="store_true", help="do not use the mouse, so that the terminal can select text"
+    )
 
 
 def _interval(text: str) -> float:

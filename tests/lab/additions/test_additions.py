@@ -243,7 +243,7 @@ def _greet(context, request):
     return text(HTTPStatus.OK, f"good day from {context.view.node}")
 
 
-ENDPOINT = Endpoint("/api/v1/greeting", _greet, what="a greeting")
+ENDPOINT = Endpoint("/api/v1/greeting", _greet, description="a greeting")
 '''
 
 

@@ -1,6 +1,6 @@
-"""Ray, whose workers know their job by RAY_JOB_ID (ray/_private/ray_constants.py). It makes no cgroups.
+"""Ray: its workers have their job's id in RAY_JOB_ID (ray/_private/ray_constants.py). It creates no cgroups.
 
-Every cluster numbers its jobs from 01000000, and a node may have several.
+Every Ray cluster numbers its jobs from 01000000, and a node may run workers of several clusters.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from agent.backends.jobs.job import Job, Scheduler
 
 NIL = "ffffffff"
-"""Ray's id for the absence of a job."""
+"""The id of a Ray process that belongs to no job."""
 
 
 def ray_job(env: Mapping[str, str], cluster: str) -> Job | None:
-    """Return the Ray job that the environment names; `cluster` distinguishes it from namesakes."""
+    """Return the Ray job that the environment names, as ID@CLUSTER; None if it names none."""
     job = env.get("RAY_JOB_ID", "")
     return Job("ray", f"{job}@{cluster}") if job and job != NIL else None
 

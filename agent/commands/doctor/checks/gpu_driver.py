@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.backends.sysfs import list_names, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import READ, WRITE, CheckMaker, DoctorNode, whole
+from agent.commands.doctor.doctor_node import READ, WRITE, CheckMaker, DoctorNode, read_procfs
 from agent.model import Outcome, Reason
 
 DRIVER = FindingFactory("driver")
@@ -171,7 +171,7 @@ def _check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
         return
     if not path.exists():
         yield KERNEL_LOG.warn(f"{path} is not there: XIDs come only from the driver", "pass it into the container")
-    elif node.unit is not None and HANDED in whole(node.unit):
+    elif node.unit is not None and HANDED in read_procfs(node.unit):
         yield KERNEL_LOG.ok("systemd opens it for the agent")
     elif not node.user.overrides and (_is_restricted(node) or not node.user.may(READ, path.stat())):
         yield KERNEL_LOG.warn(

@@ -24,7 +24,7 @@ from agent.commands.doctor.doctor_node import (
     CheckMaker,
     DoctorNode,
     RunningAgent,
-    whole,
+    read_procfs,
 )
 from agent.config.reading import fields_of
 from agent.config.schema import Section
@@ -166,7 +166,7 @@ def _check_unit(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 def _program(node: DoctorNode, unit: Path) -> Iterator[DoctorFinding]:
     """Yield what ExecStart= names: an installation that was moved, or whose Python is gone, ends with 203/EXEC."""
-    match = _PROGRAM.search(whole(unit))
+    match = _PROGRAM.search(read_procfs(unit))
     program = node.root / match[1].lstrip("/") if match else None
     if program is not None and not (program.exists() and os.access(program, os.X_OK)):
         yield UNITS.fail(f"{unit} starts {program}, which is not there or no program", "make install")

@@ -12,7 +12,7 @@ from agent.backends.jobs.kubelet import SOCKETS
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, whole
+from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, read_procfs
 from agent.lib.proc_stat import parse_stat
 
 SCHEDULER = FindingFactory("scheduler")
@@ -73,7 +73,7 @@ PROCESSES = FindingFactory("processes")
 def _check_process(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not (node.has_driver and node.config.jobs.sources):
         return
-    lines = (line.split() for line in whole(node.procfs / "self/mounts").splitlines())
+    lines = (line.split() for line in read_procfs(node.procfs / "self/mounts").splitlines())
     options = next((each[3].split(",") for each in lines if len(each) > 3 and each[1:3] == ["/proc", "proc"]), [])
     values = dict(each.partition("=")[::2] for each in options)
     hidden, group = values.get("hidepid", "0"), values.get("gid", "")

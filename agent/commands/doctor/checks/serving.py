@@ -1,7 +1,7 @@
-"""Check what the agent serves: its port, the Prometheus servers that scrape it, the receivers of alerts, and its rules.
+"""Check the agent's port, the Prometheus servers that scrape it, its rules, and the receivers of alerts.
 
-Ports and scrapers are read from /proc/net/tcp and tcp6 (Documentation/networking/proc_net_tcp.rst), where 0A is a
-listening socket: a scraper stays connected.
+Sockets are read from /proc/net/tcp and tcp6 (Documentation/networking/proc_net_tcp.rst). A server that scrapes keeps
+its connection open, so it is found there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from agent.backends.sysfs import list_names
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, ListedProcess, whole
+from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, ListedProcess, read_procfs
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
@@ -23,6 +23,7 @@ from agent.wiring.identity import login_of
 
 PORT = FindingFactory("port")
 LISTENING, ESTABLISHED = "0A", "01"
+"""States of a socket in the fourth column, `st`."""
 
 
 def port_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
@@ -32,29 +33,29 @@ def port_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 
 
 def sockets(node: DoctorNode) -> Iterator[list[str]]:
-    """Yield the lines of both tables in their columns. A table that is not there has none."""
+    """Yield the columns of each line of both tables; a table that does not exist has no lines."""
     for name in ("tcp", "tcp6"):
         try:
-            lines = whole(node.procfs / "net" / name).splitlines()[1:]
+            lines = read_procfs(node.procfs / "net" / name).splitlines()[1:]
         except FileNotFoundError:
             continue
         yield from (columns for line in lines if len(columns := line.split()) > 9)
 
 
 def port_of(address: str) -> int:
-    """Return the port of ADDRESS:PORT in the tables; it is hexadecimal."""
+    """Return the port of the tables' ADDRESS:PORT, which is hexadecimal."""
     return int(address.rpartition(":")[2], 16)
 
 
 def _check_port(node: DoctorNode, port: int) -> Iterator[DoctorFinding]:
     inodes = {each[9] for each in sockets(node) if each[3] == LISTENING and port_of(each[1]) == port}
-    ours = node.agent is not None and node.target.port == port
+    is_own = node.agent is not None and node.target.port == port
     if not inodes:
         yield PORT.ok(f"{port} is free")
-    elif ours:
+    elif is_own:
         yield PORT.ok(f"{port} is the running agent's")
     else:
-        holder = _holder(node, inodes)
+        holder = _process_of_sockets(node, inodes)
         if holder is not None and "coldplate" in f"{holder.name} {holder.cgroup}":
             yield PORT.ok(f"{port} is held by {holder.name}, process {holder.pid}")
             return
@@ -63,20 +64,20 @@ def _check_port(node: DoctorNode, port: int) -> Iterator[DoctorFinding]:
         yield PORT.fail(f"{port} is taken by {who}, and no agent answers there", remedy)
 
 
-def _holder(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
-    """Return the process that holds one of these sockets; None where only root may see it."""
+def _process_of_sockets(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
+    """Return the process that has one of these sockets open; None if only root may see it."""
     links = {f"socket:[{inode}]" for inode in inodes}
     for each in node.processes:
         folder = node.procfs / str(each.pid) / "fd"
         try:
-            if any(_link(f"{folder}/{name}") in links for name in list_names(folder)):
+            if any(_link_target(f"{folder}/{name}") in links for name in list_names(folder)):
                 return each
         except OSError:
             continue
     return None
 
 
-def _link(path: str) -> str:
+def _link_target(path: str) -> str:
     try:
         return os.readlink(path)  # noqa: PTH115 - one call for each of many descriptors
     except OSError:
@@ -85,7 +86,7 @@ def _link(path: str) -> str:
 
 SCRAPES = FindingFactory("scrapes")
 LOOPBACK = ("127.", "::1", "localhost", "[::1]")
-MOST_SHOWN = 4
+MAX_SHOWN_PEERS = 4
 
 
 def _check_scrape(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -100,10 +101,10 @@ def _check_scrape(node: DoctorNode) -> Iterator[DoctorFinding]:
     peers = {
         peer_of(each[2]) for each in sockets(node) if each[3] == ESTABLISHED and port_of(each[1]) == node.target.port
     }
-    others = sorted(peer for peer in peers if not peer.startswith(LOOPBACK))
-    if others:
-        more = f" and {len(others) - MOST_SHOWN} more" if len(others) > MOST_SHOWN else ""
-        yield SCRAPES.ok(f"connected from {', '.join(others[:MOST_SHOWN])}{more}")
+    remote_peers = sorted(peer for peer in peers if not peer.startswith(LOOPBACK))
+    if remote_peers:
+        more = f" and {len(remote_peers) - MAX_SHOWN_PEERS} more" if len(remote_peers) > MAX_SHOWN_PEERS else ""
+        yield SCRAPES.ok(f"connected from {', '.join(remote_peers[:MAX_SHOWN_PEERS])}{more}")
         return
     yield SCRAPES.warn(
         "no other host is connected at this moment; a server that scrapes at long intervals may not be seen here",
@@ -113,32 +114,30 @@ def _check_scrape(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def peer_of(address: str) -> str:
-    """Return the address of ADDRESS:PORT in the tables: words of four bytes, each in the order of x86-64 and
-    aarch64.
-    """
+    """Return the address of the tables' ADDRESS:PORT: hexadecimal words of four bytes, each in little-endian order."""
     words = bytes.fromhex(address.partition(":")[0])
-    turned = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
-    if len(turned) == 4:
-        return str(IPv4Address(turned))
-    found = IPv6Address(turned)
+    address_bytes = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+    if len(address_bytes) == 4:
+        return str(IPv4Address(address_bytes))
+    found = IPv6Address(address_bytes)
     return str(found.ipv4_mapped or found)
 
 
 RECEIVERS = FindingFactory("receivers")
 RECEIVER_DEADLINE_SECONDS = 2.0
 READY = "/-/ready"
-"""What an Alertmanager answers with 200 (its documentation, management API)."""
+"""The path that an Alertmanager answers with 200 (its documentation, management API)."""
 RECEIVER_REMEDIES = {
-    HttpFault.UNTRUSTED: "set its ca_file to what signed the server's certificate",
-    HttpFault.UNREADABLE: "chown coldplate that file; chmod 0400",
+    HttpFault.UNTRUSTED: "set its ca_file to the CA that signed the server's certificate",
+    HttpFault.UNREADABLE: "let the agent read that file: chown coldplate FILE; chmod 0400 FILE",
     HttpFault.UNREACHABLE: "correct the URL, start the server, or open the firewall to it",
-    HttpFault.TIMEOUT: "open the firewall to it (packets are dropped), or look why the server hangs",
-    HttpFault.GARBAGE: "correct the URL: what answers there does not speak HTTP",
+    HttpFault.TIMEOUT: "open the firewall to it (packets are dropped), or find out why the server hangs",
+    HttpFault.GARBAGE: "correct the URL: the server there does not speak HTTP",
 }
 
 
 def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Check each receiver by itself, and the deliveries of the running agent."""
+    """Yield a check of each receiver, and one of the running agent's deliveries."""
     notify = node.config.notify
     is_configured = False
     for kind in ("alertmanager", "webhook"):
@@ -150,16 +149,16 @@ def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
                 yield RECEIVERS.constant(kind, RECEIVERS.fail(f"notify.{kind}: {error}", "correct that URL"))
                 continue
             is_configured = True
-            yield RECEIVERS.check(target.shown, _reach, node, kind, target)
+            yield RECEIVERS.check(target.shown, _check_receiver, node, kind, target)
     if not is_configured:
         where = "the log" if notify.log else "no receiver at all"
         yield RECEIVERS.constant("notify", RECEIVERS.ok(f"none configured: alerts go to {where}"))
-    yield RECEIVERS.check(node.target.shown, _delivered, node)
+    yield RECEIVERS.check(node.target.shown, _check_deliveries, node)
 
 
-def _reach(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator[DoctorFinding]:
-    """Ask with a GET, which changes nothing: an Alertmanager is asked whether it is ready, of a webhook any answer
-    will do.
+def _check_receiver(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator[DoctorFinding]:
+    """Send a GET, which changes nothing. An Alertmanager must report that it is ready; a webhook may answer anything
+    but a refused login.
     """
     is_alertmanager = kind == "alertmanager"
     request = HttpRequest("GET", f"{target.path}{READY}" if is_alertmanager else target.path or "/")
@@ -173,13 +172,13 @@ def _reach(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator[DoctorFi
         remedy = f"correct notify.{kind}: username and password_file, or bearer_token_file"
         yield RECEIVERS.fail(f"{kind} {target.shown} refuses the login (HTTP status {status})", remedy)
     elif is_alertmanager and status != 200:
-        remedy = "add the path that its --web.route-prefix has to the URL, or look why it is not ready"
+        remedy = "add the path that its --web.route-prefix has to the URL, or find out why it is not ready"
         yield RECEIVERS.fail(f"{kind} {target.shown}: {READY} is answered with HTTP status {status}", remedy)
     else:
         yield RECEIVERS.ok(f"{kind} {target.shown} answers")
 
 
-def _delivered(node: DoctorNode) -> Iterator[DoctorFinding]:
+def _check_deliveries(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.agent is None:
         return
     queued = sum(node.agent.values("coldplate_notifications_queued"))
@@ -195,12 +194,12 @@ RULES = FindingFactory("rules")
 
 
 def rule_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield all files at once, as they are loaded, and what the running agent says of them."""
-    yield RULES.check("rules.files", _load, node)
-    yield RULES.check(node.target.shown, _running, node)
+    """Yield a check that loads all rule files, and one of the running agent's evaluations."""
+    yield RULES.check("rules.files", _check_rule_files, node)
+    yield RULES.check(node.target.shown, _check_evaluations, node)
 
 
-def _load(node: DoctorNode) -> Iterator[DoctorFinding]:
+def _check_rule_files(node: DoctorNode) -> Iterator[DoctorFinding]:
     from agent.wiring.alerting import load_files
 
     try:
@@ -216,7 +215,7 @@ def _load(node: DoctorNode) -> Iterator[DoctorFinding]:
     yield RULES.ok(f"{count} rules in {len(files)} files" if files else "none: rules.files is []")
 
 
-def _running(node: DoctorNode) -> Iterator[DoctorFinding]:
+def _check_evaluations(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.agent is None:
         return
     failing = sum(node.agent.values("coldplate_rule_evaluation_failures_total"))
