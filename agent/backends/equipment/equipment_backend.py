@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from agent.backends.equipment.equipment_resources import (
     BLIND_FAN,
     UNAVAILABLE,
@@ -49,7 +51,7 @@ _ASKED = (LEAK_STATE, FAN_STATE, INTAKE, SUPPLY)
 _Asks = Mapping[Metric, RedfishPoll]
 
 
-class NodeCoolingReadings(NamedTuple):
+class NodeCoolingReadings(Struct, frozen=True):
     """What was read at one time. `calls` counts the documents that were asked for; `silent` connectors say nothing.
 
     `problems` are what was wrong with single documents, with the row that is missing for each.

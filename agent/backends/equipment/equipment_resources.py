@@ -9,7 +9,9 @@ ThermalMetrics; before that one resource, Thermal, lists them all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from agent.backends.redfish_service import as_list, as_number
 from agent.catalogue import equipment
@@ -33,7 +35,7 @@ _CONNECTOR = (
 LONGEST_NAME = 64
 
 
-class CoolingComponent(NamedTuple):
+class CoolingComponent(Struct, frozen=True):
     """A part of the equipment: the chassis that it is in, and its own name."""
 
     chassis: str
@@ -150,7 +152,7 @@ _FAN_WORKS = (None, "Enabled", "StandbySpare", "InTest", "Starting", "Qualified"
 _PERCENT, _RPM = 1e-2, 1 / 60
 
 
-class FanReading(NamedTuple):
+class FanReading(Struct, frozen=True):
     """What one fan says: its state, None if it has none, and its speeds in base units, as far as it has them."""
 
     state: str | None

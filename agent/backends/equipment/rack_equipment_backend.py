@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from agent.backends.equipment.equipment_resources import UNAVAILABLE
 from agent.backends.equipment.rack_resources import (
@@ -151,7 +151,7 @@ _AssignedService = tuple[RackEquipmentReader, PolledSource[EquipmentPollResult]]
 """A service while this agent is the one that polls it."""
 
 
-class _ServiceReadings(NamedTuple):
+class _ServiceReadings(Struct, frozen=True):
     """The readings and gaps of a service's last answer, made once for each answer."""
 
     answer: EquipmentPollResult | DeviceError

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import log
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from agent.backends.equipment.equipment_resources import (
     level_state,
     listed_detectors,
@@ -25,7 +27,7 @@ from agent.catalogue import rack as rows
 from agent.model import Labels, Metric
 
 
-class EquipmentPart(NamedTuple):
+class EquipmentPart(Struct, frozen=True):
     """A part of a unit: the unit's Id, what kind of part it is, and its own name."""
 
     unit: str
@@ -40,14 +42,14 @@ class PartResource(NamedTuple):
     path: str
 
 
-class ResourceValues(NamedTuple):
+class ResourceValues(Struct, frozen=True):
     """What a document says: states of parts, and values with the labels that follow those of the unit."""
 
     states: Iterable[tuple[EquipmentPart, str | None]] = ()
     values: Iterable[tuple[Metric, Labels, float | None]] = ()
 
 
-class EquipmentPollResult(NamedTuple):
+class EquipmentPollResult(Struct, frozen=True):
     """Result of one poll: states by part, values by row and labels, and problems of single resources."""
 
     states: dict[EquipmentPart, str]

@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
@@ -40,7 +41,7 @@ _PART = re.compile(r"([A-Za-z][A-Za-z0-9 ]{0,31}) Power Socket (\d{1,4})")
 _POWER = re.compile(r"(power\d{1,3})(_average|_input)")
 
 
-class HwmonMeter(NamedTuple):
+class HwmonMeter(Struct, frozen=True):
     """One power file; `label` is the meter's name, empty if it has none, and `series` that of a part."""
 
     path: str

@@ -9,7 +9,8 @@ moment walks the chain again from the start, which takes one short step for each
 from __future__ import annotations
 
 from math import exp, inf, log
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import (
@@ -41,7 +42,7 @@ REMEMBERED = 16
 """Cycles of a GPU that are kept: those of a job, and of the faults that come again in it."""
 
 
-class Regime(NamedTuple):
+class Regime(Struct, frozen=True):
     """What holds for a GPU until the next edge. `origin`: when the cycle began, the same for a whole job."""
 
     key: tuple[int, ...]

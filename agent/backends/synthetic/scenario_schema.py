@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from math import isfinite
-from typing import NamedTuple, Union
+from typing import Union
+
+from msgspec import Struct
 
 from agent.backends.synthetic.synthetic_faults import SENTINELS
 from agent.backends.synthetic.synthetic_ports import LANES
@@ -28,14 +30,14 @@ LINK_ERROR_TYPES = tuple(
 )
 
 
-class Parameter(NamedTuple):
+class Parameter(Struct, frozen=True):
     """How a key's value is parsed, and its default; None if the key is required."""
 
     parse: Parser
     default: Value | None
 
 
-class FaultKind(NamedTuple):
+class FaultKind(Struct, frozen=True):
     """What a fault applies to, the parameters it takes, and what it does, for the documentation."""
 
     targets: tuple[str, ...]  # of gpu, link, port, optic, detector, pump, feed; two alternatives are "gpu|port"
@@ -43,7 +45,7 @@ class FaultKind(NamedTuple):
     help: str
 
 
-class PhaseKind(NamedTuple):
+class PhaseKind(Struct, frozen=True):
     """The parameters of a kind of work, and what it looks like, for the documentation."""
 
     parameters: dict[str, Parameter]

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from math import inf
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic.activity import hash64
@@ -243,7 +244,7 @@ UNSAID = "unsaid"
 """The log line of an NVLink 5 error is not there, or cannot be read."""
 
 
-class _Source(NamedTuple):
+class _Source(Struct, frozen=True):
     """An XID that comes whenever its window begins."""
 
     window: Window

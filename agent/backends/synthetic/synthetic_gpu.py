@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.backends.synthetic import activity as ch
@@ -45,7 +46,7 @@ _MEANS: tuple[tuple[Key, int], ...] = tuple(
 """What GPM gives, in the order of the channels."""
 
 
-class Fixed(NamedTuple):
+class Fixed(Struct, frozen=True):
     """A series, and its reading as long as the model gives no other."""
 
     key: Key

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -69,7 +69,7 @@ class BackgroundQuery(Generic[_Result]):
         self._answers.append(self._ask())
 
 
-class AgentAlerts(NamedTuple):
+class AgentAlerts(Struct, frozen=True):
     """Return the firing alerts by name and severity; None with the reason if no agent answered."""
 
     firing: Sequence[tuple[str, str]] | None

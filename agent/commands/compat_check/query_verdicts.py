@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -204,7 +203,7 @@ _COLOURS = {"OK": _GREEN, "OPEN": _YELLOW, "NONE": _RED, "UNREAD": _YELLOW}
 _LONGEST = 1000
 
 
-class CheckedFile(NamedTuple):
+class CheckedFile(Struct, frozen=True):
     """A file, and what became of its queries; `problem` says why none could be read."""
 
     name: str

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -163,7 +163,7 @@ def whole(path: Path, most: int = TABLE) -> str:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-class ListedProcess(NamedTuple):
+class ListedProcess(Struct, frozen=True):
     """A process as any user sees it."""
 
     pid: int
