@@ -70,8 +70,8 @@ class SyntheticGpuChannel:
         self._gate = ReadGate(scenario, number, released)
         self._spoiler = ReadingCorruptor(scenario, gpu=number)
         self._errors = SyntheticErrorCounters(scenario, number)
-        self._cliques = tuple(f for f in scenario.faults if f.kind == "clique" and number in f.gpus)
-        self._limits = tuple(f for f in scenario.faults if f.kind == "power-limit" and number in f.gpus)
+        self._cliques = scenario.faults_of("clique", number)
+        self._limits = scenario.faults_of("power-limit", number)
         self._lanes = {lane: self._fixed(identity.gpu, number, lane) for lane in CALLS}
         self._gaps = {lane: gpu_gaps(identity.gpu, machine, lane) for lane in CALLS}
 
