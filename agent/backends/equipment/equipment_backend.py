@@ -116,16 +116,14 @@ class NodeCoolingReader(RedfishReader):
         self.known = leaks
         fans = dict.fromkeys(self.known_fans, BLIND_FAN)
         intakes: dict[CoolingComponent, float] = {}
-        self._read_air(self._found, asks[FAN_STATE], fans, intakes)
-        self._read_metrics(self._found, asks[INTAKE], intakes)
+        self._read_air(self._found, asks, fans, intakes)
         self.known_fans = fans
         connectors = dict(self._connectors(self._found, asks[SUPPLY]))
         silent = frozenset(place for place, values in connectors.items() if not values)
         problems = tuple(dict.fromkeys((*self._problems, *_problems_of(asks))))
         self.log_new(dict.fromkeys(each for _, each in problems))
-        return NodeCoolingReadings(
-            dict(leaks), dict(fans), intakes, connectors, silent, problems, calls + _calls_of(asks)
-        )
+        calls += _calls_of(asks)
+        return NodeCoolingReadings(dict(leaks), dict(fans), intakes, connectors, silent, problems, calls)
 
     def close(self) -> None:
         self._service.close()
@@ -147,25 +145,20 @@ class NodeCoolingReader(RedfishReader):
 
     @staticmethod
     def _read_air(
-        found: _ResourcePaths,
-        ask: RedfishPoll,
-        fans: dict[CoolingComponent, FanReading],
+        found: _ResourcePaths, asks: _Asks, fans: dict[CoolingComponent, FanReading],
         intakes: dict[CoolingComponent, float],
-    ) -> None:
-        """Note what fans say, and with them the intakes of older controllers."""
+    ) -> None:  # fmt: skip
+        """Note what fans and intakes say; older controllers have both in one document."""
         for chassis, path in found.fans:
-            fan = parse_fan(ask.at(path))
+            fan = parse_fan(asks[FAN_STATE].at(path))
             if fan is not None:
                 fans[CoolingComponent(chassis, resource_id(path))] = fan
         for chassis, path in found.thermals:
-            document = ask.at(path)
+            document = asks[FAN_STATE].at(path)
             fans.update((CoolingComponent(chassis, name), fan) for name, fan in parse_fan_list(document))
             intakes.update((CoolingComponent(chassis, name), value) for name, value in parse_intake_sensors(document))
-
-    @staticmethod
-    def _read_metrics(found: _ResourcePaths, ask: RedfishPoll, intakes: dict[CoolingComponent, float]) -> None:
         for chassis, path in found.metrics:
-            value = parse_intake_temperature(ask.at(path))
+            value = parse_intake_temperature(asks[INTAKE].at(path))
             if value is not None:
                 intakes[CoolingComponent(chassis, "intake")] = value
 
@@ -196,16 +189,12 @@ class NodeCoolingReader(RedfishReader):
         thermal = ask.at(link_path(document.get("ThermalSubsystem")))
         detection = link_path(thermal.get("LeakDetection"))
         leaks = ask.at(detection)
-        detectors = [
-            *ask.members(link_path(document.get("LeakDetectors"))),
-            *ask.members(link_path(leaks.get("LeakDetectors"))),
-        ]
+        detectors = [path for each in (document, leaks) for path in ask.members(link_path(each.get("LeakDetectors")))]
         found.detectors.extend((chassis, path) for path in dict.fromkeys(detectors))
         if detection is not None and not detectors and any(True for _ in listed_detectors(leaks)):
             found.groups.append((chassis, detection))
-        found.connectors.extend(
-            (chassis, path) for path in asks[SUPPLY].members(link_path(thermal.get("CoolantConnectors")))
-        )
+        connectors = asks[SUPPLY].members(link_path(thermal.get("CoolantConnectors")))
+        found.connectors.extend((chassis, path) for path in connectors)
         fans = asks[FAN_STATE].members(link_path(thermal.get("Fans")))
         found.fans.extend((chassis, path) for path in fans)
         metrics, older = link_path(thermal.get("ThermalMetrics")), link_path(document.get("Thermal"))

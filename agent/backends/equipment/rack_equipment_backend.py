@@ -21,13 +21,13 @@ from agent.backends.equipment.rack_resources import (
     COOLING_COLLECTIONS,
     POWER_COLLECTIONS,
     POWER_SHELF,
-    READERS,
     EquipmentPart,
     EquipmentPollResult,
     PartResource,
     chassis_documents_of,
     cooling_documents_of,
     power_documents_of,
+    read_part,
 )
 from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import BackendSample, DeviceError
@@ -84,7 +84,7 @@ class RackEquipmentReader(RedfishReader):
         states = dict.fromkeys(self.known, UNAVAILABLE)
         values: dict[tuple[Metric, Labels], float] = {}
         for part, path in self._found:
-            resource = READERS[part.kind](part, ask.read(path))
+            resource = read_part(part, ask.read(path))
             states.update((each, state) for each, state in resource.states if state is not None)
             own = (("unit", part.unit),)
             values.update(((row, (*own, *more)), value) for row, more, value in resource.values if value is not None)
