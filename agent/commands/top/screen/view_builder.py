@@ -7,6 +7,7 @@ utilization alone names the wrong ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
@@ -88,7 +89,8 @@ def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many:
         )
     else:
         yield from _slower_than_peers(what, members, many)
-    _name_straggler(waiting, culprits, many)
+    for gpu in waiting if culprits else ():
+        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
     peers = [gpu for gpu in members if gpu not in behind]
     for gpu in behind if peers else ():
         gpu.row.findings = _said_again(gpu, BEHIND, f"{_busy([gpu])} busy, its peers {_busy(peers)}")
@@ -131,13 +133,6 @@ def _held_up(
     return f"{who} {_verb(culprits, 'do')} too little of {what}: {busy}, while {others}"
 
 
-def _name_straggler(waiting: Sequence[GpuView], culprits: Sequence[GpuView], many: bool) -> None:
-    if not culprits:
-        return
-    for gpu in waiting:
-        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
-
-
 def _said_again(gpu: GpuView, word: str, text: str) -> list[GpuFinding]:
     """Return its findings, the one of this word in other words."""
     return [each._replace(text=text) if each.word == word else each for each in gpu.row.findings]
@@ -160,16 +155,13 @@ def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
         for finding in gpu.row.findings:
             if is_bad(finding.verdict) and finding.word not in (BEHIND, WAITS):
                 alike.setdefault(finding, []).append(gpu)
-    together: dict[tuple[Key, ...], list[GpuFinding]] = {}
-    members: dict[tuple[Key, ...], list[GpuView]] = {}
+    together: dict[tuple[Key, ...], tuple[list[GpuView], list[GpuFinding]]] = {}
     for finding, found in alike.items():
-        keys = tuple(gpu.key for gpu in found)
-        together.setdefault(keys, []).append(finding)
-        members[keys] = found
-    for keys, findings in together.items():
+        together.setdefault(tuple(gpu.key for gpu in found), (found, []))[1].append(finding)
+    for keys, (members, findings) in together.items():
         text = "; ".join(each.text for each in findings)
         tone = min(TONES[each.verdict] for each in findings)
-        yield NodeIssue(tone, f"{names(members[keys], many)}: {text}", frozenset(keys))
+        yield NodeIssue(tone, f"{names(members, many)}: {text}", frozenset(keys))
 
 
 def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
@@ -185,10 +177,8 @@ def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
             detail = f"{grown} in the last minute" if port.word == "errors" else port.state.link
             yield NodeIssue(port.tone, f"{where}port {port.name} {port.word}" + (f": {detail}" if detail else ""))
     power, budget = node.rack_power, node.rack_budget
-    if power is not None and budget and is_bad(power_verdict(power, budget)):
-        yield NodeIssue(
-            TONES[power_verdict(power, budget)], f"rack {node.rack} draws {power / budget:.0%} of its power budget"
-        )
+    if power is not None and budget and is_bad(found := power_verdict(power, budget)):
+        yield NodeIssue(TONES[found], f"rack {node.rack} draws {power / budget:.0%} of its power budget")
     for report in node.failed:
         yield NodeIssue(Tone.WARN, f"{where}{report.backend} cannot be read: {report.detail or 'no reason given'}")
 
@@ -205,9 +195,7 @@ def _add_alerts(node: NodeView) -> None:
 
 def _of_alerts(node: NodeView, many: bool) -> Iterator[NodeIssue]:
     """Yield alerts that fire, by name: sentences above have said the same of GPUs, but not for how long or how bad."""
-    by_name: dict[tuple[Tone, str], int] = {}
-    for alert in node.firing:
-        by_name[tone_of(alert), alert.rule] = by_name.get((tone_of(alert), alert.rule), 0) + 1
+    by_name = Counter((tone_of(alert), alert.rule) for alert in node.firing)
     where = f"{node.name}: " if many else ""
     for tone in (Tone.BAD, Tone.WARN):
         found = [f"{rule} ({count})" if count > 1 else rule for (each, rule), count in by_name.items() if each is tone]
