@@ -132,12 +132,8 @@ class ActivityCycle:
     def at(self, x: float) -> Levels:
         return self.pieces[bisect_right(self._starts, x % self.period) - 1]
 
-    def integral(self, x: float) -> list[float]:
-        """Return what has accumulated since the cycle's origin, for each channel."""
-        return self.added([0.0] * WIDTH, x)
-
-    def added(self, base: list[float], x: float) -> list[float]:
-        """Return `base` plus the integral: the two in one pass, because it is done at every read."""
+    def added(self, base: Sequence[float], x: float) -> list[float]:
+        """Return `base` plus what has accumulated since the cycle's origin, for each channel, in one pass."""
         turns, piece, into = self.locate(x)
         parts = zip(base, self.total, self._prefix[piece], self.pieces[piece], strict=True)
         return [start + turns * each + before + rate * into for start, each, before, rate in parts]

@@ -198,8 +198,7 @@ KEPT_SECONDS = 5.0  # seconds of the past that can be computed without walking a
 class Segment:
     """A stretch with one cycle, one cooling and one throttling stage."""
 
-    __slots__ = ("_coefficient", "_offset", "_steady", "_targets", "cycle", "end", "heat", "mean", "origin",
-                 "ripple", "start")  # fmt: skip
+    __slots__ = ("_coefficient", "_offset", "_steady", "_targets", "cycle", "end", "mean", "origin", "ripple", "start")
 
     def __init__(self, start: float, origin: float, cycle: ActivityCycle, inlet: float, resistance: float) -> None:
         self.start, self.end, self.origin, self.cycle = start, inf, origin, cycle
@@ -207,7 +206,6 @@ class Segment:
         self._targets = [inlet + resistance * level[ch.POWER] for level in cycle.pieces]
         self._steady = self._steady_swing()
         self.mean = (inlet + resistance * cycle.mean_power, 0.0)
-        self.heat = 0.0
         self._coefficient = 0.0
         self._offset: list[float] = []
 
@@ -225,7 +223,7 @@ class Segment:
 
     def begin(self, totals: list[float], ripple: float, temperature: float, mean: float) -> None:
         """Continue from the segment before: the integrals, the noise's integral, the temperatures."""
-        before = self.cycle.integral(self.start - self.origin)
+        before = self.cycle.added([0.0] * ch.WIDTH, self.start - self.origin)
         self._offset = [total - each for total, each in zip(totals, before, strict=True)]
         self._offset[ch.POWER] -= self.ripple * ripple
         self._coefficient = temperature - self._settled(self.start)

@@ -124,11 +124,11 @@ class SiteReader(ScenarioReader):
         if not _LABEL.fullmatch(cluster):
             self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
         seed = self.seed(keys)
-        drafts, racks, planned = build_nodes(self._racks(keys))
+        drafts, racks = build_nodes(self._racks(keys))
         places = NodeSelectors(self.fail, drafts, racks)
         spans = [self._placed_job(each, path, places) for path, each in self.items(keys.get("jobs"), "jobs")]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
-        spans += assign_scenarios(drafts, planned, width, seed)
+        spans += assign_scenarios(drafts, width, seed)
         outages: list[Outage] = []
         for path, each in self.items(keys.get("faults"), "faults"):
             outages += self._placed_fault(each, path, places)
@@ -193,7 +193,7 @@ class SiteReader(ScenarioReader):
         by_machine: dict[str, ScenarioJob] = {}
         span = []
         for draft in places.nodes(raw["nodes"], f"{path}.nodes"):
-            machine = draft.topology
+            machine = draft.plan.topology
             if machine.name not in by_machine:
                 by_machine[machine.name] = self.job(rest, path, machine)
             draft.title = "jobs of the site"
@@ -217,7 +217,7 @@ class SiteReader(ScenarioReader):
             return
         by_machine: dict[str, ScenarioFault] = {}
         for draft in drafts:
-            machine = draft.topology
+            machine = draft.plan.topology
             if machine.name not in by_machine:
                 by_machine[machine.name] = self.fault(rest, path, machine)
             draft.faults.append(by_machine[machine.name])
