@@ -1,13 +1,8 @@
 """What cools the node, from its management controller (`backends.redfish`): leak detectors, coolant, fans, intake.
 
-Only what belongs to this node: what serves a rack is read by `agent.backends.rack_equipment`.
-
-The parts are found by links alone: ids and depths differ between makers. Where they are is looked up again from time
-to time. A detector or a fan that was there once stays known: if the controller does not list it any more, or it cannot
-be read, it is unavailable, and never dry or well.
-
-The controller is asked every 15 s, in its own thread (`agent.backends.polled_source`). While it does not answer, every
-known detector and fan is unavailable, and all values are missing: what cannot be read is never dry.
+The parts are found by links alone: ids and depths differ between makers. A detector or a fan that was there once stays
+known: if the controller does not answer or list it any more, or it cannot be read, it is unavailable, and never dry or
+well. The controller is asked every 15 s, in its own thread (`agent.backends.polled_source`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ and rack PDUs.
 Each service is asked by one agent of the rack, every 15 s and in a thread of its own; `BackendContext.is_my_turn` says
 by which. The others have no series of it. An agent whose turn ends forgets what it saw: what it would show is old.
 
-Units are found by links, which are looked up again from time to time. A part that was there once stays known: one that
-is not listed any more, or cannot be read, is unavailable, and never well.
+A part that was there once stays known: one that is not listed any more, or cannot be read, is unavailable, never well.
 """
 
 from __future__ import annotations
