@@ -152,15 +152,9 @@ class NonGpuChannel:
     identity: GpuIdentity | None = None
 
     def __init__(
-        self,
-        scenario: Scenario,
-        gpus: tuple[Gpu, ...],
-        epoch: float,
-        released: threading.Event,
-        *,
-        feed: XidFeed,
-        waiting: Mapping[int, GpuIdentity],
-    ) -> None:
+        self, scenario: Scenario, gpus: tuple[Gpu, ...], epoch: float, released: threading.Event,
+        *, feed: XidFeed, waiting: Mapping[int, GpuIdentity],
+    ) -> None:  # fmt: skip
         """Take a scenario; `waiting` are the GPUs, by number, that have no identity yet, and so no series by name."""
         machine = scenario.topology
         self._epoch, self._feed = epoch, feed
@@ -168,12 +162,7 @@ class NonGpuChannel:
         self._gate = ReadGate(scenario, None, released)
         self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
         offers, rails = list(port_offers()), len(machine.ports)
-        self._ports = [
-            SyntheticPort(
-                scenario, number, [track for gpu, track in enumerate(self._tracks) if gpu % rails == number], offers
-            )
-            for number in range(rails)
-        ]
+        self._ports = [SyntheticPort(scenario, number, self._tracks[number::rails], offers) for number in range(rails)]
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
         self._draw = NodePowerModel(scenario, self._tracks)
         self._mute = scenario.faults_of("meter-lost")
@@ -227,9 +216,7 @@ class NodePowerModel:
         total = machine.base_power
         for track in self._tracks:
             total += (track.power(t) + machine.module_power) * machine.power_overhead
-        for fault in self._extra:
-            total += _extra_watts(fault, t)
-        return total
+        return total + sum(_extra_watts(fault, t) for fault in self._extra)
 
 
 def _extra_watts(fault: ScenarioFault, t: float) -> float:
