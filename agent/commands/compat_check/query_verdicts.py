@@ -130,11 +130,9 @@ def _unknown(name: str) -> str:
     if ":" in name:
         return "a recording rule's name; give the file with the rule as well"
     theirs = next((each for each in PROFILES.values() if name.startswith(each.prefixes)), None)
-    return (
-        f"{theirs.title} may have it, coldplate has nothing for it"
-        if theirs
-        else "not coldplate's; some other exporter's"
-    )
+    if theirs is None:
+        return "not coldplate's; some other exporter's"
+    return f"{theirs.title} may have it, coldplate has nothing for it"
 
 
 def _any_of(pattern: Matcher) -> MetricVerdict:

@@ -25,7 +25,7 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
-from agent.commands.top.screen.view_builder import NodeIssue, gpu_indexes
+from agent.commands.top.screen.view_builder import NodeIssue, gpu_indexes, newest_wall
 from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
 from agent.model import Alert, Phase
@@ -49,8 +49,8 @@ def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: 
     scenarios = sorted({node.scenario for node in nodes if node.scenario})
     if scenarios:
         parts.append((f"  SYNTHETIC {', '.join(scenarios)}", STYLES[Tone.WARN]))
-    walls = [node.wall for node in nodes if node.wall is not None]
-    at = f"{datetime.fromtimestamp(max(walls), timezone.utc).astimezone():%H:%M:%S}" if walls else ""
+    wall = newest_wall(nodes)
+    at = "" if wall is None else f"{datetime.fromtimestamp(wall, timezone.utc).astimezone():%H:%M:%S}"
     if state.is_frozen:
         return look.left_and_right([*parts, ("  FROZEN", "reverse")], at)
     origin = f"{nodes[0].origin}, " if len(nodes) == 1 else ""

@@ -17,7 +17,7 @@ from agent.commands.top.screen.node_samples import Sighting, TrafficMeter
 from agent.commands.top.screen.node_view import GpuView, History, NodeView, view_of
 from agent.health.device_states import ComparedGpus
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
-from agent.lib.wording import age, short_numbers
+from agent.lib.wording import age, index_runs
 from agent.model import Alert, Gpu
 from exporters.landing_alerts import tone_of
 from exporters.markup import TONES, Tone
@@ -212,9 +212,7 @@ def names(gpus: Sequence[GpuView], many: bool) -> str:
 
 
 def gpu_indexes(gpus: Sequence[GpuView]) -> str:
-    if all(gpu.index.isascii() and gpu.index.isdigit() for gpu in gpus):
-        return f"GPU {short_numbers([int(gpu.index) for gpu in gpus])}"
-    return f"GPU {', '.join(gpu.index for gpu in gpus)}"
+    return f"GPU {index_runs((gpu.index for gpu in gpus), '–', 2)}"
 
 
 def _count(gpus: Sequence[GpuView], what: str = "GPU") -> str:
@@ -228,6 +226,11 @@ def _verb(gpus: Sequence[GpuView], plural: str) -> str:
     return {"is": "is", "do": "does"}.get(plural, f"{plural}s")
 
 
+def newest_wall(nodes: Sequence[NodeView]) -> float | None:
+    """Return the newest time of these nodes, in seconds since the epoch; None if no node has one."""
+    return max((node.wall for node in nodes if node.wall is not None), default=None)
+
+
 class ScreenData(Struct, frozen=True):
     """Nodes and what is wrong with them. `interval` in seconds."""
 
@@ -238,7 +241,7 @@ class ScreenData(Struct, frozen=True):
     @property
     def wall(self) -> float | None:
         """The newest time of its nodes."""
-        return max((node.wall for node in self.nodes if node.wall is not None), default=None)
+        return newest_wall(self.nodes)
 
 
 STALE_INTERVALS = 4
@@ -258,8 +261,7 @@ class ViewKeeper:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
         self._history.take(nodes)
-        walls = [node.wall for node in nodes if node.wall is not None]
-        troubles = diagnose(nodes, max(walls, default=None))
+        troubles = diagnose(nodes, newest_wall(nodes))
         notes = [NodeIssue(Tone.CALM, note)] if note else []
         return ScreenData(nodes, [*self._stale(nodes), *troubles, *notes], self._interval)
 
