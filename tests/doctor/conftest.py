@@ -16,7 +16,7 @@ import pytest
 
 from agent.commands.doctor.check_runner import examine
 from agent.commands.doctor.doctor_finding import DoctorFinding
-from agent.commands.doctor.doctor_node import DoctorNode
+from agent.commands.doctor.doctor_node import DoctorNode, target_of_agent
 from agent.config.reading import parse
 from tests.screen.agents import Answers, serving
 
@@ -59,10 +59,11 @@ class NodeTree:
 
     def node(self, config: str = QUIET) -> DoctorNode:
         """As the configuration in this text has it."""
+        parsed = parse(config, "c.yaml")
+        target = target_of_agent(parsed, self.url, None)
         return DoctorNode(
-            parse(config, "c.yaml"), sysfs=self.at("sys"), procfs=self.at("proc"), root=self.at("root"), url=self.url,
-            mono=time.monotonic,
-        )  # fmt: skip
+            parsed, target, time.monotonic, sysfs=self.at("sys"), procfs=self.at("proc"), root=self.at("root")
+        )
 
     def findings(self, config: str = QUIET) -> list[DoctorFinding]:
         return examine(self.node(config), self.patience)

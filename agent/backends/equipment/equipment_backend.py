@@ -1,13 +1,8 @@
 """What cools the node, from its management controller (`backends.redfish`): leak detectors, coolant, fans, intake.
 
-Only what belongs to this node: what serves a rack is read by `agent.backends.rack_equipment`.
-
-The parts are found by links alone: ids and depths differ between makers. Where they are is looked up again from time
-to time. A detector or a fan that was there once stays known: if the controller does not list it any more, or it cannot
-be read, it is unavailable, and never dry or well.
-
-The controller is asked every 15 s, in its own thread (`agent.backends.polled_source`). While it does not answer, every
-known detector and fan is unavailable, and all values are missing: what cannot be read is never dry.
+The parts are found by links alone: ids and depths differ between makers. A detector or a fan that was there once stays
+known: if the controller does not answer or list it any more, or it cannot be read, it is unavailable, and never dry or
+well. The controller is asked every 15 s, in its own thread (`agent.backends.polled_source`).
 """
 
 from __future__ import annotations
@@ -15,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from agent.backends.equipment.equipment_resources import (
     BLIND_FAN,
@@ -49,7 +46,7 @@ _ASKED = (LEAK_STATE, FAN_STATE, INTAKE, SUPPLY)
 _Asks = Mapping[Metric, RedfishPoll]
 
 
-class NodeCoolingReadings(NamedTuple):
+class NodeCoolingReadings(Struct, frozen=True):
     """What was read at one time. `calls` counts the documents that were asked for; `silent` connectors say nothing.
 
     `problems` are what was wrong with single documents, with the row that is missing for each.
@@ -114,16 +111,14 @@ class NodeCoolingReader(RedfishReader):
         self.known = leaks
         fans = dict.fromkeys(self.known_fans, BLIND_FAN)
         intakes: dict[CoolingComponent, float] = {}
-        self._read_air(self._found, asks[FAN_STATE], fans, intakes)
-        self._read_metrics(self._found, asks[INTAKE], intakes)
+        self._read_air(self._found, asks, fans, intakes)
         self.known_fans = fans
         connectors = dict(self._connectors(self._found, asks[SUPPLY]))
         silent = frozenset(place for place, values in connectors.items() if not values)
         problems = tuple(dict.fromkeys((*self._problems, *_problems_of(asks))))
         self.log_new(dict.fromkeys(each for _, each in problems))
-        return NodeCoolingReadings(
-            dict(leaks), dict(fans), intakes, connectors, silent, problems, calls + _calls_of(asks)
-        )
+        calls += _calls_of(asks)
+        return NodeCoolingReadings(dict(leaks), dict(fans), intakes, connectors, silent, problems, calls)
 
     def close(self) -> None:
         self._service.close()
@@ -145,25 +140,20 @@ class NodeCoolingReader(RedfishReader):
 
     @staticmethod
     def _read_air(
-        found: _ResourcePaths,
-        ask: RedfishPoll,
-        fans: dict[CoolingComponent, FanReading],
+        found: _ResourcePaths, asks: _Asks, fans: dict[CoolingComponent, FanReading],
         intakes: dict[CoolingComponent, float],
-    ) -> None:
-        """Note what fans say, and with them the intakes of older controllers."""
+    ) -> None:  # fmt: skip
+        """Note what fans and intakes say; older controllers have both in one document."""
         for chassis, path in found.fans:
-            fan = parse_fan(ask.at(path))
+            fan = parse_fan(asks[FAN_STATE].at(path))
             if fan is not None:
                 fans[CoolingComponent(chassis, resource_id(path))] = fan
         for chassis, path in found.thermals:
-            document = ask.at(path)
+            document = asks[FAN_STATE].at(path)
             fans.update((CoolingComponent(chassis, name), fan) for name, fan in parse_fan_list(document))
             intakes.update((CoolingComponent(chassis, name), value) for name, value in parse_intake_sensors(document))
-
-    @staticmethod
-    def _read_metrics(found: _ResourcePaths, ask: RedfishPoll, intakes: dict[CoolingComponent, float]) -> None:
         for chassis, path in found.metrics:
-            value = parse_intake_temperature(ask.at(path))
+            value = parse_intake_temperature(asks[INTAKE].at(path))
             if value is not None:
                 intakes[CoolingComponent(chassis, "intake")] = value
 
@@ -194,16 +184,12 @@ class NodeCoolingReader(RedfishReader):
         thermal = ask.at(link_path(document.get("ThermalSubsystem")))
         detection = link_path(thermal.get("LeakDetection"))
         leaks = ask.at(detection)
-        detectors = [
-            *ask.members(link_path(document.get("LeakDetectors"))),
-            *ask.members(link_path(leaks.get("LeakDetectors"))),
-        ]
+        detectors = [path for each in (document, leaks) for path in ask.members(link_path(each.get("LeakDetectors")))]
         found.detectors.extend((chassis, path) for path in dict.fromkeys(detectors))
         if detection is not None and not detectors and any(True for _ in listed_detectors(leaks)):
             found.groups.append((chassis, detection))
-        found.connectors.extend(
-            (chassis, path) for path in asks[SUPPLY].members(link_path(thermal.get("CoolantConnectors")))
-        )
+        connectors = asks[SUPPLY].members(link_path(thermal.get("CoolantConnectors")))
+        found.connectors.extend((chassis, path) for path in connectors)
         fans = asks[FAN_STATE].members(link_path(thermal.get("Fans")))
         found.fans.extend((chassis, path) for path in fans)
         metrics, older = link_path(thermal.get("ThermalMetrics")), link_path(document.get("Thermal"))

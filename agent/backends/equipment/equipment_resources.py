@@ -9,7 +9,9 @@ ThermalMetrics; before that one resource, Thermal, lists them all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from agent.backends.redfish_service import as_list, as_number
 from agent.catalogue import equipment
@@ -17,7 +19,7 @@ from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED
 from agent.model import Metric
 
 UNAVAILABLE = "unavailable"
-_HEALTHS = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
+HEALTHS = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 _ABSENT = "Absent"
 _DETECTOR_WORKS = (None, "Enabled")
 
@@ -33,7 +35,7 @@ _CONNECTOR = (
 LONGEST_NAME = 64
 
 
-class CoolingComponent(NamedTuple):
+class CoolingComponent(Struct, frozen=True):
     """A part of the equipment: the chassis that it is in, and its own name."""
 
     chassis: str
@@ -51,7 +53,7 @@ def parse_leak_state(document: dict[str, Any]) -> str | None:
         return None
     if state not in _DETECTOR_WORKS or not isinstance(said, str):
         return UNAVAILABLE
-    return _HEALTHS.get(said, UNAVAILABLE)
+    return HEALTHS.get(said, UNAVAILABLE)
 
 
 def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -68,8 +70,14 @@ def parse_connector(document: dict[str, Any]) -> dict[Metric, float]:
     """Return the values of a CoolantConnector, those that it has."""
     if _state_in(document) not in _DETECTOR_WORKS:
         return {}
-    found = ((row, as_number(document.get(member)), factor) for member, row, factor in _CONNECTOR)
-    return {row: value * factor for row, value, factor in found if value is not None}
+    found = ((row, scaled(document.get(member), factor)) for member, row, factor in _CONNECTOR)
+    return {row: value for row, value in found if value is not None}
+
+
+def scaled(value: Any, factor: float) -> float | None:
+    """Return a number of a document in another unit; None for what is no number."""
+    found = as_number(value)
+    return None if found is None else found * factor
 
 
 def _state_in(document: dict[str, Any]) -> Any:
@@ -112,7 +120,7 @@ def parse_status(document: dict[str, Any] | None, *, spare: bool = False) -> str
     state, health = status.get("State"), status.get("Health")
     if state == _ABSENT:
         return None
-    said = _HEALTHS.get(health, UNAVAILABLE) if isinstance(health, str) else None
+    said = HEALTHS.get(health, UNAVAILABLE) if isinstance(health, str) else None
     if said in ("warning", "critical"):
         return said
     if state not in _SERVES and not (spare and (state, said) == (_OFF, "ok")):
@@ -125,12 +133,6 @@ def parse_status(document: dict[str, Any] | None, *, spare: bool = False) -> str
 def worst_state(*states: str | None) -> str | None:
     """Return the worst of what is known of one part."""
     return max((state for state in states if state is not None), key=_WORSE.index, default=None)
-
-
-def level_state(document: dict[str, Any] | None) -> str | None:
-    """Return how a reservoir is: by its level as the unit judges it, and by its Status."""
-    level = None if document is None else document.get("FluidLevelStatus")
-    return worst_state(parse_status(document), None if level is None else _HEALTHS.get(str(level), UNAVAILABLE))
 
 
 def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, str]]:
@@ -150,7 +152,7 @@ _FAN_WORKS = (None, "Enabled", "StandbySpare", "InTest", "Starting", "Qualified"
 _PERCENT, _RPM = 1e-2, 1 / 60
 
 
-class FanReading(NamedTuple):
+class FanReading(Struct, frozen=True):
     """What one fan says: its state, None if it has none, and its speeds in base units, as far as it has them."""
 
     state: str | None
@@ -199,8 +201,8 @@ def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | Non
     if _state_in(document) == _ABSENT:
         return None
     state = _state(document)
-    found = ((FAN_SPEED, as_number(percent), _PERCENT), (FAN_ROTATION, as_number(turns), _RPM))
-    speeds = {row: value * factor for row, value, factor in found if value is not None and state != UNAVAILABLE}
+    found = ((FAN_SPEED, scaled(percent, _PERCENT)), (FAN_ROTATION, scaled(turns, _RPM)))
+    speeds = {row: value for row, value in found if value is not None and state != UNAVAILABLE}
     return FanReading(state, speeds) if state or speeds else BLIND_FAN
 
 
@@ -220,4 +222,4 @@ def _state(document: dict[str, Any]) -> str | None:
     health = status.get("Health")
     if health is None:
         return None if status.get("State") is None else "ok"
-    return _HEALTHS.get(str(health), UNAVAILABLE)
+    return HEALTHS.get(str(health), UNAVAILABLE)

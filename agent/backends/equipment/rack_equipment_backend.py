@@ -4,30 +4,29 @@ and rack PDUs.
 Each service is asked by one agent of the rack, every 15 s and in a thread of its own; `BackendContext.is_my_turn` says
 by which. The others have no series of it. An agent whose turn ends forgets what it saw: what it would show is old.
 
-Units are found by links, which are looked up again from time to time. A part that was there once stays known: one that
-is not listed any more, or cannot be read, is unavailable, and never well.
+A part that was there once stays known: one that is not listed any more, or cannot be read, is unavailable, never well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from agent.backends.equipment.equipment_resources import UNAVAILABLE
 from agent.backends.equipment.rack_resources import (
     COOLING_COLLECTIONS,
     POWER_COLLECTIONS,
     POWER_SHELF,
-    READERS,
     EquipmentPart,
     EquipmentPollResult,
     PartResource,
     chassis_documents_of,
     cooling_documents_of,
     power_documents_of,
+    read_part,
 )
 from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import BackendSample, DeviceError
@@ -84,7 +83,7 @@ class RackEquipmentReader(RedfishReader):
         states = dict.fromkeys(self.known, UNAVAILABLE)
         values: dict[tuple[Metric, Labels], float] = {}
         for part, path in self._found:
-            resource = READERS[part.kind](part, ask.read(path))
+            resource = read_part(part, ask.read(path))
             states.update((each, state) for each, state in resource.states if state is not None)
             own = (("unit", part.unit),)
             values.update(((row, (*own, *more)), value) for row, more, value in resource.values if value is not None)
@@ -151,7 +150,7 @@ _AssignedService = tuple[RackEquipmentReader, PolledSource[EquipmentPollResult]]
 """A service while this agent is the one that polls it."""
 
 
-class _ServiceReadings(NamedTuple):
+class _ServiceReadings(Struct, frozen=True):
     """The readings and gaps of a service's last answer, made once for each answer."""
 
     answer: EquipmentPollResult | DeviceError

@@ -11,21 +11,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import log
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from agent.backends.equipment.equipment_resources import (
-    level_state,
+    HEALTHS,
+    UNAVAILABLE,
     listed_detectors,
     parse_leak_state,
     parse_status,
     redundancies,
     resource_id,
+    scaled,
     worst_state,
 )
 from agent.backends.redfish_service import RedfishPoll, as_list, as_number, link_path
 from agent.catalogue import rack as rows
 from agent.model import Labels, Metric
 
+Document = dict[str, Any]
 
-class EquipmentPart(NamedTuple):
+
+class EquipmentPart(Struct, frozen=True):
     """A part of a unit: the unit's Id, what kind of part it is, and its own name."""
 
     unit: str
@@ -40,14 +46,14 @@ class PartResource(NamedTuple):
     path: str
 
 
-class ResourceValues(NamedTuple):
+class ResourceValues(Struct, frozen=True):
     """What a document says: states of parts, and values with the labels that follow those of the unit."""
 
     states: Iterable[tuple[EquipmentPart, str | None]] = ()
     values: Iterable[tuple[Metric, Labels, float | None]] = ()
 
 
-class EquipmentPollResult(NamedTuple):
+class EquipmentPollResult(Struct, frozen=True):
     """Result of one poll: states by part, values by row and labels, and problems of single resources."""
 
     states: dict[EquipmentPart, str]
@@ -107,62 +113,56 @@ def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
         yield PartResource(EquipmentPart(unit, "environment", "air"), environment)
 
 
-def _of_cooling_unit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+def _of_cooling_unit(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
     groups = _groups(part, document, "PumpRedundancy", "FilterRedundancy")
-    return ResourceValues([(part, parse_status(document)), *groups])
+    return ResourceValues([(part, state), *groups])
 
 
-def _of_connector(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+def _of_connector(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
     """Count a connector's state as well: one that fails has no values, and must not be taken for an idle one."""
-    state = parse_status(document)
-    kind = f"{part.kind}-connector"
     labels = (("loop", part.kind), ("connector", part.name))
-    resource = document if document is not None and state in ("ok", "warning", "critical", None) else {}
-    found = ((row, labels, _scaled(resource.get(member), factor)) for member, row, factor in _CONNECTOR)
-    return ResourceValues([(EquipmentPart(part.unit, kind, part.name), state)], found)
+    resource = document if state != UNAVAILABLE else {}
+    found = ((row, labels, scaled(resource.get(member), factor)) for member, row, factor in _CONNECTOR)
+    return ResourceValues([(EquipmentPart(part.unit, f"{part.kind}-connector", part.name), state)], found)
 
 
-def _of_pump(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    speed = _scaled((document or {}).get("PumpSpeedPercent"), 0.01)
-    return ResourceValues([(part, parse_status(document, spare=True))], [(rows.PUMP_SPEED, _named(part), speed)])
+def _of_pump(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
+    speed = scaled(document.get("PumpSpeedPercent"), 0.01)
+    return ResourceValues([(part, state)], [(rows.PUMP_SPEED, _named(part), speed)])
 
 
-def _of_reservoir(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    level = _scaled((document or {}).get("FluidLevelPercent"), 0.01)
-    return ResourceValues([(part, level_state(document))], [(rows.RESERVOIR, _named(part), level)])
+def _of_reservoir(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
+    """Judge a reservoir by its level as the unit judges it, and by its Status."""
+    said, level = document.get("FluidLevelStatus"), scaled(document.get("FluidLevelPercent"), 0.01)
+    level_state = None if said is None else HEALTHS.get(str(said), UNAVAILABLE)
+    return ResourceValues([(part, worst_state(state, level_state))], [(rows.RESERVOIR, _named(part), level)])
 
 
-def _of_filter(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    resource = document or {}
-    served, rated = as_number(resource.get("ServiceHours")), as_number(resource.get("RatedServiceHours"))
+def _of_filter(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
+    served, rated = as_number(document.get("ServiceHours")), as_number(document.get("RatedServiceHours"))
     life = served / rated if served is not None and rated is not None and rated > 0 else None
-    return ResourceValues(
-        [(part, parse_status(document, spare=True))],
-        [
-            (rows.FILTER_PRESSURE, _named(part), _scaled(resource.get("DeltaLiquidPressurekPa"), 1e3)),
-            (rows.FILTER_LIFE, _named(part), life),
-        ],
-    )
+    pressure = scaled(document.get("DeltaLiquidPressurekPa"), 1e3)
+    values = [(rows.FILTER_PRESSURE, _named(part), pressure), (rows.FILTER_LIFE, _named(part), life)]
+    return ResourceValues([(part, state)], values)
 
 
-def _of_detector(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    return ResourceValues([(part, parse_leak_state(document or {}))])
+def _of_detector(part: EquipmentPart, document: Document, _: str | None) -> ResourceValues:
+    return ResourceValues([(part, parse_leak_state(document))])
 
 
-def _of_detector_groups(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+def _of_detector_groups(part: EquipmentPart, document: Document, _: str | None) -> ResourceValues:
     """Detectors that the unit lists within one document; if it cannot be read, those known stay unavailable."""
-    listed = listed_detectors(document or {})
+    listed = listed_detectors(document)
     return ResourceValues(
         [(EquipmentPart(part.unit, "leak-detector", name), parse_leak_state(each)) for name, each in listed]
     )
 
 
-def _of_environment(_: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    resource = document or {}
-    air = as_number(resource.get("TemperatureCelsius"))
+def _of_environment(_: EquipmentPart, document: Document, _state: str | None) -> ResourceValues:
+    air = as_number(document.get("TemperatureCelsius"))
     if air is None:
-        air = as_number(resource.get("AmbientTemperatureCelsius"))
-    humidity, dew = _scaled(resource.get("HumidityPercent"), 0.01), as_number(resource.get("DewPointCelsius"))
+        air = as_number(document.get("AmbientTemperatureCelsius"))
+    humidity, dew = scaled(document.get("HumidityPercent"), 0.01), as_number(document.get("DewPointCelsius"))
     if dew is None:
         dew = dew_point(air, humidity)
     return ResourceValues((), [(rows.AIR, (), air), (rows.HUMIDITY, (), humidity), (rows.DEW_POINT, (), dew)])
@@ -175,11 +175,6 @@ def dew_point(air: float | None, humidity: float | None) -> float | None:
     slope, base = _MAGNUS
     gamma = log(humidity) + slope * air / (base + air)
     return base * gamma / (slope - gamma)
-
-
-def _scaled(value: Any, factor: float) -> float | None:
-    found = as_number(value)
-    return None if found is None else found * factor
 
 
 def _named(part: EquipmentPart) -> Labels:
@@ -231,7 +226,7 @@ def chassis_documents_of(
             yield from found
 
 
-def _supplies_of(unit: str, document: dict[str, Any], ask: RedfishPoll) -> Iterator[PartResource]:
+def _supplies_of(unit: str, document: Document, ask: RedfishPoll) -> Iterator[PartResource]:
     supplies = link_path(document.get("PowerSupplies"))
     if supplies is None:
         subsystem = _subsystem_of(document, ask)
@@ -246,7 +241,7 @@ def _supplies_of(unit: str, document: dict[str, Any], ask: RedfishPoll) -> Itera
             yield PartResource(EquipmentPart(unit, "power-supply-metrics", name), measured)
 
 
-def _subsystem_of(document: dict[str, Any], ask: RedfishPoll) -> str | None:
+def _subsystem_of(document: Document, ask: RedfishPoll) -> str | None:
     """Return the PowerSubsystem of a unit that is a chassis, or else of the first chassis that it links to."""
     own = link_path(document.get("PowerSubsystem"))
     if own is not None:
@@ -256,44 +251,38 @@ def _subsystem_of(document: dict[str, Any], ask: RedfishPoll) -> str | None:
     return link_path(ask.at(next(chassis, None)).get("PowerSubsystem"))
 
 
-def _of_power_unit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+def _of_power_unit(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
     groups = _groups(part, document, "MainsRedundancy", "PowerSupplyRedundancy")
-    return ResourceValues([(part, parse_status(document)), *groups])
+    return ResourceValues([(part, state), *groups])
 
 
-def _of_subsystem(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+def _of_subsystem(part: EquipmentPart, document: Document, _: str | None) -> ResourceValues:
     return ResourceValues(_groups(part, document, "PowerSupplyRedundancy"))
 
 
-def _groups(
-    part: EquipmentPart, document: dict[str, Any] | None, *members: str
-) -> list[tuple[EquipmentPart, str | None]]:
+def _groups(part: EquipmentPart, document: Document, *members: str) -> list[tuple[EquipmentPart, str | None]]:
     return [
         (EquipmentPart(part.unit, _REDUNDANCIES[member], name), state)
         for member in members
-        for name, state in redundancies(document or {}, member)
+        for name, state in redundancies(document, member)
     ]
 
 
-def _of_distribution(_: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    return ResourceValues((), [(rows.DISTRIBUTION_POWER, (), as_number((document or {}).get("PowerWatts")))])
+def _of_distribution(_: EquipmentPart, document: Document, _state: str | None) -> ResourceValues:
+    return ResourceValues((), [(rows.DISTRIBUTION_POWER, (), as_number(document.get("PowerWatts")))])
 
 
-def _of_circuit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+def _of_circuit(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
     """Judge an input dead where its voltage says so, whatever its health; a branch, where its breaker does."""
-    resource = document or {}
-    volts = as_number(resource.get("Voltage"))
+    volts = as_number(document.get("Voltage"))
     dead = "critical" if part.kind == "mains" and volts is not None and abs(volts) < DEAD_VOLTS else None
-    breaker = resource.get("BreakerState")
-    state = worst_state(parse_status(document), dead, _BREAKERS.get(breaker) if isinstance(breaker, str) else None)
+    breaker = _BREAKERS.get(str(document.get("BreakerState")))
     labels = (("circuit", part.kind), ("part", part.name))
-    return ResourceValues(
-        [(part, state)],
-        [(rows.CIRCUIT_POWER, labels, as_number(resource.get("PowerWatts"))), *_currents(labels, resource)],
-    )
+    power = (rows.CIRCUIT_POWER, labels, as_number(document.get("PowerWatts")))
+    return ResourceValues([(part, worst_state(state, dead, breaker))], [power, *_currents(labels, document)])
 
 
-def _currents(labels: Labels, resource: dict[str, Any]) -> Iterator[tuple[Metric, Labels, float | None]]:
+def _currents(labels: Labels, resource: Document) -> Iterator[tuple[Metric, Labels, float | None]]:
     """Yield the current of each line of a circuit of several, or its one current, and what it is rated for."""
     lines = resource.get("PolyPhaseCurrentAmps")
     found = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
@@ -304,24 +293,19 @@ def _currents(labels: Labels, resource: dict[str, Any]) -> Iterator[tuple[Metric
     yield rows.CIRCUIT_RATING, labels, as_number(resource.get("RatedCurrentAmps"))
 
 
-def _of_supply(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+def _of_supply(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
     """Return a supply whose input is lost fails, even if it is in order itself (PowerSupply.LineInputStatus)."""
-    resource = document or {}
-    line = resource.get("LineInputStatus")
-    fed = _INPUTS.get(line) if isinstance(line, str) else None
-    capacity = as_number(resource.get("PowerCapacityWatts"))
-    return ResourceValues(
-        [(part, worst_state(parse_status(document, spare=True), fed))],
-        [(rows.SUPPLY_RATING, _named(part), capacity)],
-    )
+    fed = _INPUTS.get(str(document.get("LineInputStatus")))
+    capacity = as_number(document.get("PowerCapacityWatts"))
+    return ResourceValues([(part, worst_state(state, fed))], [(rows.SUPPLY_RATING, _named(part), capacity)])
 
 
-def _of_supply_metrics(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    watts = as_number((document or {}).get("OutputPowerWatts"))
+def _of_supply_metrics(part: EquipmentPart, document: Document, _: str | None) -> ResourceValues:
+    watts = as_number(document.get("OutputPowerWatts"))
     return ResourceValues((), [(rows.SUPPLY_POWER, _named(part), watts)])
 
 
-READERS: dict[str, Callable[[EquipmentPart, dict[str, Any] | None], ResourceValues]] = {
+READERS: dict[str, Callable[[EquipmentPart, Document, str | None], ResourceValues]] = {
     "unit": _of_cooling_unit,
     "pump": _of_pump,
     "reservoir": _of_reservoir,
@@ -340,4 +324,12 @@ READERS: dict[str, Callable[[EquipmentPart, dict[str, Any] | None], ResourceValu
     "power-supply": _of_supply,
     "power-supply-metrics": _of_supply_metrics,
 }
-"""What reads the document of each kind of part; it gets None for a document that could not be read."""
+"""What reads the document of each kind of part; it also gets the state by the document's Status."""
+_SPARES = frozenset({"pump", "filter", "power-supply"})
+"""Kinds of parts that are well where they are off and in good health."""
+
+
+def read_part(part: EquipmentPart, document: Document | None) -> ResourceValues:
+    """Return what the document of a part says; None is a document that could not be read."""
+    state = parse_status(document, spare=part.kind in _SPARES)
+    return READERS[part.kind](part, document or {}, state)

@@ -1,21 +1,10 @@
-"""Power of the node, from whatever measures it: Redfish, IPMI, or the firmware's power meters.
+"""Power of the node, from whatever measures it at the inlet: Redfish, IPMI, or the firmware's power meters.
 
-The sources of `order` are tried in turn, and the first that answers is exposed, with its name as the
-label `source`: one number, never a sum of two that measure the same.
+The sources of `order` are tried in turn, and the first that answers is exposed, with its name as the label `source`:
+one number, never a sum of two that measure the same. RAPL's energy and the power of parts have metrics of their own.
 
-Node power is measured at the node's inlet. Two things that are often mistaken for it are
-not, and have their own metrics:
-
-* RAPL covers the processor packages and their memory. On a node with eight GPUs that is a tenth of the
-  whole. `rapl` in the order adds its energy counters; it never becomes `coldplate_node_power_watts`.
-* Power meters with a name (NVIDIA Grace: module, grace, cpu, sysio) measure parts, exposed by component.
-  Even the sum of the modules excludes network adapters, disks, fans and conversion losses.
-
-`estimate` in the order does not belong to this backend: the sampler computes it from the GPUs' power,
-labelled as an estimate. Measured on nodes with eight H100: node = 1.1 x GPUs + 1.5 to 1.9 kW, with
-a residual of about 1 kW: the sum of GPU power alone is a third too low under load, two thirds at idle.
-
-Redfish and IPMI are read at most every 5 s; see `agent.backends.polled_source` for what is exposed in between.
+`estimate` in the order does not belong to this backend: the sampler computes it from the GPUs' power. Measured on nodes
+with eight H100: node = 1.1 x GPUs + 1.5 to 1.9 kW, with a residual of about 1 kW.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Power that the firmware measures and Linux exposes under /sys/class/hwmon as ACPI power meters.
 
-Only devices of the driver acpi_power_meter count (its hwmon name is `power_meter`): other hwmon power
-files belong to a voltage regulator, a power supply or an adapter.
+Only devices of the driver acpi_power_meter count (its hwmon name is `power_meter`): other hwmon power files belong to a
+voltage regulator, a power supply or an adapter.
 
-NVIDIA Grace has meters of parts, named in power1_oem_info: `Module Power Socket 0` (Grace with its
-GPUs), `Grace Power Socket 0`, `CPU Power Socket 0`, `SysIO Power Socket 0`. Parts are exposed as parts.
-Even the sum of the modules is not node power: it excludes network adapters, disks, fans and conversion losses.
-Any other meter measures the whole node, if it is the only one; with several, the whole
-cannot be distinguished from a part, and none is exposed.
+NVIDIA Grace has meters of parts, named in power1_oem_info: `Module Power Socket 0` (Grace with its GPUs), `Grace Power
+Socket 0`, `CPU Power Socket 0`, `SysIO Power Socket 0`. Even the sum of the modules is not node power: it excludes
+network adapters, disks, fans and conversion losses. Any other meter measures the whole node, if it is the only one.
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
@@ -40,7 +39,7 @@ _PART = re.compile(r"([A-Za-z][A-Za-z0-9 ]{0,31}) Power Socket (\d{1,4})")
 _POWER = re.compile(r"(power\d{1,3})(_average|_input)")
 
 
-class HwmonMeter(NamedTuple):
+class HwmonMeter(Struct, frozen=True):
     """One power file; `label` is the meter's name, empty if it has none, and `series` that of a part."""
 
     path: str

@@ -1,8 +1,7 @@
 """Energy of processor packages and memory, from RAPL through /sys/class/powercap.
 
-This is a part of the node, and on a GPU node a small one: it has its own energy metrics, and is never used as
-node power. The hardware counters are narrow and wrap within minutes to an hour; here each
-becomes one that only grows. Linux lets only root read them (since 5.10, against CVE-2020-8694).
+This is a part of the node, and with eight GPUs a tenth of it: it is never used as node power. The hardware counters
+wrap within minutes to an hour; here each becomes one that only grows. Linux lets only root read them (since 5.10).
 """
 
 from __future__ import annotations

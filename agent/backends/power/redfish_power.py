@@ -1,11 +1,9 @@
 """Node power from a management controller's Redfish service (see `agent.backends.redfish_service`).
 
-A controller may take seconds to answer, so this source is asked in its own thread (`agent.backends.polled_source`).
-
-The service is searched once for a chassis that reports power: `Power` (PowerControl, the older
-form) or `EnvironmentMetrics` (PowerWatts). A controller also lists the parts inside the chassis, and
-some report several consumers in one: the largest reading is the whole, since it contains the others.
-`chassis` in the configuration settles it where that guess is wrong, as in an enclosure of several nodes.
+The service is searched once for a chassis that reports power: `Power` (PowerControl, the older form) or
+`EnvironmentMetrics` (PowerWatts). A controller also lists the parts inside the chassis, and some report several
+consumers in one: the largest reading is the whole, since it contains the others. `chassis` in the configuration settles
+it where that guess is wrong, as in an enclosure of several nodes.
 """
 
 from __future__ import annotations

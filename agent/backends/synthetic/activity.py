@@ -1,8 +1,7 @@
 """The activity of a GPU: a repeating cycle of constant levels whose integrals are known in closed form.
 
-This is the core of the design: a day of training is one cycle and a number of repetitions, so that any moment
-can be computed directly, at the price of a few multiplications. No simulation steps are needed. The noise on it is a
-function of a seed: no state, so no read depends on an earlier one.
+A day of training is one cycle and a number of repetitions, so that any moment can be computed directly. The noise on it
+is a function of a seed: no state, so no read depends on an earlier one.
 
 The profiles of the kinds of work follow measurements on 8-GPU H100 nodes: 690 W in steady training with the software
 power cap set throughout, 150 to 157 W at 100% utilization in a waiting collective, per-rail traffic even to 4% in
@@ -69,29 +68,13 @@ class SmoothNoise:
 
 
 (
-    BUSY,  # share of time with a kernel running
-    MEMORY_ACTIVE,
+    BUSY, MEMORY_ACTIVE,  # shares of time: with a kernel running, with memory in use
     POWER,  # watts
-    SM,
-    OCCUPANCY,
-    TENSOR,
-    DRAM,
-    FP64,
-    FP32,
-    FP16,
-    NVLINK_TX,  # bytes/s from here
-    NVLINK_RX,
-    PCIE_TX,
-    PCIE_RX,
-    FABRIC_TX,
-    FABRIC_RX,
-    IDLE,  # shares of time with a reason for low clocks, from here
-    POWER_CAP,
-    SW_THERMAL,
-    HW_THERMAL,
-    POWER_BRAKE,
+    SM, OCCUPANCY, TENSOR, DRAM, FP64, FP32, FP16,  # shares of what there is
+    NVLINK_TX, NVLINK_RX, PCIE_TX, PCIE_RX, FABRIC_TX, FABRIC_RX,  # bytes/s
+    IDLE, POWER_CAP, SW_THERMAL, HW_THERMAL, POWER_BRAKE,  # shares of time with a reason for low clocks
     CLOCK,  # hertz; its integral means nothing
-) = range(22)
+) = range(22)  # fmt: skip
 WIDTH = 22
 
 Levels = tuple[float, ...]
@@ -132,12 +115,8 @@ class ActivityCycle:
     def at(self, x: float) -> Levels:
         return self.pieces[bisect_right(self._starts, x % self.period) - 1]
 
-    def integral(self, x: float) -> list[float]:
-        """Return what has accumulated since the cycle's origin, for each channel."""
-        return self.added([0.0] * WIDTH, x)
-
-    def added(self, base: list[float], x: float) -> list[float]:
-        """Return `base` plus the integral: the two in one pass, because it is done at every read."""
+    def added(self, base: Sequence[float], x: float) -> list[float]:
+        """Return `base` plus what has accumulated since the cycle's origin, for each channel, in one pass."""
         turns, piece, into = self.locate(x)
         parts = zip(base, self.total, self._prefix[piece], self.pieces[piece], strict=True)
         return [start + turns * each + before + rate * into for start, each, before, rate in parts]
@@ -247,8 +226,8 @@ class Worker:
         if kind == "data-starved":
             return self._starved(parameters)
         if kind == "power-swing":
-            high = parameters["high"]
-            return ActivityCycle([(high, self._compute(1.0, 1.0, job, gpu)), (parameters["low"], self._spin())])
+            compute = self._compute(1.0, 1.0, job, gpu)
+            return ActivityCycle([(parameters["high"], compute), (parameters["low"], self._spin())])
         if kind == "loading":
             return _steady(self._little(0.05, pcie=(0.002, 0.25)))
         if kind == "waiting":
@@ -281,19 +260,15 @@ class Worker:
             nvlink=nvlink, fabric=fabric, pcie=(0.006, 0.006),
         )  # fmt: skip
         host = self.level(power * 0.5, 0.4 * busy, memory=0.05, sm=0.10, occupancy=0.03, tensor=0.01, dram=0.05)
-        return [
-            (0.80 * period, self._compute(power, busy, job, gpu)),
-            (0.17 * period, exchange),
-            (0.03 * period, host),
-        ]
+        compute = self._compute(power, busy, job, gpu)
+        return [(0.80 * period, compute), (0.17 * period, exchange), (0.03 * period, host)]
 
     def _inference(self, parameters: Mapping[str, float]) -> ActivityCycle:
         """Return bursts of requests of uneven length: short prefills, and decoding, which is bound by memory."""
         load, pieces = parameters["load"], []
         for burst in range(6):
             length = 1.0 + 4.0 * uniform(*self._key, 21, burst)
-            wish = load * (1.0 + 0.4 * uniform_signed(*self._key, 22, burst))
-            busy = min(1.0, max(0.01, wish))
+            busy = min(1.0, max(0.01, load * (1.0 + 0.4 * uniform_signed(*self._key, 22, burst))))
             decode = self.level(
                 CONTEXT + 0.42 * busy, busy, memory=0.55 * busy, sm=0.55 * busy, occupancy=0.2 * busy,
                 tensor=0.10 * busy, dram=0.62 * busy, fp=(0.0, 0.05 * busy, 0.01 * busy), pcie=(0.004, 0.006),

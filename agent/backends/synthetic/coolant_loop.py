@@ -26,9 +26,9 @@ class CoolantLoop:
 
     def __init__(self, scenario: Scenario) -> None:
         self._machine = scenario.topology
-        self._warm = [fault for fault in scenario.faults if fault.kind == "coolant-warm"]
-        self._slow = [fault for fault in scenario.faults if fault.kind == "coolant-slow"]
-        self._pumps = [fault for fault in scenario.faults if fault.kind == "pump-failure"]
+        self._warm = scenario.faults_of("coolant-warm")
+        self._slow = scenario.faults_of("coolant-slow")
+        self._pumps = scenario.faults_of("pump-failure")
 
     def warmth(self, t: float) -> float:
         """Return degrees above what comes in while all is well."""

@@ -1,31 +1,22 @@
 """One GPU's history as a chain of segments, in each of which everything has a closed form.
 
 A segment ends where the scenario has an edge, or where temperature crosses a limit. Any moment can be computed: the
-result depends only on the scenario, never on earlier requests. Only the segments
-of the last few seconds are kept, so that a node which runs for weeks does not grow; an older
-moment walks the chain again from the start, which takes one short step for each edge, not for each second.
+result depends only on the scenario, never on earlier requests. Only the segments of the last few seconds are kept; an
+older moment walks the chain again from the start, which takes one short step for each edge, not for each second.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import exp, inf, log
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.synthetic import activity as ch
-from agent.backends.synthetic.activity import (
-    POWER_BRAKE,
-    ActivityCycle,
-    Levels,
-    SmoothNoise,
-    Worker,
-    capped,
-    slowed,
-    slowed_in_step,
-    uniform,
-)
+from agent.backends.synthetic.activity import ActivityCycle, Levels, SmoothNoise, Worker, uniform
 from agent.backends.synthetic.coolant_loop import OF_COOLANT, warmed
 from agent.backends.synthetic.machines import MIB
-from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase
 
 WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
 """Faults of one GPU for which the other GPUs of its job have to wait."""
@@ -36,12 +27,14 @@ PACED = frozenset({"checkpoint-stall", "straggler"})
 PHYSICAL = WHOLE_JOB | OF_COOLANT | {"straggler", "slow", "hot", "power-brake", "power-limit"}
 """Faults that change what a GPU does; all others change only what is read."""
 
-
 REMEMBERED = 16
 """Cycles of a GPU that are kept: those of a job, and of the faults that come again in it."""
 
 
-class Regime(NamedTuple):
+Faults = Sequence[ScenarioFault]
+
+
+class Regime(Struct, frozen=True):
     """What holds for a GPU until the next edge. `origin`: when the cycle began, the same for a whole job."""
 
     key: tuple[int, ...]
@@ -78,11 +71,12 @@ class Director:
 
     def next_edge(self, t: float) -> float:
         """When something changes next; infinity when nothing ever will."""
-        windows: list[Window] = [fault.window for _, fault in self._faults]
-        windows.extend(fault.window for _, _, fault in self._awaited)
-        for job in self._jobs:
-            windows.append(job.window)
-            windows.extend(phase.window for phase in job.phases)
+        windows = [
+            *(fault.window for _, fault in self._faults),
+            *(fault.window for _, _, fault in self._awaited),
+            *(job.window for job in self._jobs),
+            *(phase.window for job in self._jobs for phase in job.phases),
+        ]
         return min((window.next_edge(t) for window in windows), default=inf)
 
     def memory_share(self, t: float) -> float:
@@ -101,13 +95,12 @@ class Director:
         phase = _phase_at(job, t) if job is not None else None
         holding = [(number, fault) for number, fault in self._faults if fault.window.holds(t)]
         mine = [(number, fault) for number, fault in holding if self._gpu in fault.gpus]
-        theirs = [
-            (number, fault)
-            for number, fault in holding
-            if fault.kind in WHOLE_JOB and job is not None and not set(job.gpus).isdisjoint(fault.gpus)
-        ]
         awaited = [(number, fault) for number, of, fault in self._awaited if of is job and fault.window.holds(t)]
-        theirs += awaited
+        theirs = [
+            fault
+            for _, fault in holding
+            if fault.kind in WHOLE_JOB and job is not None and not set(job.gpus).isdisjoint(fault.gpus)
+        ] + [fault for _, fault in awaited]
         key = (
             self._jobs.index(job) if job is not None else -1,
             job.phases.index(phase) if job is not None and phase is not None else -1,
@@ -116,10 +109,10 @@ class Director:
         if key not in self._cycles:
             if len(self._cycles) >= REMEMBERED:  # jobs and faults may come for weeks
                 self._cycles.clear()
-            self._cycles[key] = self._cycle(job, phase, [f for _, f in mine], [f for _, f in theirs])
+            self._cycles[key] = self._cycle(job, phase, [f for _, f in mine], theirs)
         origin = max(
             [phase.window.at if phase is not None else 0.0]
-            + [fault.window.begun(t) or 0.0 for _, fault in theirs if fault.kind in PACED]
+            + [fault.window.begun(t) or 0.0 for fault in theirs if fault.kind in PACED]
         )
         hot = [fault.parameters for _, fault in mine if fault.kind == "hot"]
         return Regime(
@@ -136,11 +129,7 @@ class Director:
         return self._base(job, _phase_at(job, t) if job is not None else None, [], [])
 
     def _cycle(
-        self,
-        job: ScenarioJob | None,
-        phase: ScenarioPhase | None,
-        mine: list[ScenarioFault],
-        theirs: list[ScenarioFault],
+        self, job: ScenarioJob | None, phase: ScenarioPhase | None, mine: Faults, theirs: Faults
     ) -> ActivityCycle:
         if any(fault.kind == "lost" for fault in mine):
             return self._worker.off()
@@ -148,19 +137,15 @@ class Director:
         for fault in mine:
             values = fault.parameters
             if fault.kind == "slow":
-                cycle = slowed_in_step(cycle, values["factor"], self._idle_watts)
+                cycle = ch.slowed_in_step(cycle, values["factor"], self._idle_watts)
             elif fault.kind == "power-brake":
-                cycle = slowed(cycle, values["power"], values["clock"], POWER_BRAKE, self._idle_watts)
+                cycle = ch.slowed(cycle, values["power"], values["clock"], ch.POWER_BRAKE, self._idle_watts)
             elif fault.kind == "power-limit":
-                cycle = capped(cycle, values["watts"])
+                cycle = ch.capped(cycle, values["watts"])
         return cycle
 
     def _base(
-        self,
-        job: ScenarioJob | None,
-        phase: ScenarioPhase | None,
-        mine: list[ScenarioFault],
-        theirs: list[ScenarioFault],
+        self, job: ScenarioJob | None, phase: ScenarioPhase | None, mine: Faults, theirs: Faults
     ) -> ActivityCycle:
         if job is None or phase is None:
             return self._worker.idle()
@@ -179,7 +164,7 @@ class Director:
         return self._worker.work(phase.kind, job, phase.parameters, self._gpu)
 
 
-def _first(faults: list[ScenarioFault], kind: str) -> ScenarioFault | None:
+def _first(faults: Faults, kind: str) -> ScenarioFault | None:
     return next((fault for fault in faults if fault.kind == kind), None)
 
 
@@ -197,8 +182,7 @@ KEPT_SECONDS = 5.0  # seconds of the past that can be computed without walking a
 class Segment:
     """A stretch with one cycle, one cooling and one throttling stage."""
 
-    __slots__ = ("_coefficient", "_offset", "_steady", "_targets", "cycle", "end", "heat", "mean", "origin",
-                 "ripple", "start")  # fmt: skip
+    __slots__ = ("_coefficient", "_offset", "_steady", "_targets", "cycle", "end", "mean", "origin", "ripple", "start")
 
     def __init__(self, start: float, origin: float, cycle: ActivityCycle, inlet: float, resistance: float) -> None:
         self.start, self.end, self.origin, self.cycle = start, inf, origin, cycle
@@ -206,7 +190,6 @@ class Segment:
         self._targets = [inlet + resistance * level[ch.POWER] for level in cycle.pieces]
         self._steady = self._steady_swing()
         self.mean = (inlet + resistance * cycle.mean_power, 0.0)
-        self.heat = 0.0
         self._coefficient = 0.0
         self._offset: list[float] = []
 
@@ -224,7 +207,7 @@ class Segment:
 
     def begin(self, totals: list[float], ripple: float, temperature: float, mean: float) -> None:
         """Continue from the segment before: the integrals, the noise's integral, the temperatures."""
-        before = self.cycle.integral(self.start - self.origin)
+        before = self.cycle.added([0.0] * ch.WIDTH, self.start - self.origin)
         self._offset = [total - each for total, each in zip(totals, before, strict=True)]
         self._offset[ch.POWER] -= self.ripple * ripple
         self._coefficient = temperature - self._settled(self.start)
@@ -369,5 +352,5 @@ class Track:
             if len(self._slowed) >= REMEMBERED:
                 self._slowed.clear()
             clock = power**0.6 if reason == ch.SW_THERMAL else 0.5
-            self._slowed[key] = slowed(regime.cycle, power, clock, reason)
+            self._slowed[key] = ch.slowed(regime.cycle, power, clock, reason)
         return self._slowed[key]

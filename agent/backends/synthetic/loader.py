@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 
@@ -97,6 +97,11 @@ class ScenarioReader:
             self.fail(path, f"has {len(raw)} items; the limit is {MOST_ITEMS}")
         return raw
 
+    def items(self, raw: object, path: str) -> Iterator[tuple[str, object]]:
+        """Yield the items of a list, each after its own key path."""
+        for number, item in enumerate(self.sequence(raw, path)):
+            yield f"{path}[{number}]", item
+
     def value(self, keys: Mapping[str, object], key: str, path: str, parameter: Parameter) -> Value:
         if key not in keys:
             if parameter.default is None:
@@ -122,10 +127,7 @@ class ScenarioReader:
         seed = self.seed(keys)
         expect = keys.get("expect", [])
         notes = [expect] if isinstance(expect, str) else self.sequence(expect, "expect")
-        jobs = tuple(
-            self.job(each, f"jobs[{number}]", machine)
-            for number, each in enumerate(self.sequence(keys.get("jobs"), "jobs"))
-        )
+        jobs = tuple(self.job(each, path, machine) for path, each in self.items(keys.get("jobs"), "jobs"))
         self.apart(jobs)
         return Scenario(
             name,
@@ -133,10 +135,7 @@ class ScenarioReader:
             machine,
             seed,
             jobs,
-            tuple(
-                self.fault(each, f"faults[{number}]", machine)
-                for number, each in enumerate(self.sequence(keys.get("faults"), "faults"))
-            ),
+            tuple(self.fault(each, path, machine) for path, each in self.items(keys.get("faults"), "faults")),
             tuple(" ".join(str(note).split()) for note in notes),
         )
 

@@ -22,7 +22,7 @@ from agent.backends.synthetic.synthetic_faults import ReadGate, SwitchErrors, Xi
 from agent.backends.synthetic.synthetic_ports import SyntheticOptic, SyntheticPort
 from agent.catalogue import equipment, metric
 from agent.catalogue.equipment import LEAK_STATES
-from agent.model import Gap, Gpu, GpuIdentity, Instant, Labels, Lane, Metric, Node, Reading, Series
+from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Metric, Node, Reading, Series
 
 CHASSIS = "Chassis_0"
 JOULES_PER_LITER = 3_850.0
@@ -42,18 +42,13 @@ class TrayWater:
     def __init__(self, scenario: Scenario, tracks: Sequence[Track]) -> None:
         self._machine, self._tracks = scenario.topology, tracks
         self._loop = CoolantLoop(scenario)
-        leaks = [fault for fault in scenario.faults if fault.kind == "leak"]
+        leaks = scenario.faults_of("leak")
         (row,) = equipment.LEAKS
-        self._detectors = [
-            (
-                [fault for fault in leaks if fault.part == detector],
-                [
-                    (state, Series(row, Node(), (("chassis", CHASSIS), ("detector", detector), ("state", state))))
-                    for state in LEAK_STATES
-                ],
-            )
-            for detector in self._machine.leak_detectors
-        ]
+        self._detectors = []
+        for detector in self._machine.leak_detectors:
+            labels = (("chassis", CHASSIS), ("detector", detector))
+            states = {state: Series(row, Node(), (*labels, ("state", state))) for state in LEAK_STATES}
+            self._detectors.append(([fault for fault in leaks if fault.part == detector], states))
         self._connectors = [
             {row: Series(row, Node(), (("chassis", CHASSIS), ("connector", each))) for row in equipment.COOLANT}
             for each in self._machine.connectors
@@ -63,13 +58,12 @@ class TrayWater:
         """Yield what the detectors and the connectors say at `t`."""
         for leaks, states in self._detectors:
             said = leak_said(leaks, t)
-            for state, series in states:
+            for state, series in states.items():
                 yield Reading(series, float(state == said))
-        if self._connectors:
-            values = self._values(t)
-            for rows in self._connectors:
-                for row, series in rows.items():
-                    yield Reading(series, values[row])
+        values = self._values(t) if self._connectors else {}
+        for rows in self._connectors:
+            for row, series in rows.items():
+                yield Reading(series, values[row])
 
     def _values(self, t: float) -> dict[Metric, float]:
         """Return those of one connector; all have the same share of the node's heat."""
@@ -120,11 +114,8 @@ class PlacedJob:
         }  # fmt: skip
         self._holders = [Reading(_series("coldplate_gpu_job_info", gpu, facts), 1.0) for gpu in gpus]
         self._memory = [_series("coldplate_gpu_job_memory_used_bytes", gpu, facts) for gpu in gpus]
-        self._facts = [
-            Reading(_series("coldplate_job_info", Node(), facts), 1.0),
-            Reading(_series("coldplate_job_gpus", Node(), facts), float(len(gpus))),
-            Reading(_series("coldplate_job_processes", Node(), facts), float(len(gpus))),
-        ]
+        numbers = {"coldplate_job_info": 1, "coldplate_job_gpus": len(gpus), "coldplate_job_processes": len(gpus)}
+        self._facts = [Reading(_series(name, Node(), facts), float(number)) for name, number in numbers.items()]
         self._start = _series("coldplate_job_start_timestamp_seconds", Node(), facts)
         self._energy = _series("coldplate_job_energy_joules_total", Node(), facts)
 
@@ -137,22 +128,15 @@ class PlacedJob:
             self._before = [track.totals(begin)[ch.POWER] for track in self._tracks]
             self._started = float(floor(now.wall - t + begin))
         joules = sum(track.totals(t)[ch.POWER] for track in self._tracks) - sum(self._before)
-        memory = [
-            Reading(series, track.memory_used(t)) for series, track in zip(self._memory, self._tracks, strict=True)
-        ]
-        return [
-            *self._holders,
-            *memory,
-            *self._facts,
-            Reading(self._start, self._started),
-            Reading(self._energy, joules),
-        ]
+        used = (track.memory_used(t) for track in self._tracks)
+        memory = map(Reading, self._memory, used)
+        own = (Reading(self._start, self._started), Reading(self._energy, joules))
+        return [*self._holders, *memory, *self._facts, *own]
 
 
 def _series(name: str, entity: Gpu | Node, facts: dict[str, str]) -> Series:
     row = metric(name)
-    labels: Labels = tuple((each, facts.get(each, "")) for each in row.labels)
-    return Series(row, entity, labels)
+    return Series(row, entity, tuple((each, facts.get(each, "")) for each in row.labels))
 
 
 BMC_STEP = 25.0  # watts: a power supply's sensor is coarse
@@ -168,15 +152,9 @@ class NonGpuChannel:
     identity: GpuIdentity | None = None
 
     def __init__(
-        self,
-        scenario: Scenario,
-        gpus: tuple[Gpu, ...],
-        epoch: float,
-        released: threading.Event,
-        *,
-        feed: XidFeed,
-        waiting: Mapping[int, GpuIdentity],
-    ) -> None:
+        self, scenario: Scenario, gpus: tuple[Gpu, ...], epoch: float, released: threading.Event,
+        *, feed: XidFeed, waiting: Mapping[int, GpuIdentity],
+    ) -> None:  # fmt: skip
         """Take a scenario; `waiting` are the GPUs, by number, that have no identity yet, and so no series by name."""
         machine = scenario.topology
         self._epoch, self._feed = epoch, feed
@@ -184,15 +162,10 @@ class NonGpuChannel:
         self._gate = ReadGate(scenario, None, released)
         self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
         offers, rails = list(port_offers()), len(machine.ports)
-        self._ports = [
-            SyntheticPort(
-                scenario, number, [track for gpu, track in enumerate(self._tracks) if gpu % rails == number], offers
-            )
-            for number in range(rails)
-        ]
+        self._ports = [SyntheticPort(scenario, number, self._tracks[number::rails], offers) for number in range(rails)]
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
         self._draw = NodePowerModel(scenario, self._tracks)
-        self._mute = tuple(fault for fault in scenario.faults if fault.kind == "meter-lost")
+        self._mute = scenario.faults_of("meter-lost")
         self._switch_errors = SwitchErrors(scenario)
         self._optics = [SyntheticOptic(scenario, number) for number in range(len(machine.optics))]
         self._water = TrayWater(scenario, self._tracks)
@@ -230,7 +203,7 @@ class NodePowerModel:
 
     def __init__(self, scenario: Scenario, tracks: Sequence[Track]) -> None:
         self._machine, self._tracks = scenario.topology, tracks
-        self._extra = tuple(fault for fault in scenario.faults if fault.kind == "node-power")
+        self._extra = scenario.faults_of("node-power")
         self._noise = hash64(scenario.seed, 61)
 
     def watts(self, t: float) -> float:
@@ -243,9 +216,7 @@ class NodePowerModel:
         total = machine.base_power
         for track in self._tracks:
             total += (track.power(t) + machine.module_power) * machine.power_overhead
-        for fault in self._extra:
-            total += _extra_watts(fault, t)
-        return total
+        return total + sum(_extra_watts(fault, t) for fault in self._extra)
 
 
 def _extra_watts(fault: ScenarioFault, t: float) -> float:

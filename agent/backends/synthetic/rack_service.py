@@ -6,7 +6,7 @@ DMTF's schemas have them (DSP8010).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
@@ -23,35 +23,34 @@ Document = dict[str, Any]
 OK, WARNING, CRITICAL = "OK", "Warning", "Critical"
 
 
-class RedfishTree:
-    """Documents by their paths; the root is there from the beginning."""
-
-    def __init__(self, root: str) -> None:
-        self.documents: dict[str, Document] = {}
-        self.add(root, {})
-
-    def add(self, path: str, document: Document) -> str:
-        """Return a document of its own; returns its path."""
-        self.documents[path] = {"@odata.id": path, **document}
-        return path
-
-    def part(self, owner: str, member: str, document: Document) -> str:
-        """Return a document that another one links to as its `member`; returns its path."""
-        path = f"{owner.rstrip('/')}/{member}"
-        self.documents[owner][member] = {"@odata.id": path}
-        return self.add(path, document)
-
-    def collection(self, owner: str, member: str, documents: Mapping[str, Document]) -> str:
-        """Return a collection of documents, by their Ids, that another one links to; returns its path."""
-        path = self.part(owner, member, {})
-        links = [{"@odata.id": self.add(f"{path}/{each}", document)} for each, document in documents.items()]
-        self.documents[path]["Members"] = links
-        return path
+class Linked(dict[str, Any]):
+    """A document with a path of its own: a link to it stands in its place."""
 
 
-def status(health: str = OK) -> Document:
-    """Return a part that is switched on, and how it is."""
-    return {"Status": {"State": "Enabled", "Health": health}}
+class Collection(dict[str, Document]):
+    """Documents by their Ids: a link to the collection of them stands in their place."""
+
+
+def documents_below(path: str, document: Document) -> dict[str, Document]:
+    """Return a document, and all that it links to, by their paths."""
+    shown: Document = {"@odata.id": path}
+    found = {path: shown}
+    for member, value in document.items():
+        place = f"{path.rstrip('/')}/{member}"
+        if isinstance(value, Collection):
+            for each, part in value.items():
+                found |= documents_below(f"{place}/{each}", part)
+            value = Linked(Members=[{"@odata.id": f"{place}/{each}"} for each in value])
+        if isinstance(value, Linked):
+            found |= documents_below(place, value)
+            value = {"@odata.id": place}
+        shown[member] = value
+    return found
+
+
+def status(health: str = OK, **said: Any) -> Document:
+    """Return a part that is switched on, how it is, and what else it says."""
+    return {"Status": {"State": "Enabled", "Health": health}, **said}
 
 
 def excerpt(value: float, digits: int = 1) -> Document:
@@ -59,10 +58,11 @@ def excerpt(value: float, digits: int = 1) -> Document:
     return {"Reading": round(value, digits)}
 
 
-def redundancy(name: str, needed: int, members: int, health: str) -> Document:
-    """Return a redundancy group, with the number of members that have to work."""
-    return {"GroupName": name, "RedundancyType": "NPlusM", "MinNeededInGroup": needed, "MaxSupportedInGroup": members,
-            **status(health)}  # fmt: skip
+def redundancy(name: str, needed: int, members: int, health: str) -> list[Document]:
+    """Return a part's one redundancy group, with the number of members that have to work."""
+    return [status(
+        health, GroupName=name, RedundancyType="NPlusM", MinNeededInGroup=needed, MaxSupportedInGroup=members
+    )]  # fmt: skip
 
 
 APPROACH = 7.0  # degrees by which the rack's supply is warmer than the facility's
@@ -84,47 +84,38 @@ class RackCooling:
     def __init__(self, scenario: Scenario, plant: RackPlant, heat: Callable[[float], float]) -> None:
         self._inlet, self._plant, self._heat = scenario.topology.inlet, plant, heat
         self._loop = CoolantLoop(scenario)
-        self._low = [fault for fault in scenario.faults if fault.kind == "reservoir-low"]
-        self._humid = [fault for fault in scenario.faults if fault.kind == "humid-air"]
-        self._leaks = {
-            detector: [fault for fault in scenario.faults if fault.kind == "leak" and fault.part == detector]
-            for detector in plant.leak_detectors
-        }
+        self._low = scenario.faults_of("reservoir-low")
+        self._humid = scenario.faults_of("humid-air")
+        leaks = scenario.faults_of("leak")
+        self._leaks = {name: [fault for fault in leaks if fault.part == name] for name in plant.leak_detectors}
 
-    def add_to(self, tree: RedfishTree, root: str, t: float) -> None:
-        """Add the unit's documents at `t`."""
-        equipment = tree.part(root, "ThermalEquipment", {})
-        group = redundancy("Pumps", 1, len(self._plant.pumps), CRITICAL if self._loop.failed(t) else OK)
-        unit = {"Id": "1", "EquipmentType": "CDU", **status(), "PumpRedundancy": [group]}
-        path = f"{tree.collection(equipment, 'CDUs', {'1': unit})}/1"
-        tree.collection(path, "Pumps", self._pumps(t))
-        is_low = any(fault.window.holds(t) for fault in self._low)
-        said = {"FluidLevelStatus": WARNING if is_low else OK, "FluidLevelPercent": excerpt(LOW if is_low else LEVEL)}
-        tree.collection(path, "Reservoirs", {"1": {**status(), **said}})
-        pressure = {"DeltaLiquidPressurekPa": excerpt(FILTER_KPA * self._loop.flow(t) ** 2)}
-        tree.collection(
-            path, "Filters", {"1": {**status(), **pressure, "ServiceHours": 2100, "RatedServiceHours": 8760}}
-        )
-        self._add_loops(tree, path, t)
-        detection = tree.part(path, "LeakDetection", status())
-        tree.collection(detection, "LeakDetectors", {name: self._detector(name, t) for name in self._leaks})
-        humidity = max([HUMIDITY, *(100 * each.parameters["humidity"] for each in self._humid if each.window.holds(t))])
-        tree.part(
-            path, "EnvironmentMetrics", {"TemperatureCelsius": excerpt(AIR), "HumidityPercent": excerpt(humidity)}
-        )
-
-    def _pumps(self, t: float) -> dict[str, Document]:
+    def root(self, t: float) -> Document:
+        """Return the service's root at `t`, with the unit below it."""
         failed = self._loop.failed(t)
-        speed = FULL if failed else CRUISE
-        return {
-            pump: {**status(CRITICAL), "PumpSpeedPercent": excerpt(0)}
-            if pump in failed
-            else {**status(), "PumpSpeedPercent": excerpt(speed)}
-            for pump in self._plant.pumps
-        }
+        is_low = any(fault.window.holds(t) for fault in self._low)
+        humidity = max([HUMIDITY, *(100 * each.parameters["humidity"] for each in self._humid if each.window.holds(t))])
+        reservoir = status(
+            FluidLevelStatus=WARNING if is_low else OK, FluidLevelPercent=excerpt(LOW if is_low else LEVEL)
+        )
+        pressure = excerpt(FILTER_KPA * self._loop.flow(t) ** 2)
+        strainer = status(DeltaLiquidPressurekPa=pressure, ServiceHours=2100, RatedServiceHours=8760)
+        unit = status(
+            Id="1",
+            EquipmentType="CDU",
+            PumpRedundancy=redundancy("Pumps", 1, len(self._plant.pumps), CRITICAL if failed else OK),
+            Pumps=Collection({pump: _pump(pump, failed) for pump in self._plant.pumps}),
+            Reservoirs=Collection({"1": reservoir}),
+            Filters=Collection({"1": strainer}),
+            LeakDetection=Linked(
+                status(LeakDetectors=Collection({name: self._detector(name, t) for name in self._leaks}))
+            ),
+            EnvironmentMetrics=Linked(TemperatureCelsius=excerpt(AIR), HumidityPercent=excerpt(humidity)),
+            **self._loops(t),
+        )
+        return {"ThermalEquipment": Linked(CDUs=Collection({"1": unit}))}
 
-    def _add_loops(self, tree: RedfishTree, path: str, t: float) -> None:
-        """Add the loop to the rack, and the one of the facility, which carries the same heat."""
+    def _loops(self, t: float) -> Document:
+        """Return the loop to the rack, and the one of the facility, which carries the same heat."""
         warmth, share = self._loop.warmth(t), self._loop.flow(t)
         flow = share * self._plant.rated_flow
         supply, rise = self._inlet + warmth, rise_of(self._heat(t), flow)
@@ -137,22 +128,29 @@ class RackCooling:
             "DeltaPressurekPa": excerpt(PRESSURE_KPA * share**2),
         }
         primary = _loop(supply - APPROACH, FACILITY_RISE, heat / (FACILITY_RISE * JOULES_PER_LITER), heat)
-        tree.collection(path, "SecondaryCoolantConnectors", {"1": secondary})
-        tree.collection(path, "PrimaryCoolantConnectors", {"1": primary})
+        return {
+            "SecondaryCoolantConnectors": Collection({"1": secondary}),
+            "PrimaryCoolantConnectors": Collection({"1": primary}),
+        }
 
     def _detector(self, name: str, t: float) -> Document:
         """Return a detector; one that is unavailable is switched on and says nothing that a schema knows."""
-        return {**status(), "DetectorState": _DETECTOR_SAYS.get(leak_said(self._leaks[name], t), "Unknown")}
+        return status(DetectorState=_DETECTOR_SAYS.get(leak_said(self._leaks[name], t), "Unknown"))
+
+
+def _pump(pump: str, failed: set[str]) -> Document:
+    if pump in failed:
+        return status(CRITICAL, PumpSpeedPercent=excerpt(0))
+    return status(PumpSpeedPercent=excerpt(FULL if failed else CRUISE))
 
 
 def _loop(supply: float, rise: float, flow: float, heat: float) -> Document:
-    return {
-        **status(),
-        "SupplyTemperatureCelsius": excerpt(supply, 2),
-        "ReturnTemperatureCelsius": excerpt(supply + rise, 2),
-        "FlowLitersPerMinute": excerpt(60 * flow),
-        "HeatRemovedkW": excerpt(heat / 1e3),
-    }
+    return status(
+        SupplyTemperatureCelsius=excerpt(supply, 2),
+        ReturnTemperatureCelsius=excerpt(supply + rise, 2),
+        FlowLitersPerMinute=excerpt(60 * flow),
+        HeatRemovedkW=excerpt(heat / 1e3),
+    )
 
 
 EFFICIENCY = 0.97
@@ -166,52 +164,50 @@ class RackPower:
 
     def __init__(self, scenario: Scenario, plant: RackPlant, draw: Callable[[float], float]) -> None:
         self._plant, self._draw = plant, draw
-        self._lost = [fault for fault in scenario.faults if fault.kind == "feed-lost"]
-        self._failed = [fault for fault in scenario.faults if fault.kind == "supply-failure"]
+        self._lost = scenario.faults_of("feed-lost")
+        self._failed = scenario.faults_of("supply-failure")
 
-    def add_to(self, tree: RedfishTree, root: str, t: float) -> None:
-        """Add the shelves' documents at `t`: those whose feed is there share the load evenly."""
+    def root(self, t: float) -> Document:
+        """Return the service's root at `t`, with the shelves below it: those whose feed is there share the load."""
         plant = self._plant
         lost = {fault.part for fault in self._lost if fault.window.holds(t)}
+        failed = {fault.part for fault in self._failed if fault.window.holds(t)}
         feeds = {str(number + 1): plant.feeds[number % len(plant.feeds)] for number in range(plant.shelves)}
         fed = [shelf for shelf, feed in feeds.items() if feed not in lost]
         load = self._draw(t) / len(fed) if fed else 0.0
-        equipment = tree.part(root, "PowerEquipment", {})
-        shelves = tree.collection(equipment, "PowerShelves", {shelf: self._shelf(shelf in fed) for shelf in feeds})
-        for shelf, feed in feeds.items():
-            fails = any(fault.part == shelf and fault.window.holds(t) for fault in self._failed)
-            self._add_parts(tree, f"{shelves}/{shelf}", feed, load if shelf in fed else None, fails)
+        shelves = {
+            shelf: self._shelf(feed, load if shelf in fed else None, shelf in failed) for shelf, feed in feeds.items()
+        }
+        return {"PowerEquipment": Linked(PowerShelves=Collection(shelves))}
 
-    def _shelf(self, fed: bool) -> Document:
-        supplies = self._plant.supplies
-        group = redundancy("Supplies", supplies - 1, supplies, OK if fed else CRITICAL)
-        return {"EquipmentType": "PowerShelf", **status(), "PowerSupplyRedundancy": [group]}
-
-    def _add_parts(self, tree: RedfishTree, shelf: str, feed: str, load: float | None, fails: bool) -> None:
-        """Add the parts of a shelf, at this load in watts (None without an input); its first supply may fail."""
+    def _shelf(self, feed: str, load: float | None, fails: bool) -> Document:
+        """Return a shelf at this load in watts (None without an input); its first supply may fail."""
         plant, given = self._plant, load or 0.0
-        taken = given / EFFICIENCY
-        tree.part(shelf, "Metrics", {"PowerWatts": excerpt(given, 0)})
+        taken, has_input = given / EFFICIENCY, load is not None
         line = excerpt(taken / (sqrt(3) * plant.input_volts))
-        mains = {
-            **status(),
-            "Voltage": excerpt(plant.input_volts if load is not None else 0.0),
-            "PowerWatts": excerpt(taken, 0),
-            "PolyPhaseCurrentAmps": {"Line1": line, "Line2": line, "Line3": line},
-            "RatedCurrentAmps": round(HEADROOM * plant.supplies * plant.supply_rating / (sqrt(3) * plant.input_volts)),
+        mains = status(
+            Voltage=excerpt(plant.input_volts if has_input else 0.0),
+            PowerWatts=excerpt(taken, 0),
+            PolyPhaseCurrentAmps={"Line1": line, "Line2": line, "Line3": line},
+            RatedCurrentAmps=round(HEADROOM * plant.supplies * plant.supply_rating / (sqrt(3) * plant.input_volts)),
+        )
+        supplies = {
+            f"PSU{number + 1}": status(
+                CRITICAL if fails and number == 0 else OK,
+                PowerCapacityWatts=plant.supply_rating,
+                LineInputStatus="Normal" if has_input else "LossOfInput",
+                Metrics=Linked(OutputPowerWatts=excerpt(given / plant.supplies, 0)),
+            )
+            for number in range(plant.supplies)
         }
-        tree.collection(shelf, "Mains", {feed: mains})
-        supply = {
-            **status(),
-            "PowerCapacityWatts": plant.supply_rating,
-            "LineInputStatus": "Normal" if load is not None else "LossOfInput",
-        }
-        names = [f"PSU{number + 1}" for number in range(plant.supplies)]
-        failed = {**supply, **status(CRITICAL)}
-        members = {name: dict(failed if fails and name == names[0] else supply) for name in names}
-        supplies = tree.collection(shelf, "PowerSupplies", members)
-        for name in names:
-            tree.part(f"{supplies}/{name}", "Metrics", {"OutputPowerWatts": excerpt(given / plant.supplies, 0)})
+        fed = OK if has_input else CRITICAL
+        return status(
+            EquipmentType="PowerShelf",
+            PowerSupplyRedundancy=redundancy("Supplies", plant.supplies - 1, plant.supplies, fed),
+            Metrics=Linked(PowerWatts=excerpt(given, 0)),
+            Mains=Collection({feed: mains}),
+            PowerSupplies=Collection(supplies),
+        )
 
 
 CDU, SHELVES = "cdu", "power-shelves"
@@ -222,20 +218,18 @@ RENEWED_SECONDS = 5.0
 class SyntheticService:
     """One service. For one thread at a time, with the tracks of its own on which the unit looks.
 
-    `add` puts the unit's documents at a time below a path; `age` gives the seconds since the scenario began.
+    `root` returns the root with all below it at a time; `age` gives the seconds since the scenario began.
     """
 
-    def __init__(self, name: str, add: Callable[[RedfishTree, str, float], None], age: Callable[[], float]) -> None:
-        self._name, self._add, self._age = name, add, age
-        self._made: tuple[float, RedfishTree] | None = None
+    def __init__(self, name: str, root: Callable[[float], Document], age: Callable[[], float]) -> None:
+        self._name, self._root, self._age = name, root, age
+        self._made: tuple[float, dict[str, Document]] | None = None
 
     def get(self, path: str) -> dict[str, Any]:
         t = max(0.0, self._age() // RENEWED_SECONDS * RENEWED_SECONDS)
         if self._made is None or self._made[0] != t:
-            tree = RedfishTree(ROOT)
-            self._add(tree, ROOT, t)
-            self._made = (t, tree)
-        document = self._made[1].documents.get(path)
+            self._made = (t, documents_below(ROOT, self._root(t)))
+        document = self._made[1].get(path)
         if document is None:
             raise self.error(Reason.UNSUPPORTED, path, "not found (HTTP status 404)")
         return document
@@ -259,12 +253,12 @@ def services_of_scenario(scenario: Scenario, age: Callable[[], float]) -> dict[s
     def cooling() -> SyntheticService:
         tracks = _tracks(scenario)
         unit = RackCooling(scenario, plant, lambda t: plant.nodes * heat_of(scenario.topology, tracks, t))
-        return SyntheticService(CDU, unit.add_to, age)
+        return SyntheticService(CDU, unit.root, age)
 
     def power() -> SyntheticService:
         draw = NodePowerModel(scenario, _tracks(scenario))
         unit = RackPower(scenario, plant, lambda t: plant.nodes * draw.drawn(t) + plant.further_power)
-        return SyntheticService(SHELVES, unit.add_to, age)
+        return SyntheticService(SHELVES, unit.root, age)
 
     return {CDU: cooling, SHELVES: power}
 

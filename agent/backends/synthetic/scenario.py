@@ -132,6 +132,10 @@ class Scenario(Struct, frozen=True):
     awaited: tuple[AwaitedFault, ...] = ()
     """Set for a node of a simulated site whose jobs span nodes; no file has it."""
 
+    def faults_of(self, kind: str, gpu: int | None = None) -> tuple[ScenarioFault, ...]:
+        """Return the faults of a kind, or those of them that are done to a GPU."""
+        return tuple(fault for fault in self.faults if fault.kind == kind and (gpu is None or gpu in fault.gpus))
+
 
 MOST = 12
 """Most faults that are announced one by one."""

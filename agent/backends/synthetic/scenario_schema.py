@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from math import isfinite
-from typing import NamedTuple, Union
+from typing import Union
+
+from msgspec import Struct
 
 from agent.backends.synthetic.synthetic_faults import SENTINELS
 from agent.backends.synthetic.synthetic_ports import LANES
@@ -28,14 +30,14 @@ LINK_ERROR_TYPES = tuple(
 )
 
 
-class Parameter(NamedTuple):
+class Parameter(Struct, frozen=True):
     """How a key's value is parsed, and its default; None if the key is required."""
 
     parse: Parser
     default: Value | None
 
 
-class FaultKind(NamedTuple):
+class FaultKind(Struct, frozen=True):
     """What a fault applies to, the parameters it takes, and what it does, for the documentation."""
 
     targets: tuple[str, ...]  # of gpu, link, port, optic, detector, pump, feed; two alternatives are "gpu|port"
@@ -43,7 +45,7 @@ class FaultKind(NamedTuple):
     help: str
 
 
-class PhaseKind(NamedTuple):
+class PhaseKind(Struct, frozen=True):
     """The parameters of a kind of work, and what it looks like, for the documentation."""
 
     parameters: dict[str, Parameter]
@@ -131,11 +133,7 @@ PHASES: dict[str, PhaseKind] = {
     "idle": PhaseKind({}, "The process holds its memory and launches no kernels."),
     "loading": PhaseKind({}, "Start-up: memory fills over the phase's duration, data arrives over PCIe."),
     "training": PhaseKind(
-        {
-            "power": Parameter(ratio, 0.985),
-            "utilization": Parameter(ratio, 1.0),
-            "iteration": Parameter(span, 2.37),
-        },
+        {"power": Parameter(ratio, 0.985), "utilization": Parameter(ratio, 1.0), "iteration": Parameter(span, 2.37)},
         "Compute, an exchange of gradients, a short gap on the host; `power` is a share of the power limit.",
     ),
     "inference": PhaseKind({"load": Parameter(ratio, 0.45)}, "Requests in bursts: prefill and decoding."),
@@ -147,7 +145,7 @@ PHASES: dict[str, PhaseKind] = {
         "The whole job computes for `high`, then waits for `low`, in step.",
     ),
     "waiting": PhaseKind({}, "A collective that never completes: full utilization, no work."),
-}
+}  # fmt: skip
 
 _ON_GPU = ("gpu",)
 _ON_PORT = ("port",)
@@ -163,13 +161,11 @@ FAULTS: dict[str, FaultKind] = {
         _ON_GPU, {"utilization": Parameter(ratio, 0.05)}, "The GPU gets little work; the job's other GPUs do not wait."
     ),
     "checkpoint-stall": FaultKind(
-        _ON_GPU,
-        {"every": Parameter(span, 120.0), "takes": Parameter(span, 117.0)},
+        _ON_GPU, {"every": Parameter(span, 120.0), "takes": Parameter(span, 117.0)},
         "The GPU writes a checkpoint for `takes` out of `every`, while the job's other GPUs spin.",
     ),
     "slow": FaultKind(
-        _ON_GPU,
-        {"factor": Parameter(ratio, 0.6)},
+        _ON_GPU, {"factor": Parameter(ratio, 0.6)},
         "Power and clock at `factor`, with the utilization and the work of its peers and no throttle reason.",
     ),
     "hot": FaultKind(
@@ -178,8 +174,7 @@ FAULTS: dict[str, FaultKind] = {
         "Thermal resistance times `resistance`, and air that is `inlet` degrees warmer.",
     ),
     "power-brake": FaultKind(
-        _ON_GPU,
-        {"power": Parameter(ratio, 0.45), "clock": Parameter(ratio, 0.5)},
+        _ON_GPU, {"power": Parameter(ratio, 0.45), "clock": Parameter(ratio, 0.5)},
         "The facility or the power supply asserts the hardware power brake.",
     ),
     "power-limit": FaultKind(_ON_GPU, {"watts": Parameter(watts, REQUIRED)}, "A lower power limit is set."),
@@ -187,90 +182,66 @@ FAULTS: dict[str, FaultKind] = {
     "hang": FaultKind(_ON_GPU, {}, "Reads of the GPU do not return (XID 119 first)."),
     "driver-unloaded": FaultKind((), {}, "The driver is unloaded: every read fails."),
     "xid": FaultKind(
-        _ON_GPU,
-        {"code": Parameter(whole(1, 999), REQUIRED), "words": Parameter(choice(_XID_WORDS), _XID_WORDS[0])},
+        _ON_GPU, {"code": Parameter(whole(1, 999), REQUIRED), "words": Parameter(choice(_XID_WORDS), _XID_WORDS[0])},
         "An XID error at each onset; for 144 to 150, `words` is how grave its log line says that it is.",
     ),
     "sxid": FaultKind(
         (),
-        {
-            "code": Parameter(whole(1, 999_999), REQUIRED),
-            "switch": Parameter(whole(0, 5), 0.0),
-            "words": Parameter(choice(_SXID_WORDS), _SXID_WORDS[0]),
-            "times": Parameter(whole(1, 1000), 1.0),
-        },
+        {"code": Parameter(whole(1, 999_999), REQUIRED), "switch": Parameter(whole(0, 5), 0.0),
+         "words": Parameter(choice(_SXID_WORDS), _SXID_WORDS[0]), "times": Parameter(whole(1, 1000), 1.0)},
         "SXids of an NVSwitch in the kernel log: `times` at each onset, called what `words` is.",
     ),
     "ecc": FaultKind(
-        _ON_GPU,
-        {"corrected": _ZERO, "corrected_rate": _ZERO, "uncorrected": _ZERO, "uncorrected_rate": _ZERO},
+        _ON_GPU, {"corrected": _ZERO, "corrected_rate": _ZERO, "uncorrected": _ZERO, "uncorrected_rate": _ZERO},
         "ECC errors: a number at each onset, and a rate per second.",
     ),
     "row-remap": FaultKind(
         _ON_GPU,
-        {
-            "correctable": _ZERO,
-            "uncorrectable": Parameter(number, 1.0),
-            "pending": Parameter(flag, 1.0),
-            "failure": Parameter(flag, 0.0),
-        },
+        {"correctable": _ZERO, "uncorrectable": Parameter(number, 1.0), "pending": Parameter(flag, 1.0),
+         "failure": Parameter(flag, 0.0)},
         "Rows remapped at each onset; pending or failed while the fault lasts.",
     ),
     "clique": FaultKind(
-        _ON_GPU,
-        {"clique": Parameter(whole(0, 255), 1.0)},
+        _ON_GPU, {"clique": Parameter(whole(0, 255), 1.0)},
         "The GPU is in another clique of its NVLink domain. Only machines whose domain spans nodes start in clique 0.",
     ),
     "nvlink-down": FaultKind(("gpu", "link"), {}, "The link is inactive."),
     "nvlink-errors": FaultKind(
-        ("gpu", "link"),
-        {"type": Parameter(choice(LINK_ERROR_TYPES), "crc"), "rate": _ZERO, "burst": _ZERO},
+        ("gpu", "link"), {"type": Parameter(choice(LINK_ERROR_TYPES), "crc"), "rate": _ZERO, "burst": _ZERO},
         "Errors of the link: `burst` at each onset, `rate` a second.",
     ),
     "pcie": FaultKind(
         _ON_GPU,
-        {
-            "width": Parameter(whole(1, 16), 8.0),
-            "generation": Parameter(whole(1, 6), 5.0),
-            "replays": _ZERO,
-            "replay_rate": _ZERO,
-        },
+        {"width": Parameter(whole(1, 16), 8.0), "generation": Parameter(whole(1, 6), 5.0), "replays": _ZERO,
+         "replay_rate": _ZERO},
         "The PCIe link is narrower, slower or retransmits.",
     ),
     "ib-down": FaultKind(_ON_PORT, {}, "The port is down and carries nothing; with `repeat`, it flaps."),
     "ib-errors": FaultKind(
-        _ON_PORT,
-        {"counter": Parameter(_PORT_COUNTERS, REQUIRED), "rate": _ZERO, "burst": _ZERO},
+        _ON_PORT, {"counter": Parameter(_PORT_COUNTERS, REQUIRED), "rate": _ZERO, "burst": _ZERO},
         "A counter of the port grows by `burst` at each onset and `rate` per second.",
     ),
     "ib-share": FaultKind(
-        _ON_PORT,
-        {"share": Parameter(ratio, REQUIRED)},
+        _ON_PORT, {"share": Parameter(ratio, REQUIRED)},
         "The port carries only `share` of its traffic; the job does not notice.",
     ),
     "ib-rate": FaultKind(_ON_PORT, {"rate": Parameter(bandwidth, REQUIRED)}, "The link trained to a lower rate."),
     "light-loss": FaultKind(
         _ON_OPTIC,
-        {
-            "loss": Parameter(quantity({"dB": 1.0}, "6dB", high=8.0), REQUIRED),
-            "ramp": Parameter(duration, 0.0),
-            "lane": Parameter(whole(0, LANES), 0.0),
-        },
+        {"loss": Parameter(quantity({"dB": 1.0}, "6dB", high=8.0), REQUIRED), "ramp": Parameter(duration, 0.0),
+         "lane": Parameter(whole(0, LANES), 0.0)},
         "The module receives `loss` decibels less light on `lane` (0: on all), lost over `ramp`, and errors follow.",
     ),
     "module-swap": FaultKind(
-        _ON_OPTIC,
-        {"out": Parameter(span, 30.0)},
+        _ON_OPTIC, {"out": Parameter(span, 30.0)},
         "The module is taken out at each onset, and after `out` one with another serial number is in its place.",
     ),
     "leak": FaultKind(
-        ("detector",),
-        {"state": Parameter(choice(LEAK_STATES[1:]), "critical")},
+        ("detector",), {"state": Parameter(choice(LEAK_STATES[1:]), "critical")},
         "The detector says so; `unavailable` is one that cannot be read.",
     ),
     "pump-failure": FaultKind(
-        ("pump",),
-        {},
+        ("pump",), {},
         "A pump of the rack's distribution unit fails; without any, coolant stands still and all GPUs overheat.",
     ),
     "feed-lost": FaultKind(
@@ -279,39 +250,32 @@ FAULTS: dict[str, FaultKind] = {
     "supply-failure": FaultKind(("shelf",), {}, "A power supply of this power shelf of the rack fails."),
     "reservoir-low": FaultKind((), {}, "The reservoir of the rack's distribution unit is low."),
     "humid-air": FaultKind(
-        (),
-        {"humidity": Parameter(ratio, REQUIRED)},
+        (), {"humidity": Parameter(ratio, REQUIRED)},
         "The air at the rack's distribution unit has this relative humidity.",
     ),
     "coolant-slow": FaultKind(
-        (),
-        {"flow": Parameter(quantity({"%": 0.01}, "0.75 or 75%", low=0.05, high=1.0), REQUIRED)},
+        (), {"flow": Parameter(quantity({"%": 0.01}, "0.75 or 75%", low=0.05, high=1.0), REQUIRED)},
         "Only `flow` of the coolant flows, which returns warmer; the GPUs stay as they are.",
     ),
     "coolant-warm": FaultKind(
-        (),
-        {"degrees": Parameter(degrees, REQUIRED)},
+        (), {"degrees": Parameter(degrees, REQUIRED)},
         "The coolant comes in so much warmer, and all GPUs get warmer with it.",
     ),
     "node-power": FaultKind(
-        (),
-        {"watts": Parameter(watts, REQUIRED), "ramp": Parameter(duration, 0.0)},
+        (), {"watts": Parameter(watts, REQUIRED), "ramp": Parameter(duration, 0.0)},
         "The node draws more power besides its GPUs, rising over `ramp`.",
     ),
     "meter-lost": FaultKind((), {}, "The node's power meter does not answer."),
     "missing": FaultKind(
-        _ON_EITHER,
-        {"metric": Parameter(_SPOILABLE, REQUIRED), "reason": Parameter(_REASONS, "unsupported")},
+        _ON_EITHER, {"metric": Parameter(_SPOILABLE, REQUIRED), "reason": Parameter(_REASONS, "unsupported")},
         "The metric is replaced by a gap.",
     ),
     "sentinel": FaultKind(
-        _ON_EITHER,
-        {"metric": Parameter(_SPOILABLE, REQUIRED), "value": Parameter(choice(SENTINELS), "nan")},
+        _ON_EITHER, {"metric": Parameter(_SPOILABLE, REQUIRED), "value": Parameter(choice(SENTINELS), "nan")},
         "An implausible value: nan, inf, huge (1e19) or negative (-1).",
     ),
     "counter-back": FaultKind(
-        _ON_EITHER,
-        {"metric": Parameter(_COUNTERS, REQUIRED), "by": Parameter(quantity({}, "1e6", low=1e-9), 1e6)},
+        _ON_EITHER, {"metric": Parameter(_COUNTERS, REQUIRED), "by": Parameter(quantity({}, "1e6", low=1e-9), 1e6)},
         "A counter reads too low by `by`.",
     ),
     "reading": FaultKind(
@@ -319,4 +283,4 @@ FAULTS: dict[str, FaultKind] = {
         {"metric": Parameter(_SETTABLE, REQUIRED), "value": Parameter(_ANY, REQUIRED), "label": Parameter(text, "")},
         "The metric reads `value`: in all its series, or in those with `label` as the value of a label.",
     ),
-}
+}  # fmt: skip

@@ -7,7 +7,8 @@ does not offer becomes a gap with a reason, as with the real driver.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.synthetic.machines import MachineType
 from agent.catalogue import BY_NAME, ROWS, links
@@ -46,7 +47,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 """Label values that the catalogue keeps beside the row."""
 
 
-class Offer(NamedTuple):
+class Offer(Struct, frozen=True):
     """One series that a device shows in a lane."""
 
     row: Metric

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from math import inf
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic.activity import hash64
@@ -29,22 +30,15 @@ class ReadGate:
     """Lets a read pass, raises the scenario's error, or blocks the read until the source is closed."""
 
     def __init__(self, scenario: Scenario, gpu: int | None, released: threading.Event) -> None:
-        def of(kind: str) -> tuple[ScenarioFault, ...]:
-            return tuple(f for f in scenario.faults if f.kind == kind and (gpu is None or gpu in f.gpus))
-
-        self._unloaded = tuple(fault for fault in scenario.faults if fault.kind == "driver-unloaded")
-        self._lost = of("lost") if gpu is not None else ()
-        self._hangs = of("hang") if gpu is not None else ()
+        self._unloaded = scenario.faults_of("driver-unloaded")
+        self._lost = scenario.faults_of("lost", gpu) if gpu is not None else ()
+        self._hangs = scenario.faults_of("hang", gpu) if gpu is not None else ()
         self._released = released
 
-    def check(self) -> None:
-        """Refuse to answer after close()."""
+    def source(self, t: float) -> None:
+        """Raise SourceError while the driver is away, and after close()."""
         if self._released.is_set():
             raise SourceError("the synthetic source is closed")
-
-    def source(self, t: float) -> None:
-        """Raise SourceError while the driver is away."""
-        self.check()
         if any(fault.window.holds(t) for fault in self._unloaded):
             raise SourceError("nvmlInit_v2: Driver Not Loaded (synthetic fault driver-unloaded)")
 
@@ -53,17 +47,15 @@ class ReadGate:
         if any(fault.window.holds(t) for fault in self._lost):
             return DeviceError(Reason.LOST, "nvmlDeviceGetHandleByIndex_v2: GPU is lost (synthetic fault lost)")
         if any(fault.window.holds(t) for fault in self._hangs):
-            return DeviceError(
-                Reason.TIMEOUT, "it does not answer when asked to identify itself (synthetic fault hang)"
-            )
+            detail = "it does not answer when asked to identify itself (synthetic fault hang)"
+            return DeviceError(Reason.TIMEOUT, detail)
         return None
 
     def device(self, t: float) -> None:
         """Raise or block as this device's faults demand at `t`."""
         self.source(t)
-        for fault in self._lost:
-            if fault.window.holds(t):
-                raise DeviceError(Reason.LOST, "nvmlDeviceGetFieldValues: GPU is lost (synthetic fault lost)")
+        if any(fault.window.holds(t) for fault in self._lost):
+            raise DeviceError(Reason.LOST, "nvmlDeviceGetFieldValues: GPU is lost (synthetic fault lost)")
         for fault in self._hangs:
             begun = fault.window.begun(t)
             if begun is not None:
@@ -125,10 +117,7 @@ class ErrorTally:
         )
 
     def at(self, t: float) -> float:
-        total = 0.0
-        for window, rate, burst in self._terms:
-            total += window.elapsed(t) * rate + window.started(t) * burst
-        return total // 1.0
+        return sum(window.elapsed(t) * rate + window.started(t) * burst for window, rate, burst in self._terms) // 1.0
 
 
 ECC = "coldplate_gpu_ecc_errors_total"
@@ -148,21 +137,17 @@ class SyntheticErrorCounters:
     """
 
     def __init__(self, scenario: Scenario, gpu: int) -> None:
-        def of(kind: str) -> list[ScenarioFault]:
-            return [fault for fault in scenario.faults if fault.kind == kind and gpu in fault.gpus]
-
-        ecc, self._remaps = of("ecc"), of("row-remap")
-        self._down, self._pcie = of("nvlink-down"), of("pcie")
+        ecc, self._remaps = scenario.faults_of("ecc", gpu), scenario.faults_of("row-remap", gpu)
+        self._down, self._pcie = scenario.faults_of("nvlink-down", gpu), scenario.faults_of("pcie", gpu)
         self._corrected = ErrorTally(ecc, "corrected_rate", "corrected")
         self._uncorrected = ErrorTally(ecc, "uncorrected_rate", "uncorrected")
         self._remapped = {cause: ErrorTally(self._remaps, "", cause) for cause in ("correctable", "uncorrectable")}
         self._replays = ErrorTally(self._pcie, "replay_rate", "replays")
         self._life = float(hash64(scenario.seed, gpu, 41) % 7)  # corrected errors of the years before
-        self._links: dict[tuple[int, str], ErrorTally] = {}
-        for fault in of("nvlink-errors"):
-            place = (fault.link, fault.options["type"])
-            same = [f for f in of("nvlink-errors") if (f.link, f.options["type"]) == place]
-            self._links[place] = ErrorTally(same, "rate", "burst")
+        links: dict[tuple[int, str], list[ScenarioFault]] = {}
+        for fault in scenario.faults_of("nvlink-errors", gpu):
+            links.setdefault((fault.link, fault.options["type"]), []).append(fault)
+        self._links = {place: ErrorTally(faults, "rate", "burst") for place, faults in links.items()}
 
     def at(self, t: float) -> dict[Key, float]:
         corrected, uncorrected = self._corrected.at(t), self._uncorrected.at(t)
@@ -221,9 +206,8 @@ class SwitchErrors:
     def __init__(self, scenario: Scenario) -> None:
         row = metric("coldplate_node_nvswitch_sxid_errors_total")
         self._faults: dict[Series, list[ScenarioFault]] = {}
-        for fault in scenario.faults:
-            if fault.kind == "sxid":
-                self._faults.setdefault(Series(row, Node(), _labels(fault)), []).append(fault)
+        for fault in scenario.faults_of("sxid"):
+            self._faults.setdefault(Series(row, Node(), _labels(fault)), []).append(fault)
 
     def readings(self, t: float) -> Iterator[Reading]:
         for series, faults in self._faults.items():
@@ -243,7 +227,7 @@ UNSAID = "unsaid"
 """The log line of an NVLink 5 error is not there, or cannot be read."""
 
 
-class _Source(NamedTuple):
+class _Source(Struct, frozen=True):
     """An XID that comes whenever its window begins."""
 
     window: Window

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.backends.synthetic import activity as ch
@@ -45,7 +46,7 @@ _MEANS: tuple[tuple[Key, int], ...] = tuple(
 """What GPM gives, in the order of the channels."""
 
 
-class Fixed(NamedTuple):
+class Fixed(Struct, frozen=True):
     """A series, and its reading as long as the model gives no other."""
 
     key: Key
@@ -69,8 +70,8 @@ class SyntheticGpuChannel:
         self._gate = ReadGate(scenario, number, released)
         self._spoiler = ReadingCorruptor(scenario, gpu=number)
         self._errors = SyntheticErrorCounters(scenario, number)
-        self._cliques = tuple(f for f in scenario.faults if f.kind == "clique" and number in f.gpus)
-        self._limits = tuple(f for f in scenario.faults if f.kind == "power-limit" and number in f.gpus)
+        self._cliques = scenario.faults_of("clique", number)
+        self._limits = scenario.faults_of("power-limit", number)
         self._lanes = {lane: self._fixed(identity.gpu, number, lane) for lane in CALLS}
         self._gaps = {lane: gpu_gaps(identity.gpu, machine, lane) for lane in CALLS}
 
@@ -108,11 +109,11 @@ class SyntheticGpuChannel:
         if self._spoiler.active(t):
             readings, more = self._spoiler.readings(readings, t)
             gaps = [*gaps, *more]
-        processes = self._processes(t) if lane is Lane.SLOW else None
+        processes: tuple[GpuProcess, ...] | None = None
+        if lane is Lane.SLOW:
+            job = self._track.director.job_at(t)
+            processes = processes_of(self._scenario, job, self._number, self._memory(t)[0])
         return BackendSample(readings, gaps, calls=CALLS.get(lane, 0), processes=processes)
-
-    def _processes(self, t: float) -> tuple[GpuProcess, ...]:
-        return processes_of(self._scenario, self._track.director.job_at(t), self._number, self._memory(t)[0])
 
     def _in_clique(self, reading: Reading, t: float) -> Reading:
         """Return the reading, or the GPU's place in its domain as a fault has it."""
@@ -135,6 +136,7 @@ class SyntheticGpuChannel:
         busy, memory_active = self._windowed(t)
         heat = track.temperature(t)
         used, free = self._memory(t)
+        module = instant + machine.module_power * (0.6 + 0.4 * now[ch.BUSY])
         noise = hash64(self._noise, int(t * REFRESHES_A_SECOND))
         values: dict[Key, float] = {
             ("coldplate_gpu_utilization_ratio",): busy,
@@ -156,9 +158,7 @@ class SyntheticGpuChannel:
             ("coldplate_gpu_pcie_receive_bytes_total",): sums[ch.PCIE_RX] // 1.0,
             ("coldplate_gpu_nvlink_transmit_bytes_total",): sums[ch.NVLINK_TX] // 1024.0 * 1024.0,
             ("coldplate_gpu_nvlink_receive_bytes_total",): sums[ch.NVLINK_RX] // 1024.0 * 1024.0,
-            ("coldplate_gpu_module_power_watts",): round(
-                instant + machine.module_power * (0.6 + 0.4 * now[ch.BUSY]), 3
-            ),
+            ("coldplate_gpu_module_power_watts",): round(module, 3),
         }
         for active, seconds, channel in _THROTTLES:
             values[active] = float(now[channel] >= 0.5)
@@ -192,11 +192,8 @@ class SyntheticGpuChannel:
         return used, self._machine.memory - self._machine.reserved - used
 
     def _limit(self, t: float) -> float:
-        limit = self._machine.power_limit
-        for fault in self._limits:
-            if fault.window.holds(t):
-                limit = min(limit, fault.parameters["watts"])
-        return limit
+        limits = (fault.parameters["watts"] for fault in self._limits if fault.window.holds(t))
+        return min([self._machine.power_limit, *limits])
 
     def _slow(self, t: float) -> dict[Key, float]:
         machine, now = self._machine, self._track.levels(t)

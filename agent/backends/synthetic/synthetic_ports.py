@@ -163,9 +163,8 @@ class SyntheticOptic:
         return self._spoiler.readings(found, t)[0]
 
     def _is_out(self, t: float) -> bool:
-        begun = (fault.window.begun(t) for fault in self._swaps)
-        outs = (fault.parameters["out"] for fault in self._swaps)
-        return any(at is not None and t < at + out for at, out in zip(begun, outs, strict=True))
+        begun = ((fault.window.begun(t), fault.parameters["out"]) for fault in self._swaps)
+        return any(at is not None and t < at + out for at, out in begun)
 
     def _link(self, t: float) -> Iterator[Reading]:
         bits, corrected, lost = (
@@ -225,9 +224,8 @@ class SyntheticOptic:
     def _received(self, lane: int, minute: int, t: float) -> float:
         """Light on a lane, in dBm."""
         lost = sum(loss.decibels(t) for loss in self._losses if lane in loss.lanes)
-        return (
-            RECEIVED_DBM + LANE_SPREAD * uniform_signed(self._noise, lane) + self._wander(minute, lane) * WOBBLE - lost
-        )
+        spread = LANE_SPREAD * uniform_signed(self._noise, lane)
+        return RECEIVED_DBM + spread + self._wander(minute, lane) * WOBBLE - lost
 
     def _wander(self, minute: int, what: int) -> float:
         """From -1 to 1, another in each minute."""
@@ -272,11 +270,11 @@ class SyntheticPort:
         self._down = [fault for fault in faults if fault.kind == "ib-down"]
         self._avoided = [fault for fault in faults if fault.kind == "ib-share"]
         self._slow = [fault for fault in faults if fault.kind == "ib-rate"]
-        errors = [fault for fault in faults if fault.kind == "ib-errors"]
-        self._counts = {
-            counter: ErrorTally([fault for fault in errors if fault.options["counter"] == counter], "rate", "burst")
-            for counter in {fault.options["counter"]: None for fault in errors}
-        }
+        errors: dict[str, list[ScenarioFault]] = {}
+        for fault in faults:
+            if fault.kind == "ib-errors":
+                errors.setdefault(fault.options["counter"], []).append(fault)
+        self._counts = {counter: ErrorTally(each, "rate", "burst") for counter, each in errors.items()}
         self._history = [1e12 * (1.0 + uniform(scenario.seed, number, way, 51)) for way in (0, 1)]
         self._spoiler = ReadingCorruptor(scenario, port=device)
         self._restart()
@@ -296,10 +294,8 @@ class SyntheticPort:
         values = self._fast(t) if lane is Lane.FAST else self._slow_values(t) if lane is Lane.SLOW else _COLD
         get = values.get
         found = [Reading(series, get(suffix, 0.0)) for suffix, series in self._series.get(lane, ())]
-        if self._spoiler.active(t):
-            kept, gaps = self._spoiler.readings(found, t)
-            return list(kept), gaps
-        return found, []
+        kept, gaps = self._spoiler.readings(found, t)
+        return list(kept), gaps
 
     def _wanted(self, t: float) -> Traffic:
         """Return what the GPUs on this rail have needed to send and receive so far."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from agent.backends.protocol import Channel, Roster, SourceError, Unidentified
+from agent.backends.protocol import Channel, DeviceError, Roster, SourceError, Unidentified
 from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.non_gpu_channel import NonGpuChannel
@@ -32,7 +32,7 @@ class SyntheticSource:
         self._epoch = epoch
         self._released = threading.Event()
         self._gate = ReadGate(scenario, None, self._released)
-        self._hangs = tuple(fault for fault in scenario.faults if fault.kind == "hang")
+        self._hangs = scenario.faults_of("hang")
         self._feed: XidFeed | None = None
         self._waiting: dict[int, GpuIdentity] = {}
         """GPUs that have not identified themselves yet, by number."""
@@ -47,19 +47,16 @@ class SyntheticSource:
         gpus = tuple(identity.gpu for identity in identities)
         self._feed = feed = XidFeed(scenario, tuple(gpu.uuid for gpu in gpus), t)
         self._waiting = dict(enumerate(identities))
-        self._joined = self._arrivals(t)
-        self._joined += (NonGpuChannel(scenario, gpus, self._epoch, self._released, feed=feed, waiting=self._waiting),)
+        rest = NonGpuChannel(scenario, gpus, self._epoch, self._released, feed=feed, waiting=self._waiting)
+        self._joined = (*self._arrivals(t), rest)
         return self._joined
 
     def roster(self, now: Instant) -> Roster:
         """Return the GPUs that have joined; one that hangs or is lost at first joins when that is over."""
         t = max(0.0, now.mono - self._epoch)
         self._joined += self._arrivals(t)
-        missing = []
-        for number in self._waiting:
-            error = ReadGate(self._scenario, number, self._released).silence(t)
-            if error is not None:
-                missing.append(Unidentified(str(number), error.reason, error.detail))
+        silent = ((number, self._silence(number, t)) for number in self._waiting)
+        missing = (Unidentified(str(number), error.reason, error.detail) for number, error in silent if error)
         return Roster(self._joined, tuple(missing))
 
     def is_hanging(self, channel: Channel, now: Instant) -> bool:
@@ -72,15 +69,16 @@ class SyntheticSource:
 
     def _arrivals(self, t: float) -> tuple[Channel, ...]:
         """Channels of the GPUs that identify themselves at `t` for the first time."""
-        feed = self._feed
+        scenario, epoch, released, feed = self._scenario, self._epoch, self._released, self._feed
         assert feed is not None
-        joining = [n for n in self._waiting if ReadGate(self._scenario, n, self._released).silence(t) is None]
         return tuple(
-            SyntheticGpuChannel(
-                self._scenario, number, self._waiting.pop(number), self._epoch, released=self._released, feed=feed
-            )
-            for number in joining
+            SyntheticGpuChannel(scenario, number, self._waiting.pop(number), epoch, released=released, feed=feed)
+            for number in list(self._waiting)
+            if self._silence(number, t) is None
         )
+
+    def _silence(self, number: int, t: float) -> DeviceError | None:
+        return ReadGate(self._scenario, number, self._released).silence(t)
 
     def events(self, timeout: float) -> Sequence[Xid]:
         """XID errors that have become due at a read since the last call."""

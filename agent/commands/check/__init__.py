@@ -92,7 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _obey(arguments: argparse.Namespace) -> int:
     from agent.commands.check import node_check
+    from agent.config.schema import parse_value
     from agent.lib import logs
+    from agent.wiring.agent_client import target_of
     from agent.wiring.start_checks import load_expected
 
     refuse_beside_url(arguments, ("scenario", "backend", "learn", "at", "agent"), "judges what an agent reports")
@@ -108,7 +110,8 @@ def _obey(arguments: argparse.Namespace) -> int:
     agent = arguments.agent or ("none" if arguments.scenario else "auto")
     until = node_check.deadline(timeout)
     if arguments.url is not None:
-        evidence = _remote_evidence(arguments, until)
+        target = parse_value("--url", target_of, arguments.url, given_login(arguments))
+        evidence = node_check.query_node(target, until)
         names -= {"xids"} if evidence.devices else {"xids", "driver"}
         return _report(evidence, names, expected, arguments, is_required=True)
     if arguments.learn is not None:
@@ -122,13 +125,9 @@ def _obey(arguments: argparse.Namespace) -> int:
 
 
 def _report(
-    evidence: CheckEvidence,
-    names: frozenset[str],
-    expected: Expected | None,
-    arguments: argparse.Namespace,
-    *,
-    is_required: bool,
-) -> int:
+    evidence: CheckEvidence, names: frozenset[str], expected: Expected | None, arguments: argparse.Namespace,
+    *, is_required: bool,
+) -> int:  # fmt: skip
     """Print the result of the checks with these names; the exit status."""
     from agent.commands.check import check_output, node_check
 
@@ -136,15 +135,6 @@ def _report(
     sys.stdout.write(check_output.as_json(made) if arguments.json
                      else check_output.as_text(made, arguments.verbose))  # fmt: skip
     return check_output.status_of(made)
-
-
-def _remote_evidence(arguments: argparse.Namespace, until: float) -> CheckEvidence:
-    """Return what the agent at --url reports by a monotonic second. Raises UserError if it reports nothing."""
-    from agent.commands.check.node_check import query_node
-    from agent.config.schema import parse_value
-    from agent.wiring.agent_client import target_of
-
-    return query_node(parse_value("--url", target_of, arguments.url, given_login(arguments)), until)
 
 
 def _learn(evidence: CheckEvidence, target: str) -> int:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -69,7 +68,7 @@ class BackgroundQuery(Generic[_Result]):
         self._answers.append(self._ask())
 
 
-class AgentAlerts(NamedTuple):
+class AgentAlerts(Struct, frozen=True):
     """Return the firing alerts by name and severity; None with the reason if no agent answered."""
 
     firing: Sequence[tuple[str, str]] | None
@@ -180,11 +179,7 @@ class CheckEvidence(Struct, frozen=True):
 
 
 def collect_evidence(
-    config: Config,
-    options: CommandLineOptions,
-    until: float,
-    agent: str,
-    given: Mapping[str, Any] | None = None,
+    config: Config, options: CommandLineOptions, until: float, agent: str, given: Mapping[str, Any] | None = None
 ) -> CheckEvidence:
     """Collect all evidence at the same time, by a monotonic second. Raises ConfigError.
 
@@ -194,9 +189,7 @@ def collect_evidence(
     is_real = config.backends.devices not in (*NOT_OF_NODE, "none")
     kernel_log = BackgroundQuery(read_kernel_log) if is_real else None
     paused = _pause(config, options)
-    sampled = config
-    if paused:
-        sampled = msgspec.structs.replace(config, backends=msgspec.structs.replace(config.backends, devices="none"))
+    sampled = replace(config, backends=replace(config.backends, devices="none")) if paused else config
     evidence = replace(_sample(sampled, options, until), paused=paused)
     xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past(config, options)
     why = ""
@@ -289,15 +282,12 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckE
 
     check(config)
     began = clock().mono
-    rack: dict[str, Teller] = {
-        "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0))
-    }
-    replaced = msgspec.structs.replace
+    configured: Teller = ConfiguredRack(load_rack(config, options.folder, 0.0))
     # Beside synthetic devices, this machine is not the node that is judged.
     host = config.backends.host and scenario_of(config) is None
-    backends = replaced(config.backends, host=host, power=(), redfish=None)
-    sparing = replaced(config, backends=backends, jobs=replaced(config.jobs, sources=()))
-    sampling = make_sampling_loop(sparing, options, Hub(), rack)
+    backends = replace(config.backends, host=host, power=(), redfish=None)
+    sparing = replace(config, backends=backends, jobs=replace(config.jobs, sources=()))
+    sampling = make_sampling_loop(sparing, options, Hub(), {"reporting the rack's configuration": configured})
     try:
         snapshot = sampling.glance(until)
         worker, is_whole = sampling.supervisor, sampling.has_everything()

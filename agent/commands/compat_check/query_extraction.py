@@ -10,7 +10,10 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line
@@ -36,7 +39,7 @@ class NoQueriesError(Exception):
     """A file has no queries that can be read; the text names it and says why."""
 
 
-class ExtractedQuery(NamedTuple):
+class ExtractedQuery(Struct, frozen=True):
     """A query and where it is: a panel, a variable, a rule. `record` is the name that its result gets, if any.
 
     `labels` are those that the query is asked for besides: `label_values(m, gpu)`. `unread` says why what is there is
@@ -103,7 +106,7 @@ def _of_dashboard(document: Any) -> tuple[ExtractedQuery, ...]:
     return _bounded(tuple(walk.queries))
 
 
-class _DashboardNode(NamedTuple):
+class _DashboardNode(Struct, frozen=True):
     node: Any
     place: str
     source: str
@@ -121,11 +124,11 @@ class _DashboardVisitor:
         while waiting:
             spot = waiting.pop()
             if isinstance(spot.node, list):
-                waiting += [spot._replace(node=each) for each in reversed(spot.node)]
+                waiting += [replace(spot, node=each) for each in reversed(spot.node)]
             elif isinstance(spot.node, dict):
                 spot = self._look(spot)
                 waiting += [
-                    spot._replace(node=each) for each in reversed(spot.node.values()) if isinstance(each, (dict, list))
+                    replace(spot, node=each) for each in reversed(spot.node.values()) if isinstance(each, (dict, list))
                 ]
 
     def _look(self, spot: _DashboardNode) -> _DashboardNode:
@@ -214,7 +217,7 @@ _MAKERS = frozenset({"label_replace", "label_join", "count_values"})
 """Functions that make labels, whose names are among their texts."""
 
 
-class NamedSelector(NamedTuple):
+class NamedSelector(Struct, frozen=True):
     """A metric in a query. `name` is empty if it is not fixed; `matchers` are those of its labels."""
 
     name: str
@@ -231,7 +234,7 @@ Choice = tuple[frozenset[str], frozenset[str]]
 """The metrics on either side of an `or`."""
 
 
-class QueryNames(NamedTuple):
+class QueryNames(Struct, frozen=True):
     """What a query names. `grouping` are labels that it groups or joins by."""
 
     selectors: tuple[NamedSelector, ...]

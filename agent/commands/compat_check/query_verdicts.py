@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -131,11 +130,9 @@ def _unknown(name: str) -> str:
     if ":" in name:
         return "a recording rule's name; give the file with the rule as well"
     theirs = next((each for each in PROFILES.values() if name.startswith(each.prefixes)), None)
-    return (
-        f"{theirs.title} may have it, coldplate has nothing for it"
-        if theirs
-        else "not coldplate's; some other exporter's"
-    )
+    if theirs is None:
+        return "not coldplate's; some other exporter's"
+    return f"{theirs.title} may have it, coldplate has nothing for it"
 
 
 def _any_of(pattern: Matcher) -> MetricVerdict:
@@ -204,7 +201,7 @@ _COLOURS = {"OK": _GREEN, "OPEN": _YELLOW, "NONE": _RED, "UNREAD": _YELLOW}
 _LONGEST = 1000
 
 
-class CheckedFile(NamedTuple):
+class CheckedFile(Struct, frozen=True):
     """A file, and what became of its queries; `problem` says why none could be read."""
 
     name: str

@@ -63,13 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_http_config(parser)
     add_roots(parser)
     parser.add_argument(
-        "--path.rootfs",
-        dest="rootfs",
-        type=Path,
-        default=Path("/"),
-        metavar="DIR",
+        "--path.rootfs", dest="rootfs", type=Path, default=Path("/"), metavar="DIR",
         help="root of /dev, /etc, /run and /var (default %(default)s)",
-    )
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -105,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _node(arguments: argparse.Namespace) -> DoctorNode:
     """Return the node with its configuration; what is wrong with the file is a finding, and no reason to stop."""
-    from agent.commands.doctor.doctor_node import DoctorNode
+    from agent.commands.doctor.doctor_node import DoctorNode, target_of_agent
     from agent.config.schema import Config
     from agent.lib.clock import clock
 
@@ -116,17 +112,10 @@ def _node(arguments: argparse.Namespace) -> DoctorNode:
         problem = str(error)
     file = arguments.config_file or DEFAULT_FILE
     try:
-        return DoctorNode(
-            config,
-            problem,
-            sysfs=arguments.sysfs,
-            procfs=arguments.procfs,
-            root=arguments.rootfs,
-            folder=folder_of(arguments),
-            file=file if file.exists() else None,
-            url=arguments.url,
-            login=given_login(arguments),
-            mono=lambda: clock().mono,
-        )
+        target = target_of_agent(config, arguments.url, given_login(arguments))
     except ValueError as error:
         raise UserError(f"--url: {error}") from error
+    return DoctorNode(
+        config, target, lambda: clock().mono, problem, arguments.sysfs, procfs=arguments.procfs, root=arguments.rootfs,
+        folder=folder_of(arguments), file=file if file.exists() else None,
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
 from agent.commands.doctor import checks as all_checks
-from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, DoctorVerdict
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import DoctorNode
 from agent.lib.discovery import modules_in
 from agent.model import Reason
@@ -39,19 +39,11 @@ def _answers(checks: Sequence[DoctorCheck], relay: FileReaderPool, mono: float) 
         DeviceReads(f"{number} {check.path}", [check]) for number, check in enumerate(checks)
     ]
     for check, (answer,) in zip(checks, relay.round(legs, mono), strict=True):
+        subject = FindingFactory(check.subject)
         if not isinstance(answer, UnansweredRead):
             yield from answer
         elif answer.reason is Reason.TIMEOUT:
-            yield DoctorFinding(
-                check.subject,
-                DoctorVerdict.FAIL,
-                f"{check.path}: {answer.detail}",
-                "look for what hangs: dmesg -T | tail; ps -eo pid,stat,wchan:30,comm | grep ' D'",
-            )
+            remedy = "look for what hangs: dmesg -T | tail; ps -eo pid,stat,wchan:30,comm | grep ' D'"
+            yield subject.fail(f"{check.path}: {answer.detail}", remedy)
         else:
-            yield DoctorFinding(
-                check.subject,
-                DoctorVerdict.WARN,
-                f"{check.path} cannot be examined: {answer.detail}",
-                "please report this line",
-            )
+            yield subject.warn(f"{check.path} cannot be examined: {answer.detail}", "please report this line")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -163,7 +163,7 @@ def read_procfs(path: Path, limit: int = MAX_READ_BYTES) -> str:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-class ListedProcess(NamedTuple):
+class ListedProcess(Struct, frozen=True):
     """A process as any user sees it."""
 
     pid: int
@@ -171,40 +171,31 @@ class ListedProcess(NamedTuple):
     cgroup: str
 
 
-class DoctorNode:
-    """`root` is where /dev, /etc, /run and /var are, `mono` returns monotonic seconds, `url` where the agent should be.
+def target_of_agent(config: Config, url: str | None, login: Mapping[str, Any] | None) -> HttpTarget:
+    """Return where the node's agent answers: at `url`, or by its configuration. Raises ValueError for the URL."""
+    own = own_agent(config, login)
+    return HttpTarget(url or own.urls[0], timeout=1.0, **((login or {}) if url else own.login))
+
+
+class DoctorNode(Struct, dict=True):
+    """A node: `target` is where its agent should be, `root` where its /dev, /etc, /run and /var are.
 
     `config` is what the configuration says, or the defaults where it cannot be used: `problem` then says why.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        problem: str = "",
-        *,
-        sysfs: Path = Path("/sys"),
-        procfs: Path = Path("/proc"),
-        root: Path = Path("/"),
-        folder: Path = Path(),
-        file: Path | None = None,
-        url: str | None = None,
-        login: Mapping[str, Any] | None = None,
-        mono: Callable[[], float],
-    ) -> None:
-        self.config = config
-        self.problem = problem
-        self.sysfs = sysfs
-        self.procfs = procfs
-        self.root = root
-        self.folder = folder
-        self.file = file
-        self.mono = mono
-        own = own_agent(config, login)
-        self.target = HttpTarget(url or own.urls[0], timeout=1.0, **((login or {}) if url else own.login))
-        self.agent: RunningAgent | None = None
-        """What the running agent says; None where none answers."""
-        self.no_answer_reason = "it was not asked"
-        """Why it says nothing."""
+    config: Config
+    target: HttpTarget
+    mono: Callable[[], float]
+    problem: str = ""
+    sysfs: Path = Path("/sys")
+    procfs: Path = Path("/proc")
+    root: Path = Path("/")
+    folder: Path = Path()
+    file: Path | None = None
+    agent: RunningAgent | None = None
+    """What the running agent says; None where none answers."""
+    no_answer_reason: str = "it was not asked"
+    """Why it says nothing."""
 
     def query_agent(self) -> Iterable[DoctorFinding]:
         """Ask the running agent; what it says is in no finding yet."""

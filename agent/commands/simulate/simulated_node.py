@@ -1,9 +1,8 @@
 """Simulate a node and its rack: synthetic devices and the agent's own sampler, without processes, threads and clock.
 
-Sources, sampler and encoder are those of a real agent. A node is sampled when it is scraped, at the beginning of the
-second: the result equals that of an agent that samples each second, because every synthetic reading is computed for its
-time. Between two scrapes it is sampled once in `stride` seconds: rolling statistics and busy time are those of these
-samples. The nodes of a rack have the power of all in the same second.
+A node is sampled when it is scraped, at the beginning of the second: the result equals that of an agent that samples
+each second, because every synthetic reading is computed for its time. Between two scrapes it is sampled once in
+`stride` seconds: rolling statistics and busy time are those of these samples.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ which the whole job waits, and the loss of one of its nodes, are passed on to th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import groupby
@@ -71,12 +72,30 @@ Kin = tuple[str, Window, tuple[tuple[str, float], ...]]
 """What makes two faults look the same from another node."""
 
 
+class ScenarioShare(Struct, frozen=True):
+    """A scenario and its weight among those that are dealt out."""
+
+    scenario: Scenario
+    weight: float = 1.0
+
+
+class RackPlan(Struct, frozen=True):
+    """Racks that are alike. `shares` are what their nodes may play."""
+
+    prefix: str
+    count: int
+    nodes: int
+    topology: MachineType
+    shares: tuple[ScenarioShare, ...]
+    budget: float | None
+
+
 class NodeDraft(Struct):
     """A node while its site is put together. `losses` is when it has no power."""
 
     name: str
     rack: str
-    topology: MachineType
+    plan: RackPlan
     title: str = ""
     jobs: list[ScenarioJob] = field(default_factory=list)
     faults: list[ScenarioFault] = field(default_factory=list)
@@ -179,46 +198,26 @@ _DEAL, _NODE = 91, 92
 """What the seed is mixed with, so that dealing and nodes do not share their chance."""
 
 
-class ScenarioShare(Struct, frozen=True):
-    """A scenario and its weight among those that are dealt out."""
-
-    scenario: Scenario
-    weight: float = 1.0
-
-
-class RackPlan(Struct, frozen=True):
-    """Racks that are alike. `shares` are what their nodes may play."""
-
-    prefix: str
-    count: int
-    nodes: int
-    topology: MachineType
-    shares: tuple[ScenarioShare, ...]
-    budget: float | None
-
-
-def build_nodes(plans: Sequence[RackPlan]) -> tuple[list[NodeDraft], list[SiteRack], list[RackPlan]]:
-    """Return the nodes, the racks, and the plan of each node, in the order of the plans."""
+def build_nodes(plans: Sequence[RackPlan]) -> tuple[list[NodeDraft], list[SiteRack]]:
+    """Return the nodes and the racks, in the order of the plans."""
     drafts: list[NodeDraft] = []
     racks: list[SiteRack] = []
-    planned: list[RackPlan] = []
-    counted: dict[str, int] = {}
+    counted: Counter[str] = Counter()
     for plan in plans:
         for _ in range(plan.count):
-            number = counted[plan.prefix] = counted.get(plan.prefix, 0) + 1
-            rack = f"{plan.prefix}{number}"
+            counted[plan.prefix] += 1
+            rack = f"{plan.prefix}{counted[plan.prefix]}"
             names = tuple(f"node{len(drafts) + each + 1}" for each in range(plan.nodes))
             racks.append(SiteRack(rack, names, plan.budget))
-            drafts += [NodeDraft(name, rack, plan.topology) for name in names]
-            planned += [plan] * plan.nodes
-    return drafts, racks, planned
+            drafts += [NodeDraft(name, rack, plan) for name in names]
+    return drafts, racks
 
 
-def assign_scenarios(drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], width: int, seed: int) -> list[Span]:
+def assign_scenarios(drafts: Sequence[NodeDraft], width: int, seed: int) -> list[Span]:
     """Have each node without a job play a scenario; a scenario's jobs span `width` neighbours that play the same."""
     spans: list[Span] = []
-    for number, (group, plan) in enumerate(_neighbours(drafts, planned, width), 1):
-        scenario = _chosen(plan.shares, uniform(seed, _DEAL, number))
+    for number, group in enumerate(_neighbours(drafts, width), 1):
+        scenario = _chosen(group[0].plan.shares, uniform(seed, _DEAL, number))
         jobs = [replace(job, id=f"{job.id}_{number}") for job in scenario.jobs]
         for draft in group:
             draft.title = scenario.name
@@ -228,16 +227,12 @@ def assign_scenarios(drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], w
     return spans
 
 
-def _neighbours(
-    drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], width: int
-) -> Iterator[tuple[list[NodeDraft], RackPlan]]:
-    """Return the nodes without a job, in groups of this size within one plan."""
-    free = ((draft, plan) for draft, plan in zip(drafts, planned, strict=True) if not draft.jobs)
-    for _, same in groupby(free, lambda each: id(each[1])):
-        members = [draft for draft, _ in same]
-        plan = planned[drafts.index(members[0])]
-        for start in range(0, len(members), width):
-            yield members[start : start + width], plan
+def _neighbours(drafts: Sequence[NodeDraft], width: int) -> Iterator[list[NodeDraft]]:
+    """Yield the nodes without a job, in groups of this size within one plan."""
+    free = [draft for draft in drafts if not draft.jobs]
+    for _, same in groupby(free, lambda draft: id(draft.plan)):
+        members = list(same)
+        yield from (members[start : start + width] for start in range(0, len(members), width))
 
 
 def _chosen(shares: Sequence[ScenarioShare], chance: float) -> Scenario:
@@ -262,6 +257,6 @@ def build_site(
 
 def _scenario(draft: NodeDraft, seed: int, number: int) -> Scenario:
     return Scenario(
-        draft.title or "idle", "", draft.topology, hash64(seed, _NODE, number), tuple(draft.jobs), tuple(draft.faults),
-        awaited=tuple(draft.awaited),
+        draft.title or "idle", "", draft.plan.topology, hash64(seed, _NODE, number), tuple(draft.jobs),
+        tuple(draft.faults), awaited=tuple(draft.awaited),
     )  # fmt: skip

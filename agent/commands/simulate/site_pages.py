@@ -60,11 +60,7 @@ class SitePages:
     """
 
     def __init__(
-        self,
-        site: SimulatedSite,
-        nodes: Sequence[SimulatedNode],
-        clock: Callable[[], float],
-        profile: str = DEFAULT,
+        self, site: SimulatedSite, nodes: Sequence[SimulatedNode], clock: Callable[[], float], profile: str = DEFAULT
     ) -> None:
         self._site = site
         self._nodes = {node.plan.name: NodePage(node, profile) for node in nodes}

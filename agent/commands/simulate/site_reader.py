@@ -124,20 +124,18 @@ class SiteReader(ScenarioReader):
         if not _LABEL.fullmatch(cluster):
             self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
         seed = self.seed(keys)
-        drafts, racks, planned = build_nodes(self._racks(keys))
+        drafts, racks = build_nodes(self._racks(keys))
         places = NodeSelectors(self.fail, drafts, racks)
-        jobs = enumerate(self.sequence(keys.get("jobs"), "jobs"))
-        spans = [self._placed_job(each, f"jobs[{number}]", places) for number, each in jobs]
+        spans = [self._placed_job(each, path, places) for path, each in self.items(keys.get("jobs"), "jobs")]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
-        spans += assign_scenarios(drafts, planned, width, seed)
+        spans += assign_scenarios(drafts, width, seed)
         outages: list[Outage] = []
-        for number, each in enumerate(self.sequence(keys.get("faults"), "faults")):
-            outages += self._placed_fault(each, f"faults[{number}]", places)
+        for path, each in self.items(keys.get("faults"), "faults"):
+            outages += self._placed_fault(each, path, places)
         return build_site(cluster, seed, drafts, racks, spans=spans, outages=outages)
 
     def _racks(self, keys: Keys) -> list[RackPlan]:
-        items = self.sequence(keys["racks"], "racks")
-        plans = [self._rack(each, f"racks[{number}]", keys) for number, each in enumerate(items)]
+        plans = [self._rack(each, path, keys) for path, each in self.items(keys["racks"], "racks")]
         nodes = sum(plan.count * plan.nodes for plan in plans)
         if not 1 <= nodes <= MOST_NODES:
             self.fail("racks", f"they have {nodes} nodes together; give 1 to {MOST_NODES}")
@@ -166,11 +164,9 @@ class SiteReader(ScenarioReader):
         if isinstance(raw, str):
             yield ScenarioShare(self._named(raw, path, topology))
             return
-        items = self.sequence(raw, path)
-        if not items:
+        if not self.sequence(raw, path):
             self.fail(path, "names no scenario; give the name of one, a file, or a list of {scenario, weight}")
-        for number, item in enumerate(items):
-            here = f"{path}[{number}]"
+        for here, item in self.items(raw, path):
             keys = self.mapping(item, here, ("scenario", "weight"), ("scenario",))
             name = str(self.value(keys, "scenario", here, Parameter(text, None)))
             yield ScenarioShare(
@@ -197,7 +193,7 @@ class SiteReader(ScenarioReader):
         by_machine: dict[str, ScenarioJob] = {}
         span = []
         for draft in places.nodes(raw["nodes"], f"{path}.nodes"):
-            machine = draft.topology
+            machine = draft.plan.topology
             if machine.name not in by_machine:
                 by_machine[machine.name] = self.job(rest, path, machine)
             draft.title = "jobs of the site"
@@ -221,7 +217,7 @@ class SiteReader(ScenarioReader):
             return
         by_machine: dict[str, ScenarioFault] = {}
         for draft in drafts:
-            machine = draft.topology
+            machine = draft.plan.topology
             if machine.name not in by_machine:
                 by_machine[machine.name] = self.fault(rest, path, machine)
             draft.faults.append(by_machine[machine.name])

@@ -73,14 +73,9 @@ class LocalSampler:
     """The sampling loop of a daemon, in a thread, for one viewer. It keeps no state and serves no pages."""
 
     def __init__(
-        self,
-        name: str,
-        config: Config,
-        options: CommandLineOptions,
-        interval: float,
-        board: SightingBoard,
+        self, name: str, config: Config, options: CommandLineOptions, interval: float, board: SightingBoard,
         threads: Threads,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._name = name
         self._is_whole, self._until = False, 0.0
         self._board = board

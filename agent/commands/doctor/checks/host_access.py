@@ -156,10 +156,7 @@ class KernelTimex(ctypes.Structure):
 
     _fields_ = (
         ("modes", ctypes.c_uint),
-        ("offset", ctypes.c_long),
-        ("freq", ctypes.c_long),
-        ("maxerror", ctypes.c_long),
-        ("esterror", ctypes.c_long),
+        *((name, ctypes.c_long) for name in ("offset", "freq", "maxerror", "esterror")),
         ("status", ctypes.c_int),
         ("rest", ctypes.c_char * 256),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 
 from agent.backends.jobs.cgroup import parse_cgroup
 from agent.backends.jobs.jobs_backend import is_wanted
@@ -50,8 +51,6 @@ def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
-    from importlib.util import find_spec
-
     if not any(each.name == "kubelet" for each in node.processes) or not is_wanted(
         "kubernetes", node.config.jobs.sources
     ):

@@ -57,13 +57,17 @@ Row = GpuView | NodeView
 """A GPU, or a node of which nothing is known."""
 
 
+ShowsGpu = Callable[[GpuView, TextLayout, int], Part]
+"""Shows a value of a GPU in a number of cells."""
+
+
 class GpuColumn(Struct, frozen=True):
     """One column. Those with the lowest `rank` are kept when room is short; `grows` takes what is left."""
 
     head: str
     width: int
     rank: int
-    show: Callable[[GpuView, TextLayout, int], Part]
+    show: ShowsGpu
     right: bool = True
     most: int = 0
     """Cells that it may take at most, if there is room and its content needs them; 0 for its width alone."""
@@ -81,8 +85,9 @@ def _tone_of(gpu: GpuView, *words: str) -> str:
     return next((STYLES[TONES[each.verdict]] for each in gpu.row.findings if each.word in words), "")
 
 
-def _busy(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return text_layout.percent(gpu.row.busy), _tone_of(gpu, "behind")
+def _value(show: Callable[[GpuView], str], *words: str) -> ShowsGpu:
+    """Return what shows a value that findings of these words are about."""
+    return lambda gpu, _look, _width: (show(gpu), _tone_of(gpu, *words))
 
 
 def _bar(gpu: GpuView, look: TextLayout, width: int) -> Part:
@@ -97,25 +102,24 @@ def _power_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
     return look.glyphs.sparkline(gpu.power_history, gpu.values.get("power_limit_watts", 0.0), width), SPARK
 
 
-def _power(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    shown = text_layout.of(gpu.values.get("power_watts"), gpu.values.get("power_limit_watts"), 1.0, "W")
-    return shown, _tone_of(gpu, "waits", "power limit")
+def _power(gpu: GpuView) -> str:
+    return text_layout.of(gpu.values.get("power_watts"), gpu.values.get("power_limit_watts"), 1.0, "W")
 
 
-def _memory(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return text_layout.of(gpu.values.get("memory_used_bytes"), gpu.values.get("memory_total_bytes"), GIB, "G"), ""
+def _memory(gpu: GpuView) -> str:
+    return text_layout.of(gpu.values.get("memory_used_bytes"), gpu.values.get("memory_total_bytes"), GIB, "G")
 
 
-def _heat(name: str) -> Callable[[GpuView, TextLayout, int], Part]:
+def _megahertz(gpu: GpuView) -> str:
+    return text_layout.plain(gpu.values.get("clock_sm"), 1e-6)
+
+
+def _heat(name: str) -> ShowsGpu:
     return lambda gpu, look, _: (text_layout.plain(gpu.values.get(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
 
 
-def _share(name: str) -> Callable[[GpuView, TextLayout, int], Part]:
-    return lambda gpu, _look, _width: (text_layout.percent(gpu.values.get(name)), "")
-
-
-def _clock(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return text_layout.plain(gpu.values.get("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
+def _share(name: str) -> ShowsGpu:
+    return _value(lambda gpu: text_layout.percent(gpu.values.get(name)))
 
 
 def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) -> Part:
@@ -127,23 +131,18 @@ def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) ->
     return ", ".join(words) or "nothing", STYLES[found[0][0]] if found else ""
 
 
-def _traffic(names: tuple[str, ...]) -> Callable[[GpuView, TextLayout, int], Part]:
-    return lambda gpu, _look, _width: (text_layout.rate(gpu.rate(*names)), "")
-
-
-def _links(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
+def _links(gpu: GpuView) -> str:
     all_links = gpu.row.links_up + len(gpu.row.links_down)
-    shown = f"{gpu.row.links_up}/{all_links}" if all_links else ABSENT
-    return shown, _tone_of(gpu, "link down")
+    return f"{gpu.row.links_up}/{all_links}" if all_links else ABSENT
 
 
-def _job(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
+def _job(gpu: GpuView) -> str:
     if len(gpu.row.jobs) > 1:
-        return f"{len(gpu.row.jobs)} jobs", ""
-    return (name_of(gpu.job) or ABSENT if gpu.job else ABSENT), ""
+        return f"{len(gpu.row.jobs)} jobs"
+    return name_of(gpu.job or {}) or ABSENT
 
 
-def _of_job(fact: str, style: str = "") -> Callable[[GpuView, TextLayout, int], Part]:
+def _of_job(fact: str, style: str = "") -> ShowsGpu:
     return lambda gpu, _look, _width: ((gpu.job or {}).get(fact) or ABSENT, style)
 
 
@@ -153,32 +152,32 @@ def _why(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
 
 COLUMNS = (
     GpuColumn("", 1, 0, lambda gpu, look, _: (look.glyphs.mark(gpu.tone), STYLES[gpu.tone])),
-    GpuColumn("GPU", 3, 0, lambda gpu, _look, _width: (gpu.index, "")),
+    GpuColumn("GPU", 3, 0, _value(lambda gpu: gpu.index)),
     GpuColumn("STATE", 9, 1, lambda gpu, _look, _width: (_state(gpu), STYLES[gpu.tone]), False),
-    GpuColumn("BUSY", 4, 2, _busy),
+    GpuColumn("BUSY", 4, 2, _value(lambda gpu: text_layout.percent(gpu.row.busy), "behind")),
     GpuColumn("", 8, 7, _bar, False),
     GpuColumn("BUSY LATELY", 12, 10, _busy_line, most=40, is_chart=True),
     GpuColumn("SM", 4, 16, _share("sm_active_ratio")),
     GpuColumn("TENS", 4, 17, _share("tensor_active_ratio")),
     GpuColumn("DRAM", 4, 18, _share("dram_active_ratio")),
-    GpuColumn("MEMORY", 8, 5, _memory),
-    GpuColumn("POWER", 9, 3, _power),
+    GpuColumn("MEMORY", 8, 5, _value(_memory)),
+    GpuColumn("POWER", 9, 3, _value(_power, "waits", "power limit")),
     GpuColumn("POWER LATELY", 12, 15, _power_line, most=40, is_chart=True),
     GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
     GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),
-    GpuColumn("MHZ", 4, 8, _clock),
+    GpuColumn(
+        "MHZ", 4, 8, _value(lambda gpu: text_layout.plain(gpu.values.get("clock_sm"), 1e-6), "slow", "throttled")
+    ),
     GpuColumn("THROTTLE", 11, 9, throttled, False),
-    GpuColumn("NVLINK", 8, 11, _traffic(NVLINK)),
-    GpuColumn("LINKS", 5, 19, _links),
-    GpuColumn("PCIE", 8, 13, _traffic(PCIE)),
-    GpuColumn("JOB", 6, 6, _job, False, most=24),
+    GpuColumn("NVLINK", 8, 11, _value(lambda gpu: text_layout.rate(gpu.rate(*NVLINK)))),
+    GpuColumn("LINKS", 5, 19, _value(_links, "link down")),
+    GpuColumn("PCIE", 8, 13, _value(lambda gpu: text_layout.rate(gpu.rate(*PCIE)))),
+    GpuColumn("JOB", 6, 6, _value(_job), False, most=24),
     GpuColumn("USER", 6, 9, _of_job("user"), False, most=12),
     GpuColumn("NAME", 10, 20, _of_job("name", DIM), False, most=20),
     GpuColumn("WHY", 24, 14, _why, False, most=200),
 )
 MOST_NODE = 20
-
-
 _STEP = 8
 """Widths that follow the content change in steps of this many cells, or each sample would move all columns."""
 
@@ -189,7 +188,7 @@ def columns_for(rows: Sequence[Row], look: TextLayout, node_width: int) -> list[
     """
     found = list(COLUMNS)
     if node_width:
-        found.insert(1, GpuColumn("NODE", node_width, 0, lambda gpu, _look, _width: (gpu.node, ""), False))
+        found.insert(1, GpuColumn("NODE", node_width, 0, _value(lambda gpu: gpu.node), False))
     room = look.width + 1
     kept: set[int] = set()
     for place in sorted(range(len(found)), key=lambda each: found[each].rank):

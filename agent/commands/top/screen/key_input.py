@@ -89,9 +89,7 @@ def _first(data: bytes) -> tuple[Press | None, bytes]:
 
 
 def _sequence(found: re.Match[bytes]) -> Press | None:
-    csi = found["csi"]
-    if csi is None:
-        csi = found["ss3"]
+    csi = found["csi"] or found["ss3"]
     mouse = _MOUSE.fullmatch(csi)
     if mouse is None:
         name = _CSI.get(csi)

@@ -129,15 +129,9 @@ class LiveLoop:
     """Runs until the person leaves or a signal ends it. `clock` returns monotonic seconds; for the main thread."""
 
     def __init__(
-        self,
-        terminal: tuple[int, int],
-        console: Console,
-        encoding: str,
-        glyphs: Glyphs,
-        scene: Callable[[], ScreenData],
-        clock: Callable[[], float],
-        pipe: WakePipe,
-    ) -> None:
+        self, terminal: tuple[int, int], console: Console, encoding: str, glyphs: Glyphs,
+        scene: Callable[[], ScreenData], clock: Callable[[], float], pipe: WakePipe,
+    ) -> None:  # fmt: skip
         self._source = terminal[0]
         self._modes = TerminalModes(*terminal)
         self._painter = Painter(console, encoding)

@@ -76,13 +76,15 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
 
 
 def _processes(node: NodeView, gpu: GpuView) -> list[dict[str, Any]] | None:
-    listed = None if node.processes is None else node.processes.get(gpu.row.gpu)
-    if listed is None:
-        return None
-    return [
-        {"pid": each.pid, "user": each.user or None, "memory_bytes": each.memory, "command": each.command or None}
-        for each in listed
-    ]
+    listed = (node.processes or {}).get(gpu.row.gpu)
+    return (
+        None
+        if listed is None
+        else [
+            {"pid": each.pid, "user": each.user or None, "memory_bytes": each.memory, "command": each.command or None}
+            for each in listed
+        ]
+    )
 
 
 def _links(gpu: GpuView) -> int:
@@ -105,10 +107,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "alert": alert.rule,
         "state": alert.phase.value,
         "labels": dict(alert.labels),
-        "summary": alert.annotations.get("summary"),
-        "description": alert.annotations.get("description"),
-        "changes": alert.annotations.get("changes"),
-        "command": alert.annotations.get("command"),
+        **{name: alert.annotations.get(name) for name in ("summary", "description", "changes", "command")},
         "active_at": alert.active_at,
         "inhibited_by": alert.inhibited_by or None,
     }
@@ -133,12 +132,9 @@ def as_csv(scene: ScreenData) -> str:
 
 def _row(node: NodeView, gpu: GpuView) -> dict[str, Any]:
     job = gpu.job or {}
-    values = _gpu(gpu)
-    wall = "" if node.wall is None else utc(node.wall)
-    row = {name: values[name] for name in _COLUMNS if name in values}
     return {
-        **{name: "" if value is None else value for name, value in row.items()},
-        "timestamp": wall,
+        **{name: "" if value is None else value for name, value in _gpu(gpu).items() if name in _COLUMNS},
+        "timestamp": "" if node.wall is None else utc(node.wall),
         "node": node.name,
         "throttle_reasons": " ".join(gpu.row.throttles),
         "job": name_of(job) if job else "",

@@ -9,14 +9,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from agent.model import Alert, Entity, Gpu, Labels, PastMoment, Reading, Series, Snapshot
 
 
-class ProcessRow(NamedTuple):
+class ProcessRow(Struct, frozen=True):
     """A process that computes on a GPU. `memory` in bytes, None if not known; user and command are empty if not."""
 
     pid: int
@@ -25,7 +24,7 @@ class ProcessRow(NamedTuple):
     command: str
 
 
-class Sighting(NamedTuple):
+class Sighting(Struct, frozen=True):
     """The last sample of one node: a snapshot, or the problem that prevents one.
 
     `alerts`: None if no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when

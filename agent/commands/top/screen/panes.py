@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import chain
 
 from rich.text import Text
 
@@ -24,7 +25,7 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
-from agent.commands.top.screen.view_builder import NodeIssue, gpu_indexes
+from agent.commands.top.screen.view_builder import NodeIssue, gpu_indexes, newest_wall
 from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
 from agent.model import Alert, Phase
@@ -48,8 +49,8 @@ def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: 
     scenarios = sorted({node.scenario for node in nodes if node.scenario})
     if scenarios:
         parts.append((f"  SYNTHETIC {', '.join(scenarios)}", STYLES[Tone.WARN]))
-    walls = [node.wall for node in nodes if node.wall is not None]
-    at = f"{datetime.fromtimestamp(max(walls), timezone.utc).astimezone():%H:%M:%S}" if walls else ""
+    wall = newest_wall(nodes)
+    at = "" if wall is None else f"{datetime.fromtimestamp(wall, timezone.utc).astimezone():%H:%M:%S}"
     if state.is_frozen:
         return look.left_and_right([*parts, ("  FROZEN", "reverse")], at)
     origin = f"{nodes[0].origin}, " if len(nodes) == 1 else ""
@@ -101,15 +102,11 @@ def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     ]
     parts += _rack(nodes, look)
     parts += _fabric([port for node in nodes for port in node.ports])
-    evaluated = [node for node in nodes if node.alerts is not None]
-    if evaluated:
-        counts = AlertCounts()
-        for node in evaluated:
-            for alert in node.alerts or ():
-                counts.add(alert)
-        parts += [("  alerts ", DIM), (counts.text, STYLES[Tone.WARN] if counts.firing else "")]
-    else:
-        parts += [("  alerts ", DIM), "n/a"]
+    evaluated = [node.alerts for node in nodes if node.alerts is not None]
+    counts = AlertCounts()
+    for alert in chain.from_iterable(evaluated):
+        counts.add(alert)
+    parts += [("  alerts ", DIM), (counts.text if evaluated else "n/a", STYLES[Tone.WARN] if counts.firing else "")]
     return look.line(*parts)
 
 
@@ -287,37 +284,32 @@ def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     return lines
 
 
-def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part]]:
+def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part | str]]:
     value, degree = gpu.values.get, look.glyphs.degree
-    yield "busy", (_with_rolling(gpu, "utilization", "ratio", 100.0, "%"), "")
-    yield "power", (_with_rolling(gpu, "power", "watts", 1.0, " W"), "")
-    yield (
-        "power limit",
-        (text_layout.of(value("power_limit_watts"), value("power_limit_default_watts"), 1.0, " W"), ""),
-    )
-    yield "core", (_with_rolling(gpu, "temperature", "celsius", 1.0, degree), "")
-    yield "memory heat", (_with_rolling(gpu, "memory_temperature", "celsius", 1.0, degree), "")
-    yield "heat margin", (text_layout.plain(value("temperature_margin_celsius"), unit=degree), "")
-    yield "memory", (text_layout.of(value("memory_used_bytes"), value("memory_total_bytes"), GIB, " GiB"), "")
-    yield "SM clock", (text_layout.of(value("clock_sm"), value("clock_limit_sm"), 1e-6, " MHz"), "")
-    yield "memory clock", (text_layout.of(value("clock_memory"), value("clock_limit_memory"), 1e-6, " MHz"), "")
+    yield "busy", _with_rolling(gpu, "utilization", "ratio", 100.0, "%")
+    yield "power", _with_rolling(gpu, "power", "watts", 1.0, " W")
+    yield "power limit", text_layout.of(value("power_limit_watts"), value("power_limit_default_watts"), 1.0, " W")
+    yield "core", _with_rolling(gpu, "temperature", "celsius", 1.0, degree)
+    yield "memory heat", _with_rolling(gpu, "memory_temperature", "celsius", 1.0, degree)
+    yield "heat margin", text_layout.plain(value("temperature_margin_celsius"), unit=degree)
+    yield "memory", text_layout.of(value("memory_used_bytes"), value("memory_total_bytes"), GIB, " GiB")
+    yield "SM clock", text_layout.of(value("clock_sm"), value("clock_limit_sm"), 1e-6, " MHz")
+    yield "memory clock", text_layout.of(value("clock_memory"), value("clock_limit_memory"), 1e-6, " MHz")
     yield "throttled by", throttled(gpu)
     for name in ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp64_active"):
-        yield name.replace("_", " "), (text_layout.percent(value(f"{name}_ratio")), "")
+        yield name.replace("_", " "), text_layout.percent(value(f"{name}_ratio"))
     for what, names in (("NVLink", NVLINK), ("PCIe", PCIE)):
         for way, name in zip(("out", "in"), names, strict=True):
-            yield f"{what} {way}", (text_layout.rate(gpu.rate(name)), "")
+            yield f"{what} {way}", text_layout.rate(gpu.rate(name))
     links = gpu.row.links_up + len(gpu.row.links_down)
-    yield "NVLinks up", (f"{gpu.row.links_up} of {links}" if links else "-", "")
+    yield "NVLinks up", f"{gpu.row.links_up} of {links}" if links else ABSENT
     generation, width = value("pcie_link_generation"), value("pcie_link_width")
-    yield (
-        "PCIe link",
-        (f"gen {generation:.0f} x{width:.0f}" if generation is not None and width is not None else "-", ""),
-    )
+    is_known = generation is not None and width is not None
+    yield "PCIe link", f"gen {generation:.0f} x{width:.0f}" if is_known else ABSENT
     job = gpu.job or {}
-    yield "job", (name_of(job) or "-" if len(gpu.row.jobs) < 2 else f"{len(gpu.row.jobs)} jobs", "")
-    yield "owner", (job.get("user", "") or "-", "")
-    yield "job name", (job.get("name", "") or "-", "")
+    yield "job", f"{len(gpu.row.jobs)} jobs" if len(gpu.row.jobs) > 1 else name_of(job) or ABSENT
+    yield "owner", job.get("user", "") or ABSENT
+    yield "job name", job.get("name", "") or ABSENT
 
 
 def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str) -> str:
@@ -329,7 +321,7 @@ def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str)
     return f"{now} (1 min {low * factor:.0f} to {high * factor:.0f})"
 
 
-def _grid(values: Sequence[tuple[str, Part]], look: TextLayout) -> list[Text]:
+def _grid(values: Sequence[tuple[str, Part | str]], look: TextLayout) -> list[Text]:
     """Return names and values, in as many columns as there is room for, read downwards."""
     count = max(look.width // GRID_WIDTH, 1)
     width = look.width // count
@@ -337,7 +329,8 @@ def _grid(values: Sequence[tuple[str, Part]], look: TextLayout) -> list[Text]:
     lines = []
     for place in range(height):
         parts: list[Part | str] = []
-        for name, (shown, style) in values[place::height]:
+        for name, value in values[place::height]:
+            shown, style = (value, "") if isinstance(value, str) else value
             parts += [(look.pad(name, 14), DIM), (look.pad(shown, max(width - 15, 1)), style), " "]
         lines.append(look.line(*parts))
     return lines

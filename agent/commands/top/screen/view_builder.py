@@ -7,6 +7,7 @@ utilization alone names the wrong ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
@@ -16,7 +17,7 @@ from agent.commands.top.screen.node_samples import Sighting, TrafficMeter
 from agent.commands.top.screen.node_view import GpuView, History, NodeView, view_of
 from agent.health.device_states import ComparedGpus
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
-from agent.lib.wording import age, short_numbers
+from agent.lib.wording import age, index_runs
 from agent.model import Alert, Gpu
 from exporters.landing_alerts import tone_of
 from exporters.markup import TONES, Tone
@@ -88,7 +89,8 @@ def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many:
         )
     else:
         yield from _slower_than_peers(what, members, many)
-    _name_straggler(waiting, culprits, many)
+    for gpu in waiting if culprits else ():
+        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
     peers = [gpu for gpu in members if gpu not in behind]
     for gpu in behind if peers else ():
         gpu.row.findings = _said_again(gpu, BEHIND, f"{_busy([gpu])} busy, its peers {_busy(peers)}")
@@ -131,13 +133,6 @@ def _held_up(
     return f"{who} {_verb(culprits, 'do')} too little of {what}: {busy}, while {others}"
 
 
-def _name_straggler(waiting: Sequence[GpuView], culprits: Sequence[GpuView], many: bool) -> None:
-    if not culprits:
-        return
-    for gpu in waiting:
-        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
-
-
 def _said_again(gpu: GpuView, word: str, text: str) -> list[GpuFinding]:
     """Return its findings, the one of this word in other words."""
     return [each._replace(text=text) if each.word == word else each for each in gpu.row.findings]
@@ -160,16 +155,13 @@ def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
         for finding in gpu.row.findings:
             if is_bad(finding.verdict) and finding.word not in (BEHIND, WAITS):
                 alike.setdefault(finding, []).append(gpu)
-    together: dict[tuple[Key, ...], list[GpuFinding]] = {}
-    members: dict[tuple[Key, ...], list[GpuView]] = {}
+    together: dict[tuple[Key, ...], tuple[list[GpuView], list[GpuFinding]]] = {}
     for finding, found in alike.items():
-        keys = tuple(gpu.key for gpu in found)
-        together.setdefault(keys, []).append(finding)
-        members[keys] = found
-    for keys, findings in together.items():
+        together.setdefault(tuple(gpu.key for gpu in found), (found, []))[1].append(finding)
+    for keys, (members, findings) in together.items():
         text = "; ".join(each.text for each in findings)
         tone = min(TONES[each.verdict] for each in findings)
-        yield NodeIssue(tone, f"{names(members[keys], many)}: {text}", frozenset(keys))
+        yield NodeIssue(tone, f"{names(members, many)}: {text}", frozenset(keys))
 
 
 def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
@@ -185,10 +177,8 @@ def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
             detail = f"{grown} in the last minute" if port.word == "errors" else port.state.link
             yield NodeIssue(port.tone, f"{where}port {port.name} {port.word}" + (f": {detail}" if detail else ""))
     power, budget = node.rack_power, node.rack_budget
-    if power is not None and budget and is_bad(power_verdict(power, budget)):
-        yield NodeIssue(
-            TONES[power_verdict(power, budget)], f"rack {node.rack} draws {power / budget:.0%} of its power budget"
-        )
+    if power is not None and budget and is_bad(found := power_verdict(power, budget)):
+        yield NodeIssue(TONES[found], f"rack {node.rack} draws {power / budget:.0%} of its power budget")
     for report in node.failed:
         yield NodeIssue(Tone.WARN, f"{where}{report.backend} cannot be read: {report.detail or 'no reason given'}")
 
@@ -205,9 +195,7 @@ def _add_alerts(node: NodeView) -> None:
 
 def _of_alerts(node: NodeView, many: bool) -> Iterator[NodeIssue]:
     """Yield alerts that fire, by name: sentences above have said the same of GPUs, but not for how long or how bad."""
-    by_name: dict[tuple[Tone, str], int] = {}
-    for alert in node.firing:
-        by_name[tone_of(alert), alert.rule] = by_name.get((tone_of(alert), alert.rule), 0) + 1
+    by_name = Counter((tone_of(alert), alert.rule) for alert in node.firing)
     where = f"{node.name}: " if many else ""
     for tone in (Tone.BAD, Tone.WARN):
         found = [f"{rule} ({count})" if count > 1 else rule for (each, rule), count in by_name.items() if each is tone]
@@ -224,9 +212,7 @@ def names(gpus: Sequence[GpuView], many: bool) -> str:
 
 
 def gpu_indexes(gpus: Sequence[GpuView]) -> str:
-    if all(gpu.index.isascii() and gpu.index.isdigit() for gpu in gpus):
-        return f"GPU {short_numbers([int(gpu.index) for gpu in gpus])}"
-    return f"GPU {', '.join(gpu.index for gpu in gpus)}"
+    return f"GPU {index_runs((gpu.index for gpu in gpus), '–', 2)}"
 
 
 def _count(gpus: Sequence[GpuView], what: str = "GPU") -> str:
@@ -240,6 +226,11 @@ def _verb(gpus: Sequence[GpuView], plural: str) -> str:
     return {"is": "is", "do": "does"}.get(plural, f"{plural}s")
 
 
+def newest_wall(nodes: Sequence[NodeView]) -> float | None:
+    """Return the newest time of these nodes, in seconds since the epoch; None if no node has one."""
+    return max((node.wall for node in nodes if node.wall is not None), default=None)
+
+
 class ScreenData(Struct, frozen=True):
     """Nodes and what is wrong with them. `interval` in seconds."""
 
@@ -250,7 +241,7 @@ class ScreenData(Struct, frozen=True):
     @property
     def wall(self) -> float | None:
         """The newest time of its nodes."""
-        return max((node.wall for node in self.nodes if node.wall is not None), default=None)
+        return newest_wall(self.nodes)
 
 
 STALE_INTERVALS = 4
@@ -270,8 +261,7 @@ class ViewKeeper:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
         self._history.take(nodes)
-        walls = [node.wall for node in nodes if node.wall is not None]
-        troubles = diagnose(nodes, max(walls, default=None))
+        troubles = diagnose(nodes, newest_wall(nodes))
         notes = [NodeIssue(Tone.CALM, note)] if note else []
         return ScreenData(nodes, [*self._stale(nodes), *troubles, *notes], self._interval)
 

@@ -151,7 +151,7 @@ def use_rack_equipment(data: bytes, folder: Path) -> None:
         seen = watch.look()
     assert set(seen.states.values()) <= set(LEAK_STATES)
     assert all(-1e13 < value < 1e13 for value in seen.values.values())
-    assert all(word.isprintable() for part in seen.states for word in part)
+    assert all(word.isprintable() for part in seen.states for word in (part.unit, part.kind, part.name))
     assert all(problem.isprintable() for problem in seen.problems), seen.problems
 
 
