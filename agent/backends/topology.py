@@ -70,7 +70,7 @@ class TopologyBackend:
     def __init__(self, sysfs: Path | str, gpus: Callable[[], list[GpuIdentity]]) -> None:
         self._sysfs = os.fspath(sysfs)
         self._gpus = gpus
-        self._relay = FileReaderPool(self.name)
+        self._pool = FileReaderPool(self.name)
         self._places: dict[str, PciPath | None] = {}
         self._adapters: list[str] = []
 
@@ -82,7 +82,7 @@ class TopologyBackend:
         """
         gpus = [each for each in self._gpus() if each.slot]
         root = f"{self._sysfs}/class/infiniband"
-        listed = self._relay.read(CaughtRead(root, list_names, OSError), now.mono)
+        listed = self._pool.read(CaughtRead(root, list_names, OSError), now.mono)
         if not isinstance(listed, UnansweredRead):  # a node without InfiniBand, which its own backend reports, has none
             self._adapters = listed[:HCAS] if isinstance(listed, list) else []
         adapters = {name: f"{root}/{name}/device" for name in self._adapters}
@@ -102,20 +102,20 @@ class TopologyBackend:
         return BackendSample(readings, gaps, calls=len(adapters) + len(slots))
 
     def close(self) -> None:
-        self._relay.close()
+        self._pool.close()
 
     def _look(self, paths: Iterable[str], mono: float) -> list[UnansweredRead]:
         """Find out where the devices sit; returns why for each device whose place is still not known."""
-        legs = [DeviceReads(path, [PathRead(path, _place_of)]) for path in paths]
+        batches = [DeviceReads(path, [PathRead(path, _place_of)]) for path in paths]
         known, self._places = self._places, {}
         silent = []
-        for leg, (answer,) in zip(legs, self._relay.round(legs, mono), strict=True):
+        for batch, (answer,) in zip(batches, self._pool.round(batches, mono), strict=True):
             if not isinstance(answer, UnansweredRead):
-                self._places[leg.name] = answer
-            elif leg.name in known:
-                self._places[leg.name] = known[leg.name]
+                self._places[batch.name] = answer
+            elif batch.name in known:
+                self._places[batch.name] = known[batch.name]
             else:
-                silent.append(UnansweredRead(answer.reason, f"{leg.name}: {answer.detail}"))
+                silent.append(UnansweredRead(answer.reason, f"{batch.name}: {answer.detail}"))
         return silent
 
 

@@ -14,7 +14,7 @@ from agent.model import Reason
 from tests.waiting import wait_until
 
 PATIENCE = 0.15
-"""Of the relays here, in seconds: five times what makes another reader take over."""
+"""Of the pools here, in seconds: five times what makes another reader take over."""
 
 
 class Doubtful:
@@ -43,9 +43,9 @@ class Doubtful:
 
 class Track:
     def __init__(self, devices: int, items: int, **options: Any) -> None:
-        self.relay = FileReaderPool("test", **{"timeout": PATIENCE, **options})
+        self.pool = FileReaderPool("test", **{"timeout": PATIENCE, **options})
         self.items = [[Doubtful(f"{device}/{item}") for item in range(items)] for device in range(devices)]
-        self.legs = [DeviceReads(str(device), items) for device, items in enumerate(self.items)]
+        self.batches = [DeviceReads(str(device), items) for device, items in enumerate(self.items)]
         self.gate = threading.Event()
         self.mono = 0.0
 
@@ -55,7 +55,7 @@ class Track:
 
     def round(self) -> list[list[str | UnansweredRead]]:
         self.mono += 1.0
-        return self.relay.round(self.legs, self.mono)
+        return self.pool.round(self.batches, self.mono)
 
     def unread(self) -> dict[str, UnansweredRead]:
         """What a round did not tell, by path; everything else must have answered for itself."""
@@ -74,7 +74,7 @@ class Track:
         for items in self.items:
             for item in items:
                 wait_until(lambda item=item: not item.inside)
-                wait_until(lambda item=item: not self.relay.is_hanging(item.path.split("/")[0], item.path))
+                wait_until(lambda item=item: not self.pool.is_hanging(item.path.split("/")[0], item.path))
 
     @property
     def threads(self) -> int:
@@ -92,7 +92,7 @@ def track() -> Iterator[Callable[..., Track]]:
     yield make
     for each in made:
         each.cure()
-        each.relay.close()
+        each.pool.close()
         wait_until(lambda each=each: not each.threads)
 
 
@@ -104,9 +104,9 @@ def test_while_nothing_hangs_one_thread_reads_everything_in_order(track) -> None
 
 
 def test_no_legs_and_empty_legs_are_no_trouble(track) -> None:
-    relay = track(1, 1).relay
-    assert relay.round([], 0.0) == []
-    assert relay.round([DeviceReads("a", []), DeviceReads("b", [])], 0.0) == [[], []]
+    pool = track(1, 1).pool
+    assert pool.round([], 0.0) == []
+    assert pool.round([DeviceReads("a", []), DeviceReads("b", [])], 0.0) == [[], []]
 
 
 def test_an_item_that_hangs_affects_only_itself_and_is_not_asked_again(track) -> None:
@@ -279,8 +279,8 @@ def test_where_no_second_thread_can_be_started_the_first_one_continues_when_it_c
 def test_a_closed_relay_has_no_thread_and_may_be_used_again(track) -> None:
     well = track(2, 2)
     well.round()
-    well.relay.close()
-    well.relay.close()
+    well.pool.close()
+    well.pool.close()
     wait_until(lambda: not well.threads)
     assert well.unread() == {}
 
@@ -289,7 +289,7 @@ def test_a_thread_that_hangs_when_the_relay_is_closed_ends_when_it_can(track) ->
     one = track(2, 2)
     one.hang((0, 0))
     one.round()
-    one.relay.close()
+    one.pool.close()
     wait_until(lambda: one.threads == 1)
     one.cure()
     wait_until(lambda: not one.threads)

@@ -68,14 +68,16 @@ class HostBackend:
     def __init__(self, procfs: str = "/proc", sysfs: str = "/sys") -> None:
         # psutil takes the root only from this setting of its module, which applies to the whole process.
         psutil.PROCFS_PATH = procfs
-        self._relay = FileReaderPool(self.name, PATIENCE_SECONDS, READERS)
+        self._pool = FileReaderPool(self.name, PATIENCE_SECONDS, READERS)
         groups = [
             *KernelGroups(procfs, sysfs).groups(),
             *DiskAndNetworkGroups(procfs, sysfs).groups(),
         ]
         self._faults = HostFaultGroups(procfs, sysfs)
         self._groups = {Lane.SLOW: groups, Lane.COLD: self._faults.groups()}
-        self._legs = {lane: [DeviceReads(group.path, [group]) for group in some] for lane, some in self._groups.items()}
+        self._batches = {
+            lane: [DeviceReads(group.path, [group]) for group in some] for lane, some in self._groups.items()
+        }
         mounts = f"{procfs}/self/mounts"
         self._mounts = CaughtRead(mounts, lambda _: shown_mount_points(procfs), OSError)
         self._network_mounts = CaughtRead(mounts, lambda _: network_mounts(procfs), OSError)
@@ -87,7 +89,7 @@ class HostBackend:
         """Read every group of the lane; a group that fails or hangs becomes one gap for each of its rows."""
         sample = _HostSample()
         self._faults.mono = now.mono
-        answers = self._relay.round(self._legs[lane], now.mono)
+        answers = self._pool.round(self._batches[lane], now.mono)
         for group, (answer,) in zip(self._groups[lane], answers, strict=True):
             sample.take(answer, group.rows, group.path)
         if lane is Lane.COLD:
@@ -99,10 +101,10 @@ class HostBackend:
         return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls)
 
     def close(self) -> None:
-        self._relay.close()
+        self._pool.close()
 
     def _read_filesystems(self, sample: _HostSample, mono: float) -> None:
-        listed = self._relay.read(self._mounts, mono, "mounts")
+        listed = self._pool.read(self._mounts, mono, "mounts")
         if not isinstance(listed, list):
             sample.take(listed, FILESYSTEM, "mounts")
             return
@@ -110,21 +112,21 @@ class HostBackend:
         sample.left_out += len(FILESYSTEM) * (len(listed) - len(chosen))
         known = self._filesystems
         self._filesystems = {at: known.get(at) or filesystem(at) for at in chosen}
-        legs = [DeviceReads(f"mount {at}", [group]) for at, group in self._filesystems.items()]
-        for at, (answer,) in zip(self._filesystems, self._relay.round(legs, mono), strict=True):
+        batches = [DeviceReads(f"mount {at}", [group]) for at, group in self._filesystems.items()]
+        for at, (answer,) in zip(self._filesystems, self._pool.round(batches, mono), strict=True):
             sample.take(answer, FILESYSTEM, at)
 
     def _read_network_mounts(self, sample: _HostSample, mono: float) -> None:
         """Ask every network filesystem; one that gives no answer is down."""
-        listed = self._relay.read(self._network_mounts, mono, "network mounts")
+        listed = self._pool.read(self._network_mounts, mono, "network mounts")
         if not isinstance(listed, list):
             sample.take(listed, (MOUNT_UP,), "network mounts")
             return
         self._mounts_left_out = max(len(listed) - MAX_MOUNTS, 0)
         mounts = listed[:MAX_MOUNTS]
-        legs = [DeviceReads(f"mount {each.mountpoint}", [PathRead(each.mountpoint, answers)]) for each in mounts]
+        batches = [DeviceReads(f"mount {each.mountpoint}", [PathRead(each.mountpoint, answers)]) for each in mounts]
         figures = GroupReadings()
-        for mount, (answer,) in zip(mounts, self._relay.round(legs, mono), strict=True):
+        for mount, (answer,) in zip(mounts, self._pool.round(batches, mono), strict=True):
             if answer is not None:
                 figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
         sample.take(figures, (MOUNT_UP,), "network mounts")

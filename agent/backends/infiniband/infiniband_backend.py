@@ -1,6 +1,6 @@
 """The InfiniBand backend: one read of a lane over all ports.
 
-All reads go through a relay, one leg for each adapter: a file that hangs affects only itself, and an adapter whose
+All reads go through a pool, one batch for each adapter: a file that hangs affects only itself, and an adapter whose
 firmware does not answer only its own ports. A file that hangs is a gap with the reason `timeout`, never a stale value.
 """
 
@@ -52,15 +52,15 @@ class PortReadPlan:
     driver knows. Descriptors are assigned in the same order.
     """
 
-    def __init__(self, relay: FileReaderPool, pread: Pread, descriptors: Callable[[], int]) -> None:
+    def __init__(self, pool: FileReaderPool, pread: Pread, descriptors: Callable[[], int]) -> None:
         self.attributes: dict[Lane, list[list[SysfsAttribute]]] = {lane: [] for lane in SAMPLED}
-        self.legs: dict[Lane, list[DeviceReads[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
-        """The legs that hold these attributes, in the same order."""
+        self.batches: dict[Lane, list[DeviceReads[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
+        """The reads of these attributes, device by device, in the same order."""
         self.trackers: dict[Lane, list[list[tuple[int, LinkStateTracker]]]] = {lane: [] for lane in SAMPLED}
-        """For each leg, the positions of the attributes that hold a port's state, with its tracker."""
+        """For each batch, the positions of the attributes that hold a port's state, with its tracker."""
         self.left_out = 0
         """Files that the driver offers and that are not shown."""
-        self._relay = relay
+        self._pool = pool
         self._pread = pread
         self._descriptors = descriptors
         self._budget = -1
@@ -72,13 +72,13 @@ class PortReadPlan:
             port.adopt(depths[port], self._pread)
         shown = {id(each) for port in ports for each in port.attributes.values()}
         for lane in SAMPLED:
-            for leg, attributes in zip(self.legs[lane], self.attributes[lane], strict=True):
-                self._orphans += [(leg.name, each) for each in attributes if id(each) not in shown]
+            for batch, attributes in zip(self.batches[lane], self.attributes[lane], strict=True):
+                self._orphans += [(batch.name, each) for each in attributes if id(each) not in shown]
             by_device: dict[str, list[SysfsAttribute]] = {}
             for port in ports:
                 by_device.setdefault(port.device, []).extend(port.of(lane))
             self.attributes[lane] = [each for each in by_device.values() if each]
-            self.legs[lane] = [DeviceReads(device, each) for device, each in by_device.items() if each]
+            self.batches[lane] = [DeviceReads(device, each) for device, each in by_device.items() if each]
             self.trackers[lane] = [
                 [(place, each.tracker) for place, each in enumerate(attributes) if each.tracker is not None]
                 for attributes in self.attributes[lane]
@@ -91,11 +91,11 @@ class PortReadPlan:
         budget = self._descriptors()
         if budget != self._budget:
             self._budget = budget
-            for leg, attribute in self._all():
+            for batch, attribute in self._all():
                 attribute.keep_open = budget > 0
                 budget -= 1
                 if not attribute.keep_open:
-                    self._orphans.append((leg, attribute))
+                    self._orphans.append((batch, attribute))
         self._close_orphans()
 
     def release(self) -> None:
@@ -104,15 +104,15 @@ class PortReadPlan:
 
     def _all(self) -> Iterable[tuple[str, SysfsAttribute]]:
         for lane in SAMPLED:
-            for leg, attributes in zip(self.legs[lane], self.attributes[lane], strict=True):
+            for batch, attributes in zip(self.batches[lane], self.attributes[lane], strict=True):
                 for attribute in attributes:
-                    yield leg.name, attribute
+                    yield batch.name, attribute
 
     def _close_orphans(self) -> None:
         """Close what should no longer be open; a file in which a reader hangs is closed when the reader is out."""
         waiting = []
         for device, attribute in self._orphans:
-            if self._relay.is_hanging(device, attribute.path):
+            if self._pool.is_hanging(device, attribute.path):
                 waiting.append((device, attribute))
             else:
                 attribute.release()
@@ -150,7 +150,7 @@ Answer = str | OSError | UnansweredRead
 
 
 def describe(
-    root: str, ports: Iterable[RdmaPort], relay: FileReaderPool, pread: Pread, mono: float
+    root: str, ports: Iterable[RdmaPort], pool: FileReaderPool, pread: Pread, mono: float
 ) -> list[Reading | Gap]:
     """Return for each port its facts, which are labels of one row, or why they are missing.
 
@@ -159,14 +159,14 @@ def describe(
     devices: dict[str, list[RdmaPort]] = {}
     for port in ports:
         devices.setdefault(port.device, []).append(port)
-    legs = []
+    batches = []
     for device, group in devices.items():
         paths = [f"{root}/{device}/{file}" for _, file in DEVICE_FACTS]
         paths += [f"{port.directory}/{PORT_FACT[1]}" for port in group]
-        legs.append(DeviceReads(device, [text_file(path, pread) for path in paths]))
+        batches.append(DeviceReads(device, [text_file(path, pread) for path in paths]))
     described: list[Reading | Gap] = []
-    for leg, group, answers in zip(legs, devices.values(), relay.round(legs, mono), strict=True):
-        paths = [item.path for item in leg.items]
+    for batch, group, answers in zip(batches, devices.values(), pool.round(batches, mono), strict=True):
+        paths = [item.path for item in batch.items]
         shared = len(DEVICE_FACTS)
         for place, port in enumerate(group, shared):
             described.append(_of(port, [*answers[:shared], answers[place]], [*paths[:shared], paths[place]]))
@@ -213,9 +213,9 @@ class InfinibandBackend:
     ) -> None:
         self._root = f"{sysfs}/class/infiniband"
         self._pread = pread
-        self._relay = FileReaderPool(self.name)
-        self._census = PortDiscovery(self._root, self._relay, pread)
-        self._layout = PortReadPlan(self._relay, pread, descriptors)
+        self._pool = FileReaderPool(self.name)
+        self._census = PortDiscovery(self._root, self._pool, pread)
+        self._layout = PortReadPlan(self._pool, pread, descriptors)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read one lane. Raises AbsentError while this node has never shown a port."""
@@ -228,7 +228,7 @@ class InfinibandBackend:
 
     def close(self) -> None:
         self._layout.release()
-        self._relay.close()
+        self._pool.close()
 
     def _look(self, mono: float) -> list[Gap]:
         try:
@@ -244,16 +244,16 @@ class InfinibandBackend:
     def _sample(self, lane: Lane, mono: float, gaps: list[Gap]) -> BackendSample:
         readings: list[Reading] = []
         files = unread = 0
-        answers = self._relay.round(self._layout.legs[lane], mono)
+        answers = self._pool.round(self._layout.batches[lane], mono)
         layout = self._layout
-        for attributes, trackers, leg in zip(layout.attributes[lane], layout.trackers[lane], answers, strict=True):
-            files += len(leg)
-            if _all_read(leg):  # nearly always, and it saves a check of each file
-                readings += leg
+        for attributes, trackers, batch in zip(layout.attributes[lane], layout.trackers[lane], answers, strict=True):
+            files += len(batch)
+            if _all_read(batch):  # nearly always, and it saves a check of each file
+                readings += batch
                 for place, tracker in trackers:
-                    readings += tracker.update(leg[place].value)
+                    readings += tracker.update(batch[place].value)
                 continue
-            for attribute, answer in zip(attributes, leg, strict=True):
+            for attribute, answer in zip(attributes, batch, strict=True):
                 if isinstance(answer, Reading):
                     readings.append(answer)
                     if attribute.tracker is not None:
@@ -271,11 +271,11 @@ class InfinibandBackend:
         return BackendSample(readings, gaps, calls=files - unread)
 
     def _describe(self, mono: float) -> BackendSample:
-        described = describe(self._root, self._census.ports.values(), self._relay, self._pread, mono)
+        described = describe(self._root, self._census.ports.values(), self._pool, self._pread, mono)
         readings = [each for each in described if isinstance(each, Reading)]
         gaps = [each for each in described if isinstance(each, Gap)]
         return BackendSample(readings, gaps, calls=len(described))
 
 
-def _all_read(leg: list[Reading | Gap | UnansweredRead]) -> TypeGuard[list[Reading]]:
-    return {Reading}.issuperset(map(type, leg))
+def _all_read(batch: list[Reading | Gap | UnansweredRead]) -> TypeGuard[list[Reading]]:
+    return {Reading}.issuperset(map(type, batch))

@@ -170,18 +170,18 @@ MAX_DEVICES = 2_048
 
 
 class PortDiscovery:
-    """Finds the ports, and the files of each. Belongs to one thread; its reads are the relay's.
+    """Finds the ports, and the files of each. Belongs to one thread; its reads are the pool's.
 
     A hardware port that was once seen stays known, so that its absence is reported. Virtual functions and software
     devices are forgotten when they disappear: they come and go with the containers that use them.
     """
 
-    def __init__(self, root: str, relay: FileReaderPool, pread: Pread) -> None:
+    def __init__(self, root: str, pool: FileReaderPool, pread: Pread) -> None:
         self.ports: dict[IbPort, RdmaPort] = {}
         self.ignored = 0
         """Files of ports beyond the known ones; a device that is not looked into counts as one."""
         self._root = root
-        self._relay = relay
+        self._pool = pool
         self._pread = pread
         self._shapes: dict[tuple[frozenset[str], frozenset[str]], tuple[frozenset[str], PortMetrics]] = {}
         """Shapes, by a port's files and the usable rivals among them. Ports of one driver have the same file names."""
@@ -196,8 +196,10 @@ class PortDiscovery:
         if devices is None:
             return False, []
         beyond, devices = len(devices) - MAX_DEVICES, devices[:MAX_DEVICES]
-        legs = [DeviceReads(name, [CaughtRead(f"{self._root}/{name}/ports", _listing_of, OSError)]) for name in devices]
-        answers = [answer for (answer,) in self._relay.round(legs, mono)]
+        batches = [
+            DeviceReads(name, [CaughtRead(f"{self._root}/{name}/ports", _listing_of, OSError)]) for name in devices
+        ]
+        answers = [answer for (answer,) in self._pool.round(batches, mono)]
         found = {
             name: answer for name, answer in zip(devices, answers, strict=True) if isinstance(answer, DeviceListing)
         }
@@ -218,7 +220,7 @@ class PortDiscovery:
 
     def _devices(self, mono: float) -> list[str] | None:
         """Return the names of the devices; None if they cannot be listed and known ports report themselves."""
-        answer = self._relay.read(CaughtRead(self._root, list_names, OSError), mono)
+        answer = self._pool.read(CaughtRead(self._root, list_names, OSError), mono)
         if isinstance(answer, list):
             return answer
         if isinstance(answer, (FileNotFoundError, NotADirectoryError)):
@@ -285,7 +287,7 @@ class PortDiscovery:
     def _learn(self, changed: Sequence[RdmaPort], mono: float) -> None:
         """Decide which row each file feeds. Files are read only where two of one driver could feed the same row."""
         contested = [(port, paths) for port in changed if (paths := competing_files(port.present))]
-        legs = [
+        batches = [
             DeviceReads(port.device, [text_file(f"{port.directory}/{path}", self._pread) for path in paths])
             for port, paths in contested
         ]
@@ -293,7 +295,7 @@ class PortDiscovery:
             port.entity: frozenset(
                 path for path, text in zip(paths, texts, strict=True) if isinstance(text, str) and text.isdigit()
             )
-            for (port, paths), texts in zip(contested, self._relay.round(legs, mono), strict=True)
+            for (port, paths), texts in zip(contested, self._pool.round(batches, mono), strict=True)
         }
         for port in changed:
             key = (port.present, usable.get(port.entity, frozenset()))

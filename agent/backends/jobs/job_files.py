@@ -60,7 +60,7 @@ class TimedReader:
     """
 
     def __init__(self, read: ReadFile) -> None:
-        self._relay = FileReaderPool("jobs", PATIENCE_SECONDS)
+        self._pool = FileReaderPool("jobs", PATIENCE_SECONDS)
         self._read_file = read
         self.mono = 0.0
 
@@ -74,7 +74,7 @@ class TimedReader:
         return self._answer(CaughtRead(directory, _listing_of, OSError), directory)
 
     def _answer(self, read: CaughtRead[T, Any], device: str) -> T:
-        answer = self._relay.read(read, self.mono, device)
+        answer = self._pool.read(read, self.mono, device)
         if isinstance(answer, UnansweredRead):
             raise TimeoutError(errno.ETIMEDOUT, answer.detail)
         if isinstance(answer, Exception):
@@ -82,7 +82,7 @@ class TimedReader:
         return answer
 
     def close(self) -> None:
-        self._relay.close()
+        self._pool.close()
 
 
 def _listing_of(directory: str) -> DirectoryListing:

@@ -38,11 +38,11 @@ class OpticsBackend:
     shortest = 1.0
 
     def __init__(self, sysfs: Path | str = "/sys", connect: Connect = connect_netlink) -> None:
-        self._relay = FileReaderPool(self.name)
-        census = PortList(str(sysfs), self._relay, connect)
+        self._pool = FileReaderPool(self.name)
+        census = PortList(str(sysfs), self._pool, connect)
         self._parts = (
-            PortStatistics(census, self._relay, connect),
-            AdapterTemperatures(str(sysfs), self._relay),
+            PortStatistics(census, self._pool, connect),
+            AdapterTemperatures(str(sysfs), self._pool),
         )
         self._transceivers = TransceiverReader(str(sysfs), census, connect)
         self._is_absent = True
@@ -89,5 +89,5 @@ class OpticsBackend:
             return BackendSample()
 
     def close(self) -> None:
-        self._relay.close()
+        self._pool.close()
         self._transceivers.close()

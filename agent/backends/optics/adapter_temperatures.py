@@ -32,7 +32,7 @@ _MILLI = 1e-3
 
 
 class AdapterSensor(Struct):
-    """One file with a temperature, and the series that it feeds. An item of a relay."""
+    """One file with a temperature, and the series that it feeds. An item of a pool."""
 
     path: str
     series: Series
@@ -50,7 +50,7 @@ class AdapterSensor(Struct):
 
 
 class SensorDiscovery:
-    """Looks for the sensors of all adapters, as an item of a relay."""
+    """Looks for the sensors of all adapters, as an item of a pool."""
 
     def __init__(self, sysfs: str) -> None:
         self._sysfs = sysfs
@@ -84,27 +84,27 @@ class AdapterTemperatures:
 
     rows = (HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT)
 
-    def __init__(self, sysfs: str, relay: FileReaderPool) -> None:
+    def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._search = SensorDiscovery(sysfs)
-        self._relay = relay
+        self._pool = pool
         self._sensors: dict[str, list[AdapterSensor]] = {}
         self._due = float("-inf")
 
     def read(self, mono: float) -> BackendSample:
         """Return all. Raises AbsentError if no adapter has a sensor, and DeviceError if that is not known."""
         if mono >= self._due:
-            found = self._relay.read(self._search, mono)
+            found = self._pool.read(self._search, mono)
             if isinstance(found, UnansweredRead):
                 raise DeviceError(found.reason, f"{self._search.path}: {found.detail}")
             self._sensors, self._due = found, mono + SEARCH_SECONDS
         if not self._sensors:
             raise AbsentError(f"no sensor in {self._search.path}")
-        legs: list[DeviceReads[Reading | RequestFailure]] = [
+        batches: list[DeviceReads[Reading | RequestFailure]] = [
             DeviceReads(f"sensors of {name}", sensors) for name, sensors in self._sensors.items()
         ]
         readings: list[Reading] = []
         gaps: list[Gap] = []
-        for sensors, answers in zip(self._sensors.values(), self._relay.round(legs, mono), strict=True):
+        for sensors, answers in zip(self._sensors.values(), self._pool.round(batches, mono), strict=True):
             for sensor, answer in zip(sensors, answers, strict=True):
                 if isinstance(answer, Reading):
                     readings.append(answer)

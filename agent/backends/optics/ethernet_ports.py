@@ -38,10 +38,10 @@ class PortList:
     `connect` opens a socket to the kernel.
     """
 
-    def __init__(self, sysfs: str, relay: FileReaderPool, connect: Connect) -> None:
+    def __init__(self, sysfs: str, pool: FileReaderPool, connect: Connect) -> None:
         self._sysfs = sysfs
         self._folder = CaughtRead(f"{sysfs}/class/net", self._ports_in, OSError)
-        self._relay = relay
+        self._pool = pool
         self._connect = connect
         self._family: int | None = None
         self._ports: list[str] = []
@@ -56,7 +56,7 @@ class PortList:
 
         Raises AbsentError without ports, and DeviceError.
         """
-        answer = self._relay.read(self._folder, mono)
+        answer = self._pool.read(self._folder, mono)
         if isinstance(answer, list):
             self._ports = answer
         elif isinstance(answer, FileNotFoundError):
@@ -84,7 +84,7 @@ class PortList:
         """Return the number. Raises AbsentError without the kernel's interface, and DeviceError."""
         if self._family is None:
             request = PathRead("GETFAMILY ethtool", lambda _: tried(self._number_of_family))
-            answer = self._relay.read(request, mono)
+            answer = self._pool.read(request, mono)
             if answer is None:
                 raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
             if not isinstance(answer, int):
@@ -110,7 +110,7 @@ LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("optics")
 class PortStatistics:
     """The physical layer of every Ethernet port of the census, in one round of questions.
 
-    All of them go through a relay, one leg for each port: the kernel answers under a lock, so that one driver whose
+    All of them go through a pool, one batch for each port: the kernel answers under a lock, so that one driver whose
     firmware does not answer may hold a question for long. It costs only its own port. `connect` opens a socket to the
     kernel.
     """
@@ -118,23 +118,23 @@ class PortStatistics:
     rows = tuple(row for question in QUESTIONS for row in question.rows)
     """What is missing where nothing can be asked."""
 
-    def __init__(self, census: PortList, relay: FileReaderPool, connect: Connect) -> None:
+    def __init__(self, census: PortList, pool: FileReaderPool, connect: Connect) -> None:
         self._census = census
         self._connect = connect
-        self._relay = relay
+        self._pool = pool
 
     def read(self, mono: float) -> BackendSample:
         """Ask about every port. Raises AbsentError without ports or without the kernel's interface, and DeviceError."""
         ports = self._census.find_ports(mono)
         family = self._census.find_family(mono)
-        legs = [DeviceReads(port, [self._request(each, family, port) for each in QUESTIONS]) for port in ports]
-        answers = self._relay.round(legs, mono)
+        batches = [DeviceReads(port, [self._request(each, family, port) for each in QUESTIONS]) for port in ports]
+        answers = self._pool.round(batches, mono)
         readings: dict[Series, Reading] = {}
         missing = MissingPortMetrics()
         calls = 0
-        for port, leg in zip(ports, answers, strict=True):
+        for port, batch in zip(ports, answers, strict=True):
             device = printable(port)
-            for question, answer in zip(QUESTIONS, leg, strict=True):
+            for question, answer in zip(QUESTIONS, batch, strict=True):
                 calls += not isinstance(answer, UnansweredRead)
                 for each in answer if isinstance(answer, list) else ():
                     series = _series(each.row, device, each.labels)

@@ -240,7 +240,7 @@ class TransceiverReader:
         self._sysfs = sysfs
         self._census = census
         self._connect = connect
-        self._relay = FileReaderPool("optics-modules", PATIENCE_SECONDS)
+        self._pool = FileReaderPool("optics-modules", PATIENCE_SECONDS)
         self._ports: dict[str, PortModule] = {}
 
     def read(self, mono: float) -> BackendSample:
@@ -267,7 +267,7 @@ class TransceiverReader:
         return BackendSample(readings, list(missing.gaps()), calls=asked)
 
     def close(self) -> None:
-        self._relay.close()
+        self._pool.close()
 
     def _ask(self, family: int, mono: float) -> int:
         """Ask those that are due; how many there were."""
@@ -275,13 +275,13 @@ class TransceiverReader:
         for port, module in self._ports.items():
             if mono >= module.due:
                 cards.setdefault(self._card_of(port), []).append(port)
-        legs = []
+        batches = []
         for card, ports in cards.items():
             modules = [(ModuleEeprom(self._connect, family, port), self._ports[port].known) for port in ports]
             # One after another: a card has one bus, or one firmware.
             read = PathRead(f"modules of {card}", partial(_read_modules, modules))
-            legs.append(DeviceReads(card, [read]))
-        for ports, (answer,) in zip(cards.values(), self._relay.round(legs, mono), strict=True):
+            batches.append(DeviceReads(card, [read]))
+        for ports, (answer,) in zip(cards.values(), self._pool.round(batches, mono), strict=True):
             for place, port in enumerate(ports):
                 said = (
                     RequestFailure(answer.reason, answer.detail)

@@ -106,9 +106,9 @@ class PowerBackend:
         spawn: Spawn = spawn_thread,
     ) -> None:
         """`order` names sources; those that do not exist are skipped. `spawn` runs what may take long."""
-        self._relay = FileReaderPool(self.name, PATIENCE_SECONDS)
-        hwmon = HwmonPower(sysfs, self._relay)
-        rapl = RaplEnergy(sysfs, self._relay)
+        self._pool = FileReaderPool(self.name, PATIENCE_SECONDS)
+        hwmon = HwmonPower(sysfs, self._pool)
+        rapl = RaplEnergy(sysfs, self._pool)
         sources: dict[str, PowerSource] = {"ipmi": IpmiPower(ipmi), "hwmon": hwmon}
         if redfish is not None:
             sources["redfish"] = redfish
@@ -158,7 +158,7 @@ class PowerBackend:
     def close(self) -> None:
         for paced in self._paced:
             paced.close()
-        self._relay.close()
+        self._pool.close()
 
     def _ask(self, mono: float) -> tuple[PolledSource[float] | None, int]:
         """Return the first source with a value, and how many reads were made to find it."""

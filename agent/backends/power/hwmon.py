@@ -109,9 +109,9 @@ class HwmonPower:
     grace = 0.0
     timeout = 0.0
 
-    def __init__(self, sysfs: str, relay: FileReaderPool) -> None:
+    def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/hwmon"
-        self._relay = relay
+        self._pool = pool
         self.left_out = 0
         self._by_device: dict[str, list[HwmonMeter]] = {}
         self._meters: list[HwmonMeter] = []
@@ -143,8 +143,10 @@ class HwmonPower:
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
-        legs = [DeviceReads(meter.path, [CaughtRead(meter.path, read_number, DeviceError)]) for meter in self._meters]
-        answers = self._relay.round(legs, now.mono)
+        batches = [
+            DeviceReads(meter.path, [CaughtRead(meter.path, read_number, DeviceError)]) for meter in self._meters
+        ]
+        answers = self._pool.round(batches, now.mono)
         self._answers = [_answer(meter.path, each) for meter, (each,) in zip(self._meters, answers, strict=True)]
         readings: list[Reading] = []
         gaps = list(self._gaps)
@@ -159,13 +161,13 @@ class HwmonPower:
 
     def _scan(self, mono: float) -> None:
         """Find the meters. Those of a device that cannot be looked into now stay: their own reads will show why."""
-        listed = self._relay.read(CaughtRead(self._root, partial(list_paths, prefix="hwmon"), DeviceError), mono)
+        listed = self._pool.read(CaughtRead(self._root, partial(list_paths, prefix="hwmon"), DeviceError), mono)
         if not isinstance(listed, list):
             self._gaps = [_untold(self._root, listed)]
             return
         devices, self.left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
-        legs = [DeviceReads(device, [CaughtRead(device, _meters_of, DeviceError)]) for device in devices]
-        answers = self._relay.round(legs, mono)
+        batches = [DeviceReads(device, [CaughtRead(device, _meters_of, DeviceError)]) for device in devices]
+        answers = self._pool.round(batches, mono)
         before, self._by_device, self._gaps = self._by_device, {}, []
         for device, (answer,) in zip(devices, answers, strict=True):
             if isinstance(answer, list):

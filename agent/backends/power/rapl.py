@@ -70,11 +70,11 @@ class RaplEnergy:
 
     period = 1.0
 
-    def __init__(self, sysfs: str, relay: FileReaderPool) -> None:
+    def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/powercap"
         self.pattern = f"{self._root}/intel-rapl:*"
         self.left_out = 0
-        self._relay = relay
+        self._pool = pool
         self._zones: dict[str, RaplZone] = {}
         self._domains: dict[str, RaplDomain] = {}
         self._gaps: list[Gap] = []
@@ -87,10 +87,10 @@ class RaplEnergy:
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         readings: list[Reading] = []
         gaps = list(self._gaps)
-        legs = [
+        batches = [
             DeviceReads(zone, [CaughtRead(f"{zone}/energy_uj", read_number, DeviceError)]) for zone in self._domains
         ]
-        answers = self._relay.round(legs, now.mono)
+        answers = self._pool.round(batches, now.mono)
         for (zone, domain), (raw,) in zip(self._domains.items(), answers, strict=True):
             path = f"{zone}/energy_uj"
             if not isinstance(raw, int):
@@ -105,13 +105,13 @@ class RaplEnergy:
     def _scan(self, mono: float) -> None:
         """Find the domains; those already known keep their count."""
         entries = CaughtRead(self._root, partial(list_paths, prefix="intel-rapl:"), DeviceError)
-        listed = self._relay.read(entries, mono)
+        listed = self._pool.read(entries, mono)
         if not isinstance(listed, list):
             self._gaps = [_gap(self._root, listed)]
             return
         paths, self.left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
         fresh = [path for path in paths if path not in self._zones]
-        answers = self._relay.round(
+        answers = self._pool.round(
             [DeviceReads(path, [CaughtRead(path, _zone_at, DeviceError)]) for path in fresh], mono
         )
         known = {path: zone for path, zone in self._zones.items() if path in paths}

@@ -24,21 +24,21 @@ def examine(node: DoctorNode, timeout: float = PATIENCE_SECONDS) -> list[DoctorF
         for module in modules_in(all_checks.__name__, all_checks.__path__)
         for rank, checks in module.CHECKS.items()
     }
-    relay = FileReaderPool("doctor", timeout, READERS)
+    pool = FileReaderPool("doctor", timeout, READERS)
     query = DoctorCheck("agent", node.target.shown, node.query_agent)
-    asked = _answers([query], relay, node.mono())  # what the running agent says is used by many
+    asked = _answers([query], pool, node.mono())  # what the running agent says is used by many
     ordered = [check for rank in sorted(subjects) for check in subjects[rank](node)]
-    found = [*asked, *_answers(ordered, relay, node.mono())]
-    relay.close()
+    found = [*asked, *_answers(ordered, pool, node.mono())]
+    pool.close()
     return found
 
 
-def _answers(checks: Sequence[DoctorCheck], relay: FileReaderPool, mono: float) -> Iterable[DoctorFinding]:
-    """Each check is a leg of its own, as if it were a device: one that hangs holds up no other."""
-    legs: list[DeviceReads[list[DoctorFinding]]] = [
+def _answers(checks: Sequence[DoctorCheck], pool: FileReaderPool, mono: float) -> Iterable[DoctorFinding]:
+    """Each check is a batch of its own, as if it were a device: one that hangs holds up no other."""
+    batches: list[DeviceReads[list[DoctorFinding]]] = [
         DeviceReads(f"{number} {check.path}", [check]) for number, check in enumerate(checks)
     ]
-    for check, (answer,) in zip(checks, relay.round(legs, mono), strict=True):
+    for check, (answer,) in zip(checks, pool.round(batches, mono), strict=True):
         subject = FindingFactory(check.subject)
         if not isinstance(answer, UnansweredRead):
             yield from answer

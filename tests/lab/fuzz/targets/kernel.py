@@ -274,6 +274,6 @@ TARGETS = (
     Target("ipmi", ("agent/backends/power/ipmi.py",), use_ipmi,
            (bytes.fromhex("00dc8c0a0a008c0a8c0a5e0e5e5fe803000040"), bytes.fromhex("c1"), b""), (DeviceError,)),
     Target("own-processes", ("agent/daemon/costs.py", "agent/daemon/pausing.py",
-           "agent/commands/record/recorded_command.py"), use_own_processes, ()),
+           "agent/lib/proc_stat.py"), use_own_processes, ()),
     Target("keys", ("agent/commands/top/screen/key_input.py",), use_keys),
 )  # fmt: skip
