@@ -260,7 +260,7 @@ class Sampler:
             else:
                 gaps = gaps_for(block, trouble.reason, trouble.detail)
             if gaps:
-                missing.append((key[0], gaps))
+                missing.append((backend, gaps))
         readings: list[Reading] = []
         unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings, shown)
         more = (*self.health.unheard().items(), (self.devices, unseen), ("estimate", unestimated))

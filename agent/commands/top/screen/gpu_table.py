@@ -165,9 +165,7 @@ COLUMNS = (
     GpuColumn("POWER LATELY", 12, 15, _power_line, most=40, is_chart=True),
     GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
     GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),
-    GpuColumn(
-        "MHZ", 4, 8, _value(lambda gpu: text_layout.plain(gpu.values.get("clock_sm"), 1e-6), "slow", "throttled")
-    ),
+    GpuColumn("MHZ", 4, 8, _value(_megahertz, "slow", "throttled")),
     GpuColumn("THROTTLE", 11, 9, throttled, False),
     GpuColumn("NVLINK", 8, 11, _value(lambda gpu: text_layout.rate(gpu.rate(*NVLINK)))),
     GpuColumn("LINKS", 5, 19, _value(_links, "link down")),

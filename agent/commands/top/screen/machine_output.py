@@ -77,14 +77,12 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
 
 def _processes(node: NodeView, gpu: GpuView) -> list[dict[str, Any]] | None:
     listed = (node.processes or {}).get(gpu.row.gpu)
-    return (
-        None
-        if listed is None
-        else [
-            {"pid": each.pid, "user": each.user or None, "memory_bytes": each.memory, "command": each.command or None}
-            for each in listed
-        ]
-    )
+    if listed is None:
+        return None
+    return [
+        {"pid": each.pid, "user": each.user or None, "memory_bytes": each.memory, "command": each.command or None}
+        for each in listed
+    ]
 
 
 def _links(gpu: GpuView) -> int:
