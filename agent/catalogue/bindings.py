@@ -52,11 +52,15 @@ class Call(Record):
 
 
 class Gpm(Record):
-    """A GPU performance monitoring metric (Hopper and newer): `raw * scale` is in the row's unit."""
+    """A GPU performance monitoring metric (Hopper and newer): `raw * scale` is in the row's unit.
+
+    `total` is for a counter of which GPM gives the mean growth per second: the sampler adds it up.
+    """
 
     id: int
     scale: float = 0.01
     labels: tuple[str, ...] = ()
+    total: bool = False
 
     def __str__(self) -> str:
         return f"GPM metric {self.id}"

@@ -170,7 +170,7 @@ POWER = (
            span=WATTS_SPAN, simulated=(100, 1500)),
     Metric("coldplate_gpu_energy_joules_total", Kind.COUNTER, Unit.JOULES, Gpu,
            "Energy since the driver was loaded; continues across driver reloads.",
-           Lane.FAST, (Field(nvml.FI_DEV_TOTAL_ENERGY_CONSUMPTION, MILLI),), span=(0, 1e13)),
+           Lane.SLOW, (Field(nvml.FI_DEV_TOTAL_ENERGY_CONSUMPTION, MILLI),), span=(0, 1e13)),
     Metric("coldplate_gpu_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
            "Temperature of the GPU core.",
            Lane.FAST, (Call("nvmlDeviceGetTemperatureV"),), span=CELSIUS_SPAN, simulated=(15, 110), rolling=True),
@@ -215,7 +215,7 @@ THROTTLING = (
            labels=("reason",), span=(0, 1e10)),
     Metric("coldplate_gpu_thermal_throttle_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
            "Time in which the clocks were reduced by heat of any kind, even if the driver does not distinguish kinds.",
-           Lane.FAST, (Field(nvml.FI_DEV_PERF_POLICY_THERMAL, NANO),), span=(0, 1e10)),
+           Lane.SLOW, (Field(nvml.FI_DEV_PERF_POLICY_THERMAL, NANO),), span=(0, 1e10)),
 )  # fmt: skip
 
 FAULTS = (

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.catalogue import nvml_constants as nvml
-from agent.catalogue.bindings import ALL_LINKS, PACKETS, Call, Derived, Field
+from agent.catalogue.bindings import ALL_LINKS, PACKETS, Call, Derived, Field, Gpm
 from agent.lib.record import Record
 from agent.model import Gpu, Kind, Lane, Metric, NvLink, Shown, Unit
 
 KIBI = 1024.0
+MEBI = 2.0**20
 """NVML's "throughput" fields 138 and 139 are cumulative KiB, despite their name (nvidia-ml-py)."""
 
 
@@ -157,13 +158,17 @@ FABRIC_HEALTH = (
 """NVML_GPU_FABRIC_HEALTH_MASK_* (nvidia-ml-py): 8 is one of the wrong configurations, 14 the global fabric manager."""
 FABRIC_PROBLEMS = tuple(name for aspect in FABRIC_HEALTH for name in aspect.bad.values())
 
+# The fields are counters of 32 bits: at full speed a link of generation 5 wraps them seven times a second (seen on an
+# H200). So the rates of GPM come first, which are added up.
 PCIE = (
     Metric("coldplate_gpu_pcie_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Bytes that the GPU sent over PCIe.",
-           Lane.FAST, (Field(nvml.FI_DEV_PCIE_COUNT_TX_BYTES),), span=(0, 2.0**74)),
+           Lane.FAST, (Gpm(nvml.GPM_METRIC_PCIE_TX_PER_SEC, MEBI, total=True), Field(nvml.FI_DEV_PCIE_COUNT_TX_BYTES)),
+           span=(0, 2.0**74)),
     Metric("coldplate_gpu_pcie_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Bytes that the GPU received over PCIe.",
-           Lane.FAST, (Field(nvml.FI_DEV_PCIE_COUNT_RX_BYTES),), span=(0, 2.0**74)),
+           Lane.FAST, (Gpm(nvml.GPM_METRIC_PCIE_RX_PER_SEC, MEBI, total=True), Field(nvml.FI_DEV_PCIE_COUNT_RX_BYTES)),
+           span=(0, 2.0**74)),
     Metric("coldplate_gpu_pcie_replays_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe packets retransmitted.",
            Lane.SLOW, (Field(nvml.FI_DEV_PCIE_REPLAY_COUNTER),), span=(0, 2.0**63)),

@@ -225,7 +225,7 @@ def h100(number: int = 0, *, calls: Given | None = None, fields: Given | None = 
     gpu.fields |= {(269, 0): (U64, 0), (270, 0): (U64, 0), (271, 0): (U64, 0), (197, 0): (U64, 11), (198, 0): (U64, 13)}
     gpu.calls |= {"nvmlDeviceGetArchitecture": 9, "nvmlDeviceGetCudaComputeCapability": (9, 0)}
     gpu.calls |= {"nvmlGpmQueryDeviceSupport": 1, "nvmlGpmSampleGet": None}
-    gpu.gpm = {2: 57.0, 3: 12.5, 5: 29.0, 10: 70.0, 11: 0.0, 12: 1.0, 13: 2.0}
+    gpu.gpm = {2: 57.0, 3: 12.5, 5: 29.0, 10: 70.0, 11: 0.0, 12: 1.0, 13: 2.0, 20: 6.0, 21: 15.0}
     return gpu.given(calls, fields)
 
 

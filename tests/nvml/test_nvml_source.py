@@ -174,8 +174,8 @@ def test_a_single_field_that_says_lost_means_the_whole_gpu(opened):
     gpu = h100()
     bench = opened(gpu)
     bench.read()
-    gpu.fields[83, 0] = LOST
-    with pytest.raises(DeviceError, match="NVML field 83"):
+    gpu.fields[82, 0] = LOST
+    with pytest.raises(DeviceError, match="NVML field 82"):
         bench.read()
 
 

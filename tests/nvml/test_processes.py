@@ -7,7 +7,7 @@ import pytest
 from agent.backends.protocol import DeviceError, GpuProcess
 from agent.model import Lane, Reason
 from tests.nvml.conftest import gaps, value, values
-from tests.nvml.fake_driver import DENIED, LOST, MISSING, NOT_FOUND, UNKNOWN, FakeDriver, h100
+from tests.nvml.fake_driver import DENIED, LOST, MISSING, NOT_FOUND, U64, UNKNOWN, FakeDriver, h100
 
 CALL = "nvmlDeviceGetComputeRunningProcesses_v3"
 MPS, SHARES = "nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetProcessUtilization"
@@ -100,6 +100,7 @@ def test_a_lost_gpu_is_lost_here_too(opened):
 
 # GPU performance monitoring: means over intervals that are long enough, and never yesterday's.
 ROW = "coldplate_gpu_sm_active_ratio"
+SENT = "coldplate_gpu_pcie_transmit_bytes_total"
 
 
 def samples_taken(driver: FakeDriver) -> int:
@@ -132,6 +133,26 @@ def test_after_a_failure_there_is_a_gap_and_a_fresh_start(opened):
     gpu.calls["nvmlGpmSampleGet"] = None
     assert values(bench.read(), ROW) == {}
     assert value(bench.read(), ROW) == 0.57
+
+
+def test_growth_per_second_adds_up_to_a_counter(opened):
+    gpu = h100()
+    bench = opened(gpu)
+    bench.read()
+    before = value(bench.read(after=1.0), SENT)
+    gpu.gpm[20] = 50_000.0  # a link of generation 5 at full speed: more than a counter of 32 bits holds in a second
+    after = value(bench.read(after=2.0), SENT)
+    assert (after - before) / 2**20 == pytest.approx(100_000.0)
+    gpu.gpm[20] = UNKNOWN
+    assert gaps(bench.read(), SENT)
+    gpu.gpm[20] = 0.0
+    assert value(bench.read(), SENT) == after
+
+
+def test_without_gpm_the_driver_counts_the_bytes(opened):
+    gpu = h100(calls={"nvmlGpmQueryDeviceSupport": 0})
+    gpu.fields[197, 0] = (U64, 4_000)
+    assert value(opened(gpu).again(), SENT) == 4_000
 
 
 def test_one_metric_that_is_not_available_affects_only_itself(opened):

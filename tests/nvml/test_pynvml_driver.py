@@ -122,9 +122,8 @@ def test_the_source_gives_what_the_library_says(start: Start) -> None:
     fast, slow, cold = (told["lanes"][lane] for lane in ("fast", "slow", "cold"))
     says = told["says"]
     for name, what in (
-        ("power_watts", "power"), ("energy_joules_total", "energy"), ("nvlink_transmit_bytes_total", "nvlink"),
-        ("temperature_celsius", "temperature"), ("memory_used_bytes", "used"), ("memory_reserved_bytes", "reserved"),
-        ("utilization_ratio", "utilization"),
+        ("power_watts", "power"), ("nvlink_transmit_bytes_total", "nvlink"), ("temperature_celsius", "temperature"),
+        ("memory_used_bytes", "used"), ("memory_reserved_bytes", "reserved"), ("utilization_ratio", "utilization"),
     ):  # fmt: skip
         assert fast[f"coldplate_gpu_{name}{{{labels}}}"] == says[what]
     assert fast[f'coldplate_gpu_clock_hertz{{{labels},domain="sm"}}'] == says["sm"]
@@ -134,6 +133,7 @@ def test_the_source_gives_what_the_library_says(start: Start) -> None:
     assert fast[f"coldplate_gpu_fp16_active_ratio{{{labels}}}"] - active == pytest.approx(0.11)
     assert 0.02 < active < 0.22
     assert slow[f"coldplate_gpu_temperature_margin_celsius{{{labels}}}"] == says["margin"]
+    assert slow[f"coldplate_gpu_energy_joules_total{{{labels}}}"] == says["energy"]
     assert slow[f'coldplate_nvlink_up{{{labels},link="17"}}'] == 1.0
     assert slow[f'coldplate_nvlink_errors_total{{{labels},link="3",type="crc"}}'] == 1.0
     assert cold[f'coldplate_gpu_fabric_state{{{labels},state="completed"}}'] == 1.0

@@ -65,7 +65,6 @@ def test_values_are_in_base_units(opened):
         "power_watts": 412.345,
         "power_instant_watts": 430.0,
         "power_limit_watts": 650.0,
-        "energy_joules_total": 12345.678,
         "temperature_celsius": 61.0,
         "memory_temperature_celsius": 64.0,
         "utilization_ratio": 0.57,
@@ -74,7 +73,7 @@ def test_values_are_in_base_units(opened):
         "memory_reserved_bytes": 551550976.0,
         "nvlink_transmit_bytes_total": 5 * 1024.0,
         "nvlink_receive_bytes_total": 7 * 1024.0,
-        "pcie_transmit_bytes_total": 11.0,
+        "pcie_transmit_bytes_total": 6 * 2.0**20,
         "sm_active_ratio": 0.57,
         "sm_occupancy_ratio": 0.125,
         "fp64_active_ratio": 0.0,
@@ -83,7 +82,6 @@ def test_values_are_in_base_units(opened):
     assert values(sample, "coldplate_gpu_clock_hertz") == {("sm",): 1.74e9}
     throttled = values(sample, "coldplate_gpu_throttle_seconds_total")
     assert throttled[("sw_power_cap",)] == 1.5
-    assert value(sample, "coldplate_gpu_thermal_throttle_seconds_total") == 0.25
     assert set(throttled) >= {("hw_power_brake",), ("sw_thermal_slowdown",)}
 
 
@@ -110,6 +108,8 @@ def test_slow_and_cold_lanes_hold_what_changes_seldom(opened):
     assert values(slow, "coldplate_gpu_ecc_aggregate_errors_total")[("corrected",)] == 9.0
     assert values(slow, "coldplate_gpu_row_remaps_total") == {("correctable",): 0.0, ("uncorrectable",): 1.0}
     assert value(slow, "coldplate_gpu_pcie_replays_total") == 3.0
+    assert value(slow, "coldplate_gpu_energy_joules_total") == 12345.678
+    assert value(slow, "coldplate_gpu_thermal_throttle_seconds_total") == 0.25
     assert value(cold, "coldplate_gpu_power_limit_default_watts") == 700.0
     assert values(cold, "coldplate_gpu_clock_limit_hertz")[("sm",)] == 1.98e9
     assert values(cold, "coldplate_gpu_nvlink_speed_bytes_per_second")[()] == 18 * 26562e6
@@ -179,7 +179,6 @@ def test_ampere_has_gaps_where_hopper_has_values(opened):
     (gap,) = gaps(sample, "coldplate_gpu_throttle_seconds_total")
     assert gap.reason is Reason.UNSUPPORTED
     assert "269" in gap.detail and "271" in gap.detail and "not supported" in gap.detail
-    assert value(sample, "coldplate_gpu_thermal_throttle_seconds_total") == 0.25
 
 
 def test_unsupported_values_are_asked_for_once(opened):
@@ -221,8 +220,9 @@ def test_a_driver_that_refuses_the_whole_batch_is_asked_field_by_field(opened):
     gpu = h100()
     gpu.calls["nvmlDeviceGetFieldValues"] = lambda array: INVALID if 271 in dict(array.pairs) else None
     sample = opened(gpu).read()
-    assert ("hw_power_brake",) not in values(sample, "coldplate_gpu_throttle_seconds_total")
-    assert value(sample, "coldplate_gpu_thermal_throttle_seconds_total") == 0.25
+    throttled = values(sample, "coldplate_gpu_throttle_seconds_total")
+    assert ("hw_power_brake",) not in throttled
+    assert throttled[("sw_power_cap",)] == 1.5
 
 
 @pytest.mark.parametrize(
@@ -235,15 +235,15 @@ def test_a_driver_that_refuses_the_whole_batch_is_asked_field_by_field(opened):
 def test_a_field_without_a_value_is_a_gap_in_this_sample_only(opened, answer):
     gpu = h100()
     bench = opened(gpu)
-    good, gpu.fields[83, 0] = gpu.fields[83, 0], answer
+    good, gpu.fields[82, 0] = gpu.fields[82, 0], answer
     sample = bench.read()
-    assert values(sample, "coldplate_gpu_energy_joules_total") == {}
-    (gap,) = gaps(sample, "coldplate_gpu_energy_joules_total")
+    assert values(sample, "coldplate_gpu_memory_temperature_celsius") == {}
+    (gap,) = gaps(sample, "coldplate_gpu_memory_temperature_celsius")
     assert gap.reason in (Reason.IMPLAUSIBLE, Reason.MALFORMED)
-    assert "NVML field 83" in gap.detail
+    assert "NVML field 82" in gap.detail
     assert value(sample, "coldplate_gpu_power_watts") == 412.345
-    gpu.fields[83, 0] = good
-    assert value(bench.read(), "coldplate_gpu_energy_joules_total") == 12345.678
+    gpu.fields[82, 0] = good
+    assert value(bench.read(), "coldplate_gpu_memory_temperature_celsius") == 64.0
 
 
 @pytest.mark.parametrize(

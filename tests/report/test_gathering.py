@@ -54,14 +54,22 @@ def test_a_metric_that_no_source_offers_says_why(tmp_path: Path) -> None:
     assert run.nodes[0].absent == {(chosen.TENSOR, gpu(0)): Reason.UNSUPPORTED}
 
 
-def test_energy_is_that_of_the_counter_and_else_integrated_from_power(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "first"), [(1502, (450300.0, 1501.0, "counter")), (100, (25000.0, 100.0, "power"))]
+)
+def test_energy_is_that_of_the_counter_in_a_long_run_and_else_integrated_from_power(
+    tmp_path: Path, seconds: int, first: tuple[float, float, str]
+) -> None:
     series = {
-        row(chosen.ENERGY, gpu(0)): [5000.0 + 300 * second for second in range(SECONDS)],
+        row(chosen.ENERGY, gpu(0)): [5000.0 + 300 * second for second in range(seconds)],
         row(chosen.POWER, gpu(0)): 250.0,
         row(chosen.POWER, gpu(1)): 250.0,
+        row(chosen.ENERGY, gpu(2)): [5000.0 + 300 * second for second in range(seconds)],
     }
-    run = gathered(tmp_path / "run", series, SECONDS)
-    assert [gpu.energy() for gpu in run.gpus()] == [(29700.0, 99.0, "counter"), (25000.0, 100.0, "power")]
+    run = gathered(tmp_path / "run", series, seconds)
+    assert [gpu.energy() for gpu in run.gpus()] == [
+        first, (250.0 * seconds, seconds, "power"), (300.0 * (seconds - 1), seconds - 1.0, "counter")
+    ]  # fmt: skip
 
 
 def test_a_counter_that_begins_anew_loses_only_the_step_in_which_it_did(tmp_path: Path) -> None:
@@ -126,9 +134,8 @@ def test_the_files_of_two_nodes_are_one_run(tmp_path: Path) -> None:
 
 
 def test_a_pause_between_two_recordings_of_a_node_is_not_recorded_time(tmp_path: Path) -> None:
-    series = {row(chosen.POWER, gpu(0)): 100.0}
-    energy = {**series, row(chosen.ENERGY, gpu(0)): [100.0 * second for second in range(30)]}
-    later = {**series, row(chosen.ENERGY, gpu(0)): [90_000.0 + 100.0 * second for second in range(30)]}
+    energy = {row(chosen.ENERGY, gpu(0)): [100.0 * second for second in range(30)]}
+    later = {row(chosen.ENERGY, gpu(0)): [90_000.0 + 100.0 * second for second in range(30)]}
     one = recorded(tmp_path / "one", snapshots(energy, 30))
     two = recorded(tmp_path / "two", snapshots(later, 30, since=900.0))
     run = both(one, two)

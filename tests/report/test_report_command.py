@@ -50,7 +50,7 @@ def test_the_card_has_a_line_for_each_gpu_and_says_what_is_absent(tmp_path: Path
     lines = [line.split() for line in card.splitlines()]
     assert ["0", "100%", "100-100%", "n/a", "n/a", "n/a", "n/a", "560", "619", "n/a", "n/a"] in lines
     assert ["1", "0%", "0-0%", *["n/a"] * 8] in lines
-    assert ["0", "1.190", "n/a", "n/a", "n/a", "n/a", "n/a", "n/a", "120"] in lines
+    assert ["0", "0.019", "n/a", "n/a", "n/a", "n/a", "n/a", "n/a", "120"] in lines
     assert ["1", *["n/a"] * 7, "60"] in lines
     assert ["mlx5_0/1", "1.0", "1.0", "n/a", "n/a", "n/a", "n/a"] in lines
     assert "ran: python train.py" in card
@@ -111,7 +111,7 @@ def test_the_document_holds_null_for_what_is_absent_and_zero_for_what_is_zero(tm
     one, other = document["nodes"][0]["gpus"]
     assert status == 0
     assert one["power_watts"]["high"] == 619.0
-    assert one["energy"] == {"joules": 36000.0 * 119, "seconds": 119.0, "source": "counter"}
+    assert one["energy"] == {"joules": 67140.0, "seconds": 120.0, "source": "power"}
     assert other["power_watts"] is None
     assert other["utilization_ratio"]["mean"] == 0.0
     assert other["utilization_ratio"]["seconds"] == 60.0

@@ -46,7 +46,7 @@ def test_what_is_read_does_not_depend_on_earlier_scrapes() -> None:
     often, once = PlayedSite(JOINED, stride=1), PlayedSite(JOINED)
     for t in range(90):
         often.sample("node1", t)
-    for name in ("gpu_power_watts", "gpu_energy_joules_total", "gpu_temperature_celsius", "node_power_watts",
+    for name in ("gpu_power_watts", "gpu_pcie_transmit_bytes_total", "gpu_temperature_celsius", "node_power_watts",
                  "infiniband_port_data_transmitted_bytes_total", "rack_power_watts"):  # fmt: skip
         assert often.values("node1", 90, name) == once.values("node1", 90, name)
 

@@ -41,6 +41,9 @@ class NodeUnderTest:
     def value(self, gpu: int, t: float, name: str, lane: Lane = Lane.FAST) -> float:
         return self.values(gpu, t, lane)[name]
 
+    def joules(self, gpu: int, t: float) -> float:
+        return self.value(gpu, t, "energy_joules_total", Lane.SLOW)
+
     def mean(self, gpu: int, name: str, start: float, end: float, step: float = 1.0) -> float:
         count = round((end - start) / step)
         return sum(self.value(gpu, start + k * step, name) for k in range(count)) / count

@@ -155,7 +155,7 @@ def test_a_job_is_shown_with_all_of_its_facts_while_it_runs(play, write):
 
 def test_the_energy_of_a_job_is_that_of_its_gpus_since_its_start(play, write):
     node = play(write(LATE))
-    own = [sum(node.value(gpu, t, "energy_joules_total") for gpu in range(4)) for t in (100.0, 150.0, 190.0)]
+    own = [sum(node.joules(gpu, t) for gpu in range(4)) for t in (100.0, 150.0, 190.0)]
     told = [facts(node, t)["job_energy_joules_total/slurm/j"] for t in (100.0, 150.0, 190.0)]
     assert told == pytest.approx([each - own[0] for each in own], abs=1.0)
 

@@ -14,8 +14,7 @@ GPUS = range(8)
 def test_energy_is_the_integral_of_power(play, name):
     node, start, seconds, step = play(name), 100.0, 120, 0.1
     watts = [node.value(5, start + k * step, "power_instant_watts") for k in range(int(seconds / step))]
-    energy = "energy_joules_total"
-    joules = node.value(5, start + seconds, energy) - node.value(5, start, energy)
+    joules = node.joules(5, start + seconds) - node.joules(5, start)
     assert sum(watts) * step == pytest.approx(joules, rel=0.01)
 
 
@@ -23,14 +22,14 @@ def test_energy_is_the_integral_of_power(play, name):
 def test_power_is_the_slope_of_the_energy_noise_included(play, name, gpu):
     node = play(name)
     for t in (150.0, 150.3, 151.7, 155.0):
-        before, after = (node.value(gpu, t + h, "energy_joules_total") for h in (-0.005, 0.005))
+        before, after = (node.joules(gpu, t + h) for h in (-0.005, 0.005))
         assert (after - before) / 0.01 == pytest.approx(node.value(gpu, t, "power_instant_watts"), abs=0.02)
 
 
 def test_mean_power_is_the_energy_of_the_last_second(play):
     node = play("healthy-training")
     for t in (101.0, 333.3, 1000.7):
-        energy = node.value(2, t, "energy_joules_total") - node.value(2, t - 1.0, "energy_joules_total")
+        energy = node.joules(2, t) - node.joules(2, t - 1.0)
         assert node.value(2, t, "power_watts") == pytest.approx(energy, abs=0.01)
 
 
@@ -91,7 +90,7 @@ def test_throttled_time_grows_only_for_the_reason_that_holds(play):
     names["thermal"] = "thermal_throttle_seconds_total"
 
     def grown(gpu, start, end):
-        before, after = node.values(gpu, start), node.values(gpu, end)
+        before, after = ({**node.values(gpu, t), **node.values(gpu, t, Lane.SLOW)} for t in (start, end))
         return {reason: after[name] - before[name] for reason, name in names.items()}
 
     by_driver, by_hardware, healthy = grown(5, 200, 300), grown(4, 500, 600), grown(0, 500, 600)

@@ -175,6 +175,8 @@ class GpmSampler:
         self._call = "nvmlGpmSampleGet" if instance is None else "nvmlGpmMigSampleGet"
         self._args = () if instance is None else (instance,)
         self._wants: list[tuple[int, float, float, Series]] = []
+        self._totals: dict[int, float] = {}
+        """For each place in `_wants` of which the device gives the growth per second, the sum so far, unscaled."""
         self._array: GpmArray | None = None
         self._columns = ScaledColumns(())
         self._older: int | None = None
@@ -196,6 +198,8 @@ class GpmSampler:
         return self._at is None
 
     def add(self, binding: Gpm, series: Series) -> None:
+        if binding.total:
+            self._totals[len(self._wants)] = 0.0
         self._wants.append((binding.id, *factors(binding.scale), series))
 
     def probe(self, device: GpuHandle) -> None:
@@ -220,26 +224,26 @@ class GpmSampler:
         device.call(self._call, *self._args, self._spare)
 
     def _advance(self, device: GpuHandle, now: Instant) -> tuple[list[Reading], list[Gap]]:
-        first = self._at is None
+        before = self._at
         # Until this sample is good there is no start of an interval: counters restart when a GPU is reset.
         self._at = None
         try:
             self._sample(device)
             self._older, self._spare = self._spare, self._older
             self._at = now.mono
-            return ([], []) if first else self._compute()
+            return ([], []) if before is None else self._compute(now.mono - before)
         except DriverError as error:
             escalate(error)
             reason = reason_of(error.code)
             return [], [Gap(series.metric, series.entity, reason, str(error)) for _, _, _, series in self._wants]
 
-    def _compute(self) -> tuple[list[Reading], list[Gap]]:
+    def _compute(self, seconds: float) -> tuple[list[Reading], list[Gap]]:
         # After the exchange the newest sample is `_older`, the start of the next interval.
         if self._array is None:
             self._array = GpmArray([metric for metric, _, _, _ in self._wants])
             self._columns = ScaledColumns([row[1:] for row in self._wants])
         self._driver.call("nvmlGpmMetricsGet", self._array.between(self._spare or 0, self._older or 0))
-        values = self._array.decode()
+        values = self._add_up(self._array.decode(), seconds)
         good = self._columns.readings(values)
         if good is not None:
             return list(good), []
@@ -251,6 +255,15 @@ class GpmSampler:
             else:
                 readings.append(Reading(series, value * multiplier / divisor))
         return readings, gaps
+
+    def _add_up(self, rates: Sequence[Slot], seconds: float) -> Sequence[Slot]:
+        """Replace each growth per second by the sum so far. What grew in an interval without a sample is not in it."""
+        values = list(rates)
+        for place, total in self._totals.items():
+            rate = values[place]
+            if not isinstance(rate, SlotError):
+                values[place] = self._totals[place] = total + rate * seconds
+        return values
 
     def close(self) -> None:
         """Return the buffers to the library; may be called more than once."""

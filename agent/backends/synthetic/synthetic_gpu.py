@@ -146,13 +146,11 @@ class SyntheticGpuChannel:
             ("coldplate_gpu_power_watts",): round(watts, 3),
             ("coldplate_gpu_power_instant_watts",): round(instant, 3),
             ("coldplate_gpu_power_limit_watts",): self._limit(t),
-            ("coldplate_gpu_energy_joules_total",): sums[ch.POWER],
             ("coldplate_gpu_temperature_celsius",): heat // 1.0,
             ("coldplate_gpu_memory_temperature_celsius",): (heat + 5.0 + 0.1 * (heat - machine.inlet)) // 1.0,
             ("coldplate_gpu_clock_hertz", "sm"): now[ch.CLOCK] // CLOCK_STEP * CLOCK_STEP,
             ("coldplate_gpu_hw_slowdown_active",): float(now[ch.HW_THERMAL] + now[ch.POWER_BRAKE] >= 0.5),
             ("coldplate_gpu_throttle_seconds_total", "low_utilization"): sums[ch.IDLE],
-            ("coldplate_gpu_thermal_throttle_seconds_total",): sums[ch.SW_THERMAL] + sums[ch.HW_THERMAL],
             ("coldplate_gpu_throttle_active", "gpu_idle"): float(now[ch.IDLE] >= 0.5),
             ("coldplate_gpu_pcie_transmit_bytes_total",): sums[ch.PCIE_TX] // 1.0,
             ("coldplate_gpu_pcie_receive_bytes_total",): sums[ch.PCIE_RX] // 1.0,
@@ -196,9 +194,11 @@ class SyntheticGpuChannel:
         return min([self._machine.power_limit, *limits])
 
     def _slow(self, t: float) -> dict[Key, float]:
-        machine, now = self._machine, self._track.levels(t)
+        machine, now, sums = self._machine, self._track.levels(t), self._track.totals(t)
         idle = now[ch.IDLE] >= 0.5
         values: dict[Key, float] = {
+            ("coldplate_gpu_energy_joules_total",): sums[ch.POWER],
+            ("coldplate_gpu_thermal_throttle_seconds_total",): sums[ch.SW_THERMAL] + sums[ch.HW_THERMAL],
             ("coldplate_gpu_temperature_margin_celsius",): machine.slowdown - self._track.temperature(t) // 1.0,
             ("coldplate_gpu_clock_hertz", "graphics"): now[ch.CLOCK] // CLOCK_STEP * CLOCK_STEP,
             ("coldplate_gpu_clock_hertz", "memory"): machine.clock_memory,

@@ -28,6 +28,11 @@ from agent.recording.report.series_statistics import (
 )
 
 Key = tuple[str, Entity, Labels]
+
+COUNTED_SECONDS = 1500.0
+"""A run this long takes its energy from the driver's counter. That is read every 15 s, so a shorter run could lack more
+than the 1 % by which the mean power of a second, added up, differed from it on an H200."""
+
 _E = TypeVar("_E", bound=Entity)
 _F = TypeVar("_F", bound=SeriesStatistic)
 
@@ -148,10 +153,9 @@ class GpuFacts:
 
     def energy(self) -> tuple[float, float, str] | None:
         """Return joules, over how many seconds, and whether they are of the `counter` or integrated from `power`."""
-        counter = self.growth(chosen.ENERGY)
-        if counter is not None:
+        counter, power = self.growth(chosen.ENERGY), self.summary(chosen.POWER)
+        if counter is not None and (power is None or counter.seconds >= COUNTED_SECONDS):
             return counter.growth, counter.seconds, "counter"
-        power = self.summary(chosen.POWER)
         return (power.mean * power.seconds, power.seconds, "power") if power is not None else None
 
     def state_seconds(self) -> dict[str, float]:
