@@ -49,8 +49,9 @@ def test_a_problem_is_counted_once_for_a_process_and_logged_once(rig: Rig, caplo
     assert len(caplog.records) == 1
 
 
-def test_every_file_may_be_gone_at_any_moment(tmp_path: Path) -> None:
-    """The process ends before the nth file is read, for each n."""
+def test_every_file_may_be_gone_at_any_moment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The process ends before the nth file is read, for each n: it is counted, and no line of the log is about it."""
+    caplog.set_level(logging.INFO, logger="coldplate.jobs")
     for moment in range(8):
         rig = Rig(tmp_path / str(moment))
         rig.run(0, 100, SLURM.format(1), {})
@@ -70,6 +71,7 @@ def test_every_file_may_be_gone_at_any_moment(tmp_path: Path) -> None:
         ended = moment < reads
         assert rig.jobs() == {("slurm", "2"): ["1"]} if ended else len(rig.jobs()) == 2
         assert rig.problems() == ({"vanished": 1} if ended else {})
+    assert caplog.records == []
 
 
 def test_another_process_with_the_same_id_is_another_job(rig: Rig) -> None:
