@@ -117,11 +117,13 @@ def test_processes_that_may_not_be_looked_at_are_reported(rig: Rig) -> None:
 def test_an_unknown_cgroup_is_a_session_counted_and_named(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     for gpu in range(2):
         rig.run(gpu, 100 + gpu, "/weird/thing", {}, session=9)
-    with caplog.at_level(logging.WARNING, logger="coldplate.jobs"):
+    rig.run(2, 102, "/weird/other", {}, session=9)
+    with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
         rig.look()
-    assert rig.jobs() == {("session", "9@1000"): ["0", "1"]}
-    assert rig.problems() == {"unknown_cgroup": 1}
-    assert "/weird/thing" in caplog.text
+    assert rig.jobs() == {("session", "9@1000"): ["0", "1", "2"]}
+    assert rig.problems() == {"unknown_cgroup": 2}
+    (record,) = caplog.records
+    assert (record.levelname, "/weird/thing" in record.getMessage()) == ("INFO", True)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"1 (x) S 1", b"1 (x) S a b c " + b"x " * 20, b"\xff" * 4000])

@@ -246,8 +246,8 @@ PROBLEMS = (
 )
 
 
-LEVELS = {"vanished": logging.DEBUG}
-"""How the first of a kind is logged where nothing on the node needs attention: processes end."""
+LEVELS = {"vanished": logging.DEBUG, "unknown_cgroup": logging.INFO}
+"""How the first of a kind is logged where nothing on the node needs attention: processes end, supervisors differ."""
 
 
 class AttributionProblems:
