@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from statistics import median_high
 from typing import NamedTuple
 
 from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
@@ -20,6 +21,7 @@ class ThrottleReason(NamedTuple):
     cause: str = ""
 
 
+POWER_CAP = "sw_power_cap"
 THROTTLES = {
     "hw_thermal_slowdown": ThrottleReason(
         Verdict.CRITICAL, "the hardware halves its clocks because of heat", "heat"
@@ -30,7 +32,7 @@ THROTTLES = {
     UMBRELLA: ThrottleReason(Verdict.WARNING, "the hardware slows it down because of heat or power"),
     "sw_thermal_slowdown": ThrottleReason(Verdict.WARNING, "the driver lowers its clocks because of heat"),
     **dict.fromkeys(
-        ("sync_boost", "application_clocks", "display_clocks", "sw_power_cap", "gpu_idle", "low_utilization"),
+        ("sync_boost", "application_clocks", "display_clocks", POWER_CAP, "gpu_idle", "low_utilization"),
         ThrottleReason(Verdict.SKIPPED),
     ),
 }  # fmt: skip
@@ -51,6 +53,7 @@ BEHIND = 0.5
 WAITING_POWER = 0.35
 """Share of the power limit: a GPU that is busy below it waits for others; 150 of 700 W were measured, 690 at work."""
 LOW_CLOCK = 0.75
+"""Share of the highest clock, or of its peers' at the power cap: matrix products hold an H200 at 1,440 of 1,980 MHz."""
 RECENT_SECONDS = 3600.0
 """Seconds for which an XID is a finding."""
 
@@ -60,6 +63,7 @@ MEMORY_HEAT = "coldplate_gpu_memory_temperature_celsius"
 WIDTH, WIDTH_MAX = "coldplate_gpu_pcie_link_width", "coldplate_gpu_pcie_link_width_max"
 POWER, LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
 LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
+CLOCK, CLOCK_LIMIT = CLOCKS
 AGE = "coldplate_gpu_sample_age_seconds"
 PORT_UP = "coldplate_infiniband_port_up"
 RATE = "coldplate_infiniband_rate_bytes_per_second"
@@ -77,10 +81,16 @@ class ComparedGpus:
     def __init__(self, gpus: Iterable[SeenGpu]) -> None:
         self.busiest: dict[tuple[str, str], float] = {}
         """By job, the utilization of the busiest of its GPUs."""
+        self.capped_clocks: dict[tuple[str, str], list[float]] = {}
+        """By job, the clocks of its GPUs that only the power cap holds down, in hertz."""
         for gpu in gpus:
             job = gpu.only_job
-            if job is not None and gpu.busy is not None:
+            if job is None:
+                continue
+            if gpu.busy is not None:
                 self.busiest[job] = max(self.busiest.get(job, 0.0), gpu.busy)
+            if _is_capped(gpu) and CLOCK in gpu.values:
+                self.capped_clocks.setdefault(job, []).append(gpu.values[CLOCK])
 
     def judge(self, gpu: SeenGpu, now: float | None) -> None:
         """Note what is wrong with a GPU at a moment in wall seconds."""
@@ -116,12 +126,30 @@ class ComparedGpus:
         power, limit = values.get(POWER), values.get(LIMIT)
         if busy < BUSY or power is None or limit is None or any(_throttled(gpu)):
             return
-        clock, highest = (values.get(name, 0.0) for name in CLOCKS)
         if power < WAITING_POWER * limit:
             text = f"busy at {power / limit:.0%} of its power limit: waiting for other GPUs"
             yield GpuFinding(Verdict.WARNING, "waits", text)
-        elif CLOCKS[0] in values and clock < LOW_CLOCK * highest:
-            yield GpuFinding(Verdict.WARNING, "slow", f"its clock is at {clock / highest:.0%} of the maximum")
+        elif CLOCK in values:
+            yield from self._low_clock(gpu, values[CLOCK])
+
+    def _low_clock(self, gpu: SeenGpu, clock: float) -> Iterator[GpuFinding]:
+        """Yield a clock far below the highest, or below those of its peers if it is at the power cap as they are."""
+        usual, name = gpu.values.get(CLOCK_LIMIT, 0.0), "the maximum"
+        if _is_capped(gpu):
+            peers = self.capped_clocks.get(gpu.only_job, ()) if gpu.only_job is not None else ()
+            usual, name = median_high(peers or (clock,)), "its job's other GPUs at the power cap"
+        if clock < LOW_CLOCK * usual:
+            yield GpuFinding(Verdict.WARNING, "slow", f"its clock is at {clock / usual:.0%} of {name}")
+
+
+def _is_capped(gpu: SeenGpu) -> bool:
+    """Return whether nothing but the default power limit holds its clocks down, as with every GPU at full work."""
+    return gpu.throttles == [POWER_CAP] and not _is_limit_lowered(gpu.values)
+
+
+def _is_limit_lowered(values: Mapping[str, float]) -> bool:
+    limit, default = values.get(LIMIT), values.get(LIMIT_DEFAULT)
+    return limit is not None and default is not None and limit < default
 
 
 def _silent(gpu: SeenGpu) -> GpuFinding:
@@ -169,9 +197,9 @@ def _settings(values: Mapping[str, float]) -> Iterator[GpuFinding]:
     width, lanes = values.get(WIDTH), values.get(WIDTH_MAX)
     if width is not None and lanes is not None and width < lanes:
         yield GpuFinding(Verdict.WARNING, "PCIe", f"PCIe runs with {width:.0f} of {lanes:.0f} lanes")
-    limit, default = values.get(LIMIT), values.get(LIMIT_DEFAULT)
-    if limit is not None and default is not None and limit < default:
-        yield GpuFinding(Verdict.SKIPPED, "power limit", f"power limit set to {limit:.0f} of {default:.0f} W")
+    if _is_limit_lowered(values):
+        text = f"power limit set to {values[LIMIT]:.0f} of {values[LIMIT_DEFAULT]:.0f} W"
+        yield GpuFinding(Verdict.SKIPPED, "power limit", text)
 
 
 _STATES = {1: "Down", 2: "Init", 3: "Armed", 4: "Active", 5: "ActiveDefer"}

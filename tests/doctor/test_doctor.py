@@ -65,7 +65,8 @@ def test_a_node_that_is_well_has_nothing_to_mend(tree: NodeTree, server: Start) 
          "driver", "OK", "/root/opt/driver/libnvidia-ml.so.1"),
         (put("proc/driver/nvidia/version", MODULE.replace("550.54.15", "535.1.2")), "driver", "FAIL",
          "/root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 is 550.54.15, and the loaded module is 535.1.2"),
-        (remove("proc/60"), "driver", "WARN", "nvidia-persistenced does not run"),
+        (remove("proc/60"), "driver", "WARN",
+         "nvidia-persistenced does not run: without persistence mode GPUs sleep between users"),
         (remove("root/dev/nvidia3"), "devices", "FAIL", "/root/dev has 7 GPUs, the PCI bus has 8"),
         (remove("root/dev/nvidiactl"), "devices", "FAIL", "/root/dev has 8 GPUs and no nvidiactl"),
         (refuse("root/dev/nvidia2"), "devices", "FAIL", "the agent (uid 990) may not open /root/dev/nvidia2"),
@@ -188,6 +189,16 @@ def test_gpus_that_the_agent_reads_need_no_trace_in_proc(tree: NodeTree, server:
     tree.remove("sys/bus")
     config = answering(tree, server, UP)
     assert ("OK", "no /proc/driver/nvidia, but the agent reads 8 GPUs") in tree.told("driver", config)
+
+
+@pytest.mark.parametrize(("enabled", "warned"), [((1, 1), False), ((1, 0), True), ((), True)])
+def test_persistence_mode_may_be_on_without_its_daemon(
+    tree: NodeTree, server: Start, enabled: tuple[int, ...], warned: bool
+) -> None:
+    tree.remove("proc/60")
+    values = [reading("coldplate_gpu_persistence_enabled", on, gpu=str(gpu)) for gpu, on in enumerate(enabled)]
+    told = tree.told("driver", answering(tree, server, snapshot(*EVERYTHING_SEEN, *values)))
+    assert any(text.startswith("nvidia-persistenced does not run") for _, text in told) is warned
 
 
 def test_what_the_sandbox_hides_is_what_the_agent_does_not_see_and_doctor_does(tree: NodeTree, server: Start) -> None:

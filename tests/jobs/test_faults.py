@@ -49,8 +49,9 @@ def test_a_problem_is_counted_once_for_a_process_and_logged_once(rig: Rig, caplo
     assert len(caplog.records) == 1
 
 
-def test_every_file_may_be_gone_at_any_moment(tmp_path: Path) -> None:
-    """The process ends before the nth file is read, for each n."""
+def test_every_file_may_be_gone_at_any_moment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The process ends before the nth file is read, for each n: it is counted, and no line of the log is about it."""
+    caplog.set_level(logging.INFO, logger="coldplate.jobs")
     for moment in range(8):
         rig = Rig(tmp_path / str(moment))
         rig.run(0, 100, SLURM.format(1), {})
@@ -70,6 +71,7 @@ def test_every_file_may_be_gone_at_any_moment(tmp_path: Path) -> None:
         ended = moment < reads
         assert rig.jobs() == {("slurm", "2"): ["1"]} if ended else len(rig.jobs()) == 2
         assert rig.problems() == ({"vanished": 1} if ended else {})
+    assert caplog.records == []
 
 
 def test_another_process_with_the_same_id_is_another_job(rig: Rig) -> None:
@@ -115,11 +117,13 @@ def test_processes_that_may_not_be_looked_at_are_reported(rig: Rig) -> None:
 def test_an_unknown_cgroup_is_a_session_counted_and_named(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     for gpu in range(2):
         rig.run(gpu, 100 + gpu, "/weird/thing", {}, session=9)
-    with caplog.at_level(logging.WARNING, logger="coldplate.jobs"):
+    rig.run(2, 102, "/weird/other", {}, session=9)
+    with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
         rig.look()
-    assert rig.jobs() == {("session", "9@1000"): ["0", "1"]}
-    assert rig.problems() == {"unknown_cgroup": 1}
-    assert "/weird/thing" in caplog.text
+    assert rig.jobs() == {("session", "9@1000"): ["0", "1", "2"]}
+    assert rig.problems() == {"unknown_cgroup": 2}
+    (record,) = caplog.records
+    assert (record.levelname, "/weird/thing" in record.getMessage()) == ("INFO", True)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"1 (x) S 1", b"1 (x) S a b c " + b"x " * 20, b"\xff" * 4000])

@@ -86,6 +86,59 @@ def test_a_job_of_two_nodes_names_the_gpu_of_the_other_node() -> None:
     assert waiting.row.findings[0].text == "waits for b GPU 2: 100% busy at 21% of its power limit"
 
 
+def at_work(number: int, mhz: float, *reasons: str, limit: float = 700.0) -> list[Reading]:
+    """An H200 in a matrix product, as one was measured, with this clock."""
+    gpu = GPUS[number]
+    usual = [each for each in busy(number, 0.99, 0.99 * limit) if "power_limit" not in each.metric.name]
+    return [
+        *usual,
+        reading("coldplate_gpu_power_limit_watts", limit, gpu),
+        reading("coldplate_gpu_power_limit_default_watts", 700.0, gpu),
+        reading("coldplate_gpu_clock_hertz", mhz * 1e6, gpu, domain="sm"),
+        reading("coldplate_gpu_clock_limit_hertz", 1980e6, gpu, domain="sm"),
+        *(reading("coldplate_gpu_throttle_active", 1.0, gpu, reason=reason) for reason in reasons),
+    ]
+
+
+CAPPED = [reading for number in range(1, 4) for reading in at_work(number, 1440.0, "sw_power_cap")]
+
+
+@pytest.mark.parametrize(
+    ("readings", "said"),
+    [
+        (at_work(0, 1440.0, "sw_power_cap"), []),
+        (at_work(0, 1440.0), ["WARN GPU 0: its clock is at 73% of the maximum"]),
+        (at_work(0, 1440.0, "application_clocks"), ["WARN GPU 0: its clock is at 73% of the maximum"]),
+        (at_work(0, 1440.0, "sw_power_cap", "application_clocks"), ["WARN GPU 0: its clock is at 73% of the maximum"]),
+        (at_work(0, 1200.0, "sw_power_cap", limit=500.0), ["WARN GPU 0: its clock is at 61% of the maximum"]),
+        ([*at_work(0, 1365.0, "sw_power_cap"), *CAPPED], []),
+        (
+            [*at_work(0, 945.0, "sw_power_cap"), *CAPPED],
+            [
+                "WARN GPU 0 holds job 77 up, slower than its peers: 945 MHz, 3 peers 1440 MHz; 693 W, 3 peers 693 W",
+                "WARN GPU 0: its clock is at 66% of its job's other GPUs at the power cap",
+            ],
+        ),
+    ],
+)
+def test_a_clock_at_the_power_cap_is_low_only_beside_its_peers(readings: list[Reading], said: list[str]) -> None:
+    scene = seen(("a", readings))
+    assert texts(scene.troubles) == said
+    assert scene.nodes[0].gpus[0].word == ("slow" if said else "ok")
+
+
+def test_a_gpu_at_its_power_cap_is_shown_as_computing() -> None:
+    keeper = ViewKeeper(1.0)
+    for mono in (5.0, 35.0):
+        states = reading("coldplate_gpu_state_seconds_total", mono, GPUS[0], state="computing")
+        snapshot = snapshot_of(1, Instant(mono, 1e9 + mono), [*at_work(0, 1440.0, "sw_power_cap"), states])
+        scene = keeper.scene([Sighting("a", "here", snapshot, mono=mono)], mono)
+    lines, _ = draw(scene, UiState(), TextLayout(120, None, ASCII))
+    shown = [line.plain for line in lines]
+    assert "nothing is wrong" in shown[1]
+    assert any(line.split()[:2] == ["0", "computing"] for line in shown)
+
+
 GONE = [reading("coldplate_gpu_up", 0.0, GPUS[3])]
 
 

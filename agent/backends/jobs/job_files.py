@@ -246,6 +246,10 @@ PROBLEMS = (
 )
 
 
+LEVELS = {"vanished": logging.DEBUG, "unknown_cgroup": logging.INFO}
+"""How the first of a kind is logged where nothing on the node needs attention: processes end, supervisors differ."""
+
+
 class AttributionProblems:
     """Counts the problems of attribution from 0, so that the first of a kind shows as an increase; logs each once."""
 
@@ -259,7 +263,7 @@ class AttributionProblems:
 
     def note(self, problem: str, detail: str) -> None:
         self.counts[problem] += 1
-        level = logging.WARNING if self.counts[problem] == 1 else logging.DEBUG
+        level = LEVELS.get(problem, logging.WARNING) if self.counts[problem] == 1 else logging.DEBUG
         log.log(level, "%s", detail, extra={"facts": {"problem": problem}})
 
     def readings(self) -> list[Reading]:

@@ -52,7 +52,8 @@ def module_version(node: DoctorNode) -> str:
 
 
 def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
-    version, gpus, read = module_version(node), node.gpus, _read_by_agent(node)
+    version, gpus = module_version(node), node.gpus
+    read = _agent_values(node, "coldplate_gpu_up").count(1.0)  # a driver in another kernel (WSL) shows nothing in /proc
     if not version and read:
         yield DRIVER.ok(f"no /proc/driver/nvidia, but the agent reads {read} GPUs")
     elif not version and gpus:
@@ -72,10 +73,9 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
             yield DRIVER.ok(f"kernel module {version} with {known} GPUs")
 
 
-def _read_by_agent(node: DoctorNode) -> int:
-    """GPUs that the running agent reads: a driver in another kernel (WSL) shows nothing in /proc."""
-    view = node.agent
-    return 0 if view is None or view.is_synthetic else view.values("coldplate_gpu_up").count(1.0)
+def _agent_values(node: DoctorNode, metric: str) -> list[float]:
+    """Return what the running agent reads of the GPUs, if they are real ones."""
+    return [] if node.agent is None or node.agent.is_synthetic else node.agent.values(metric)
 
 
 def _library(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -116,9 +116,13 @@ def _binding() -> Iterator[DoctorFinding]:
 
 
 def _persistence(node: DoctorNode) -> Iterator[DoctorFinding]:
-    if module_version(node) and not any(each.name.startswith("nvidia-persiste") for each in node.processes):
+    if not module_version(node) or any(each.name.startswith("nvidia-persiste") for each in node.processes):
+        return
+    enabled = _agent_values(node, "coldplate_gpu_persistence_enabled")
+    if not enabled or not all(enabled):  # it may also be on without the daemon, by the driver's older switch
         yield DRIVER.warn(
-            "nvidia-persistenced does not run: GPUs sleep between users, and the agent may find no device nodes",
+            "nvidia-persistenced does not run: without persistence mode GPUs sleep between users, and the agent may "
+            "find no device nodes",
             "systemctl enable --now nvidia-persistenced",
         )
 

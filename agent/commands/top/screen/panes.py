@@ -364,7 +364,7 @@ WORDS = (
     ("behind", Tone.WARN, "does far less than the busiest GPU of its job"),
     ("waits", Tone.WARN, "100% busy at a fraction of its power: it spins for a peer"),
     ("throttled", Tone.BAD, "heat or the power supply lowers its clocks"),
-    ("slow", Tone.WARN, "low clocks for which the driver gives no reason"),
+    ("slow", Tone.WARN, "a lower clock than its work explains"),
     ("no answer", Tone.BAD, "the driver does not answer for it; lost: it is gone"),
     ("link down", Tone.BAD, "one of its NVLinks is inactive"),
     ("XID", Tone.WARN, "the driver reported an error in the last hour"),

@@ -97,7 +97,7 @@ def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many:
 
 
 def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
-    """GPUs with low clocks for which the driver gives no reason, beside those of their job that run as they should."""
+    """Yield GPUs with lower clocks than their work explains, beside those of their job that run as they should."""
     slow = [gpu for gpu in members if _has(gpu, "slow")]
     peers = [gpu for gpu in members if gpu not in slow and gpu.word == "ok"]
     if slow and peers:
