@@ -187,7 +187,8 @@ class Devices:
             return self._trouble[channel]
         if channel not in self.channels:
             return self._absent.get(channel) or self._refusal or (GONE if self._open else None)
-        waited = now - self._joined_at.get(channel, now)
+        at, joined = self._presence.last_good(channel), self._joined_at.get(channel, now)
+        waited = now - (joined if at is None else max(at, joined))
         if self._refusal is None and waited > patience:
             return Trouble(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
         return self._refusal

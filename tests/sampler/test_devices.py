@@ -207,6 +207,15 @@ def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_
     assert [each.getMessage() for each in caplog.records[1:]] == ["GPU is back"]
 
 
+def test_the_log_says_since_when_a_gpu_has_not_answered_not_since_when_it_is_sampled(caplog) -> None:
+    rig = Rig.of(1)
+    rig.sample(600.0, gpu(0))
+    caplog.clear()
+    rig.see(604.0)
+    (down,) = caplog.records
+    assert vars(down)["facts"]["detail"] == "no answer for 4.0 s"
+
+
 def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readings_end(caplog) -> None:
     rig = Rig.of(2, 1.0)
     rig.see(1.0)
