@@ -203,7 +203,7 @@ THROTTLING = (
            Lane.FAST, (Call("nvmlDeviceGetCurrentClocksEventReasons", bit=HW_SLOWDOWN),), span=(0, 1)),
     Metric("coldplate_gpu_throttle_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
            "Time in which the clocks were reduced for this reason; reasons that overlap all count.",
-           Lane.FAST,
+           Lane.SLOW,
            (Field(nvml.FI_DEV_PERF_POLICY_POWER, NANO, labels=("sw_power_cap",)),
             Field(nvml.FI_DEV_PERF_POLICY_SYNC_BOOST, NANO, labels=("sync_boost",)),
             Field(nvml.FI_DEV_PERF_POLICY_BOARD_LIMIT, NANO, labels=("board_limit",)),

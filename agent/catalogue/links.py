@@ -14,8 +14,8 @@ from agent.catalogue.bindings import ALL_LINKS, PACKETS, Call, Derived, Field, G
 from agent.lib.record import Record
 from agent.model import Gpu, Kind, Lane, Metric, NvLink, Shown, Unit
 
-KIBI = 1024.0
 MEBI = 2.0**20
+KIBI = 1024.0
 """NVML's "throughput" fields 138 and 139 are cumulative KiB, despite their name (nvidia-ml-py)."""
 
 

@@ -127,7 +127,7 @@ def test_the_source_gives_what_the_library_says(start: Start) -> None:
     ):  # fmt: skip
         assert fast[f"coldplate_gpu_{name}{{{labels}}}"] == says[what]
     assert fast[f'coldplate_gpu_clock_hertz{{{labels},domain="sm"}}'] == says["sm"]
-    assert fast[f'coldplate_gpu_throttle_seconds_total{{{labels},reason="sw_power_cap"}}'] == says["throttled"]
+    assert slow[f'coldplate_gpu_throttle_seconds_total{{{labels},reason="sw_power_cap"}}'] == says["throttled"]
     # The library gives metric 2 as two percent above the wave that metric 13 is thirteen above.
     active = fast[f"coldplate_gpu_sm_active_ratio{{{labels}}}"]
     assert fast[f"coldplate_gpu_fp16_active_ratio{{{labels}}}"] - active == pytest.approx(0.11)
@@ -155,7 +155,7 @@ while heard(): tell(read=[read(n) for n in range(4)], events=events())
 """,
         "count 4",
     )
-    assert all(isinstance(count, int) and count > 30 for count in child.said()["read"])
+    assert all(isinstance(count, int) and count > 20 for count in child.said()["read"])
     assert child.ask("count 4", "xid 2 79", "xid 0 94")["events"] == [["3", 79], ["1", 94]]
     assert child.ask("count 4", "xid 2 79", "xid 0 94")["events"] == []
     assert child.ask("count 4", "xid 2 79", "xid 0 94", "xid 1 48")["events"] == [["2", 48]]

@@ -98,16 +98,19 @@ def test_an_xid_that_appears_has_happened_once(tmp_path: Path) -> None:
     assert (labels, counter.growth, counter.first_at) == ((("xid", "79"),), 1.0, 1_700_000_030.0)
 
 
-def test_throttled_time_is_the_drivers_count_and_else_that_of_the_samples(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seconds", "heated"), [(1502, (375.25, 1501.0, "driver")), (100, (100.0, 100.0, "samples"))])
+def test_throttled_time_is_the_drivers_count_in_a_long_run_and_else_that_of_the_samples(
+    tmp_path: Path, seconds: int, heated: tuple[float, float, str]
+) -> None:
     heat, brake = (("reason", "hw_thermal_slowdown"),), (("reason", "hw_power_brake"),)
     series = {
-        row(chosen.THROTTLED, gpu(0), heat): [0.25 * second for second in range(SECONDS)],
+        row(chosen.THROTTLED, gpu(0), heat): [0.25 * second for second in range(seconds)],
         row(chosen.THROTTLE_ACTIVE, gpu(0), heat): 1.0,
-        row(chosen.THROTTLE_ACTIVE, gpu(0), brake): [1.0] * 10 + [0.0] * 90,
+        row(chosen.THROTTLE_ACTIVE, gpu(0), brake): [1.0] * 10 + [0.0] * (seconds - 10),
     }
-    run = gathered(tmp_path / "run", series, SECONDS)
+    run = gathered(tmp_path / "run", series, seconds)
     assert run.gpus()[0].throttled() == {
-        "hw_thermal_slowdown": (24.75, 99.0, "driver"), "hw_power_brake": (10.0, 100.0, "samples"),
+        "hw_thermal_slowdown": heated, "hw_power_brake": (10.0, float(seconds), "samples"),
     }  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def test_without_a_pump_the_gpus_throttle_and_the_tray_has_no_flow(play, write) 
     flow = "coolant_flow_liters_per_second/Chassis_0/Tray"
     throttled = "throttle_seconds_total/sw_thermal_slowdown"
     assert node.node(300.0, Lane.SLOW)[flow] < 0.05 * node.node(50.0, Lane.SLOW)[flow]
-    before, after = (node.value(3, t, throttled) for t in (50.0, 300.0))
+    before, after = (node.value(3, t, throttled, Lane.SLOW) for t in (50.0, 300.0))
     assert after - before > 100.0
 
 

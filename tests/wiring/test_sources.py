@@ -95,7 +95,7 @@ def test_the_sampler_gets_its_part_of_the_configuration(text: str, expected: dic
 @pytest.mark.parametrize(
     ("expr", "ranges"),
     [
-        ("rate(coldplate_gpu_throttle_seconds_total[30s])", (30.0, inf, inf)),
+        ("rate(coldplate_gpu_pcie_receive_bytes_total[30s])", (30.0, inf, inf)),
         ("avg_over_time(coldplate_node_load1[40s]) > rate(coldplate_ticks_total[90s])", (90.0, 40.0, inf)),
         ("coldplate_node_load1 > 5", (inf, inf, inf)),
         ("rate(somebody_elses_total[1s])", (inf, inf, inf)),

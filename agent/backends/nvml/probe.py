@@ -295,7 +295,7 @@ class Prober:
     def _hold_to_budget(self) -> None:
         """Move the SM clock to the slow lane when an older driver's fallbacks fill the fast one.
 
-        The throttle counters still show, in each sample, how long the clock was held down.
+        The reasons for reduced clocks are still in each sample.
         """
         fast = self._plan.lanes[Lane.FAST]
         if len(fast.queries) + bool(fast.fields) + bool(fast.gpm) > FAST_CALLS:

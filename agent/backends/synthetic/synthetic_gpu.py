@@ -150,7 +150,6 @@ class SyntheticGpuChannel:
             ("coldplate_gpu_memory_temperature_celsius",): (heat + 5.0 + 0.1 * (heat - machine.inlet)) // 1.0,
             ("coldplate_gpu_clock_hertz", "sm"): now[ch.CLOCK] // CLOCK_STEP * CLOCK_STEP,
             ("coldplate_gpu_hw_slowdown_active",): float(now[ch.HW_THERMAL] + now[ch.POWER_BRAKE] >= 0.5),
-            ("coldplate_gpu_throttle_seconds_total", "low_utilization"): sums[ch.IDLE],
             ("coldplate_gpu_throttle_active", "gpu_idle"): float(now[ch.IDLE] >= 0.5),
             ("coldplate_gpu_pcie_transmit_bytes_total",): sums[ch.PCIE_TX] // 1.0,
             ("coldplate_gpu_pcie_receive_bytes_total",): sums[ch.PCIE_RX] // 1.0,
@@ -158,9 +157,8 @@ class SyntheticGpuChannel:
             ("coldplate_gpu_nvlink_receive_bytes_total",): sums[ch.NVLINK_RX] // 1024.0 * 1024.0,
             ("coldplate_gpu_module_power_watts",): round(module, 3),
         }
-        for active, seconds, channel in _THROTTLES:
+        for active, _, channel in _THROTTLES:
             values[active] = float(now[channel] >= 0.5)
-            values[seconds] = sums[channel]
         for key, channel in _MEANS if machine.gpm else ():
             mean = (sums[channel] - before[channel]) / length if length > 0.0 else now[channel]
             wobble = 0.98 + 0.04 * (noise & 0xFF) / 255.0
@@ -199,6 +197,8 @@ class SyntheticGpuChannel:
         values: dict[Key, float] = {
             ("coldplate_gpu_energy_joules_total",): sums[ch.POWER],
             ("coldplate_gpu_thermal_throttle_seconds_total",): sums[ch.SW_THERMAL] + sums[ch.HW_THERMAL],
+            ("coldplate_gpu_throttle_seconds_total", "low_utilization"): sums[ch.IDLE],
+            **{seconds: sums[channel] for _, seconds, channel in _THROTTLES},
             ("coldplate_gpu_temperature_margin_celsius",): machine.slowdown - self._track.temperature(t) // 1.0,
             ("coldplate_gpu_clock_hertz", "graphics"): now[ch.CLOCK] // CLOCK_STEP * CLOCK_STEP,
             ("coldplate_gpu_clock_hertz", "memory"): machine.clock_memory,

@@ -30,8 +30,8 @@ from agent.recording.report.series_statistics import (
 Key = tuple[str, Entity, Labels]
 
 COUNTED_SECONDS = 1500.0
-"""A run this long takes its energy from the driver's counter. That is read every 15 s, so a shorter run could lack more
-than the 1 % by which the mean power of a second, added up, differed from it on an H200."""
+"""A run this long takes its energy and its throttled time from the driver's counters. They are read every 15 s, so a
+shorter run could lack more than the 1 % by which the mean power of a second, added up, differed on an H200."""
 
 _E = TypeVar("_E", bound=Entity)
 _F = TypeVar("_F", bound=SeriesStatistic)
@@ -172,7 +172,9 @@ class GpuFacts:
             for labels, figure in self.node.states(chosen.THROTTLE_ACTIVE, self.gpu)
         }
         for labels, counter in self.node.growths(chosen.THROTTLED, self.gpu):
-            found[dict(labels).get("reason", "")] = (min(counter.growth, counter.seconds), counter.seconds, "driver")
+            reason = dict(labels).get("reason", "")
+            if reason not in found or counter.seconds >= COUNTED_SECONDS:
+                found[reason] = (min(counter.growth, counter.seconds), counter.seconds, "driver")
         return found
 
     def capped(self) -> tuple[float, float, str] | None:
