@@ -60,6 +60,10 @@ class Trouble(Struct, frozen=True):
 GONE = Trouble(Reason.LOST, "the driver does not show the device")
 
 
+def _silence(seconds: float) -> Trouble:
+    return Trouble(Reason.TIMEOUT, f"no answer for {seconds:.{int(seconds < 10)}f} s")
+
+
 class Devices:
     """The channels of the worker, compared with the inventory. Times in seconds on the monotonic clock."""
 
@@ -167,7 +171,7 @@ class Devices:
         at = self._presence.last_good(channel)
         silent = now - (since if at is None else at)
         if silent > patience:
-            return self._refusal or Trouble(Reason.TIMEOUT, f"no answer for {silent:.{int(silent < 10)}f} s")
+            return self._refusal or _silence(silent)
         return None
 
     def unseen(self, now: float, patience: float) -> list[Gap]:
@@ -190,7 +194,7 @@ class Devices:
         at, joined = self._presence.last_good(channel), self._joined_at.get(channel, now)
         waited = now - (joined if at is None else max(at, joined))
         if self._refusal is None and waited > patience:
-            return Trouble(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
+            return _silence(waited)
         return self._refusal
 
     def _tell_strangers(self, strangers: Sequence[Unidentified]) -> None:

@@ -207,15 +207,14 @@ class SyntheticGpuChannel:
             ("coldplate_gpu_pcie_link_width",): float(machine.pcie_width),
         }
         values.update(self._errors.at(t))
-        values.update(self._link_traffic(t))
+        values.update(self._link_traffic(sums))
         return values
 
-    def _link_traffic(self, t: float) -> dict[Key, float]:
+    def _link_traffic(self, sums: Sequence[float]) -> dict[Key, float]:
         """Share the GPU's traffic evenly among its links, those that are down included: a counter may not fall."""
         count = self._machine.nvlinks
         if not count:
             return {}
-        sums = self._track.totals(t)
         sent, received = (sums[channel] / count // 1024.0 * 1024.0 for channel in (ch.NVLINK_TX, ch.NVLINK_RX))
         return {
             (f"coldplate_nvlink_{direction}_bytes_total", str(link)): value
