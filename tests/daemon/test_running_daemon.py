@@ -133,7 +133,7 @@ def test_a_reload_changes_rules_keeps_alerts_and_refuses_what_is_broken(start: S
     rules.write_text(HOT.replace("Warm\n", "Lukewarm\n").replace("for: 6s", "for: 0s"))
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until("the new rule", lambda: "Lukewarm" in alerts(daemon), 10)
-    assert daemon.value(successful) == 1
+    daemon.until("the reload's result", lambda: daemon.value(successful) == 1, 5)  # known once all of it is applied
     assert alerts(daemon)["WarmAtOnce"]["activeAt"] == since
     assert "Warm" not in alerts(daemon)
     shown = {"Lukewarm": 1.0, "WarmAtOnce": 1.0}
