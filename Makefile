@@ -139,7 +139,6 @@ lock: python ## Lock tools and what is installed to their newest versions, with 
 	$(PYTHON) -m venv --clear $(LOCK)
 	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9' 'cyclonedx-bom>=7'
 	$(LOCKED) tests/tools.txt --group pyproject.toml:tools
-	$(LOCKED) tests/deployers.txt tests/deployers.in
 	$(LOCKED) packaging/locks/build.txt packaging/locks/build.in
 	$(LOCKED) packaging/locks/base.txt pyproject.toml
 	for extra in top kubernetes otlp; do $(LOCKED) packaging/locks/$$extra.txt --extra $$extra pyproject.toml || exit 1; done

@@ -23,7 +23,7 @@ from agent.model import Instant
 
 ROOT = Path(__file__).resolve().parents[2]
 
-GOOD = (ROOT / "tests/nvml/traces/standin-h100x2.jsonl").read_bytes()
+GOOD = (ROOT / "tests/nvml/traces/h100x1-580.jsonl").read_bytes()
 LINES = [json.loads(line) for line in GOOD.splitlines()]
 
 

@@ -179,7 +179,7 @@ def test_every_tool_of_make_and_the_tests_is_locked() -> None:
     """One that is added to pyproject.toml is added to the lock by `make lock`."""
     group = (ROOT / "pyproject.toml").read_text().partition("\ntools = [\n")[2].partition("\n]")[0]
     wanted = {found.lower() for found in re.findall(r'^  "([\w-]+)', group, re.MULTILINE)}
-    tools, _, _ = (pinned(ROOT / "tests" / f"{name}.txt") for name in ("tools", "deployers", "helm"))
+    tools, _ = (pinned(ROOT / "tests" / f"{name}.txt") for name in ("tools", "helm"))
     assert wanted <= tools.keys()
 
 

