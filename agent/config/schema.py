@@ -79,7 +79,13 @@ class SamplingConfig(Section, frozen=True):
     """How often devices are read. Shorter periods cost processor time (performance.md)."""
 
     fast: Annotated[
-        float, Key("Period of fast metrics: power, utilization, clocks.", Notation.DURATION, "100ms", most="60s")
+        float,
+        Key(
+            "Period of fast metrics: power, utilization, clocks. Sums and statistics: once a second at most.",
+            Notation.DURATION,
+            "100ms",
+            most="60s",
+        ),
     ] = 1.0
     slow: Annotated[
         float, Key("Period of slow metrics; at least sampling.fast.", Notation.DURATION, "100ms", most="1h")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import select
 import threading
@@ -35,6 +36,8 @@ log = logging.getLogger("coldplate.sampler")
 
 PATIENT_SHARE = 0.8
 """Share of a tick for which the loop waits for answers; later ones are in the next snapshot."""
+COMPUTED_SECONDS = 1.0
+"""Seconds between two snapshots whose sums, statistics and states are new; readings are new in each."""
 HEARTBEAT_SECONDS = 1.0
 """Most seconds between two rounds of the loop."""
 PROMPT_SECONDS = 0.2
@@ -101,6 +104,7 @@ class SamplingLoop:
         self._awaited: set[str] = set()
         """Backends with a source that has not answered yet: they are read at each tick until it does."""
         self._reconfigured: Settings | None = None
+        self._computed_at = -math.inf
         self._stopping = threading.Event()
         sampler.paces = {backend.name: backend.shortest for backend in backends}
         self.schedule = Schedule(sampler.settings, clock().mono)
@@ -128,6 +132,7 @@ class SamplingLoop:
         last = self.schedule.next_tick + ANSWER_SECONDS
         while True:
             self._pump(self.schedule.next_tick, lambda: False)
+            self._computed_at = -math.inf
             self.tick()
             if not self._awaited or self.schedule.next_tick > last:
                 break
@@ -286,7 +291,13 @@ class SamplingLoop:
             self.sampler.take_own(now.mono, [*self._own.read(self._pids()), *self._thread_costs.read()])
         flights = {runner.backend.name: runner.flight for runner in self._runners}
         self.sampler.take_flights({name: flight for name, flight in flights.items() if flight is not None})
-        self._hub.publish(self.sampler.snapshot(now, self._own_facts(), self._told(now)))
+        snapshot = None
+        if now.mono - self._computed_at < COMPUTED_SECONDS - self.sampler.settings.fast / 2:
+            snapshot = self.sampler.refreshed(now)
+        if snapshot is None:
+            snapshot = self.sampler.snapshot(now, self._own_facts(), self._told(now))
+            self._computed_at = now.mono
+        self._hub.publish(snapshot)
 
     def _told(self, now: Instant) -> list[Frame]:
         run = self._isolation.run

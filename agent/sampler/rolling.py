@@ -229,14 +229,17 @@ class RollingStatistics:
         return columns
 
     def enter(self, key: object, columns: RolledColumns, values: Sequence[float | None]) -> None:
-        """Take in what a lane has read since the last frame: a value or None for each of its columns."""
+        """Take in what a lane has read since the last `add`: a value or None for each of its columns."""
         self._entered[key] = columns, values
         self._fresh.add(key)
 
-    def frame(self, at: float, keys: Sequence[object]) -> Frame:
-        """Return the statistics at a monotonic second, of the lanes with these keys: of columns that have a value."""
+    def add(self, at: float) -> None:
+        """Add what was entered since the last call, as of a monotonic second."""
         if self._fresh:
             self._rolling.add(at, self._row())
+
+    def frame(self, keys: Sequence[object]) -> Frame:
+        """Return the statistics of the lanes with these keys: of columns that have a value."""
         lanes = [self._entered[key] for key in keys if key in self._entered]
         if len(self._entered) > len(lanes):
             self._entered = {key: self._entered[key] for key in keys if key in self._entered}

@@ -18,6 +18,7 @@ from agent.model import (
     EMPTY_FRAME,
     EMPTY_LAYOUT,
     Backend,
+    BackendReport,
     Frame,
     Framer,
     Gap,
@@ -120,8 +121,11 @@ class Sampler:
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
         self._rejected: dict[tuple[str, str], Series] = {}
         self._framer = Framer()
-        self._own_framer, self._estimate_framer = Framer(), Framer()
+        self._own_framer, self._estimate_framer, self._power_framer = Framer(), Framer(), Framer()
         self._sequence = 0
+        self._shown: list[Key] = []
+        self._computed: tuple[Frame, ...] = ()
+        self._reports: tuple[BackendReport, ...] = ()
         self._lateness, self._late_at = 0.0, -inf
 
     def reconfigure(self, settings: Settings) -> None:
@@ -235,43 +239,19 @@ class Sampler:
 
     def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
         """Return the node as known now, with the frames of other parts of the agent as they are."""
-        self._sequence += 1
-        frames: list[Frame] = []
-        shown: list[Key] = []
-        missing: list[Source] = []
-        slack = self._slack(now.mono)
-        patience = self.settings.patience(Lane.FAST) + slack
-        silent = self._overdue.look(self._flights, now.mono, patience)
-        for backend, detail in silent.items():
-            self.health.overdue(backend, detail)
-        devices: dict[str, Trouble | None] = {}
-        for key, block in self._blocks.items():
-            backend, channel, lane = key
-            if backend in silent:
-                trouble: Trouble | None = Trouble(Reason.TIMEOUT, silent[backend])
-            else:
-                if channel and channel not in devices:
-                    devices[channel] = self._gpus.trouble(channel, block.at, now.mono, patience)
-                trouble = devices.get(channel) or self._overdue_read(backend, lane, now.mono - block.at, slack)
-            if trouble is None:
-                frames.append(block.frame)
-                shown.append(key)
-                gaps = block.gaps
-            else:
-                gaps = gaps_for(block, trouble.reason, trouble.detail)
-            if gaps:
-                missing.append((backend, gaps))
-        readings: list[Reading] = []
-        unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings, shown)
-        more = (*self.health.unheard().items(), (self.devices, unseen), ("estimate", unestimated))
+        patience = self._device_patience(now.mono)
+        frames, shown, missing = self._current(now.mono, patience)
+        self._shown = shown
+        unseen = self._gpus.unseen(now.mono, patience)
+        more = (*self.health.unheard().items(), (self.devices, unseen))
         missing.extend((backend, extra) for backend, extra in more if extra)
         gaps_of, missing_frame = self._missing.gather(missing)
         self._gpus.tell_changes(now.mono, patience)
         self.xids.tell(now.mono)
-        readings.extend(self._rejections())
+        read = len(frames)
         frames += (
-            self._framer.frame(readings),
-            self._statistics.frame(now.mono, shown),
+            self._framer.frame(self._rejections()),
+            self._statistics.frame(shown),
             missing_frame,
             self.presence.frame(now.mono, patience, self.settings.expected_gpus),
             self.xids.frame(),
@@ -281,7 +261,58 @@ class Sampler:
         frames.extend(self._ledger.frames(now.mono, frames))
         frames.append(self._mig_ledger.frame(now.mono, frames))
         frames.append(self._sums.frame(frames))
-        return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
+        self._computed = tuple(frames[read:])
+        self._reports = self.health.reports(gaps_of)
+        return self._numbered(now, tuple(frames))
+
+    def refreshed(self, now: Instant) -> Snapshot | None:
+        """Return the last snapshot with the newest readings, and what was computed of earlier ones as it was.
+
+        None if other sources are shown than then: a device that is lost or back needs a whole snapshot.
+        """
+        frames, shown, _ = self._current(now.mono, self._device_patience(now.mono))
+        return self._numbered(now, (*frames, *self._computed)) if shown == self._shown else None
+
+    def _numbered(self, now: Instant, frames: tuple[Frame, ...]) -> Snapshot:
+        self._sequence += 1
+        return Snapshot(self._sequence, now, frames, self._reports)
+
+    def _current(self, now: float, patience: float) -> tuple[list[Frame], list[Key], list[Source]]:
+        """Return the readings that are shown, the keys of their blocks, and what is missing.
+
+        The rolling statistics take in what was read since the last call.
+        """
+        frames: list[Frame] = []
+        shown: list[Key] = []
+        missing: list[Source] = []
+        slack = self._slack(now)
+        silent = self._overdue.look(self._flights, now, patience)
+        for backend, detail in silent.items():
+            self.health.overdue(backend, detail)
+        devices: dict[str, Trouble | None] = {}
+        for key, block in self._blocks.items():
+            backend, channel, lane = key
+            if backend in silent:
+                trouble: Trouble | None = Trouble(Reason.TIMEOUT, silent[backend])
+            else:
+                if channel and channel not in devices:
+                    devices[channel] = self._gpus.trouble(channel, block.at, now, patience)
+                trouble = devices.get(channel) or self._overdue_read(backend, lane, now - block.at, slack)
+            if trouble is None:
+                frames.append(block.frame)
+                shown.append(key)
+                gaps = block.gaps
+            else:
+                gaps = gaps_for(block, trouble.reason, trouble.detail)
+            if gaps:
+                missing.append((backend, gaps))
+        readings: list[Reading] = []
+        unestimated = self._node_power(now, readings, shown)
+        if unestimated:
+            missing.append(("estimate", unestimated))
+        frames.append(self._power_framer.frame(readings))
+        self._statistics.add(now)
+        return frames, shown, missing
 
     def expects(self, channel: str, now: float) -> bool:
         """Return whether the channel answered lately, so that a tick may wait for it."""

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from agent.backends.protocol import BackendSample, ChannelError, LaneSample
+from agent.catalogue import BY_NAME
 from agent.daemon import sampling
 from agent.daemon.sampling import LATE_SECONDS
-from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reason, Snapshot, Xid
+from agent.lib.record import replace
+from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series, Snapshot, Xid
 from agent.sampler.schedule import Settings
 from agent.worker.worker_messages import Hello, Message
 from tests.daemon.standin import LoopRig, QuickBackend
 from tests.daemon.test_sampling_facts import Worker
+from tests.frames import frame_of
 from tests.waiting import wait_until
 
 
@@ -134,22 +137,56 @@ class ScriptedWorker(Worker):
         return messages
 
 
+class Frozen:
+    """A clock that the test sets; each look at it takes a millisecond, as waiting takes time, too."""
+
+    def __init__(self) -> None:
+        self.mono = 100.0
+
+    def __call__(self) -> Instant:
+        self.mono += 0.001
+        return Instant(self.mono, 1e9 + self.mono)
+
+
 def test_a_gpu_that_is_back_is_read_in_every_lane_at_once() -> None:
     """What is read every minute would be missing for as long, although the GPU is well. Tick 7 hears of the answer."""
-    worker, seconds = ScriptedWorker(), [100.0]
-
-    def frozen() -> Instant:
-        seconds[0] += 0.001  # waiting takes time, too
-        return Instant(seconds[0], 1e9 + seconds[0])
-
+    worker, frozen = ScriptedWorker(), Frozen()
     engine = Rig(Settings(), worker=worker, clock=frozen).loop
     for tick in range(10):
         worker.lost = 3 <= tick < 6
-        seconds[0] = 100.0 + tick
+        frozen.mono = 100.0 + tick
         engine.tick()
     engine.close(lambda _: None)
     everything = {Lane.FAST, Lane.SLOW, Lane.COLD}
     assert [each == everything for each in worker.asked] == [tick in (0, 8) for tick in range(10)]
+
+
+class WarmingWorker(ScriptedWorker):
+    """One whose GPU draws as many watts as it was read times."""
+
+    def receive(self, now: float) -> list[Message]:
+        frame = frame_of([Reading(Series(BY_NAME["coldplate_gpu_power_watts"], Gpu("0", "GPU-0")), len(self.asked))])
+        return [
+            replace(each, frame=frame) if isinstance(each, LaneSample) and each.lane is Lane.FAST else each
+            for each in super().receive(now)
+        ]
+
+
+def test_readings_are_new_at_each_tick_and_computed_values_once_a_second_or_when_a_gpu_is_lost() -> None:
+    worker, frozen = WarmingWorker(), Frozen()
+    rig = Rig(Settings(fast=0.1), worker=worker, clock=frozen)
+    read: list[float] = []
+    computed: list[float] = []
+    for tick in range(24):
+        worker.lost = tick == 23
+        frozen.mono = 100.0 + 0.1 * tick
+        rig.loop.tick()
+        read += rig.values("gpu_power_watts").values()
+        computed += [each.value for each in rig.latest if each.metric.name == "coldplate_ticks_total"]
+        assert rig.values("gpu_up") == {"0": float(not worker.lost)}
+    rig.loop.close(lambda _: None)
+    assert read == list(range(1, 24))
+    assert computed == [1] * 10 + [11] * 10 + [21] * 3 + [24]
 
 
 def test_a_glance_ends_once_all_have_answered_and_what_hangs_makes_nothing_else_grow_old() -> None:
@@ -196,8 +233,8 @@ class Failing:
 
 
 def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_reported_once(caplog) -> None:
-    failing = Failing()
-    rig = Rig(Settings(), tellers={"telling lies": failing})
+    failing, frozen = Failing(), Frozen()
+    rig = Rig(Settings(), clock=frozen, tellers={"telling lies": failing})
     seen: list[int] = []
 
     def stumble(_snapshot: Snapshot) -> None:
@@ -205,7 +242,8 @@ def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_report
 
     rig.hub.follow("stumbling", stumble)
     rig.hub.follow("looking", lambda snapshot: seen.append(snapshot.sequence))
-    for _ in range(3):
+    for second in range(3):
+        frozen.mono = 100.0 + second
         rig.loop.tick()
     rig.loop.close(lambda _: None)
     assert (failing.asked, seen) == (3, [1, 2, 3])

@@ -147,7 +147,8 @@ class Conditioned:
 
     def pass_on(self, at: float, readings: list[Reading]) -> tuple[list[Reading], list[Gap]]:
         frame, gaps = self._conditioner.pass_on("k", at, self._framer.frame(readings), self._lane, self._period)
-        return [*frame.readings, *self._statistics.frame(at, ["k"]).readings], gaps
+        self._statistics.add(at)
+        return [*frame.readings, *self._statistics.frame(["k"]).readings], gaps
 
 
 def named(readings: list[Reading]) -> dict[str, float]:
