@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agent.lib.record import Record
 from agent.model import Frame, Gap, GpuIdentity, Instant, Lane, Reading, Reason, Xid
@@ -66,7 +66,7 @@ class BackendSample(Record):
     awaited: bool = False
 
 
-class LaneSample(Record):
+class LaneSample(NamedTuple):
     """One lane of one channel. `mono` is when its reading began, `duration` how long it took, in seconds."""
 
     channel: str

@@ -259,7 +259,7 @@ class SamplingLoop:
         self._receive()
         self._tend_worker(now)
         if self.supervisor.ask(lanes, now):
-            self._pending.update(key for key in self.sampler.channel_keys if self.sampler.expects(key, now))
+            self._pending.update(self.sampler.expected(now))
 
     def _tend_worker(self, now: float) -> None:
         """Start or end the worker as its state requires, and record one that failed."""

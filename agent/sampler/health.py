@@ -125,8 +125,8 @@ class _Record(Struct):
     calls: int = 0
     reads: Tally[str] = field(default_factory=Tally)
     """Reads by the outcome's value."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds that reads took, by the lane's value."""
+    seconds: dict[Lane, float] = field(default_factory=dict)
+    """Seconds that reads took, by lane."""
     slowest: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -147,10 +147,10 @@ class _Record(Struct):
         for outcome, count in self.reads.items():
             yield OwnReading("coldplate_backend_reads_total", count, (("outcome", outcome),), backend)
         for lane, seconds in self.seconds.items():
-            yield OwnReading("coldplate_backend_read_seconds_total", seconds, (("lane", lane),), backend)
+            yield OwnReading("coldplate_backend_read_seconds_total", seconds, (("lane", lane.value),), backend)
 
     def took_time(self, lane: Lane, seconds: float) -> None:
-        self.seconds[lane.value] = self.seconds.get(lane.value, 0.0) + seconds
+        self.seconds[lane] = self.seconds.get(lane, 0.0) + seconds
 
 
 class LoopFacts(Struct, frozen=True):

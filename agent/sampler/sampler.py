@@ -85,6 +85,10 @@ def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
     return missed(block.frame.layout, reason, detail) + list(block.gaps)
 
 
+def _overdue_read(backend: str, lane: Lane, age: float) -> Trouble:
+    return Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
+
+
 ESTIMATE: Key = ("estimate", "", Lane.FAST)
 REJECTED = BY_NAME["coldplate_readings_rejected_total"]
 FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
@@ -297,7 +301,9 @@ class Sampler:
             else:
                 if channel and channel not in devices:
                     devices[channel] = self._gpus.trouble(channel, block.at, now, patience)
-                trouble = devices.get(channel) or self._overdue_read(backend, lane, now - block.at, slack)
+                trouble = devices.get(channel)
+                if trouble is None and now - block.at > self._patience(backend, lane) + slack:
+                    trouble = _overdue_read(backend, lane, now - block.at)
             if trouble is None:
                 frames.append(block.frame)
                 shown.append(key)
@@ -314,9 +320,10 @@ class Sampler:
         self._statistics.add(now)
         return frames, shown, missing
 
-    def expects(self, channel: str, now: float) -> bool:
-        """Return whether the channel answered lately, so that a tick may wait for it."""
-        return self._gpus.expects(channel, now, self._device_patience(now))
+    def expected(self, now: float) -> list[str]:
+        """Return the channels that answered lately, so that a tick may wait for them."""
+        patience = self._device_patience(now)
+        return [channel for channel in self._gpus.channels if self._gpus.expects(channel, now, patience)]
 
     def has_answered(self, channel: str) -> bool:
         """Return whether every lane of a device has been read, or its last word was an error."""
@@ -359,12 +366,6 @@ class Sampler:
             links = self._links.setdefault(key[1], LinkRates())
             shown = links.beside(at, shown, self.settings.slow / 2, self.settings.patience(Lane.SLOW))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
-
-    def _overdue_read(self, backend: str, lane: Lane, age: float, slack: float) -> Trouble | None:
-        """Return why a lane's last read, `age` seconds ago, is not shown any more; None if it is."""
-        if age <= self._patience(backend, lane) + slack:
-            return None
-        return Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
 
     def _patience(self, backend: str, lane: Lane) -> float:
         """Return seconds after which a backend's last read no longer says anything about the present."""

@@ -13,7 +13,6 @@ from agent.backends.protocol import BackendSample, ChannelError, LaneSample
 from agent.catalogue import BY_NAME
 from agent.daemon import sampling
 from agent.daemon.sampling import LATE_SECONDS
-from agent.lib.record import replace
 from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series, Snapshot, Xid
 from agent.sampler.schedule import Settings
 from agent.worker.worker_messages import Hello, Message
@@ -167,7 +166,7 @@ class WarmingWorker(ScriptedWorker):
     def receive(self, now: float) -> list[Message]:
         frame = frame_of([Reading(Series(BY_NAME["coldplate_gpu_power_watts"], Gpu("0", "GPU-0")), len(self.asked))])
         return [
-            replace(each, frame=frame) if isinstance(each, LaneSample) and each.lane is Lane.FAST else each
+            each._replace(frame=frame) if isinstance(each, LaneSample) and each.lane is Lane.FAST else each
             for each in super().receive(now)
         ]
 

@@ -28,6 +28,7 @@ from agent.worker.worker_messages import (
     SERIES_OF_LANE,
     TEXT,
     Hello,
+    Refusal,
     encode,
     encode_events,
     encode_gaps,
@@ -79,14 +80,14 @@ class Bench:
             if isinstance(message, Hello):
                 self.taken += 1
                 self.sampler.enlist(message.channels, message.unidentified, self.now)
-            elif isinstance(message, tuple):
-                self.taken += 1
-                self.sampler.take_xids(message)
             elif isinstance(message, LaneSample):
                 self.taken += 1
                 self.sampler.take_lane(message)
             elif isinstance(message, ChannelError):
                 self.sampler.take_error(message)
+            elif not isinstance(message, Refusal):
+                self.taken += 1
+                self.sampler.take_xids(message)
         self.supervisor.step(self.now)
         self.snapshot = self.sampler.snapshot(Instant(self.now, 1e9 + self.now), LoopFacts())
         self.page = self.encoder.render(self.snapshot, Format.TEXT, 0.0)

@@ -92,7 +92,7 @@ class Worker:
 
     def of(self, kind: type) -> list[Any]:
         self.listen()
-        return [message for message in self.heard if isinstance(message, kind)]
+        return [message for message in self.heard if type(message) is kind]
 
     def until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 10
