@@ -116,14 +116,13 @@ ACTIONS: dict[XidClass, str] = {
 
 
 class TriagedXid(Struct, frozen=True):
-    """One code. `bucket` is the catalog's immediate action; `is_zeroed`: its counter exists from the start, at 0."""
+    """One code. `bucket` is the catalog's immediate action."""
 
     code: int
     name: str
     triage: XidClass
     bucket: str
     own_action: str = ""
-    is_zeroed: bool = False
     source: str = CATALOG
 
     @property
@@ -136,12 +135,12 @@ def _unclassified(code: int, name: str, triage: XidClass, action: str = "") -> T
     return TriagedXid(code, name, triage, "", action, source=JUDGED)
 
 
-def _note(code: int, name: str, action: str = "", *, zeroed: bool = False) -> TriagedXid:
-    return TriagedXid(code, name, XidClass.NOTE, "IGNORE", action, zeroed)
+def _note(code: int, name: str, action: str = "") -> TriagedXid:
+    return TriagedXid(code, name, XidClass.NOTE, "IGNORE", action)
 
 
-def _application(code: int, name: str, *, zeroed: bool = False) -> TriagedXid:
-    return TriagedXid(code, name, XidClass.APPLICATION, "RESTART_APP", is_zeroed=zeroed)
+def _application(code: int, name: str) -> TriagedXid:
+    return TriagedXid(code, name, XidClass.APPLICATION, "RESTART_APP")
 
 
 def _engines(name: str, codes: Iterable[int], first: int = 0) -> Iterable[TriagedXid]:
@@ -153,68 +152,68 @@ def _words(code: int, unit: str) -> TriagedXid:
     return TriagedXid(code, f"NVLink 5 error, unit {unit}", XidClass.WORDS, "WORKFLOW_NVLINK5_ERR")
 
 
-def _reset(code: int, name: str, action: str = "", bucket: str = "RESET_GPU", *, zeroed: bool = False) -> TriagedXid:
-    return TriagedXid(code, name, XidClass.RESET, bucket, action, zeroed)
+def _reset(code: int, name: str, action: str = "", bucket: str = "RESET_GPU") -> TriagedXid:
+    return TriagedXid(code, name, XidClass.RESET, bucket, action)
 
 
 _ROWS = (
     _application(8, "GPU stopped processing"),
     _application(11, "invalid push buffer"),
-    _application(13, "graphics engine exception", zeroed=True),
+    _application(13, "graphics engine exception"),
     _note(14, "unused test error"),
     _application(25, "illegal push buffer"),
-    _application(31, "memory page fault", zeroed=True),
+    _application(31, "memory page fault"),
     _application(32, "corrupted push buffer"),
     _note(37, "driver firmware error"),
     _note(38, "driver firmware watchdog"),
     *_engines("copy engine", range(39, 42)),
-    _note(43, "GPU stopped processing", "the program is at fault and was ended; the GPU is fine", zeroed=True),
+    _note(43, "GPU stopped processing", "the program is at fault and was ended; the GPU is fine"),
     _note(44, "fault during a context switch"),
-    TriagedXid(45, "preemptive cleanup", XidClass.CLEANUP, "WORKFLOW_XID_45", is_zeroed=True),
+    TriagedXid(45, "preemptive cleanup", XidClass.CLEANUP, "WORKFLOW_XID_45"),
     _reset(46, "GPU stopped processing"),
-    _reset(48, "double bit ECC error", bucket="WORKFLOW_XID_48", zeroed=True),
+    _reset(48, "double bit ECC error", bucket="WORKFLOW_XID_48"),
     TriagedXid(54, "auxiliary power is not connected", XidClass.POWER, "CHECK_MECHANICALS"),
     _application(60, "video processor exception"),
-    _reset(62, "microcontroller halt", zeroed=True),
-    _note(63, "memory row remapped", "the remap takes effect with the next reset", zeroed=True),
-    _reset(64, "memory row remap failed", "reset the GPU; replace it if the remap failure stays", zeroed=True),
+    _reset(62, "microcontroller halt"),
+    _note(63, "memory row remapped", "the remap takes effect with the next reset"),
+    _reset(64, "memory row remap failed", "reset the GPU; replace it if the remap failure stays"),
     _note(66, "illegal access by the driver"),
     _note(67, "illegal access by the driver"),
     _application(68, "video decoder 0 error"),
     _application(69, "graphics engine class error"),
     *_engines("copy engine", (70, 71, 72), 3),
-    _reset(74, "NVLink error", bucket="WORKFLOW_NVLINK_ERR", zeroed=True),
+    _reset(74, "NVLink error", bucket="WORKFLOW_NVLINK_ERR"),
     *_engines("copy engine", (75, 76, 77), 6),
     TriagedXid(78, "vGPU start error", XidClass.LOOK, "UPDATE_SWFW", "update driver and vGPU software"),
-    TriagedXid(79, "GPU has fallen off the bus", XidClass.NODE, "RESTART_BM", "power-cycle the node", is_zeroed=True),
+    TriagedXid(79, "GPU has fallen off the bus", XidClass.NODE, "RESTART_BM", "power-cycle the node"),
     _application(80, "corrupted data sent to the GPU"),
     _application(82, "JPEG engine 0 error"),
     *_engines("video decoder", (83, 84), 1),
     _application(85, "copy engine 9 error"),
     _application(86, "optical flow 0 error"),
     *_engines("video decoder", (88, 89), 3),
-    _note(92, "high rate of corrected ECC errors", "watch coldplate_gpu_ecc_errors_total", zeroed=True),
+    _note(92, "high rate of corrected ECC errors", "watch coldplate_gpu_ecc_errors_total"),
     _note(93, "InfoROM is written too often"),
-    _application(94, "contained memory error", zeroed=True),
-    _reset(95, "uncontained memory error", zeroed=True),
+    _application(94, "contained memory error"),
+    _reset(95, "uncontained memory error"),
     *_engines("video decoder", (96, 97, 98), 5),
     *_engines("JPEG engine", range(99, 106), 1),
     _note(106, "test message"),
     _note(107, "silent test message"),
     _note(108, "NVLink remote translation error", "a fault of the peer's"),
-    _reset(109, "context switch timeout", zeroed=True),
+    _reset(109, "context switch timeout"),
     _reset(110, "security fault"),
-    _reset(119, "GSP RPC timeout", zeroed=True),
-    _reset(120, "GSP error", zeroed=True),
+    _reset(119, "GSP RPC timeout"),
+    _reset(120, "GSP error"),
     _note(121, "C2C link error", "the link corrects it; look into it if it recurs"),
     *_engines("copy engine", range(126, 136), 10),
-    _reset(136, "NVLink training failed", zeroed=True),
+    _reset(136, "NVLink training failed"),
     _note(137, "NVLink privilege error", "a fault of the program on a peer"),
     _application(139, "optical flow 1 error"),
-    _reset(140, "unrecovered ECC error", zeroed=True),
+    _reset(140, "unrecovered ECC error"),
     _note(141, "CUDA fast path error"),
     TriagedXid(142, "video encoder 3 error", XidClass.LOOK, "CONTACT_SUPPORT"),
-    _reset(143, "GPU initialization error", zeroed=True),
+    _reset(143, "GPU initialization error"),
     _words(144, "SAW"),
     _words(145, "RLW"),
     _words(146, "TLW"),
@@ -226,7 +225,7 @@ _ROWS = (
     _note(152, "DLA memory error"),
     _note(153, "DLA timeout"),
     TriagedXid(154, "recovery action changed", XidClass.NOTE, "XID_154",
-               "see coldplate_gpu_recovery_action", is_zeroed=True),
+               "see coldplate_gpu_recovery_action"),
     _reset(155, "NVLink down by software"),
     _reset(156, "memory resource retired"),
     _note(157, "no memory resource left to retire", "the error may come again; the GPU can be used"),
@@ -252,12 +251,6 @@ TRIAGE: dict[int, TriagedXid] = {row.code: row for row in _ROWS}
 """Every code that the catalog describes, in order."""
 if len(TRIAGE) != len(_ROWS) or list(TRIAGE) != sorted(TRIAGE):
     raise AssertionError("the table of XIDs has a code twice, or out of order")
-
-ZEROED = tuple(row.code for row in _ROWS if row.is_zeroed)
-"""Codes whose counters exist from the start, at 0: increase() does not see one that is born at 1.
-
-Rules on the node read them all; a page leaves those at 0 out by default, and has the GPU's sum over all codes instead.
-"""
 
 
 def codes_of(*classes: XidClass) -> tuple[int, ...]:

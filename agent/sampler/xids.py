@@ -14,7 +14,7 @@ from collections import deque
 from msgspec import Struct
 
 from agent.catalogue import BY_NAME
-from agent.catalogue.xid_triage import ACTIONS, TRIAGE, ZEROED, Grade, XidClass, class_of, grade_of
+from agent.catalogue.xid_triage import ACTIONS, TRIAGE, Grade, XidClass, class_of, grade_of
 from agent.lib.logs import LogOnce
 from agent.lib.record import replace
 from agent.model import Frame, Framer, Gpu, Reading, Series, Xid
@@ -28,6 +28,9 @@ LINES = 60
 """Most lines in that time, of all kinds together."""
 TEXT = 200
 """Most characters of the kernel's text that are logged."""
+
+STRANGER = "unknown"
+"""The index under which a GPU is shown that the inventory has not."""
 
 Kind = tuple[Gpu, str]
 
@@ -178,7 +181,7 @@ class XidLedger:
         known = self._inventory.find(device) or self._strangers.get(device)
         if known is None:
             full = len(self._strangers) >= STRANGERS
-            known = Gpu("unknown", OTHER if full else device)
+            known = Gpu(STRANGER, OTHER if full else device)
             if full:
                 self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
             else:
@@ -187,7 +190,8 @@ class XidLedger:
 
     def _kind(self, gpu: Gpu, code: int) -> Kind:
         kind = (gpu, str(code))
-        if kind in self._counts:
+        is_own = gpu.index != STRANGER
+        if kind in self._counts or (is_own and code in TRIAGE):  # rules read these codes of this node's GPUs
             return kind
         own = self._codes.get(gpu, 0)
         if own >= CODES or len(self._last) >= KINDS:
@@ -200,11 +204,8 @@ class XidLedger:
         self._once.problem("full", "%s", what, level=logging.ERROR)
 
     def _make_rows(self) -> list[Reading]:
-        for identity in self._inventory.gpus.values():
-            for code in ZEROED:
-                self._counts.setdefault((identity.gpu, str(code)), 0)
         rows = []
-        sums: dict[Gpu, int] = {}
+        sums = dict.fromkeys((identity.gpu for identity in self._inventory.gpus.values()), 0)
         for kind, count in self._counts.items():
             total, last = self._series.get(kind) or self._make(kind)
             rows.append(Reading(total, count))

@@ -41,7 +41,6 @@ NVIDIA_SMI = {
     "nvidia_smi_ecc_errors_uncorrected_volatile_total": ("coldplate_gpu_ecc_errors_total", {"type": "uncorrected"}),
     "nvidia_smi_pcie_link_width_current": ("coldplate_gpu_pcie_link_width", {}),
     "nvidia_smi_energy_joules_total": ("coldplate_gpu_energy_joules_total", {}),
-    "nvidia_smi_xid_errors_total": ("coldplate_gpu_xid_errors_total", {"xid": "13"}),
 }  # fmt: skip
 NVITOP = {
     # nvitop-exporter's name: (our metric, its own labels, how many of theirs one of ours is)
@@ -90,7 +89,9 @@ def test_a_synthetic_node_serves_every_name_with_no_label_but_the_profiles(page:
     profile = PROFILES[word]
     absent = {each.name for each in profile.names} - page.samples.keys()
     rates = {each.name for each in profile.names if any(term.rate for term in each.terms)}
-    assert {each for each in absent - rates if "legacy" not in each} <= {"nvidia_smi_xid_last_timestamp_seconds"}
+    assert {each for each in absent - rates if "legacy" not in each} <= {
+        "nvidia_smi_xid_errors_total", "nvidia_smi_xid_last_timestamp_seconds"
+    }  # fmt: skip
     for each in profile.names:
         for labels in page.samples.get(each.name, ()):
             assert {name for name, _ in labels} <= set(profile.labels), each.name
@@ -100,10 +101,9 @@ def test_a_synthetic_node_serves_every_name_with_no_label_but_the_profiles(page:
 @pytest.mark.parametrize("name", NVIDIA_SMI)
 def test_a_value_of_nvidia_smi_is_ours(page: ParsedPage, name: str) -> None:
     ours, labels = NVIDIA_SMI[name]
-    theirs = {"xid": labels["xid"]} if "xid" in labels else {}
     expected = {uuid.removeprefix("GPU-"): value for uuid, value in page.by("uuid", ours, **labels).items()}
     assert len(expected) == 8
-    assert page.by("uuid", name, **theirs) == expected
+    assert page.by("uuid", name) == expected
 
 
 def test_facts_of_nvidia_smi_are_written_in_its_way(page: ParsedPage) -> None:

@@ -109,7 +109,6 @@ def test_each_group_costs_what_the_document_says() -> None:
 def test_the_whole_of_it_is_one_word_away() -> None:
     found = page("dgx-h100", "metrics: {profile: full}")
     assert found["coldplate_nvlink_errors_total"] == 8 * 18 * 3
-    assert found["coldplate_gpu_xid_errors_total"] == 8 * 20
     assert sum(found.values()) > 2_300
 
 
