@@ -65,7 +65,7 @@ def test_detectors_that_the_chassis_lists_itself_are_found_once(cooled: Make) ->
     node.serve("c", LeakDetection=link)
     node.controller.documents[f"{BASE}/c"]["LeakDetectors"] = {"@odata.id": f"{link['@odata.id']}/LeakDetectors"}
     node.serve("cdu")
-    own = node.collection(f"{BASE}/cdu/LeakDetectors", {"Moisture": detector("Warning")})
+    own = node.controller.collection(f"{BASE}/cdu/LeakDetectors", {"Moisture": detector("Warning")})
     node.controller.documents[f"{BASE}/cdu"]["LeakDetectors"] = own
     assert node.leak_states() == {"c/A": "ok", "cdu/Moisture": "warning"}
     asked = len(node.controller.asked)
@@ -191,7 +191,7 @@ def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
     node = cooled()
     node.serve(
         "c", LeakDetection=node.leaks("c", A="OK"), CoolantConnectors=node.connectors("c", In=CONNECTOR),
-        Fans=node.collection(f"{BASE}/c/ThermalSubsystem/Fans", {"F": {}}),
+        Fans=node.controller.collection(f"{BASE}/c/ThermalSubsystem/Fans", {"F": {}}),
     )  # fmt: skip
     node.controller.documents[f"{BASE}{path}"] = document
     for _ in range(2):

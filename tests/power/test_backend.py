@@ -11,30 +11,11 @@ from agent.backends.power.redfish_power import RedfishPower
 from agent.config.schema import POWER_SOURCES
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
+from tests.power.conftest import Dcmi, response
 
 REDFISH = 'power_watts{source="redfish"}'
 IPMI = 'power_watts{source="ipmi"}'
 HWMON = 'power_watts{source="hwmon"}'
-
-
-class Dcmi:
-    """An IPMI transport that answers with a number of watts, or raises."""
-
-    def __init__(self, answer: int | OSError) -> None:
-        self.answer = answer
-        self.asked = 0
-
-    def __call__(self) -> Dcmi:
-        return self
-
-    def power_reading(self) -> bytes:
-        self.asked += 1
-        if isinstance(self.answer, OSError):
-            raise self.answer
-        return b"\x00\xdc" + self.answer.to_bytes(2, "little") + bytes(14) + b"\x40"
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -58,7 +39,7 @@ def test_a_source_that_fails_gives_way_to_the_next_and_comes_back(tree, read) ->
     assert reader.values(0.0) == {IPMI: 7000.0}
     dcmi.answer = OSError(5, "Input/output error")
     assert reader.values(5.0) == {HWMON: 6000.0}
-    dcmi.answer = 7100
+    dcmi.answer = response(7100)
     assert reader.values(6.0) == {HWMON: 6000.0}
     assert reader.values(10.0) == {IPMI: 7100.0}
 
