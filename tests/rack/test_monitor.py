@@ -149,6 +149,7 @@ def test_a_reload_may_give_the_rack_another_name_and_other_peers(rig: Rig) -> No
     assert (rig.told().rack, rig.values()["power_watts"]) == ("r2", 500.0)
     assert {reading.entity.labels for reading in rig.watch.frame(rig.now).readings} == {(("rack", "r2"),)}
     rig.watch.reconfigure(RackOptions())
+    rig.draw(500.0)
     assert (rig.watch.report(), rig.values()) == (None, {})
 
 
