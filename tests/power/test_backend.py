@@ -30,6 +30,7 @@ def test_the_first_source_of_the_order_that_answers_is_shown_alone(tree, read, r
     assert reader.values(0.0) == {REDFISH: 8000.0}
     reader.backend.close()
     assert read(["hwmon", "ipmi"], ipmi=Dcmi(7000)).values(0.0) == {HWMON: 6000.0}
+    assert read(["redfish", "hwmon"]).values(0.0) == {HWMON: 6000.0}, "no controller is configured"
 
 
 def test_a_source_that_fails_gives_way_to_the_next_and_comes_back(tree, read) -> None:
@@ -103,11 +104,6 @@ def test_a_denied_device_is_no_gap_where_another_source_answers_but_a_broken_red
     assert [gap.detail.split(":")[0] for gap in sample.gaps] == ["redfish"]
     assert [reading.value for reading in sample.readings] == [6000.0]
     reader.backend.close()
-
-
-def test_without_a_configured_controller_redfish_is_simply_not_there(tree, read) -> None:
-    tree.meter(0, 6_000_000_000)
-    assert read(["redfish", "hwmon"]).values(0.0) == {HWMON: 6000.0}
 
 
 def test_a_slow_controller_delays_no_read_and_is_asked_by_one_thread_at_most(tree, read, redfish) -> None:
