@@ -94,13 +94,11 @@ def test_the_labels_name_the_equipment_and_not_the_node(plant: Plant) -> None:
         ({"Status": {"State": ["Enabled"], "Health": "OK"}}, "unavailable"),
         ({"Status": {"State": "Absent", "Health": "OK"}}, None),
         ({"Status": {}}, None),
-        ({"Status": "OK"}, "unavailable"),
         ({"Status": []}, "unavailable"),
         ({"Status": None}, None),
         ({"PumpSpeedPercent": {"Reading": "fast"}}, None),
         ({"error": {"code": "Base.1.0.GeneralError", "message": "no"}}, "unavailable"),
         (b"<html>", "unavailable"),
-        (b"[1]", "unavailable"),
     ],
 )
 def test_a_pump_is_well_only_if_it_says_so(plant: Plant, document: Any, said: str | None) -> None:

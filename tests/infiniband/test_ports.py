@@ -16,6 +16,7 @@ from prometheus_client.samples import Sample
 from agent.backends.infiniband import InfinibandBackend, sysfs_attribute
 from agent.backends.protocol import AbsentError
 from agent.catalogue import BY_NAME
+from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import DIRECTORIES, FILES, LINK_DOWN_EVENTS, PORT_UP, driver_counter
 from agent.model import Gap, Instant, Kind, Lane, Reading
 from exporters.compatibility.translation import Translation
@@ -256,4 +257,5 @@ def test_rows_have_node_exporters_names_for_the_same_files() -> None:
     """The program in reach may be too old to show hw_counters, so the names are compared with a list too."""
     lines = (Path(__file__).parent / "fixtures" / "node-exporter-names.txt").read_text().splitlines()
     theirs = dict(line.split() for line in lines if not line.startswith("#"))
-    assert {row.name.removeprefix("coldplate_infiniband_"): row.origin[0].path for row in FILES} == theirs
+    files = ((row, file) for row in FILES for file in row.origin[:1] if isinstance(file, PortFile))
+    assert {row.name.removeprefix("coldplate_infiniband_"): file.path for row, file in files} == theirs

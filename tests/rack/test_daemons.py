@@ -204,7 +204,6 @@ class Rackful:
         self.agents: list[Agent | None] = [Agent(number, 0, self.clock, self.rules) for number in range(NODES)]
         self.runs = 0
         self.fired: dict[str, int] = {}
-        self.watched: list[int] = []
 
     def stop(self, number: int) -> None:
         self.agents[number] = None
