@@ -101,11 +101,6 @@ def test_a_query_offset_moves_query_and_samples_and_not_the_alert(storage: Stora
     assert ask("timestamp(ALERTS)", 91) == {"alertname=Hot,alertstate=firing,gpu=x": 90}
 
 
-def test_a_text_is_not_a_result_of_a_rule(storage: Storage) -> None:
-    rules = group("""rules: [{record: a, expr: '"text"'}]""")
-    assert rules.evaluate(storage, 1).failures[0].error == "rule result is not a vector or scalar"
-
-
 def test_a_sample_that_another_writer_has_written_costs_the_rule_and_not_the_group(storage: Storage) -> None:
     rules = group("rules: [{record: t, expr: '1', labels: {gpu: x}}, {record: b, expr: '2'}]")
     put(storage, 1, x=90)
@@ -232,10 +227,6 @@ def test_an_alert_is_inhibited_by_another_with_the_same_labels(
 ) -> None:
     found = find_causes([target, source], RULES, (("rack", "r1"),))
     assert found == ({target: source} if is_inhibited else {})
-
-
-def test_one_alert_inhibits_nothing() -> None:
-    assert find_causes([labels("Lost")], RULES) == {}
 
 
 def alert(name: str, phase: Phase = Phase.FIRING, **more: str) -> Alert:

@@ -106,14 +106,11 @@ def test_an_empty_text_takes_a_label_from_the_alert_whether_the_rule_or_the_resu
     assert dict(alert.labels) == {"alertname": "Dusty", "rack": "r12", "team": "r12-hpc"}
 
 
-def test_a_threshold_replaces_numbers_and_nothing_else() -> None:
+def test_a_threshold_replaces_numbers_and_nothing_else_in_the_alerts_that_have_it() -> None:
     first, second = alerts(changed({"Hot": Override(thresholds={80.0: 82.5})}), "Hot")
     expected = 'rate(gpu:t:max{zone="80"}[5m] offset 1m)\n  > 82.5  # and not 90\n'
     assert (first.expression, first.query.text) == (expected, expected)
     assert second.expression == "gpu:t:max > 9e1"
-
-
-def test_a_threshold_that_only_one_alert_of_the_name_has_changes_that_one() -> None:
     first, second = alerts(changed({"Hot": Override(thresholds={90.0: 95.0})}), "Hot")
     assert "> 80 " in first.expression
     assert second.expression == "gpu:t:max > 95"

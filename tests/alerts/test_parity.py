@@ -13,7 +13,7 @@ import yaml
 from alerts import rulefile
 from alerts.rulefile import RuleFileError
 from tests.alerts.conftest import Promtool
-from tests.alerts.oddities import ODDITIES, STRICTER
+from tests.alerts.oddities import NAMES_OF_ANY_LETTERS, ODDITIES, STRICTER
 from tests.servers import need, version_of
 
 DATA = Path(__file__).parent / "data"
@@ -115,8 +115,6 @@ def test_both_refuse_a_file_that_is_not_there(tmp_path: Path, promtool: Any, col
 
 NEWER = 3
 """The version of Prometheus whose verdicts count; older ones know fewer names."""
-NAMES_OF_ANY_LETTERS = ("labels in another alphabet", "a label with a dash", "a label that is a number",
-                        "a record with a dash", "bad annotation name")  # fmt: skip
 
 
 def theirs_of(promtool: Promtool, files: Sequence[str | bytes], folder: Path) -> list[int | None]:

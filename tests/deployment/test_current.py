@@ -14,9 +14,7 @@ import yaml
 from tests.deployment import chart_files, role_files
 from tests.deployment.chart_files import CHART, SOURCES
 from tests.deployment.compose_files import COMPOSE, ROOT, in_checkout, mounts, services
-from tests.deployment.config_schema import OF_THE_CHART
-from tests.deployment.role_files import ROLE, VARS, restart_keys
-from tests.lab.generate.configuration_table import entries
+from tests.deployment.role_files import ROLE, VARS
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -71,23 +69,6 @@ def walk(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             yield path, schema
         for name, below in schema.items():
             yield from walk(below, path if name in ("properties", "items", "$defs") else f"{path}.{name}")
-
-
-def test_the_schema_knows_every_key_of_the_configuration_file() -> None:
-    for each in OF_THE_CHART:
-        assert each in {entry.path for entry in entries()}, f"{each} is no key"
-    for entry in entries():
-        if entry.path not in OF_THE_CHART:
-            assert reached(SCHEMA["$defs"]["config"], entry.path.split(".")), entry.path
-
-
-def reached(schema: dict[str, Any], path: list[str]) -> bool:
-    for part in path:
-        below = schema["additionalProperties"] if part == "*" else schema.get("properties", {}).get(part)
-        if not below:
-            return False
-        schema = below
-    return True
 
 
 KEYS = {"build", "image", "command", "ports", "volumes", "healthcheck", "depends_on", "environment"}
@@ -167,13 +148,6 @@ def part(name: str) -> Any:
 
 def test_the_list_of_keys_is_current() -> None:
     assert VARS.read_text() == role_files.contents(), "run `make generate`"
-
-
-def test_every_key_that_needs_a_restart_is_in_the_list() -> None:
-    for entry in entries():
-        if entry.field.key is not None and entry.field.key.restart:
-            assert any(entry.path == each or entry.path.startswith(f"{each}.") for each in restart_keys()), entry.path
-    assert "rack.power_budget" not in restart_keys()
 
 
 def test_every_variable_is_described_and_has_its_default() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import zlib
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def records(draw: st.DrawFn) -> tuple[str, tuple[str, tuple[tuple[str, str], ...
         rule=draw(TEXT),
         labels=draw(PAIRS),
         phase=phase,
-        value=draw(st.floats(allow_nan=False)),
+        value=draw(st.floats(allow_nan=False)),  # also an infinite one, which JSON does not know
         active_at=draw(TIMES),
         fired_at=None if phase is Phase.PENDING else draw(TIMES),
         resolved_at=draw(TIMES) if phase is Phase.RESOLVED else None,
@@ -45,12 +44,6 @@ def test_what_is_written_is_read_again(
     assert (saved.at, saved.source) == (12.5, "devices")
     for group, identity, record in {(row[0], row[1], row[2].alert.labels): row for row in rows}.values():
         assert saved.records[group][identity][record.alert.labels] == record
-
-
-def test_a_value_that_json_does_not_know_survives() -> None:
-    alert = Alert("r", (), Phase.FIRING, math.inf, 1.0, 1.0)
-    saved = alert_state.decode(alert_state.encode(1.0, "devices", [("g", ("r", ()), AlertRecord(alert))]))
-    assert saved.records["g"]["r", ()][()].alert.value == math.inf
 
 
 def signed(body: bytes) -> bytes:

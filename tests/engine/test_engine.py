@@ -76,12 +76,6 @@ def test_a_rule_is_evaluated_from_the_round_on_in_which_its_series_appear() -> N
     assert run.rounds(10, 25, HOT_NODE) == ["10: pending", "20: firing"]
 
 
-def test_rules_see_the_labels_that_a_scrape_would_add() -> None:
-    run = hot(0)
-    own = {"alertname": "Hot", "gpu": "0", "uuid": "GPU-0", "severity": "warning"}
-    assert dict(run.alerts()[0].labels) == {**own, "instance": "n:19400", "job": "coldplate"}
-
-
 def test_a_series_that_leaves_the_snapshot_ends_its_alert_at_once() -> None:
     run = hot(12)
     assert run.rounds(13, 13, {}) == ["13: resolved"]

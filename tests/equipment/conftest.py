@@ -38,23 +38,17 @@ class Cooled:
         documents[f"{BASE}/{chassis}"] = {"Id": chassis, "ThermalSubsystem": {"@odata.id": thermal}}
         documents[thermal] = parts
 
-    def collection(self, path: str, members: dict[str, Any]) -> dict[str, str]:
-        """A collection with these documents; the link to it."""
-        documents = self.controller.documents
-        documents[path] = {"Members": [{"@odata.id": f"{path}/{name}"} for name in members]}
-        documents.update({f"{path}/{name}": document for name, document in members.items()})
-        return {"@odata.id": path}
-
     def leaks(self, chassis: str, **states: Any) -> dict[str, str]:
         """A LeakDetection resource with detectors of its own; the link to it."""
         path = f"{BASE}/{chassis}/ThermalSubsystem/LeakDetection"
         detectors = {name: state if isinstance(state, dict) else detector(state) for name, state in states.items()}
-        self.controller.documents[path] = {"LeakDetectors": self.collection(f"{path}/LeakDetectors", detectors)}
+        listed = self.controller.collection(f"{path}/LeakDetectors", detectors)
+        self.controller.documents[path] = {"LeakDetectors": listed}
         return {"@odata.id": path}
 
     def connectors(self, chassis: str, **documents: Any) -> dict[str, str]:
         """A collection of coolant connectors; the link to it."""
-        return self.collection(f"{BASE}/{chassis}/ThermalSubsystem/CoolantConnectors", documents)
+        return self.controller.collection(f"{BASE}/{chassis}/ThermalSubsystem/CoolantConnectors", documents)
 
     def read(self, seconds: float = 20.0) -> BackendSample:
         """A read so many seconds after the one before: the backend shows what it asked for at the read before."""
@@ -130,13 +124,8 @@ class Plant:
 
     def put(self, path: str, document: Any) -> None:
         """A document below the units; a dict of `members` is a collection of them."""
-        members = document.get("members") if isinstance(document, dict) else None
-        if members is not None:
-            self.controller.documents[f"{UNITS}/{path}"] = {
-                "Members": [{"@odata.id": f"{UNITS}/{path}/{each}"} for each in members]
-            }
-            for each, inner in members.items():
-                self.controller.documents[f"{UNITS}/{path}/{each}"] = inner
+        if isinstance(document, dict) and "members" in document:
+            self.controller.collection(f"{UNITS}/{path}", document["members"])
         else:
             self.controller.documents[f"{UNITS}/{path}"] = document
 

@@ -65,7 +65,7 @@ def test_detectors_that_the_chassis_lists_itself_are_found_once(cooled: Make) ->
     node.serve("c", LeakDetection=link)
     node.controller.documents[f"{BASE}/c"]["LeakDetectors"] = {"@odata.id": f"{link['@odata.id']}/LeakDetectors"}
     node.serve("cdu")
-    own = node.collection(f"{BASE}/cdu/LeakDetectors", {"Moisture": detector("Warning")})
+    own = node.controller.collection(f"{BASE}/cdu/LeakDetectors", {"Moisture": detector("Warning")})
     node.controller.documents[f"{BASE}/cdu"]["LeakDetectors"] = own
     assert node.leak_states() == {"c/A": "ok", "cdu/Moisture": "warning"}
     asked = len(node.controller.asked)
@@ -191,7 +191,7 @@ def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
     node = cooled()
     node.serve(
         "c", LeakDetection=node.leaks("c", A="OK"), CoolantConnectors=node.connectors("c", In=CONNECTOR),
-        Fans=node.collection(f"{BASE}/c/ThermalSubsystem/Fans", {"F": {}}),
+        Fans=node.controller.collection(f"{BASE}/c/ThermalSubsystem/Fans", {"F": {}}),
     )  # fmt: skip
     node.controller.documents[f"{BASE}{path}"] = document
     for _ in range(2):
@@ -219,26 +219,18 @@ def test_a_folder_of_mockups_is_served_and_read(tmp_path: Path, capsys: pytest.C
         "ThermalEquipment/CDUs/A/Air": {"DewPointCelsius": {"Reading": 9.5}},
         "Chassis": {"Members": [{"@odata.id": "/redfish/v1/Chassis/1U"}]},
         "Chassis/1U": {"ThermalSubsystem": {"@odata.id": thermal}},
-        "Chassis/1U/ThermalSubsystem": {
-            "CoolantConnectors": {"@odata.id": f"{thermal}/CoolantConnectors"},
-            "Fans": {"@odata.id": f"{thermal}/Fans"},
-            "ThermalMetrics": {"@odata.id": f"{thermal}/ThermalMetrics"},
-        },
+        "Chassis/1U/ThermalSubsystem": {"Fans": {"@odata.id": f"{thermal}/Fans"}},
         "Chassis/1U/ThermalSubsystem/Fans": {"Members": [{"@odata.id": f"{thermal}/Fans/F"}]},
         "Chassis/1U/ThermalSubsystem/Fans/F": {"SpeedPercent": {"Reading": 40}, "Status": {"Health": "OK"}},
-        "Chassis/1U/ThermalSubsystem/ThermalMetrics": {"TemperatureSummaryCelsius": {"Intake": {"Reading": 27}}},
-        "Chassis/1U/ThermalSubsystem/CoolantConnectors": {"Members": [{"@odata.id": f"{thermal}/CoolantConnectors/A"}]},
-        "Chassis/1U/ThermalSubsystem/CoolantConnectors/A": {"SupplyTemperatureCelsius": {"Reading": 14.5}},
     }
     for path, document in documents.items():
         place = tmp_path / "server" / path
         place.mkdir(parents=True, exist_ok=True)
         (place / "index.json").write_text(json.dumps(document))
     assert mockups.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out == (
-        "server\n  coldplate_coolant_supply_temperature_celsius 1U/A: 14.5\n  fan 1U/F: ok\n"
-        "  coldplate_chassis_fan_speed_ratio 1U/F: 0.4\n  coldplate_chassis_intake_temperature_celsius 1U/intake: 27\n"
-        "  coldplate_rack_dew_point_celsius A: 9.5\n"
-    )
+    assert capsys.readouterr().out.splitlines() == [
+        "server", "  fan 1U/F: ok", "  coldplate_chassis_fan_speed_ratio 1U/F: 0.4",
+        "  coldplate_rack_dew_point_celsius A: 9.5",
+    ]  # fmt: skip
     assert mockups.main([str(tmp_path / "server" / "Chassis" / "1U")]) == 1
     assert "no mockup with a Chassis below" in capsys.readouterr().err

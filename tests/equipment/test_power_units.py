@@ -24,20 +24,15 @@ def shelf(controller: Controller) -> Iterator[Plant]:
     documents = controller.documents
     documents["/redfish/v1/"]["PowerEquipment"] = {"@odata.id": POWER}
     documents[POWER] = {"PowerShelves": {"@odata.id": SHELVES}, "RackPDUs": {"@odata.id": PDUS}}
-    documents[SHELVES] = {"Members": [{"@odata.id": f"{SHELVES}/1"}]}
-    documents[PDUS] = {"Members": [{"@odata.id": f"{PDUS}/2"}]}
-    documents[f"{SHELVES}/1"] = {"@odata.id": f"{SHELVES}/1", **OK}
-    documents[f"{PDUS}/2"] = {"@odata.id": f"{PDUS}/2", **OK}
+    controller.collection(SHELVES, {"1": {"@odata.id": f"{SHELVES}/1", **OK}})
+    controller.collection(PDUS, {"2": {"@odata.id": f"{PDUS}/2", **OK}})
     yield made
     made.backend.close()
 
 
 def give(plant: Plant, unit: str, member: str, documents: dict[str, Any]) -> None:
     """Give a unit a collection of these documents."""
-    path = f"{unit}/{member}"
-    plant.controller.documents[unit][member] = {"@odata.id": path}
-    plant.controller.documents[path] = {"Members": [{"@odata.id": f"{path}/{name}"} for name in documents]}
-    plant.controller.documents.update({f"{path}/{name}": document for name, document in documents.items()})
+    plant.controller.documents[unit][member] = plant.controller.collection(f"{unit}/{member}", documents)
 
 
 def test_load_lines_and_supplies_are_shown_in_base_units(shelf: Plant) -> None:
@@ -186,12 +181,10 @@ def fan(percent: Any = 55, rpm: Any = 12_000, **status: Any) -> dict[str, Any]:
 def newer(node: Cooled, chassis: str = "c", intake: Any = 27.5, **fans: Any) -> None:
     """A chassis whose fans are documents of their own."""
     below = f"{BASE}/{chassis}/ThermalSubsystem"
-    node.controller.documents[f"{below}/ThermalMetrics"] = {
-        "TemperatureSummaryCelsius": {"Intake": {"Reading": intake}}
-    }
-    node.serve(
-        chassis, Fans=node.collection(f"{below}/Fans", fans), ThermalMetrics={"@odata.id": f"{below}/ThermalMetrics"}
-    )
+    metrics = f"{below}/ThermalMetrics"
+    node.controller.documents[metrics] = {"TemperatureSummaryCelsius": {"Intake": {"Reading": intake}}}
+    listed = node.controller.collection(f"{below}/Fans", fans)
+    node.serve(chassis, Fans=listed, ThermalMetrics={"@odata.id": metrics})
 
 
 def older(node: Cooled, chassis: str = "c", **thermal: Any) -> None:

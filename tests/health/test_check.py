@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agent.backends.kmsg import read_xids
@@ -38,9 +39,13 @@ from agent.lib.clock import clock
 from agent.model import BackendReport, Frame, Gpu, Instant, Layout, Outcome, Series, Snapshot
 from agent.wiring.identity import OwnAgent
 from tests import warm
+from tests.daemon.conftest import library
 from tests.fakes.nvml import build
+from tests.kmsg.conftest import FakeLog
 from tests.screen.agents import canned, serving
-from tests.servers import need
+from tests.waiting import wait_until
+
+__all__ = ["library"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "terminal.md").read_text()
@@ -157,34 +162,17 @@ def test_what_does_not_answer_in_time_is_left_alone() -> None:
     release.set()
 
 
-class KernelLog:
-    """Records, or errors to raise, in turn."""
-
-    def __init__(self, *turns: bytes | OSError) -> None:
-        self._turns = list(turns)
-
-    def read(self) -> bytes:
-        turn = self._turns.pop(0)
-        if isinstance(turn, OSError):
-            raise turn
-        return turn
-
-    def close(self) -> None:
-        pass
-
-
 def test_the_whole_kernel_log_is_read_and_only_its_xids_are_taken() -> None:
-    log = KernelLog(
-        b"6,1,5000000,-;NVRM: loading",
-        BrokenPipeError(),
-        b"3,2,7000000,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n SUBSYSTEM=pci",
-        b"garbage",
-        BlockingIOError(),
-    )
+    log = FakeLog()
+    log.write("NVRM: loading", at=5.0)
+    log.queue.append(BrokenPipeError())
+    log.write("NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.", at=7.0)
+    log.queue.append(b"garbage")
     (found,) = read_xids(log, Instant(10.0, 1000.0))
     assert (found.device, found.code, found.wall) == ("0000:1b:00", 79, 997.0)
+    log.queue.append(PermissionError(1, "no"))
     with pytest.raises(PermissionError):
-        read_xids(KernelLog(PermissionError(1, "no")), Instant(10.0, 1000.0))
+        read_xids(log, Instant(10.0, 1000.0))
 
 
 def told(*arguments: str) -> tuple[int, str, str]:
@@ -200,15 +188,9 @@ def check(*arguments: str, **environment: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def processes_with(text: str) -> list[str]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if text.encode() in path.read_bytes():
-                found.append(str(path))
-        except OSError:
-            continue
-    return found
+def is_left_behind(text: str) -> bool:
+    """Whether some process has this text in its command line."""
+    return any(text in " ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
 
 
 def test_a_process_answers_about_a_hanging_driver_and_leaves_nobody_behind(tmp_path: Path) -> None:
@@ -218,20 +200,7 @@ def test_a_process_answers_about_a_hanging_driver_and_leaves_nobody_behind(tmp_p
     assert status == DOCUMENTED["driver-hang"]
     assert "gpus-present: GPU 2 (never identified): timeout: " in out
     assert " critical=2 unknown=0" in out.splitlines()[0]
-    for _ in range(600):
-        if not processes_with(str(scenario)):
-            break
-        threading.Event().wait(0.05)
-    assert processes_with(str(scenario)) == []
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if build.compiler() is None:
-        need("cc", left_out="NOTHING shows here that a hanging driver library ends a check")
-    folder = tmp_path_factory.mktemp("nvml")
-    build.build(folder)
-    return folder
+    wait_until(lambda: not is_left_behind(str(scenario)), 30)
 
 
 def test_a_call_that_never_returns_is_critical_once_the_time_is_up(library: Path, tmp_path: Path) -> None:

@@ -149,11 +149,6 @@ def test_a_rack_is_held_against_its_topology() -> None:
     assert examined(view, load_expectations("dgx-h100"), {"rack-nodes"}) == []
 
 
-def test_the_agent_watches_what_a_node_is_and_leaves_how_it_does_to_alerts() -> None:
-    states = {"gpus-present", "temperature", "throttling", "row-remaps", "recovery-action", *OF_HOST}
-    assert states == ALL - FACTS
-
-
 def test_nothing_is_expected_of_a_node_without_gpus_but_no_reading_passes_for_well() -> None:
     view = view_of(snapshot_of(1, Instant(1.0, 1.0), []))
     for expected in (GENERIC, load_expectations("dgx-h100")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 
@@ -35,7 +35,7 @@ ALL = {check.name for check in CHECKS}
 H100 = load_expectations("dgx-h100")
 
 
-def changed(snapshot: Snapshot, change: Callable[[Reading], float | None], reports: Iterable[BackendReport] = ()):
+def changed(snapshot: Snapshot, change: Callable[[Reading], float | None]) -> Snapshot:
     """The snapshot with other values; None leaves a reading out."""
     frames = []
     for layout, values in snapshot.frames:
@@ -43,7 +43,7 @@ def changed(snapshot: Snapshot, change: Callable[[Reading], float | None], repor
             (each.series, value) for each in readings_of(layout.series, values) if (value := change(each)) is not None
         ]
         frames.append(Frame(Layout(tuple(s for s, _ in kept)), tuple(v for _, v in kept)))
-    return Snapshot(snapshot.sequence, snapshot.at, tuple(frames), (*snapshot.reports, *reports))
+    return Snapshot(snapshot.sequence, snapshot.at, tuple(frames), tuple(snapshot.reports))
 
 
 def of(metric: str, value: float | None, gpu: str = "3", **labels: str) -> Callable[[Reading], float | None]:

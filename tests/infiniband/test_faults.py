@@ -150,7 +150,7 @@ def dead(fd: int, size: int, offset: int) -> bytes:
     return os.pread(fd, size, offset)
 
 
-def test_a_device_that_vanishes_is_lost_in_its_own_files_only(node, opened, now) -> None:
+def test_a_device_that_vanishes_is_lost_in_its_own_files_only_and_is_read_when_it_is_back(node, opened, now) -> None:
     backend = opened(node.sysfs, pread=dead)
     before = of(backend.read(Lane.FAST, now))
     node.unplug()
@@ -161,13 +161,6 @@ def test_a_device_that_vanishes_is_lost_in_its_own_files_only(node, opened, now)
         assert {value for name, value in after.items() if name != "link_down_events_total"} == {Reason.LOST}
         assert of(sample, "mlx5_3")["port_up"] == 1
         assert set(of(backend.read(Lane.SLOW, now)).values()) == {Reason.LOST}
-
-
-def test_a_device_that_comes_back_is_read_again_at_once(node, opened, now) -> None:
-    backend = opened(node.sysfs, pread=dead)
-    before = of(backend.read(Lane.FAST, now))
-    node.unplug()
-    backend.read(Lane.SLOW, now)
     backend.read(Lane.FAST, now)
     node.plug()
     assert of(backend.read(Lane.FAST, now)) == before

@@ -13,6 +13,7 @@ from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.infiniband import INFO, PORT_UP, STATE_ID
 from agent.model import Gap, Instant, Lane, Reason
+from tests.fakes.trees import OddTree
 from tests.infiniband.conftest import of
 from tests.waiting import wait_until
 
@@ -198,26 +199,14 @@ def test_a_fact_that_hangs_from_the_start_is_a_gap_of_its_ports_and_names_the_fi
     assert node.read(Lane.COLD).readings == well.readings
 
 
-def make_pipe(path: Path) -> Callable[[str], None]:
-    """A file that hangs when it is opened; the function lets it go and leaves a file with this content."""
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-
-    def release(content: str) -> None:
-        path.rename(path.with_name("released"))
-        path.write_text(content)
-        os.close(os.open(path.with_name("released"), os.O_RDWR | os.O_NONBLOCK))
-        path.with_name("released").unlink()
-
-    return release
-
-
 def test_a_file_that_hangs_when_it_is_opened_affects_only_itself(node) -> None:
-    pipe = node.sysfs / PORT.format("mlx5_0") / "counters/symbol_error"
-    release = make_pipe(pipe)
+    pipe, tree = node.sysfs / PORT.format("mlx5_0") / "counters/symbol_error", OddTree(0)
+    tree.hang(pipe)
     for _ in range(2):
         assert set(missing(node.read(Lane.SLOW))) == {("mlx5_0", "symbol_error_total")}
-    release("5\n")
+    tree.release()
+    pipe.unlink()
+    pipe.write_text("5\n")
     wait_until(lambda: not node.read(Lane.SLOW).gaps)
     assert of(node.read(Lane.SLOW), "mlx5_0")["symbol_error_total"] == 5
 
@@ -225,13 +214,13 @@ def test_a_file_that_hangs_when_it_is_opened_affects_only_itself(node) -> None:
 def test_a_file_that_must_be_read_to_know_its_row_may_hang_as_well(unpack, opened, page) -> None:
     """bnxt_re has its bytes twice; which of the two files feeds the standard row is decided by reading one."""
     sysfs = unpack("odd-drivers", "bnxt_re0", "mlx4_0")
-    pipe = sysfs / PORT.format("bnxt_re0") / "counters/port_rcv_data"
-    release = make_pipe(pipe)
+    tree = OddTree(0)
+    tree.hang(sysfs / PORT.format("bnxt_re0") / "counters/port_rcv_data")
     shows = page(opened(sysfs))
     assert shows.value("port_data_received_bytes_total", device="bnxt_re0") == 4321, "the driver's own file"
     assert shows.gap("port_rcv_data_total", "bnxt_re0").reason is Reason.TIMEOUT
     assert shows.value("port_up", device="mlx4_0", port="1") == 1
-    release("1\n")
+    tree.release()
 
 
 def test_where_not_even_the_list_of_devices_answers_the_read_fails_with_the_reason(

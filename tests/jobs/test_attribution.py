@@ -133,13 +133,6 @@ def test_only_the_configured_sources_are_used(rig: Rig, sources, expected) -> No
     assert set(rig.look().jobs()) == expected
 
 
-def test_programs_that_serve_the_gpu_belong_to_no_job(rig: Rig) -> None:
-    rig.run(0, 90, "/system.slice/mps.service", {}, command="nvidia-cuda-mps", uid=0)
-    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), {})
-    rig.put(1, 90)
-    assert rig.look().jobs() == {("slurm", "4711"): ["0"]}
-
-
 SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter")
 
 

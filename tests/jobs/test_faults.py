@@ -39,16 +39,6 @@ def test_what_permissions_hide_is_missing_facts_and_no_missing_series(
     assert "job names: " in caplog.text
 
 
-def test_a_problem_is_counted_once_for_a_process_and_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    for gpu in range(3):
-        rig.run(gpu, 100 + gpu, SLURM.format(4711), None)
-    with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
-        for _ in range(4):
-            rig.look()
-    assert rig.problems() == {"unreadable": 3}
-    assert len(caplog.records) == 1
-
-
 def test_every_file_may_be_gone_at_any_moment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The process ends before the nth file is read, for each n: it is counted, and no line of the log is about it."""
     caplog.set_level(logging.INFO, logger="coldplate.jobs")

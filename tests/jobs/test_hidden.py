@@ -135,7 +135,8 @@ def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_report
     rig: Rig, caplog: pytest.LogCaptureFixture, failure: OSError
 ) -> None:
     rig.open(read=closed, ask=Told(failure))
-    rig.run(0, 100, SLURM.format(4711), LLAMA)
+    for gpu in range(3):
+        rig.run(gpu, 100 + gpu, SLURM.format(4711), LLAMA)
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
         for _ in range(20):
             rig.look()
@@ -144,7 +145,7 @@ def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_report
     assert gap.reason is Reason.DENIED
     assert f"{rig.proc.root}/100/environ: Permission denied" in gap.detail
     assert str(failure.strerror) in gap.detail
-    assert (rig.up("jobs_environ"), rig.problems()) == (0, {"unreadable": 1})
+    assert (rig.up("jobs_environ"), rig.problems()) == (0, {"unreadable": 3})
     assert [record.getMessage() for record in caplog.records] == [gap.detail]
 
 

@@ -6,7 +6,7 @@ Three machines of different generations; a test changes entries to say what is d
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
@@ -89,6 +89,15 @@ class FakeDriver:
         self.instances: dict[int, FakeGpu] = {}
         """GPU instances by their id: what GPM says of each, and whether it fails."""
         self.waits: list[int] = []
+
+    def divide(self, gpu: FakeGpu, uuids: Sequence[str]) -> None:
+        """Enable MIG on a GPU, with these instances."""
+        gpu.calls |= {"nvmlDeviceGetMigMode": 1, "nvmlDeviceGetMaxMigDeviceCount": len(uuids)}
+        for number, uuid in enumerate(uuids):
+            gpu.calls["nvmlDeviceGetMigDeviceHandleByIndex", number] = f"instance {number}"
+            made = self.others[f"instance {number}"] = instance(1)
+            made.calls |= {"nvmlDeviceGetUUID": uuid, "nvmlDeviceGetGpuInstanceId": number}
+            self.instances[number] = h100(number)
 
     def call(self, name: str, *args: Any) -> Any:
         self.log.append(name)
@@ -249,3 +258,15 @@ def b200(number: int = 0, *, calls: Given | None = None, fields: Given | None = 
         gpu.fields |= {(220, link): (U64, 0xFFF), (222, link): (U64, 0xFFF), (293, link): (U64, 0x109)}
         gpu.fields |= {(294, link): (U64, 1000), (295, link): (U64, 0)}
     return gpu.given(calls, fields)
+
+
+def instance(number: int) -> FakeGpu:
+    """A MIG device of an H100."""
+    gpu = FakeGpu(0, f"NVIDIA H100 80GB HBM3 MIG {number}g.{number}0gb")
+    gpu.calls |= {
+        "nvmlDeviceGetUUID": f"MIG-{number}",
+        "nvmlDeviceGetGpuInstanceId": number + 6,
+        "nvmlDeviceGetComputeInstanceId": 0,
+        "nvmlDeviceGetMemoryInfo_v2": {"total": 1000 * number, "reserved": 0, "free": 1, "used": 10 * number},
+    }
+    return gpu

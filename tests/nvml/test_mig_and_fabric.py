@@ -6,21 +6,21 @@ import pytest
 
 from agent.model import Lane, Reason
 from tests.nvml.conftest import gaps, values
-from tests.nvml.fake_driver import DENIED, MISSING, NOT_FOUND, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, h100
+from tests.nvml.fake_driver import (
+    DENIED,
+    MISSING,
+    NOT_FOUND,
+    UNKNOWN,
+    UNSUPPORTED,
+    FakeDriver,
+    FakeGpu,
+    a100,
+    h100,
+    instance,
+)
 from tests.nvml.test_sample import UNCOUNTED
 
 INFO, USED = "coldplate_gpu_mig_info", "coldplate_gpu_mig_memory_used_bytes"
-
-
-def instance(number: int) -> FakeGpu:
-    gpu = FakeGpu(0, f"NVIDIA H100 80GB HBM3 MIG {number}g.{number}0gb")
-    gpu.calls |= {
-        "nvmlDeviceGetUUID": f"MIG-{number}",
-        "nvmlDeviceGetGpuInstanceId": number + 6,
-        "nvmlDeviceGetComputeInstanceId": 0,
-        "nvmlDeviceGetMemoryInfo_v2": {"total": 1000 * number, "reserved": 0, "free": 1, "used": 10 * number},
-    }
-    return gpu
 
 
 @pytest.fixture
@@ -42,13 +42,11 @@ def driver() -> FakeDriver:
     return made
 
 
-def test_instances_are_listed_with_their_profiles(opened, driver):
-    sample = opened(driver).read(Lane.COLD)
-    assert set(values(sample, INFO)) == {("MIG-1", "7", "0", "1g.10gb"), ("MIG-2", "8", "0", "2g.20gb")}
-
-
-def test_memory_is_read_by_instance(opened, driver):
-    sample = opened(driver).read(Lane.SLOW)
+def test_instances_are_listed_with_their_profiles_and_memory(opened, driver):
+    bench = opened(driver)
+    listed = values(bench.read(Lane.COLD), INFO)
+    assert set(listed) == {("MIG-1", "7", "0", "1g.10gb"), ("MIG-2", "8", "0", "2g.20gb")}
+    sample = bench.read(Lane.SLOW)
     assert values(sample, USED) == {("MIG-1", "7"): 10.0, ("MIG-2", "8"): 20.0}
     assert values(sample, "coldplate_gpu_mig_memory_total_bytes")[("MIG-2", "8")] == 2000.0
 

@@ -21,8 +21,10 @@ import pytest
 from agent.backends.nvml.driver import NOT_SUPPORTED, DriverError
 from agent.backends.nvml.pynvml_driver import PynvmlDriver
 from agent.catalogue import nvml_constants
-from tests.fakes.nvml.build import CONTROL, build, command
-from tests.servers import need
+from tests.daemon.conftest import library
+from tests.fakes.nvml.build import CONTROL, command
+
+__all__ = ["library"]
 
 ROOT = Path(__file__).parents[2]
 PROLOGUE = """
@@ -44,7 +46,7 @@ class Child:
     """A Python process with the stand-in library; `ask` lets it go on and takes what it says next."""
 
     def __init__(self, code: str, library: Path, control: Path) -> None:
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent), CONTROL: str(control)}
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(library), CONTROL: str(control)}
         environment["PYTHONPATH"] = str(ROOT)
         self.control = control
         self.process = subprocess.Popen(
@@ -68,12 +70,6 @@ class Child:
     def end(self) -> None:
         self.process.kill()
         self.process.communicate()
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need(os.environ.get("CC", "cc"), left_out="the end-to-end tests of the NVML backend (apt-get install gcc)")
-    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

@@ -31,30 +31,24 @@ def watched() -> Watched:
     return Watched(FakeDriver(h100(0), h100(1)))
 
 
-def test_an_event_says_which_gpu_and_when(watched):
-    watched.driver.events = [("handle of GPU-00000001", 8, 79)]
-    assert watched.watch.wait(2.0) == (Xid("GPU-00000001", 79, 1234.5, "nvml"),)
+ONE, TWO = "GPU-00000000", "GPU-00000001"
 
 
-def test_a_burst_is_taken_in_one_go_without_waiting_for_more(watched):
-    watched.driver.events = [(f"handle of GPU-0000000{n % 2}", 8, 94) for n in range(5)]
-    assert len(watched.watch.wait(2.0)) == 5
-    assert watched.driver.waits == [2000, 0, 0, 0, 0, 0]
-
-
-def test_a_wait_without_an_event_ends_quietly(watched):
-    assert watched.watch.wait(1.5) == ()
-    assert watched.driver.waits == [1500]
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([], []),
+        ([(TWO, 8, 79)], [(TWO, 79)]),
+        ([(ONE, 8, 94), (TWO, 8, 94), (ONE, 8, 94)], [(ONE, 94), (TWO, 94), (ONE, 94)]),
+        ([(ONE, 0x8000, 1), ("elsewhere", 8, 13), (ONE, 8, 31)], [(ONE, 31)]),
+    ],
+    ids=["none", "one", "a burst, in one go", "those of other kinds are skipped"],
+)
+def test_each_event_says_which_gpu_and_when_and_only_the_first_is_waited_for(watched, events, told):
+    watched.driver.events = [(f"handle of {uuid}", kind, code) for uuid, kind, code in events]
+    assert watched.watch.wait(1.5) == tuple(Xid(uuid, code, 1234.5, "nvml") for uuid, code in told)
+    assert watched.driver.waits == [1500, *[0] * len(events)]
     assert watched.paused == []
-
-
-def test_events_of_other_kinds_are_skipped(watched):
-    watched.driver.events = [
-        ("handle of GPU-00000000", 0x8000, 1),
-        ("elsewhere", 8, 13),
-        ("handle of GPU-00000000", 8, 31),
-    ]
-    assert [event.code for event in watched.watch.wait(1.0)] == [31]
 
 
 def test_after_an_error_the_wait_backs_off_and_the_set_is_rebuilt_without_the_lost_gpu(watched):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from agent.backends.power import PowerBackend
 from agent.backends.protocol import BackendSample
 from agent.model import Gap, Instant, Lane
+from tests.broker.conftest import Bmc
 
 
 class Tree:
@@ -84,6 +87,30 @@ def read(tree: Tree) -> Iterator[Callable[..., Reader]]:
         each.close()
 
 
+def response(current: int, minimum: int = 0, maximum: int = 0, average: int = 0, state: int = 0x40) -> bytes:
+    """As the DCMI specification 1.5 lays it out in table 6-16."""
+    words = b"".join(value.to_bytes(2, "little") for value in (current, minimum, maximum, average))
+    return b"\x00\xdc" + words + (1_700_000_000).to_bytes(4, "little") + (5000).to_bytes(4, "little") + bytes((state,))
+
+
+class Dcmi(Bmc):
+    """A controller behind its IPMI device, which is opened by a call. It does not answer while `gate` is closed."""
+
+    def __init__(self, answer: int | bytes | OSError) -> None:
+        super().__init__(response(answer) if isinstance(answer, int) else answer)
+        self.asked = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self) -> Any:
+        return self.open("")
+
+    def power_reading(self) -> bytes:
+        self.asked += 1
+        self.gate.wait(60)
+        return super().power_reading()
+
+
 class Controller:
     """A Redfish service: documents by path, and what it was asked."""
 
@@ -101,12 +128,15 @@ class Controller:
         self.hang.set()
         self.url = ""
 
-    def serve(self, chassis: dict[str, dict[str, Any]], **resources: Any) -> None:
-        """A collection with these chassis, and further documents by `/redfish/v1/Chassis/`-relative path."""
-        base = "/redfish/v1/Chassis"
-        self.documents[base] = {"Members": [{"@odata.id": f"{base}/{name}"} for name in chassis]}
-        for name, document in chassis.items():
-            self.documents[f"{base}/{name}"] = {"Id": name, **document}
+    def collection(self, path: str, members: dict[str, Any]) -> dict[str, str]:
+        """Serve a collection with these documents; the link to it."""
+        self.documents[path] = {"Members": [{"@odata.id": f"{path}/{name}"} for name in members]}
+        self.documents.update({f"{path}/{name}": document for name, document in members.items()})
+        return {"@odata.id": path}
+
+    def serve(self, chassis: dict[str, dict[str, Any]]) -> None:
+        """The collection of these chassis."""
+        self.collection("/redfish/v1/Chassis", {name: {"Id": name, **each} for name, each in chassis.items()})
 
     def power(self, name: str, watts: Any) -> dict[str, Any]:
         """Give the chassis a Power resource; the link to it."""
@@ -166,7 +196,12 @@ class Service(ThreadingHTTPServer):
         """A client that refuses our certificate is what a test wants."""
 
 
-def _serve(service: Service) -> Iterator[Controller]:
+def _serve(context: ssl.SSLContext | None = None) -> Iterator[Controller]:
+    service = Service(("127.0.0.1", 0), Handler)
+    if context is not None:
+        service.socket = context.wrap_socket(service.socket, server_side=True)
+    service.controller = Controller()
+    service.controller.url = f"{'https' if context else 'http'}://127.0.0.1:{service.server_address[1]}"
     thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -180,25 +215,12 @@ def _serve(service: Service) -> Iterator[Controller]:
 
 @pytest.fixture
 def controller() -> Iterator[Controller]:
-    service = Service(("127.0.0.1", 0), Handler)
-    service.controller = Controller()
-    service.controller.url = f"http://127.0.0.1:{service.server_address[1]}"
-    yield from _serve(service)
+    yield from _serve()
 
 
 @pytest.fixture
-def tls_controller(tmp_path: Path) -> Iterator[Controller]:
-    """The same over TLS, with a certificate of its own authority in `ca.pem` of the test's directory."""
-    import ssl
-
-    import trustme
-
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+def tls_controller() -> Iterator[Controller]:
+    """The same over TLS, with a certificate of an authority that nobody knows."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    service = Service(("127.0.0.1", 0), Handler)
-    service.socket = context.wrap_socket(service.socket, server_side=True)
-    service.controller = Controller()
-    service.controller.url = f"https://127.0.0.1:{service.server_address[1]}"
-    yield from _serve(service)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    yield from _serve(context)

@@ -11,30 +11,11 @@ from agent.backends.power.redfish_power import RedfishPower
 from agent.config.schema import POWER_SOURCES
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
+from tests.power.conftest import Dcmi, response
 
 REDFISH = 'power_watts{source="redfish"}'
 IPMI = 'power_watts{source="ipmi"}'
 HWMON = 'power_watts{source="hwmon"}'
-
-
-class Dcmi:
-    """An IPMI transport that answers with a number of watts, or raises."""
-
-    def __init__(self, answer: int | OSError) -> None:
-        self.answer = answer
-        self.asked = 0
-
-    def __call__(self) -> Dcmi:
-        return self
-
-    def power_reading(self) -> bytes:
-        self.asked += 1
-        if isinstance(self.answer, OSError):
-            raise self.answer
-        return b"\x00\xdc" + self.answer.to_bytes(2, "little") + bytes(14) + b"\x40"
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -49,6 +30,7 @@ def test_the_first_source_of_the_order_that_answers_is_shown_alone(tree, read, r
     assert reader.values(0.0) == {REDFISH: 8000.0}
     reader.backend.close()
     assert read(["hwmon", "ipmi"], ipmi=Dcmi(7000)).values(0.0) == {HWMON: 6000.0}
+    assert read(["redfish", "hwmon"]).values(0.0) == {HWMON: 6000.0}, "no controller is configured"
 
 
 def test_a_source_that_fails_gives_way_to_the_next_and_comes_back(tree, read) -> None:
@@ -58,7 +40,7 @@ def test_a_source_that_fails_gives_way_to_the_next_and_comes_back(tree, read) ->
     assert reader.values(0.0) == {IPMI: 7000.0}
     dcmi.answer = OSError(5, "Input/output error")
     assert reader.values(5.0) == {HWMON: 6000.0}
-    dcmi.answer = 7100
+    dcmi.answer = response(7100)
     assert reader.values(6.0) == {HWMON: 6000.0}
     assert reader.values(10.0) == {IPMI: 7100.0}
 
@@ -122,11 +104,6 @@ def test_a_denied_device_is_no_gap_where_another_source_answers_but_a_broken_red
     assert [gap.detail.split(":")[0] for gap in sample.gaps] == ["redfish"]
     assert [reading.value for reading in sample.readings] == [6000.0]
     reader.backend.close()
-
-
-def test_without_a_configured_controller_redfish_is_simply_not_there(tree, read) -> None:
-    tree.meter(0, 6_000_000_000)
-    assert read(["redfish", "hwmon"]).values(0.0) == {HWMON: 6000.0}
 
 
 def test_a_slow_controller_delays_no_read_and_is_asked_by_one_thread_at_most(tree, read, redfish) -> None:

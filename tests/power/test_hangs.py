@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from agent.backends.power.hwmon import METERS
 from agent.backends.power.ipmi import IpmiPower
 from agent.model import Backend, Reason
 from tests.fakes.trees import KINDS, OddTree
+from tests.power.conftest import Dcmi
 from tests.waiting import wait_until
 
 PARTS = ("Module", "Grace", "CPU")
@@ -115,27 +115,9 @@ def test_the_meter_of_the_node_that_hangs_gives_way_to_the_next_source(tree, rea
     assert (name, reason) == ("coldplate_node_power_watts", Reason.TIMEOUT)
 
 
-class Stuck:
-    """An IPMI device whose request does not return until it is let go."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.asked = 0
-
-    def __call__(self) -> Stuck:
-        return self
-
-    def power_reading(self) -> bytes:
-        self.asked += 1
-        self.gate.wait(60)
-        return b"\x00\xdc" + (7000).to_bytes(2, "little") + bytes(14) + b"\x40"
-
-    def close(self) -> None:
-        pass
-
-
 def test_a_controller_that_hangs_in_band_hides_nothing_and_is_asked_by_one_thread(full, read) -> None:
-    stuck = Stuck()
+    stuck = Dcmi(7000)
+    stuck.gate.clear()
     reader = read(["ipmi", "hwmon", "rapl"], ipmi=stuck, spawn=spawn_thread)
     for second in range(12):
         sample = reader.sample(float(second))
@@ -156,9 +138,7 @@ def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_contin
             raise RuntimeError("can't start new thread")
         job()
 
-    stuck = Stuck()
-    stuck.gate.set()
-    reader = read(["ipmi", "rapl"], ipmi=stuck, spawn=spawn)
+    reader = read(["ipmi", "rapl"], ipmi=Dcmi(7000), spawn=spawn)
     sample = reader.sample(0.0)
     assert len(sample.readings) == 4
     assert [(gap.reason, "TasksMax" in gap.detail) for gap in sample.gaps] == [(Reason.DENIED, True)]

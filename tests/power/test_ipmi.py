@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.power.ipmi import IpmiPower, open_transport, parse_power_reading
+from agent.backends.power.ipmi import IpmiPower, open_transport
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker import ipmidev
 from agent.broker.answering import Broker, serve
@@ -19,36 +19,12 @@ from agent.broker.ipmidev import DeviceTransport, IpmiRequest, IpmiResponse, Mes
 from agent.broker.questions import IpmiDevice
 from agent.model import Reason
 from tests.broker.conftest import IDLE, Bmc, in_thread, listening
+from tests.power.conftest import Dcmi, response
 from tests.power.test_sysfs import without_root
 
 
-def response(current: int, minimum: int = 0, maximum: int = 0, average: int = 0, state: int = 0x40) -> bytes:
-    """As the DCMI specification 1.5 lays it out in table 6-16."""
-    words = b"".join(value.to_bytes(2, "little") for value in (current, minimum, maximum, average))
-    return b"\x00\xdc" + words + (1_700_000_000).to_bytes(4, "little") + (5000).to_bytes(4, "little") + bytes((state,))
-
-
-class FakeController(IpmiDevice):
-    def __init__(self, *answers: bytes | OSError) -> None:
-        self.answers = list(answers)
-        self.closed = 0
-
-    def power_reading(self) -> bytes:
-        answer = self.answers.pop(0)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-def test_the_reading_is_the_current_power() -> None:
-    assert IpmiPower(lambda: FakeController(response(7350, 1, 9000, 5000))).watts() == 7350.0
-
-
 def test_the_present_power_is_read_from_its_place() -> None:
-    assert parse_power_reading(response(0x1234, 0x0102, 0xFFFF, 0x0304)) == 0x1234
+    assert IpmiPower(Dcmi(response(0x1234, 0x0102, 0xFFFF, 0x0304))).watts() == 0x1234
 
 
 @pytest.mark.parametrize(
@@ -69,28 +45,26 @@ def test_the_present_power_is_read_from_its_place() -> None:
 )
 def test_what_is_not_a_reading_has_its_reason(answer: bytes | OSError, reason: Reason) -> None:
     with pytest.raises(DeviceError) as told:
-        IpmiPower(lambda: FakeController(answer)).watts()
+        IpmiPower(Dcmi(answer)).watts()
     assert told.value.reason is reason
     assert told.value.detail
 
 
 def test_the_device_is_reopened_after_an_error_and_kept_otherwise() -> None:
-    opened: list[FakeController] = []
-
-    def open_one() -> FakeController:
-        opened.append(FakeController(response(1), OSError(5, "Input/output error")))
-        return opened[-1]
-
-    source = IpmiPower(open_one)
+    dcmi = Dcmi(1)
+    source = IpmiPower(dcmi)
     source.watts()
+    dcmi.answer = OSError(5, "Input/output error")
     with pytest.raises(DeviceError):
         source.watts()
-    source.watts()
-    assert [controller.closed for controller in opened] == [1, 0]
+    dcmi.answer = response(1)
+    for _ in range(2):
+        source.watts()
+    assert (dcmi.opened, dcmi.closed) == (2, 1)
 
 
 def test_a_node_without_the_device_is_absent_not_broken(read) -> None:
-    def none() -> FakeController:
+    def none() -> Dcmi:
         raise AbsentError("no IPMI device: /dev/ipmi0")
 
     with pytest.raises(AbsentError, match="/dev/ipmi0"):
@@ -267,7 +241,11 @@ def test_denied_energy_of_many_domains_is_logged_once(tree, read, caplog: pytest
             path.chmod(0)
         with without_root():
             for second in range(1, 20):
-                assert len(reader.gaps(float(second))) == 4
+                gaps = reader.gaps(float(second))
+                assert {(gap.metric.name, gap.reason) for gap in gaps} == {
+                    ("coldplate_node_rapl_energy_joules_total", Reason.DENIED)
+                }
+                assert all(str(path) in gap.detail for path, gap in zip(paths, gaps, strict=True))
         for path in paths:
             path.chmod(0o440)
         assert len(reader.values(30.0)) == 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from agent.backends.power.redfish_power import RedfishPower, consumed_watts
 from agent.backends.protocol import DeviceError
-from agent.backends.redfish_service import check_address
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
 
@@ -199,20 +197,6 @@ def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: 
     assert error.reason is Reason.DENIED
     assert str(tmp_path / "none") in error.detail
     assert not controller.asked
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"url": "https://bmc/redfish/v1"}, "only host and port"),
-        ({"url": "https://user:secret@bmc"}, "use username and password_file"),
-        ({"url": "http://bmc", "username": "u", "password_file": "/p"}, "in clear"),
-    ],
-)
-def test_a_configuration_that_cannot_work_or_would_leak_is_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text) as told:
-        check_address(HttpTarget(**options))
-    assert "secret" not in str(told.value)
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_controller) -> None:

@@ -110,12 +110,6 @@ class Oracle:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def version(self) -> tuple[int, int]:
-        """Major and minor."""
-        with urllib.request.urlopen(f"{self.url}/api/v1/status/buildinfo", timeout=10) as answer:
-            major, minor = json.load(answer)["data"]["version"].split(".")[:2]
-        return int(major), int(minor)
-
     def write(self, of: Samples) -> None:
         headers = {
             "Content-Encoding": "snappy",

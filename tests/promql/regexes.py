@@ -78,11 +78,10 @@ _ODD = {"escape": _ODD_ESCAPES, "item": _ODD_SET_ITEMS, "repeat": _ODD_REPEATS, 
 
 
 class Patterns(Grammar):
-    """Makes expressions; with `named` also the groups `(?<n>...)`, which Prometheus 2 does not know."""
+    """Makes expressions, without the groups `(?<n>...)`, which Prometheus 2 does not know."""
 
-    def __init__(self, seed: int, *, named: bool = True) -> None:
-        usual = {**_USUAL, "mark": ("(?P<n#>", "(?<n#>")} if named else _USUAL
-        super().__init__(usual, random.Random(seed), _ODD)
+    def __init__(self, seed: int) -> None:
+        super().__init__(_USUAL, random.Random(seed), _ODD)
 
     def one(self) -> str:
         r"""One expression; one in seven has something that may be refused.

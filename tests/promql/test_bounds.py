@@ -240,12 +240,9 @@ REFUSED = [
     ("1 + max_over_time(m[5m:100us])", (1, 24), 'bad number or duration syntax: "100"'),
     # What is behind a feature flag there.
     ("mad_over_time(m[5m])", (1, 1), 'function "mad_over_time" is not enabled: it is experimental'),
-    ('sort_by_label(m, "x")', (1, 1), 'function "sort_by_label" is not enabled: it is experimental'),
     ("sum(limitk(2, m))", (1, 5), "limitk() is experimental"),
     ("rate(m[5m * 2])", (1, 8), "experimental duration expression is not enabled; write the result, such as 10m"),
     ("m offset (5m)", (1, 10), "experimental duration expression is not enabled"),
-    ("m offset -(5m)", (1, 10), "experimental duration expression is not enabled"),
-    ("m offset --5m + 3", (1, 10), "experimental duration expression is not enabled"),
     # What a later Prometheus or another server has.
     ("step()", (1, 1), 'unknown function with name "step"'),
     ("m + fill(0) n", (1, 5), 'unknown function with name "fill"'),
@@ -253,14 +250,10 @@ REFUSED = [
     ("m anchored", (1, 3), 'unexpected identifier "anchored"'),
     # Expressions and labels.
     ('m{a=~"x++"}', (1, 6), "regular expression 'x++': bad repetition operator"),
-    ('m{a=~"x{1001}"}', (1, 6), "regular expression 'x{1001}': invalid repetition size"),
-    ('m{a=~"["}', (1, 6), "regular expression '['"),
     ('m{a=~"\\xff.*"}', (1, 6), "not valid Unicode"),
     ('label_replace(m, "a", "", "b", "\\\\pL{1000}")', (1, 32), "pattern too large"),
     ('sum by ("\\xff") (m)', (1, 9), "invalid label name for grouping"),
-    ('sum by ("") (m)', (1, 9), 'invalid label name for grouping: ""'),
     # Types and counts.
-    ("nonsense(m)", (1, 1), 'unknown function with name "nonsense"'),
     ("rat(m[5m])", (1, 1), "unknown function with name \"rat\"; did you mean 'rate'?"),
     ("1 + rate(m)", (1, 10), 'expected type range vector in call to function "rate", got instant vector'),
     ("sum(1)", (1, 5), "expected type instant vector in aggregation expression, got scalar"),
@@ -292,11 +285,9 @@ REFUSED = [
     ("m offset 5m offset 5m", (1, 1), "offset may not be set multiple times"),
     ("m @ 5 @ 5", (1, 1), "@ <timestamp> may not be set multiple times"),
     ("m @ NaN", (1, 1), "timestamp out of bounds for @ modifier: NaN"),
-    ("m @ 1e19", (1, 1), "timestamp out of bounds for @ modifier"),
     ("m offset n", (1, 10), 'unexpected identifier "n" in offset, expected number or duration'),
     # Durations.
     ("m[0s]", (1, 3), "duration must be greater than 0"),
-    ("m[-5m]", (1, 3), "duration must be greater than 0"),
     ("m[5m:0]", (1, 6), "duration must be greater than 0"),
     ("m[5x]", (1, 3), "bad number or duration syntax"),
     ("m[1.5h]", (1, 3), 'unknown unit "." in duration "1.5h"'),
@@ -304,11 +295,11 @@ REFUSED = [
     ("m[293y]", (1, 3), "duration out of range"),
     ("m[1e300]", (1, 3), "duration out of range"),
     ("m offset 1e300", (1, 10), "duration out of range"),
-    ("m offset -1e300", (1, 10), "duration out of range"),
     ("m offset Inf", (1, 10), "duration out of range"),
     # Numbers and texts.
     ("1e400", (1, 1), "value out of range"),
     ("0xffffffffffffffff", (1, 1), "invalid syntax"),
+    ("1.5.5", (1, 1), 'bad number or duration syntax: "1.5."'),
     ("1__0", (1, 1), 'bad number or duration syntax: "1__"'),
     ('"\\q"', (1, 1), "unknown escape sequence U+0071 'q'"),
     ('m{a="\\ud800"}', (1, 5), "escape sequence is an invalid Unicode code point"),
@@ -321,7 +312,7 @@ REFUSED = [
     ("sum by m", (1, 8), 'unexpected identifier "m" in grouping opts, expected "("'),
     ("m\n  {a=}", (2, 6), 'unexpected "}" in label matching, expected string'),
     ("m = 5", (1, 3), 'unexpected "="'),
-    ("m =~ 5", (1, 3), "unexpected character after '=': '~'"),
+    ("m 5", (1, 3), 'unexpected number "5"'),
     ("m)", (1, 2), "unexpected right parenthesis"),
     ("(m", (1, 1), "unclosed left parenthesis"),
     ("sum(m[5m", (1, 6), "unclosed left bracket"),
@@ -329,7 +320,6 @@ REFUSED = [
     ("m é", (1, 3), "unexpected character: 'é'"),
     ("m +", (1, 4), "unexpected end of input"),
     ("", (1, 1), "no expression found in input"),
-    (" # nothing\n", (1, 1), "no expression found in input"),
 ]
 
 

@@ -69,6 +69,7 @@ ANSWERS: list[tuple[str, Any]] = [
     ('count_over_time((-{__name__=~"early|late"})[20m:])', FAILS),
     ('count_over_time(label_replace({__name__=~"early|late"}, "__name__", "x", "", "")[20m:])', FAILS),
     ('count_over_time(({__name__=~"early|late"} + 1)[20m:])', one(15.0, job="a")),
+    ('label_join(up, "job", "")', FAILS),
     # Names, types and units.
     ('typed{job="a"} * 2', one(160.0, job="a")),
     ('rate(typed{job="a"}[5m])', one(1 / 15, job="a")),
@@ -292,29 +293,13 @@ def agree(storage: Storage, prometheus: Any, query: str, at: float, tolerance: f
     )
 
 
-CLASH = "vector cannot contain metrics with the same labelset"
-LETS_CLASHES_PASS = {'label_join(util, "gpu", "", "node")': ((2, 51), (3, 3))}
-"""Queries that refuse elements of equal labels, and the versions (from, before) that forgot to: 2.51 moved label_join
-to a place where nothing looks for such elements, and 3.3 looks again."""
-
-
 @pytest.mark.parametrize("at", TIMES)
 def test_every_query_has_prometheus_answer(storage: Storage, prometheus: Any, at: float) -> None:
     assert len(QUERIES) > 500
     differing = []
     for query in QUERIES:
         try:
-            agree_or_clash(storage, prometheus, query, at)
+            agree(storage, prometheus, query, at)
         except AssertionError as error:
             differing.append(str(error))
     assert not differing, "\n".join(differing)
-
-
-def agree_or_clash(storage: Storage, prometheus: Any, query: str, at: float) -> None:
-    first, mended = LETS_CLASHES_PASS.get(query, ((0, 0), (0, 0)))
-    if first <= prometheus.version() < mended:
-        passed = [labels for labels, _ in theirs(prometheus.ask(query, at))]
-        assert len(passed) > len({tuple(sorted(labels.items())) for labels in passed}), query
-        assert ours(storage, query, at).text == CLASH, query
-        return
-    agree(storage, prometheus, query, at)

@@ -142,14 +142,6 @@ def test_atan2_loses_the_name() -> None:
     assert sample.labels == (("a", "b"),)
 
 
-def test_a_dot_matches_a_newline_and_a_dollar_only_the_end() -> None:
-    storage = stored("m", {0.0: 1.0}, text="one\ntwo")
-    assert value_of('m{text=~"one.two"}', storage, 1.0) == 1.0
-    assert value_of('m{text=~"one.two$"}', storage, 1.0) == 1.0
-    assert value_of('m{text=~"one"}', storage, 1.0) is None
-    assert value_of('m{text=~"one$"}', stored("m", {0.0: 1.0}, text="one\n"), 1.0) is None
-
-
 def test_an_error_of_matching_names_the_group_the_side_and_the_series() -> None:
     storage = Storage()
     for gpu in ("0", "1"):

@@ -107,20 +107,6 @@ class Daemon:
         self.process.wait(10)
 
 
-def overrun(onset: str) -> str:
-    """A scenario in which a node draws, from then on, what takes four of them over 135% of 40.8 kW at once."""
-    return f"""
-description: Node power that takes a rack of four such nodes over 135% of its 40.8 kW at once.
-topology: dgx-h100
-seed: 17
-jobs:
-  - {{id: "6013", name: llama-pretrain, user: ada, gpus: all, parallelism: data, memory: 0.85,
-     phases: [{{kind: training}}]}}
-faults:
-  - {{kind: node-power, at: {onset}, watts: 9kW, ramp: 0s}}
-"""
-
-
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
 PEER = HostEntry("127.0.0.1", 1)
 NAME = "127.0.0.1:1"

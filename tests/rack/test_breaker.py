@@ -170,16 +170,17 @@ def test_what_is_of_another_rack_or_time_is_not_used(body: bytes, wall: float) -
     assert state.heat == pytest.approx(0.5625)
 
 
-def test_what_is_kept_is_written_only_when_it_has_changed() -> None:
+def test_what_is_kept_is_written_when_it_has_changed_and_before_it_is_too_old() -> None:
     heats = heats_of(FEED)
-    heats.look(60_000.0, 0.0)
-    assert heats.worth_keeping(1000.0) is not None
-    for second in range(1, 100):
+    wrote = []
+    for second in range(0, 6900, 10):
         heats.look(60_000.0, float(second))
-        assert heats.worth_keeping(1000.0 + second) is None
-    heats.look(120_000.0, 200.0)
-    heats.look(120_000.0, 230.0)
-    assert heats.worth_keeping(1230.0) is not None
+        if heats.worth_keeping(1000.0 + second) is not None:
+            wrote.append(second)
+    assert wrote == list(range(0, 6900, 600))
+    heats.look(120_000.0, 6900.0)
+    heats.look(120_000.0, 6930.0)
+    assert heats.worth_keeping(7930.0) is not None
 
 
 @pytest.mark.parametrize(
@@ -194,16 +195,6 @@ def test_the_heat_of_another_breaker_is_not_used(other: Breaker) -> None:
     assert same.look(60_000.0, 0.0)[0].heat > 0.7
     (state,) = changed.look(60_000.0, 0.0)
     assert state.heat == heats_of(other).look(60_000.0, 0.0)[0].heat
-
-
-def test_steady_heat_is_written_before_it_is_too_old() -> None:
-    heats = heats_of(FEED)
-    wrote = []
-    for second in range(0, 7200, 10):
-        heats.look(60_000.0, float(second))
-        if heats.worth_keeping(1000.0 + second) is not None:
-            wrote.append(second)
-    assert wrote == list(range(0, 7200, 600))
 
 
 # What a rack shows of its breakers, and keeps of their heat.

@@ -24,7 +24,7 @@ from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile, load
 from tests.frames import snapshot_of
 from tests.power.conftest import Controller, controller
-from tests.rack.conftest import Daemon, overrun
+from tests.rack.conftest import Daemon
 from tests.servers import free_ports
 from tests.waiting import wait_until
 
@@ -48,6 +48,13 @@ groups:
   - alert: RackOverrun
     expr: max by (rack) (coldplate_rack_power_watts) > 1.35 * max by (rack) (coldplate_rack_power_budget_watts)
 """
+OVERRUN = """
+description: From 6 s on, four nodes like this one draw more than 135% of their rack's 40.8 kW.
+topology: dgx-h100
+seed: 17
+jobs: [{id: "6013", gpus: all, phases: [{kind: training}]}]
+faults: [{kind: node-power, at: 6s, watts: 9kW, ramp: 0s}]
+"""
 CONFIG = """
 node: {{name: node{number}}}
 rack: {{name: r12, power_budget: 40.8kW, node_nameplate: 10.2kW, peers: [{peers}]{equipment}}}
@@ -63,7 +70,7 @@ def agents(tmp_path: Path, controller: Controller) -> Iterator[dict[str, Any]]:
     The agent that all would choose first to ask the distribution unit is not configured to ask it.
     """
     controller.documents = DOCUMENTS
-    (tmp_path / "scenario.yaml").write_text(overrun("6s"))
+    (tmp_path / "scenario.yaml").write_text(OVERRUN)
     (tmp_path / "rules.yml").write_text(RULES)
     ports = free_ports(4)
     peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)
@@ -197,7 +204,6 @@ class Rackful:
         self.agents: list[Agent | None] = [Agent(number, 0, self.clock, self.rules) for number in range(NODES)]
         self.runs = 0
         self.fired: dict[str, int] = {}
-        self.watched: list[int] = []
 
     def stop(self, number: int) -> None:
         self.agents[number] = None

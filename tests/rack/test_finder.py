@@ -51,6 +51,9 @@ def names_of(found: Finder) -> list[str]:
         ("peers.json", Path("/etc/coldplate/peers.json")),
         ("./peers", Path("/etc/coldplate/peers")),
         ("/run/peers.yml", Path("/run/peers.yml")),
+        ("peers@r12.yml", Path("/etc/coldplate/peers@r12.yml")),
+        ("/etc/peers@r12", Path("/etc/peers@r12")),
+        ("./a@b:c.json", Path("/etc/coldplate/a@b:c.json")),
     ],
 )
 def test_an_entry_is_an_address_a_name_or_a_file(text: str, entry: object) -> None:
@@ -175,11 +178,6 @@ def test_a_password_in_an_entry_is_refused_and_never_repeated(text: str, tmp_pat
     finder(Names(), tmp_path, str(path)).refresh()
     (record,) = caplog.records
     assert "sec" not in f"{record.getMessage()} {vars(record)['facts']}"
-
-
-@pytest.mark.parametrize("text", ["peers@r12.yml", "/etc/peers@r12", "./a@b:c.json"])
-def test_the_name_of_a_file_may_have_an_at_sign(text: str) -> None:
-    assert parse_entry(text, Path()) == Path(text)
 
 
 def test_a_url_is_not_a_peer() -> None:

@@ -45,13 +45,6 @@ def test_a_node_that_does_not_know_its_power_says_so() -> None:
     assert made.told().source is None
 
 
-def test_without_a_rack_there_is_nothing_to_tell() -> None:
-    made = Rig(RackOptions())
-    made.sample(500.0)
-    assert made.watch.report() is None
-    assert made.values() == {}
-
-
 def test_what_is_configured_is_shown_from_the_first_moment_whether_or_not_the_rack_is_added_up() -> None:
     feeds = (("a", 20_000.0), ("b", 21_000.0))
     shown = [("feed_limit_watts", 20_000.0), ("feed_limit_watts", 21_000.0), ("nodes_expected", 4),
@@ -156,7 +149,8 @@ def test_a_reload_may_give_the_rack_another_name_and_other_peers(rig: Rig) -> No
     assert (rig.told().rack, rig.values()["power_watts"]) == ("r2", 500.0)
     assert {reading.entity.labels for reading in rig.watch.frame(rig.now).readings} == {(("rack", "r2"),)}
     rig.watch.reconfigure(RackOptions())
-    assert rig.watch.report() is None
+    rig.draw(500.0)
+    assert (rig.watch.report(), rig.values()) == (None, {})
 
 
 def test_a_reload_that_changes_no_peer_keeps_what_is_known(rig: Rig) -> None:

@@ -63,13 +63,10 @@ def ask(told: bytes | None, *, configured: bool = True) -> Response:
     return answer
 
 
-def test_the_endpoint_hands_out_what_it_is_given() -> None:
+def test_the_endpoint_hands_out_what_it_is_given_and_says_what_to_configure_without_a_rack() -> None:
     assert is_reserved("/api/v1/rack")
     answer = ask(b'{"version":1}\n')
     assert (answer.status, answer.body, answer.content_type) == (HTTPStatus.OK, b'{"version":1}\n', "application/json")
-
-
-def test_without_a_rack_the_endpoint_says_what_to_configure() -> None:
     for answer in (ask(None), ask(None, configured=False)):
         assert answer.status is HTTPStatus.NOT_FOUND
         assert "set rack.name" in json.loads(answer.body)["error"]

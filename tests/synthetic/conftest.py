@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -58,6 +57,15 @@ class NodeUnderTest:
                 yield list(sample.readings), list(sample.gaps)
 
 
+TRAINING = "gpus: all, phases: [{kind: training}]"
+
+
+def scenario(topology: str, *faults: str, job: str = "") -> str:
+    """The text of a scenario with these faults, and with a job of these keys beside its id."""
+    jobs = f", jobs: [{{id: j, {job}}}]" if job else ""
+    return f"{{description: d, topology: {topology}{jobs}, faults: [{', '.join(faults)}]}}"
+
+
 def keyed(readings: Iterable[Reading]) -> dict[str, float]:
     """Values by a short name: without prefix, own and link or device labels after it."""
     found: dict[str, float] = {}
@@ -86,7 +94,7 @@ def play() -> Iterator[Callable[..., NodeUnderTest]]:
 def write(tmp_path: Path) -> Callable[[str], Path]:
     def to_file(content: str) -> Path:
         path = tmp_path / "case.yaml"
-        path.write_text(textwrap.dedent(content))
+        path.write_text(content)
         return path
 
     return to_file

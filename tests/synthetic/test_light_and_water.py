@@ -9,6 +9,7 @@ import pytest
 from agent.catalogue import BY_NAME, optics
 from agent.catalogue.equipment import ROWS as WATER
 from agent.model import Lane
+from tests.synthetic.conftest import scenario
 
 SUPPLY = "coolant_supply_temperature_celsius/Chassis_0/Tray"
 PORT = "ethernet_fec_{}_total/" + "enp41s0f0np0"
@@ -21,10 +22,6 @@ LATER = {
     "coldplate_chassis_intake_temperature_celsius",
 }  # fmt: skip
 """What not every driver, module or controller tells, and synthetic ones do not."""
-
-
-def scenario(topology: str, *faults: str) -> str:
-    return f"{{description: d, topology: {topology}, faults: [{', '.join(faults)}]}}"
 
 
 def light_loss(**more: object) -> str:

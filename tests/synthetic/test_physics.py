@@ -6,6 +6,7 @@ import pytest
 
 from agent.backends.synthetic import shipped_scenarios
 from agent.model import Lane
+from tests.synthetic.conftest import TRAINING, scenario
 
 GPUS = range(8)
 
@@ -34,7 +35,7 @@ def test_mean_power_is_the_energy_of_the_last_second(play):
 
 
 def test_power_of_an_a100_is_the_instantaneous_one(play, write):
-    node = play(write("{description: d, topology: dgx-a100, jobs: [{id: j, gpus: all, phases: [{kind: training}]}]}"))
+    node = play(write(scenario("dgx-a100", job=TRAINING)))
     for t in (50.0, 51.9, 77.3):
         assert node.value(0, t, "power_watts") == node.value(0, t, "power_instant_watts")
 
@@ -70,11 +71,7 @@ def test_slots_differ_in_temperature_by_up_to_14_degrees(play):
     assert max(heat) < 80
 
 
-LOADS_FIRST = """
-    description: d
-    topology: dgx-h100
-    jobs: [{id: j, gpus: all, phases: [{kind: loading, duration: 20s}, {kind: training}]}]
-"""
+LOADS_FIRST = scenario("dgx-h100", job="gpus: all, phases: [{kind: loading, duration: 20s}, {kind: training}]")
 
 
 def test_temperature_follows_the_load_within_a_time_constant(play, write):
@@ -141,13 +138,7 @@ def test_rails_of_a_data_parallel_job_are_even(play):
 
 
 def test_two_rails_carry_the_traffic_of_a_pipeline_parallel_job(play, write):
-    node = play(
-        write("""
-        description: d
-        topology: dgx-h100
-        jobs: [{id: j, gpus: all, parallelism: pipeline, phases: [{kind: training}]}]
-    """)
-    )
+    node = play(write(scenario("dgx-h100", job=f"parallelism: pipeline, {TRAINING}")))
     name = "infiniband_port_data_received_bytes_total/mlx5_{}/1"
     before, after = node.node(100.0), node.node(200.0)
     moved = [after[name.format(port)] > before[name.format(port)] for port in GPUS]
@@ -161,14 +152,7 @@ def test_node_power_is_that_of_the_gpus_and_of_all_the_rest(play):
 
 
 def test_a_lower_power_limit_caps_the_gpu_and_is_shown(play, write):
-    node = play(
-        write("""
-        description: d
-        topology: dgx-h100
-        jobs: [{id: j, gpus: all, phases: [{kind: training}]}]
-        faults: [{kind: power-limit, gpu: 1, at: 30s, watts: 400W}]
-    """)
-    )
+    node = play(write(scenario("dgx-h100", "{kind: power-limit, gpu: 1, at: 30s, watts: 400W}", job=TRAINING)))
     assert node.value(1, 29.0, "power_limit_watts") == 700
     assert node.value(1, 60.0, "power_limit_watts") == 400
     assert node.mean(1, "power_watts", 60, 90) < 400 < node.mean(0, "power_watts", 60, 90)

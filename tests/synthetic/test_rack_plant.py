@@ -14,6 +14,7 @@ from agent.backends.synthetic import load_scenario
 from agent.backends.synthetic.rack_service import CDU, SHELVES, services_of_scenario
 from agent.catalogue.rack import EQUIPMENT
 from agent.model import Instant, Lane
+from tests.synthetic.conftest import TRAINING, scenario
 
 LATER: set[str] = set()
 """Rows of real equipment that a synthetic one does not tell."""
@@ -48,8 +49,7 @@ class RackAt:
 @pytest.fixture
 def rack(write: Callable[[str], Path]) -> Callable[..., RackAt]:
     def make(*faults: str) -> RackAt:
-        job = "jobs: [{id: '1', gpus: all, phases: [{kind: training}]}]"
-        return RackAt(str(write(f"{{description: d, topology: nvl72-rack, {job}, faults: [{', '.join(faults)}]}}")))
+        return RackAt(str(write(scenario("nvl72-rack", *faults, job=TRAINING))))
 
     return make
 
@@ -109,9 +109,8 @@ def test_one_pump_carries_the_loop_and_none_leaves_it_standing(rack: Callable[..
 
 
 def test_without_a_pump_the_gpus_throttle_and_the_tray_has_no_flow(play, write) -> None:
-    job = "jobs: [{id: '1', gpus: all, phases: [{kind: training}]}]"
-    faults = ", ".join(f"{{kind: pump-failure, pump: Pump{each}, at: 60s}}" for each in "AB")
-    node = play(write(f"{{description: d, topology: nvl72-rack, {job}, faults: [{faults}]}}"))
+    faults = (f"{{kind: pump-failure, pump: Pump{each}, at: 60s}}" for each in "AB")
+    node = play(write(scenario("nvl72-rack", *faults, job=TRAINING)))
     flow = "coolant_flow_liters_per_second/Chassis_0/Tray"
     throttled = "throttle_seconds_total/sw_thermal_slowdown"
     assert node.node(300.0, Lane.SLOW)[flow] < 0.05 * node.node(50.0, Lane.SLOW)[flow]

@@ -13,6 +13,7 @@ from agent.backends.synthetic import shipped_scenarios
 from agent.catalogue.xid_triage import Grade, grade_of
 from agent.model import Gpu, Kind, Lane, Reason
 from tests.lab.generate.scenario_document import splice
+from tests.synthetic.conftest import TRAINING, scenario
 
 GPUS = range(8)
 
@@ -75,13 +76,7 @@ def test_a_gpu_that_never_said_who_it_is_is_named_by_nobody(play):
 
 
 def test_a_hang_of_limited_length_ends_by_itself(play, write):
-    node = play(
-        write("""
-        description: d
-        topology: l40s-pcie
-        faults: [{kind: hang, gpu: 0, at: 10s, duration: 45s}]
-    """)
-    )
+    node = play(write(scenario("l40s-pcie", "{kind: hang, gpu: 0, at: 10s, duration: 45s}")))
     with pytest.raises(DeviceError, match="Timeout") as caught:
         node.sample(0, 54.95)
     assert caught.value.reason is Reason.TIMEOUT
@@ -90,11 +85,7 @@ def test_a_hang_of_limited_length_ends_by_itself(play, write):
 
 @pytest.mark.parametrize(("kind", "reason"), [("hang", Reason.TIMEOUT), ("lost", Reason.LOST)])
 def test_a_gpu_that_is_sick_when_the_devices_are_opened_joins_when_it_is_well(play, write, kind, reason):
-    path = write(f"""
-        description: d
-        topology: dgx-h100
-        faults: [{{kind: {kind}, gpu: 3, at: 10s, duration: 20s}}]
-    """)
+    path = write(scenario("dgx-h100", f"{{kind: {kind}, gpu: 3, at: 10s, duration: 20s}}"))
     node = play(path, opened_at=15.0)
     assert [channel.identity.gpu.index for channel in node.channels[:-1]] == list("0124567")
     roster = node.source.roster(node.instant(29.0))
@@ -111,13 +102,7 @@ def test_a_gpu_that_is_sick_when_the_devices_are_opened_joins_when_it_is_well(pl
 
 
 def test_every_read_fails_while_the_driver_is_unloaded(play, write):
-    node = play(
-        write("""
-        description: d
-        topology: l40s-pcie
-        faults: [{kind: driver-unloaded, at: 10s, duration: 10s}]
-    """)
-    )
+    node = play(write(scenario("l40s-pcie", "{kind: driver-unloaded, at: 10s, duration: 10s}")))
     for channel in node.channels:
         with pytest.raises(SourceError, match="Driver Not Loaded"):
             channel.read(Lane.FAST, node.instant(15.0))
@@ -145,22 +130,17 @@ def test_xids_from_before_a_restart_are_not_reported_again(play):
 
 
 def test_an_nvlink_error_has_the_log_line_that_the_scenario_wants(play, write):
-    faults = ", ".join(f"{{kind: xid, gpu: 0, at: {at}s, code: 149{words}}}"
-                       for at, words in ((1, ""), (2, ", words: fatal"), (3, ", words: nonfatal")))  # fmt: skip
-    node = play(write(f"description: d\ntopology: dgx-b200\nfaults: [{faults}]\n"))
+    faults = (f"{{kind: xid, gpu: 0, at: {at}s, code: 149{words}}}"
+              for at, words in ((1, ""), (2, ", words: fatal"), (3, ", words: nonfatal")))  # fmt: skip
+    node = play(write(scenario("dgx-b200", *faults)))
     node.sample(0, 5.0)
     told = [grade_of(event.code, event.text) for event in node.source.events(0.0)]
     assert told == [None, Grade.FATAL, Grade.NONFATAL]
 
 
 def test_an_nvswitch_counts_what_it_would_have_logged_from_the_first_error_on(play, write):
-    node = play(write("""
-        description: d
-        topology: dgx-h100
-        faults:
-          - {kind: sxid, at: 10s, repeat: 10s, code: 11012, switch: 3, words: nonfatal, times: 4}
-          - {kind: sxid, at: 20s, code: 20034}
-    """))  # fmt: skip
+    seldom = "{kind: sxid, at: 10s, repeat: 10s, code: 11012, switch: 3, words: nonfatal, times: 4}"
+    node = play(write(scenario("dgx-h100", seldom, "{kind: sxid, at: 20s, code: 20034}")))
     sxids = "node_nvswitch_sxid_errors_total"
     found = [{k.removeprefix(sxids): v for k, v in node.node(t).items() if k.startswith(sxids)} for t in (9.0, 25.0)]
     assert found == [{}, {"/0000:c4:00.0/11012/nonfatal": 8, "/0000:c1:00.0/20034/fatal": 1}]
@@ -180,9 +160,8 @@ def test_a_flapping_port_counts_its_drops_and_carries_nothing_while_down(play):
 
 
 def test_a_port_that_traffic_avoids_carries_its_share_and_catches_up_with_nothing(play, write):
-    job = "jobs: [{id: '1', gpus: all, phases: [{kind: training}]}]"
     fault = "{kind: ib-share, port: mlx5_4, at: 100s, duration: 100s, share: 25%}"
-    node = play(write(f"{{description: d, topology: dgx-h100, {job}, faults: [{fault}]}}"))
+    node = play(write(scenario("dgx-h100", fault, job=TRAINING)))
 
     def sent(port, start, end):
         name = f"infiniband_port_data_transmitted_bytes_total/{port}/1"
@@ -196,7 +175,7 @@ def test_a_port_that_traffic_avoids_carries_its_share_and_catches_up_with_nothin
 def test_a_reading_is_set_in_the_series_with_the_label_and_in_no_other(play, write):
     metric = "metric: coldplate_gpu_fabric_state, label: in_progress, value: 1"
     fault = f"{{kind: reading, gpu: 3, at: 100s, duration: 60s, {metric}}}"
-    node = play(write(f"{{description: d, topology: dgx-h100, faults: [{fault}]}}"))
+    node = play(write(scenario("dgx-h100", fault)))
 
     def state(gpu, t):
         return {name for name, value in node.values(gpu, t, Lane.COLD).items() if "fabric_state" in name and value}
@@ -206,7 +185,7 @@ def test_a_reading_is_set_in_the_series_with_the_label_and_in_no_other(play, wri
 
 
 def test_a_power_meter_that_does_not_answer_leaves_the_rest_of_the_node(play, write):
-    node = play(write("{description: d, topology: dgx-h100, faults: [{kind: meter-lost, at: 100s, duration: 60s}]}"))
+    node = play(write(scenario("dgx-h100", "{kind: meter-lost, at: 100s, duration: 60s}")))
     power = "node_power_watts/synthetic"
     assert power in node.node(90.0)
     assert power not in node.node(110.0)

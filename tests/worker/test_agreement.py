@@ -83,6 +83,8 @@ def test_what_nvml_gives_is_accepted(nvml: Callable[..., Wire], make: Callable[[
     wire.read()
     assert len(wire.samples) == 2 * 3 * 3
     assert len({reading.series for each in wire.samples for reading in each.frame.readings}) > 100
+    assert {json.loads(unseal(line))[0] for line in wire.sent} >= {"layout", "gaps", "sample", "processes"}
+    assert max(map(len, wire.sent)) < 64 * 2**10, "lines are far shorter than they may be"
     assert wire.errors == []
 
 
@@ -94,26 +96,10 @@ def test_what_a_failing_gpu_gives_is_accepted(nvml: Callable[..., Wire], code: o
     assert len(wire.samples) + len(wire.errors) == 9
 
 
-def mig(gpu: FakeGpu, driver: FakeDriver, uuids: Sequence[str]) -> None:
-    """Enable MIG, with these instances."""
-    gpu.calls |= {"nvmlDeviceGetMigMode": 1, "nvmlDeviceGetMaxMigDeviceCount": len(uuids)}
-    for number, uuid in enumerate(uuids):
-        instance = FakeGpu(number, "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
-        instance.calls |= {
-            "nvmlDeviceGetUUID": uuid,
-            "nvmlDeviceGetGpuInstanceId": number,
-            "nvmlDeviceGetComputeInstanceId": 0,
-            "nvmlDeviceGetMemoryInfo_v2": {"total": 2**33, "reserved": 0, "free": 2**32, "used": 2**32},
-        }
-        gpu.calls["nvmlDeviceGetMigDeviceHandleByIndex", number] = f"instance {number}"
-        driver.others[f"instance {number}"] = instance
-        driver.instances[number] = h100(number)
-
-
 def test_what_mig_gives_is_accepted(nvml: Callable[..., Wire]) -> None:
     gpu = h100(0)
     driver = FakeDriver(gpu)
-    mig(gpu, driver, [f"MIG-{number}" for number in range(7)])
+    driver.divide(gpu, [f"MIG-{number}" for number in range(7)])
     wire = nvml(driver=driver)
     wire.read()
     names = [reading.series.metric.name for each in wire.samples for reading in each.frame.readings]
@@ -125,9 +111,9 @@ def test_what_mig_gives_is_accepted(nvml: Callable[..., Wire]) -> None:
 def test_instances_that_cannot_be_distinguished_cost_their_lane_and_no_more(nvml: Callable[..., Wire]) -> None:
     gpu = h100(0)
     driver = FakeDriver(gpu, h100(1))
-    mig(gpu, driver, ["MIG-same", "MIG-same"])
-    for instance in driver.others.values():
-        instance.calls["nvmlDeviceGetGpuInstanceId"] = 0
+    driver.divide(gpu, ["MIG-same", "MIG-same"])
+    for each in driver.others.values():
+        each.calls["nvmlDeviceGetGpuInstanceId"] = 0
     wire = nvml(driver=driver)
     wire.read(1)
     assert {(each.channel, each.lane.value, each.reason) for each in wire.errors} == {
@@ -142,7 +128,7 @@ def test_instances_that_cannot_be_distinguished_cost_their_lane_and_no_more(nvml
 def test_whatever_a_driver_answers_the_worker_says_nothing_that_is_refused(text: str, number: int, what: str) -> None:
     gpu = h100(0)
     driver = FakeDriver(gpu)
-    mig(gpu, driver, [f"MIG-{text}", "MIG-1"])
+    driver.divide(gpu, [f"MIG-{text}", "MIG-1"])
     if what != "UUID":
         gpu.calls[f"nvmlDeviceGet{what}"] = text
     gpu.fields[83, 0] = (3, number)
@@ -182,10 +168,3 @@ def test_processes_arrive_with_the_samples_of_their_lane_and_are_sent_when_they_
         by_lane = {each.lane: each.processes for each in wire.samples if each.channel == gpu.uuid}
         assert by_lane == {Lane.FAST: None, Lane.SLOW: processes, Lane.COLD: None}
         assert ("processes" in {json.loads(unseal(line))[0] for line in wire.sent}) == said
-
-
-def test_lines_are_far_shorter_than_they_may_be(nvml: Callable[..., Wire]) -> None:
-    wire = nvml(b200(0))
-    wire.read()
-    assert max(map(len, wire.sent)) < 64 * 2**10
-    assert {json.loads(unseal(line))[0] for line in wire.sent} >= {"layout", "gaps", "sample", "processes"}

@@ -331,11 +331,6 @@ def test_a_source_that_is_absent_is_no_restart_and_no_exit_reason(new: Rig) -> N
     assert new.supervisor.refusal == Refusal(True, "no driver")
 
 
-def test_no_worker_is_asked_while_there_is_none(new: Rig) -> None:
-    assert not new.supervisor.ask([Lane.FAST], new.now)
-    assert new.supervisor.descriptor is None
-
-
 def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart(rig: Rig, caplog) -> None:
     caplog.clear()
     rig.supervisor.hold(rig.now)
@@ -351,10 +346,12 @@ def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart
     assert (len(rig.started), rig.supervisor.running, rig.supervisor.restarts) == (2, True, 0)
 
 
-def test_what_is_held_from_the_start_is_not_started(new: Rig) -> None:
+def test_what_is_held_from_the_start_is_neither_started_nor_asked(new: Rig) -> None:
     new.supervisor.hold(new.now)
     new.run(60.0)
     assert new.started == []
+    assert not new.supervisor.ask([Lane.FAST], new.now)
+    assert new.supervisor.descriptor is None
 
 
 def test_a_worker_that_sleeps_in_the_driver_holds_it_and_is_reported_when_the_pause_ends(rig: Rig) -> None:

@@ -85,21 +85,6 @@ def test_a_line_without_end_is_passed_on_in_pieces(pipes: Pipes) -> None:
     assert len(pipes.relay._buffer) <= LINE
 
 
-def test_the_last_output_of_a_worker_that_crashes_arrives(capfd: pytest.CaptureFixture[str]) -> None:
-    """faulthandler writes a traceback when a library takes the process along."""
-    process = ChildProcess(WorkerOptions("synthetic", "idle", time.monotonic(), log_level="error").argument())
-    deadline = time.monotonic() + 20
-    while not process.lines(time.monotonic()) and time.monotonic() < deadline:
-        process.order(b"1 fast\n")
-        time.sleep(0.05)
-    process.signal(signal.SIGSEGV)
-    while process.status() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.close(time.monotonic())
-    assert process.status() == -signal.SIGSEGV
-    assert "Fatal Python error: Segmentation fault" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_main_process_does_not_grow_whatever_it_is_sent(strategy: str) -> None:
     growth, taken, refused = warm.call(grown, strategy)
@@ -116,10 +101,23 @@ def worker() -> Iterator[ChildProcess]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     yield process
-    process.signal(signal.SIGKILL)
-    while process.status() is None:
+    if process.descriptor is not None:  # the test did not close it
+        process.signal(signal.SIGKILL)
+        while process.status() is None:
+            time.sleep(0.02)
+        process.close(time.monotonic())
+
+
+def test_the_last_output_of_a_worker_that_crashes_arrives(
+    worker: ChildProcess, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """faulthandler writes a traceback when a library takes the process along."""
+    worker.signal(signal.SIGSEGV)
+    while worker.status() is None:
         time.sleep(0.02)
-    process.close(time.monotonic())
+    worker.close(time.monotonic())
+    assert worker.status() == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in capfd.readouterr().err
 
 
 def test_a_worker_is_confined_before_it_opens_anything(worker: ChildProcess) -> None:
