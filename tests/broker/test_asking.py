@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent.broker import asking
-from agent.broker.answering import Broker, serve, user_of
+from agent.broker.answering import Broker, user_of
 from agent.broker.asking import BrokerClient, BrokerError, explained
 from agent.broker.questions import (
     KEYS,
@@ -44,21 +44,15 @@ def test_variables_and_the_power_reading_arrive(proc: Proc, broker_at: Callable[
     assert client.installed
     assert client.variables(100, STARTED) == b"SLURM_JOB_NAME=llama\0"
     assert client.power_reading() == b"\x00\xdc\x01"
-    client.close()
-
-
-def test_what_the_broker_could_not_read_is_distinguished_from_a_broker_that_failed(
-    proc: Proc, broker_at: Callable[..., Path]
-) -> None:
-    client = BrokerClient(str(broker_at()))
+    # What the broker could not read is distinguished from a broker that failed.
     with pytest.raises(FileNotFoundError) as gone:
-        client.variables(100, STARTED)
-    proc.process(100, "/", {}, started=6000)
+        client.variables(101, STARTED)
     with pytest.raises(ProcessLookupError) as another:
-        client.variables(100, STARTED)
+        client.variables(100, STARTED + 1)
     assert not isinstance(gone.value, BrokerError)
     assert not isinstance(another.value, BrokerError)
     assert "the broker got the error" in explained(another.value)
+    client.close()
 
 
 def test_an_absent_broker_is_named_with_its_remedy(tmp_path: Path) -> None:
@@ -87,18 +81,16 @@ def answering(path: Path, reply: Callable[[socket.socket], object]):
     return in_thread(listening(path), work)
 
 
-def test_a_broker_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_hangs_or_takes_no_connection_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(asking, "VARIABLES_PATIENCE_SECONDS", 0.05)
     with answering(tmp_path / "s", lambda connection: connection.recv(100)), pytest.raises(BrokerError) as told:
         BrokerClient(str(tmp_path / "s")).variables(1, 1)
     assert told.value.errno == errno.ETIMEDOUT
     assert "journalctl" in explained(told.value)
-
-
-def test_one_that_takes_no_connection_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "VARIABLES_PATIENCE_SECONDS", 0.05)
-    with listening(tmp_path / "s"):
-        client = BrokerClient(str(tmp_path / "s"))
+    with listening(tmp_path / "full"):
+        client = BrokerClient(str(tmp_path / "full"))
         for _ in range(20):  # more than wait in its queue
             with pytest.raises(BrokerError):
                 client.variables(1, 1)
@@ -167,20 +159,27 @@ def told(answering: Broker, question: bytes) -> tuple[int, bytes]:
 
 def test_the_known_variables_of_a_process_are_reported_and_no_others(proc: Proc) -> None:
     proc.process(100, "/", SLURM)
-    assert told(broker(proc), ask_variables(100, STARTED)) == (0, b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0")
-
-
-def test_the_longest_environment_fits_into_an_answer(proc: Proc) -> None:
-    proc.process(100, "/", b"\0".join(key + b"=" + b"x" * 10 * LONGEST for key in sorted(KEYS)))
     question = ask_variables(100, STARTED)
+    assert told(broker(proc), question) == (0, b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0")
+    proc.process(100, "/", b"\0".join(key + b"=" + b"x" * 10 * LONGEST for key in sorted(KEYS)))
     answer = broker(proc).answer(question)
-    assert len(answer) < LONGEST_ANSWER
+    assert len(answer) < LONGEST_ANSWER, "the longest environment fits into an answer"
     assert len(job_variables(parse_answer(question, answer)[1])) == len(KEYS)
 
 
-@pytest.mark.parametrize("started", [0, STARTED - 1, STARTED + 1, 2**63])
-def test_a_process_that_was_started_at_another_time_is_another_one(proc: Proc, started: int) -> None:
-    proc.process(100, "/", SLURM)
+GARBLED = (b"", b"100 (x)", b"100 (x) S 1", b"100 (x) S" + b" x" * 40, b"\xff" * 2000)
+
+
+@pytest.mark.parametrize(
+    ("started", "stat"),
+    [*((other, None) for other in (0, STARTED - 1, STARTED + 1, 2**63)), *((STARTED, stat) for stat in GARBLED)],
+)
+def test_a_process_of_another_time_is_another_one_and_a_garbled_stat_is_none(
+    proc: Proc, started: int, stat: bytes | None
+) -> None:
+    folder = proc.process(100, "/", SLURM)
+    if stat is not None:
+        (folder / "stat").write_bytes(stat)
     assert told(broker(proc), ask_variables(100, started)) == (errno.ESRCH, b"")
 
 
@@ -188,12 +187,6 @@ def test_a_process_that_is_gone_or_cannot_be_read_is_an_error_number(proc: Proc)
     proc.process(100, "/", None)  # its environ is a directory
     assert told(broker(proc), ask_variables(100, STARTED)) == (errno.EISDIR, b"")
     assert told(broker(proc), ask_variables(101, STARTED)) == (errno.ENOENT, b"")
-
-
-@pytest.mark.parametrize("stat", [b"", b"100 (x)", b"100 (x) S 1", b"100 (x) S" + b" x" * 40, b"\xff" * 2000])
-def test_a_garbled_stat_is_not_a_process(proc: Proc, stat: bytes) -> None:
-    (proc.process(100, "/", SLURM) / "stat").write_bytes(stat)
-    assert told(broker(proc), ask_variables(100, STARTED)) == (errno.ESRCH, b"")
 
 
 def test_a_number_that_is_reused_between_the_two_files_reveals_nothing_of_the_new_process(
@@ -223,12 +216,9 @@ def test_the_controller_is_asked_once_a_second_at_most_and_released_each_time(pr
     answers = [told(answering, ask_power()) for _ in range(3)]
     assert answers == [(0, b"\x00\xdc\x10"), (errno.EBUSY, b""), (0, b"\x00\xdc\x10")]
     assert (bmc.opened, bmc.closed) == (2, 2)
-
-
-def test_a_controller_that_fails_gives_an_error_number_and_is_released(proc: Proc) -> None:
-    bmc = Bmc(TimeoutError(errno.ETIMEDOUT, "no answer"))
-    assert told(broker(proc, bmc), ask_power()) == (errno.ETIMEDOUT, b"")
-    assert bmc.closed == 1
+    failing = Bmc(TimeoutError(errno.ETIMEDOUT, "no answer"))
+    assert told(broker(proc, failing), ask_power()) == (errno.ETIMEDOUT, b"")
+    assert failing.closed == 1
     assert told(broker(proc), ask_power()) == (errno.ENODEV, b"")
 
 
@@ -259,10 +249,13 @@ def ask(path: Path, message: bytes) -> bytes:
         return peer.recv(LONGEST_ANSWER)
 
 
-def test_a_stranger_gets_no_answer(proc: Proc, broker_at: Callable[..., Path]) -> None:
+def test_a_stranger_gets_no_answer_and_the_kernel_says_who_is_one(proc: Proc, broker_at: Callable[..., Path]) -> None:
     proc.process(100, "/", SLURM)
     question = ask_variables(100, STARTED)
     assert parse_answer(question, ask(broker_at(), question))[0] == 0
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert user_of(ours) == os.getuid()
     strangers = broker_at(peers=frozenset({4711}))
     with contextlib.suppress(ConnectionResetError, BrokenPipeError):  # it may hang up before the question is sent
         assert ask(strangers, question) == b""
@@ -281,19 +274,6 @@ def test_a_peer_that_says_nothing_and_one_that_goes_away_block_nothing_for_long(
         assert ask(path, b"nonsense") == b""
         question = ask_variables(100, STARTED)
         assert parse_answer(question, ask(path, question))[0] == 0
-
-
-def test_it_ends_when_there_are_no_requests(tmp_path: Path, proc: Proc) -> None:
-    with listening(tmp_path / "broker.sock") as listener:
-        serve(listener, broker(proc), frozenset(), 0.01)
-
-
-def test_the_user_of_a_connection_is_the_kernels_word() -> None:
-    import os
-
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        assert user_of(ours) == os.getuid()
 
 
 # The broker as a process: started with its socket as systemd does, and as small as it claims to be.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.model import Alert, Backend, Entity, Frame, Framer, Gpu, IbPort, Labels, Node, NvLink, Phase, Reading, Series
+from agent.model import Alert, Backend, Entity, Framer, Gpu, IbPort, Labels, Node, NvLink, Phase, Reading, Series
 from alerts import alert_state
 from alerts.changes import ANNOTATION
 from alerts.changes.change_journal import (
@@ -68,20 +68,20 @@ class Told:
         return explain(self.journal, alert, BEGAN + now)
 
 
-def test_nothing_changed_is_an_answer_with_its_span() -> None:
-    told = Told().seconds(0, 300, {UP: 1.0})
+def test_nothing_changed_is_an_answer_with_its_span_and_claims_nothing_of_before_the_agents_start() -> None:
+    assert {*STEPS, *LEVELS, *MOMENTS} <= BY_NAME.keys()
+    told = Told().seconds(0, 300, {UP: 1.0, ("coldplate_gpu_power_watts", GPU_0, ()): 1.0})
     assert told.of(240, 300, gpu="3", uuid="GPU-3") == (
         "nothing else that the agent watches changed on this node from 22:02:00Z to 22:05:00Z"
     )
+    assert told.of(30, 60).endswith("from 22:00:00Z, the agent's start, to 22:01:00Z")
 
 
-def test_what_was_before_the_agent_began_to_look_is_not_claimed() -> None:
-    assert Told().seconds(0, 60, {UP: 1.0}).of(30, 60).endswith("from 22:00:00Z, the agent's start, to 22:01:00Z")
-
-
-def test_a_step_is_told_with_its_second_and_its_part() -> None:
+def test_a_step_is_told_with_its_second_and_its_part_and_moves_with_a_clock_that_is_set() -> None:
     told = Told().seconds(0, 200, {UP: 1.0}).seconds(201, 210, {UP: 0.0})
     assert told.of(205, 210) == "22:03:21Z GPU 3: not answering (from 22:01:25Z to 22:03:30Z)"
+    told.journal.shift(3600.0)
+    assert told.of(3803, 3805).startswith("23:03:21Z GPU 3: not answering")
 
 
 @pytest.mark.parametrize(
@@ -154,15 +154,11 @@ def test_what_is_forgotten_is_not_claimed() -> None:
     told = Told().seconds(0, 1, {UP: 1.0})
     told.journal.take([], BEGAN + KEPT_SECONDS + 600)
     assert told.of(60, KEPT_SECONDS + 600).endswith("from 22:10:00Z, as far back as it remembers, to 22:55:00Z")
-
-
-def test_a_memory_that_is_full_knows_since_its_oldest_change() -> None:
-    told = Told()
+    full = Told()
     for second in range(MOST + 5):
-        gpu = Gpu(str(second), f"GPU-{second}")
-        told.seconds(second, second, {("coldplate_gpu_row_remap_pending", gpu, ()): 0.0})
-        told.seconds(second, second, {("coldplate_gpu_row_remap_pending", gpu, ()): 1.0})
-    assert told.journal.known_since(BEGAN + MOST + 10) == BEGAN + 5
+        row = ("coldplate_gpu_row_remap_pending", Gpu(str(second), f"GPU-{second}"), ())
+        full.seconds(second, second, {row: 0.0}).seconds(second, second, {row: 1.0})
+    assert full.journal.known_since(BEGAN + MOST + 10) == BEGAN + 5, "since the oldest change that there is room for"
 
 
 def test_the_nearest_come_first_and_the_rest_is_counted() -> None:
@@ -191,12 +187,6 @@ def test_its_own_job_is_nearer_than_other_parts() -> None:
     )
 
 
-def test_changes_move_with_a_clock_that_is_set() -> None:
-    told = Told().seconds(0, 200, {UP: 1.0}).seconds(201, 205, {UP: 0.0})
-    told.journal.shift(3600.0)
-    assert told.of(3803, 3805).startswith("23:03:21Z GPU 3: not answering")
-
-
 def test_a_series_that_is_away_for_a_moment_is_compared_with_what_it_was() -> None:
     limit = ("coldplate_gpu_power_limit_watts", GPU_3, ())
     told = (
@@ -215,19 +205,6 @@ def test_layouts_that_come_and_go_do_not_add_up() -> None:
         told.seconds(each, each, {UP: 1.0, ("coldplate_gpu_up", gpu, ()): 1.0, (CLOCK[0], gpu, CLOCK[2]): 1e9})
     assert (len(told.journal._watched), len(told.journal._picked)) == (1, 1)
     assert len(told.journal._values) + len(told.journal._levels) <= SPARE + 4
-
-
-def test_every_row_that_is_watched_is_in_the_catalogue() -> None:
-    assert {*STEPS, *LEVELS, *MOMENTS} <= BY_NAME.keys()
-
-
-def test_a_frame_without_anything_watched_costs_nothing_and_says_nothing() -> None:
-    journal = ChangeJournal()
-    journal.take(
-        [Frame(Framer().frame([Reading(Series(BY_NAME["coldplate_gpu_power_watts"], GPU_0), 1.0)]).layout, (1.0,))],
-        BEGAN,
-    )
-    assert list(journal.between(0, BEGAN)) == []
 
 
 HOT = "{alert: Hot, expr: t > 80, for: 10s, annotations: {summary: 'at {{ $value }}'}}"
@@ -260,33 +237,25 @@ class Explained:
         return found
 
 
-def test_an_alert_that_fires_is_explained_once_and_keeps_it_until_it_is_over() -> None:
+def test_an_alert_that_fires_is_explained_once_for_each_incident() -> None:
     run = Explained(HOT).rounds(0, 9)
     assert run.alert.phase is Phase.PENDING and ANNOTATION not in run.alert.annotations
     run.rounds(10, 30)
     assert dict(run.alert.annotations) == {"summary": "at 90", ANNOTATION: "story 1 at 10"}
-    assert run.rounds(31, 31, hot=False).alert.annotations[ANNOTATION] == "story 1 at 10"
+    assert run.rounds(31, 35, hot=False).alert.annotations[ANNOTATION] == "story 1 at 10"
     assert run.alert.phase is Phase.RESOLVED
+    assert run.rounds(36, 50).alert.annotations[ANNOTATION] == "story 2 at 46"
 
 
-def test_the_next_incident_has_an_explanation_of_its_own() -> None:
-    run = Explained(HOT).rounds(0, 20).rounds(21, 25, hot=False).rounds(26, 40)
-    assert run.alert.annotations[ANNOTATION] == "story 2 at 36"
-
-
-def test_a_restart_keeps_it() -> None:
+def test_a_restart_and_a_reload_keep_it() -> None:
     run = Explained(HOT).rounds(0, 12)
     content = alert_state.encode(run.engine.time(later(12)), "devices", run.engine.remembered())
     after = Explained(HOT)
     after.engine.restore(alert_state.decode(content), later(14))
     assert after.rounds(14, 20).alert.annotations[ANNOTATION] == "story 1 at 10"
     assert after.asked == []
-
-
-def test_a_reload_keeps_it() -> None:
-    run = Explained(HOT).rounds(0, 12)
-    run.engine.reload(ruleset(HOT.replace("at {{", "now at {{")), later(13))
-    assert dict(run.rounds(13, 20).alert.annotations) == {"summary": "now at 90", ANNOTATION: "story 1 at 10"}
+    after.engine.reload(ruleset(HOT.replace("at {{", "now at {{")), later(21))
+    assert dict(after.rounds(21, 30).alert.annotations) == {"summary": "now at 90", ANNOTATION: "story 1 at 10"}
 
 
 def test_a_rule_with_an_annotation_of_that_name_keeps_its_own() -> None:

@@ -128,25 +128,15 @@ def test_signals_reach_the_command(tmp_path: Path, number: int, status: int) -> 
         assert recording.problems == []
 
 
-def test_killed_in_the_midst_its_file_is_read(tmp_path: Path) -> None:
-    started = subprocess.Popen(
-        [*PROGRAM, "-o", "r", "--", "sleep", "60"], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    wait_for(tmp_path / "r", 2000)
-    started.kill()
-    started.wait(60)
-    os.killpg(started.pid, signal.SIGKILL)
-    with Recording(tmp_path / "r") as recording:
-        assert sum(1 for _ in recording.snapshots()) >= 8
-
-
 def test_launched_by_the_environment_or_not_at_all(tmp_path: Path) -> None:
     """One recording a node where it is asked for; otherwise the very process becomes the command."""
     for asked in ({}, {"COLDPLATE_RECORD": "0"}, {"COLDPLATE_RECORD": "1", "SLURM_LOCALID": "3"}):
         done = run(tmp_path, "--if-env", "--", "sh", "-c", "exit 5", **asked)
         assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
-        assert list(tmp_path.iterdir()) == []
+    done = run(tmp_path, "--if-env", "--", "sh", "-c", "exit 5", COLDPLATE_RECORD="/nowhere/at/all")
+    assert done.returncode == 5, "what others launch runs though it cannot be recorded"
+    assert done.stderr.startswith("coldplate: not recording: /nowhere/at/all: cannot be created")
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "into").mkdir()
     done = run(tmp_path, "--if-env", "--", "sh", "-c", "sleep 0.5; exit 5", COLDPLATE_RECORD="into",
                COLDPLATE_RECORD_DURATION="100ms", SLURM_LOCALID="0", SLURM_JOB_ID="77")  # fmt: skip
@@ -156,12 +146,6 @@ def test_launched_by_the_environment_or_not_at_all(tmp_path: Path) -> None:
     with Recording(file) as recording:
         assert recording.header.redacted
         assert recording.header.job.startswith("job-")
-
-
-def test_what_others_launch_runs_though_it_cannot_be_recorded(tmp_path: Path) -> None:
-    done = run(tmp_path, "--if-env", "--", "sh", "-c", "exit 5", COLDPLATE_RECORD="/nowhere/at/all")
-    assert done.returncode == 5
-    assert done.stderr.startswith("coldplate: not recording: /nowhere/at/all: cannot be created")
 
 
 def test_what_is_in_a_file_is_told_and_copied(tmp_path: Path) -> None:
@@ -198,13 +182,6 @@ def test_a_recording_without_a_gpu_is_refused_unless_it_is_wanted(
     error = ended.error.decode()
     assert (ended.status, path.exists()) == (status, kept), error
     assert ("--allow-no-gpu" in error) is not kept
-
-
-def test_info_counts_every_gpu_of_a_recording_as_the_report_does(tmp_path: Path) -> None:
-    path = tmp_path / "run.coldplate"
-    warm.command(["record", "--scenario", "idle", "--duration", "2s", "-o", str(path)])
-    with Recording(path) as recording:
-        assert recording.header.redacted
-    info = warm.command(["record", "--info", str(path)]).output.decode()
-    report = warm.command(["report", str(path)]).output.decode()
-    assert "8 x NVIDIA H100" in info and "8 x NVIDIA H100" in report
+    if "synthetic" in words:
+        for command in (["record", "--info"], ["report"]):  # each counts every GPU of it
+            assert b"8 x NVIDIA H100" in warm.command([*command, str(path)]).output

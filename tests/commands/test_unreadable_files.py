@@ -9,15 +9,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent import cli
 from tests import warm
+from tests.daemon.conftest import RunningDaemon
 from tests.lib.test_textfile import directory, fifo, latin, link_to_a_fifo, no_text, nothing, too_large, unix_socket
+from tests.waiting import wait_until
 
 RULES = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up == 0}\n"
 LIMIT = 120
@@ -50,11 +52,9 @@ BROKEN: dict[str, Callable[[Path], Path]] = {
     "brackets": written("[" * 50_000),
     "a list": written("- a\n"),
     "a number": written("7\n"),
-    "two documents": written("a: 1\n---\nb: 1\n"),
-    "tabs": written("a:\n\tb: 1\n"),
-    "NUL": written("a: \0\n"),
     "half a file": written("groups:\n- name: 'g"),
 }
+"""More that is no YAML is in tests/lib/test_yamltree.py."""
 
 
 def run(arguments: list[str], given: bytes = b"") -> tuple[int | None, str, list[str]]:
@@ -116,23 +116,18 @@ def test_a_rule_file_of_the_configuration_that_cannot_be_used_is_named(tmp_path:
         assert broken[kind] in said[-1]
 
 
-def test_an_option_that_names_nothing_is_refused_in_one_line() -> None:
+def test_an_option_that_names_nothing_and_an_invalid_address_are_refused_in_one_line() -> None:
     options = {"--config.file": "once", "--scenario": "once", "--path.sysfs": "once", "--web.telemetry-path": "run"}
     commands = {
         f"{option} {len(name)} {name[:9]}": [command, "--backend", "synthetic", option, name]
         for option, command in options.items()
         for name in ("x" * 300, "x" * 5000, "a\nb", "*", "[")
     }
+    for address in (":\u00b2", "a b:1", "::1:1", ":99999", "x" * 300 + ":1", ":1\n", "user@host:1"):
+        commands[f"address {address}"] = ["run", "--backend", "none", "--web.listen-address", address]
     for name, status, printed, said in refusals(commands):
         assert (status, printed, len(said)) == (2, "", 1), (name, said)
-
-
-def test_an_invalid_address_is_refused_in_one_line() -> None:
-    addresses = [":\u00b2", "a b:1", "::1:1", ":99999", "x" * 300 + ":1", ":1\n", "user@host:1"]
-    commands = {each: ["run", "--backend", "none", "--web.listen-address", each] for each in addresses}
-    for address, status, _, said in refusals(commands):
-        assert (status, len(said)) == (2, 1), (address, said)
-        assert "is not an address" in said[0]
+        assert name.startswith("--") or "is not an address" in said[0]
 
 
 def test_rules_are_checked_from_standard_input_and_from_what_a_shell_hands_over(tmp_path: Path) -> None:
@@ -169,82 +164,71 @@ def test_one_sample_is_taken_with_a_configuration_from_a_pipe() -> None:
     assert "coldplate_node_" not in printed
 
 
-def test_a_daemon_that_got_its_configuration_from_a_pipe_keeps_it_at_a_reload() -> None:
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., RunningDaemon]]:
+    """Starts an agent without devices with a configuration of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def start(config: Path, **more: Any) -> RunningDaemon:
+            words = ["--backend", "none", "--config.file", os.fspath(config)]
+            daemon = RunningDaemon(words, tmp_path / "log", **more)
+            stack.callback(daemon.stop)
+            daemon.await_url()
+            return daemon
+
+        yield start
+
+
+def reload(daemon: RunningDaemon) -> str:
+    """What the agent says when it is told to read its files again."""
+    before = len(daemon.log.read_text())
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "reloaded" in daemon.log.read_text()[before:].rpartition("\n")[0], LIMIT)
+    return daemon.log.read_text()[before:]
+
+
+def most_memory(daemon: RunningDaemon) -> int:
+    """Bytes that it had at most so far."""
+    status = Path(f"/proc/{daemon.process.pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def test_a_daemon_that_got_its_configuration_from_a_pipe_keeps_it_at_a_reload(start) -> None:
     """Empty at the second reading, it would silently be the defaults."""
     out, into = os.pipe()
-    os.write(into, b"node: {name: from-a-pipe}\nweb: {listen: ['127.0.0.1:0']}\nrules: {files: []}\n")
+    os.write(into, b"node: {name: from-a-pipe}\nrules: {files: []}\n")
     os.close(into)
-    agent = Agent(Path(f"/dev/fd/{out}"), pass_fds=[out])
+    daemon = start(Path(f"/dev/fd/{out}"), pass_fds=[out])
     os.close(out)
-    agent.wait_for("msg=serving")
-    said = agent.reload()
+    said = reload(daemon)
     assert "is a pipe, which can be read only once; give a regular file" in said
     assert "keeping the current one" in said
-    assert agent.end() == 0
-
-
-class Agent:
-    """A daemon with a configuration of its own, which is told to read it again."""
-
-    def __init__(self, config: Path, pass_fds: Sequence[int] = ()) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "agent.cli", "run", "--backend", "none", "--config.file", os.fspath(config)],
-            stderr=subprocess.PIPE, text=True, cwd=os.getcwd(), pass_fds=pass_fds,
-        )  # fmt: skip
-        self._guard = threading.Timer(5 * LIMIT, self._process.kill)
-        self._guard.start()
-
-    def wait_for(self, word: str) -> str:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            if word in line:
-                return line
-        raise AssertionError(f"the daemon ended with {self._process.wait()} before it said {word!r}")
-
-    def reload(self) -> str:
-        self._process.send_signal(signal.SIGHUP)
-        return self.wait_for("reloaded")
-
-    def most_memory(self) -> int:
-        """Bytes that it had at most so far."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-    def end(self) -> int:
-        self._process.terminate()
-        assert self._process.stderr is not None
-        self._process.stderr.read()
-        self._process.stderr.close()
-        status = self._process.wait(LIMIT)
-        self._guard.cancel()
-        return status
 
 
 @pytest.mark.parametrize("broken", ["configuration", "rules"])
-def test_a_daemon_continues_whatever_becomes_of_its_files(broken: str, tmp_path: Path) -> None:
+def test_a_daemon_continues_whatever_becomes_of_its_files(broken: str, start, tmp_path: Path) -> None:
     config, rules = tmp_path / "coldplate.yaml", tmp_path / "site.rules.yml"
-    good = {config: "web: {listen: ['127.0.0.1:0']}\nrules: {files: [site.rules.yml]}\n", rules: RULES}
-    for path, content in good.items():
-        path.write_text(content)
+    config.write_text("rules: {files: [site.rules.yml]}\n")
+    rules.write_text(RULES)
     path = config if broken == "configuration" else rules
-    agent = Agent(config)
-    agent.wait_for("msg=serving")
-    assert "configuration reloaded" in agent.reload()
-    before = agent.most_memory()
+    daemon = start(config)
+    assert "configuration reloaded" in reload(daemon)
+    before = most_memory(daemon)
     for make in BROKEN.values():
         path.rename(tmp_path / "good")
         made = make(path)
         if made != path:  # a file that lies elsewhere
             path.symlink_to(made)
-        said = agent.reload()
+        said = reload(daemon)
         assert "configuration not reloaded, keeping the current one" in said
         assert path.name in said
+        assert daemon.get("/-/healthy") == "healthy\n"
         if path.is_dir():
             path.rmdir()
         (tmp_path / "good").rename(path)
-    assert "configuration reloaded" in agent.reload()
-    assert agent.most_memory() - before < 64 * 2**20
-    assert agent.end() == 0
+    assert "configuration reloaded" in reload(daemon)
+    assert most_memory(daemon) - before < 64 * 2**20
+    assert daemon.stop() == 0
 
 
 VERSION_3 = 0x20080522

@@ -17,7 +17,6 @@ import psutil
 import pytest
 
 from tests import warm
-from tests.daemon.standin import FAST, Node
 from tests.fakes.nvml import build
 from tests.servers import fetch
 
@@ -47,8 +46,9 @@ class RunningDaemon:
         environment: dict[str, str] | None = None,
         root: Path = ROOT,
         forked: bool = False,
+        pass_fds: Sequence[int] = (),
     ) -> None:
-        """`root` has the product.
+        """`root` has the product, and `pass_fds` are descriptors that a daemon that is not forked gets.
 
         `forked`: from a process that has loaded the agent, which takes half the time, and not as its user starts it.
         """
@@ -63,7 +63,9 @@ class RunningDaemon:
             return
         command = [sys.executable, "-m", "agent.cli", *words]
         with log.open("w") as file:
-            self.process = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, cwd=root, env=surroundings)
+            self.process = subprocess.Popen(
+                command, stderr=file, stdin=subprocess.DEVNULL, cwd=root, env=surroundings, pass_fds=pass_fds
+            )
 
     def await_url(self) -> None:
         for _ in range(1200):
@@ -104,7 +106,7 @@ class RunningDaemon:
         while time.monotonic() - began < seconds:
             if holds():
                 return time.monotonic() - began
-            time.sleep(0.1)
+            time.sleep(0.2)
         raise AssertionError(f"not within {seconds} s: {what}\n{self.log.read_text()}")
 
     @property
@@ -181,8 +183,3 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("nvml")
     build.build(directory)
     return directory
-
-
-@pytest.fixture
-def opened(start, library: Path, tmp_path: Path):
-    return lambda *commands, config=FAST: Node(start, library, tmp_path, config, commands)

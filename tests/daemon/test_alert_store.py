@@ -70,14 +70,25 @@ def test_a_pending_alert_is_written_often_and_one_that_keeps_firing_seldom(tmp_p
     assert run.files.times["alerts.state"][0] == 310  # it has resolved, and a restart must know that
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    """What a run leaves behind whose alert fires, and that ends after 100 s."""
+@pytest.mark.parametrize(
+    ("source", "later_by", "ended", "notified"),
+    [
+        pytest.param("synthetic straggler", 30, [], set(), id="alerts of a drill are not those of the node"),
+        pytest.param("devices", 30 + alert_state.OUTAGE_TOLERANCE_SECONDS, ["Down"], {"http://am"},
+                     id="after a long time alerts start again and the end of firing ones is sent"),
+    ],
+)  # fmt: skip
+def test_alerts_of_another_source_or_of_long_ago_are_not_restored(
+    source: str, later_by: float, ended: list[str], notified: set[str], tmp_path: Path
+) -> None:
     run = Run(tmp_path).play(100, lambda _: 0.0)
     run.store.close(run.engine, at(run), frozenset({"http://am"}))
     for name, content in run.files.content.items():
         (tmp_path / name).write_bytes(content)
-    return tmp_path
+    again = Run(tmp_path, source, begin=int(100 + later_by))
+    lost, told = again.store.load(again.engine, at(again))
+    assert (again.phases, [alert.rule for alert in lost], set(told)) == ([], ended, notified)
+    assert len(again.engine.windows) == 0
 
 
 def test_windows_are_restored_even_without_any_alert(tmp_path: Path) -> None:
@@ -88,16 +99,3 @@ def test_windows_are_restored_even_without_any_alert(tmp_path: Path) -> None:
     again = Run(tmp_path, begin=130)
     assert again.store.load(again.engine, at(again)) == ((), frozenset())
     assert len(again.engine.windows) > 0
-
-
-def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:
-    run = Run(written, source="synthetic straggler", begin=130)
-    lost, notified = run.store.load(run.engine, at(run))
-    assert (run.phases, lost, notified, len(run.engine.windows)) == ([], (), frozenset(), 0)
-
-
-def test_after_a_long_time_alerts_start_again_and_the_end_of_firing_ones_is_sent(written: Path) -> None:
-    run = Run(written, begin=int(130 + alert_state.OUTAGE_TOLERANCE_SECONDS))
-    lost, notified = run.store.load(run.engine, at(run))
-    assert (run.phases, [alert.rule for alert in lost]) == ([], ["Down"])
-    assert (set(notified), len(run.engine.windows)) == ({"http://am"}, 0)

@@ -14,7 +14,7 @@ from agent.lib.threads import Threads
 from agent.model import Frame, Gpu, Instant, Layout, Node, Series, Snapshot
 from agent.recording.file_records import RecordingHeader
 from agent.recording.recording_reader import Recording, by_time
-from tests.recording.played import played, same
+from tests.recording.played import same
 from tests.waiting import wait_until
 
 POWER = Layout((Series(BY_NAME["coldplate_gpu_power_watts"], Gpu("0", "GPU-0")),))
@@ -190,16 +190,3 @@ def test_a_disk_that_fails_costs_a_file_and_it_is_tried_again(make: Make, tmp_pa
     with Recording(next((tmp_path / "blocked" / "flight").iterdir())) as recording:
         assert recording.header.maker == "flight recorder: A"
         assert sum(1 for _ in recording.snapshots()) > 190
-
-
-def test_a_gpu_that_is_lost_is_on_record(make: Make, tmp_path: Path) -> None:
-    """The real thing: the scenario, the shipped rules, and every bit of it."""
-    originals = played("driver-hang", 100)
-    recorder = make()
-    feed(recorder, originals)
-    recorder.stop(30)
-    (name,) = files(tmp_path / "flight")
-    with Recording(tmp_path / "flight" / name) as recording:
-        assert all(map(same, recording.snapshots(), originals))
-        assert "XID 119" in recording.header.maker
-        assert "GpuLost" in recording.header.maker

@@ -1,21 +1,24 @@
-"""The loop reads less often before the agent takes more than its budget, and shows all it knows meanwhile."""
+"""What the agent costs, and that it reads less often before that is more than its budget."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
 from agent.daemon import sampling
-from agent.daemon.costs import Governing, ThreadCosts
+from agent.daemon.costs import Governing, OwnProcesses, ThreadCosts
 from agent.model import Instant, Lane, Node, Reading, Series, Snapshot
 from agent.sampler.schedule import Settings
 from tests.daemon.standin import LoopRig, QuickBackend
 
+TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 SHOWN = {Lane.FAST: "coldplate_node_power_watts", Lane.SLOW: "coldplate_node_load1", Lane.COLD: "coldplate_node_cpus"}
 
 
@@ -138,13 +141,36 @@ def test_threads_are_added_up_by_name_and_what_ended_stays() -> None:
     go.set()
     thread.join(10)
     assert by_thread(costs) == {"sampler": 2.5, "other": 1.5}
-
-
-def test_the_clocks_of_real_threads_and_processes_add_up() -> None:
-    costs = by_thread(ThreadCosts())
-    assert costs["main"] > 0
-    assert costs["other"] >= 0
+    real = by_thread(ThreadCosts())
+    assert real["main"] > 0
+    assert real["other"] >= 0
 
 
 def by_thread(costs: ThreadCosts) -> dict[str, float]:
     return {dict(each.labels)["thread"]: each.value for each in costs.read()}
+
+
+def process(root: Path, pid: int, user: int, system: int, pages: int) -> None:
+    (root / str(pid)).mkdir(exist_ok=True)
+    before = "S 1 1 1 0 -1 0 0 0 0 0"  # fields 3 to 13
+    between = "0 0 20 0 9 0 100 1000"  # fields 16 to 23
+    (root / str(pid) / "stat").write_text(f"{pid} (a (strange) name) {before} {user} {system} {between} {pages} 0 0\n")
+
+
+def read(own: OwnProcesses, pids: dict[str, int]) -> dict[tuple[str, str], float]:
+    return {(row.metric.name.split("_")[2], dict(row.labels)["process"]): row.value for row in own.read(pids)}
+
+
+def test_time_and_memory_of_each_process_and_a_roles_time_keeps_growing_when_another_takes_over(tmp_path: Path) -> None:
+    own = OwnProcesses(tmp_path)
+    process(tmp_path, 7, 90 * TICKS, 10 * TICKS, 10)
+    process(tmp_path, 8, 2 * TICKS, 0, 1)
+    (tmp_path / "9").mkdir()
+    (tmp_path / "9" / "stat").write_text("garbage")
+    assert read(own, {"worker": 7, "main": 9, "broker": 10}) == {
+        ("cpu", "worker"): 100.0,
+        ("resident", "worker"): 10 * PAGE,
+    }
+    assert read(own, {"worker": 8})["cpu", "worker"] == 102.0
+    process(tmp_path, 8, 5 * TICKS, 0, 1)
+    assert read(own, {"worker": 8})["cpu", "worker"] == 105.0

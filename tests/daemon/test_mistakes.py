@@ -52,11 +52,14 @@ MISTAKES: list[tuple[list[str] | str, tuple[str, ...]]] = [
     (["run", "--path.sysfs", "/nowhere"], ("--path.sysfs: /nowhere is not a directory",)),
     (["run", "--web.listen-address", "nonsense"], ("'nonsense' is not an address",)),
     (["run", "--backend", "none", "--web.telemetry-path", "metrics"], ("must begin with '/'",)),
-    (["run", "--bakend", "nvml"], ("coldplate run: unknown option '--bakend'; did you mean '--backend'?",)),
     (["run", "--backend", "none", "--web.listen-address", "127.0.0.1:{port}"],
      ("127.0.0.1:{port}", "--web.listen-address")),
     (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], ("--textfile: /nowhere/x.prom",)),
     (["render", "metrics", "--output", "/nowhere/x.md"], ("--output: /nowhere/x.md: No such file or directory",)),
+    (["pause", "--for", "soon"], ("--for: 'soon' is not a duration",)),
+    (["pause", "--for", "1s"], ("--for: 1s is not between 10s and 1d",)),
+    (["pause", "--for", "2d"], ("--for: 2d is not between 10s and 1d",)),
+    (["pause", "--for", "1m", "--end"], ("not allowed with argument",)),
     ([], ("COMMAND",)),
 ]  # fmt: skip
 """Arguments, or the text of a configuration file, and what is said of them."""

@@ -1,6 +1,7 @@
 """The daemon on a driver library: a stand-in written in C, loaded through the real binding.
 
-tests/nvml/test_gpu_enumeration.py has more cases of silent GPUs in process, and the drill hangs all GPUs of a daemon.
+tests/nvml/test_gpu_enumeration.py has more cases of silent GPUs in process, and the drill hangs all GPUs of a daemon,
+and its driver while it is opened.
 """
 
 from __future__ import annotations
@@ -117,8 +118,8 @@ def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(
     assert len(node.daemon.family("coldplate_gpu_replaced_info")) == 1
 
 
-def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(opened) -> None:
-    node = opened("hang 3")
+def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(start, library, tmp_path: Path) -> None:
+    node = Node(start, library, tmp_path, commands=("hang 3",))
     node.until_up({**ALL, "3": 0.0}, NOTICED)
     assert node.missing() == {("3", ""): "timeout"}
     assert node.daemon.value("coldplate_gpus_expected") == 8
@@ -142,20 +143,6 @@ def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(opened)
     assert falls(before, after) == []
     log = node.daemon.log.read_text()
     assert log.count("GPU not identified") == log.count("GPU identified") == 1
-
-
-def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_continues_at_once(opened) -> None:
-    node = opened("hang-init")
-    node.daemon.until("the worker is not up", lambda: node.daemon.value("coldplate_worker_up") == 0, NOTICED)
-    assert node.daemon.family("coldplate_backend_up", "backend")["nvml"] == 0
-    assert not node.ready()
-    worker = node.daemon.worker_pid
-    node.daemon.until("the host is read", lambda: node.daemon.family("coldplate_node_memory_total_bytes", ""), CURED)
-    node.command()
-    node.until_up(ALL, CURED)
-    assert node.ready()
-    assert node.daemon.worker_pid == worker
-    assert node.daemon.value("coldplate_worker_restarts_total") == 0
 
 
 def test_a_driver_that_comes_after_the_agent_is_found_and_a_gpu_that_is_missing_later_is_seen(

@@ -122,16 +122,11 @@ def test_a_round_that_fails_is_reported_once_counted_each_time_and_continued(beg
     bench.trouble = None
 
 
-def test_every_group_is_shown_with_zeros_before_anything_was_evaluated(begun: list[Bench]) -> None:
-    bench = start(Bench("groups: [{name: mine, rules: [{record: a, expr: b}]}]"), begun)
-    for what in ("evaluations", "evaluation_failures", "evaluation_seconds", "group_iterations_missed"):
-        for group in ("mine", "engine"):
-            assert bench.value(f"rule_{what}_total", rule_group=group) == 0
-    assert bench.value("alert") is None
-
-
-def test_evaluations_are_counted_by_group_with_what_they_took_and_what_went_by(begun: list[Bench]) -> None:
+def test_evaluations_are_counted_from_zero_by_group_with_what_they_took_and_what_went_by(begun: list[Bench]) -> None:
     bench = start(Bench(DOWN), begun)
+    for what in ("evaluations", "evaluation_failures", "evaluation_seconds", "group_iterations_missed"):
+        assert {bench.value(f"rule_{what}_total", rule_group=group) for group in ("g", "engine")} == {0}
+    assert bench.value("alert") is None
     for _ in range(3):
         bench.round()
     assert bench.value("rule_evaluations_total", rule_group="g") == 3
@@ -160,29 +155,18 @@ def test_a_rule_that_fails_is_reported_once_and_once_more_when_it_works_again(be
     assert messages.count("rule succeeds again") == 1
 
 
-def test_without_a_snapshot_nothing_is_evaluated(begun: list[Bench]) -> None:
+def test_without_a_snapshot_nothing_is_evaluated_and_then_the_rules_continue_with_the_last_one(
+    begun: list[Bench],
+) -> None:
     bench = start(Bench("{record: a, expr: vector(1)}"), begun)
-    bench.manager.reconfigure(settings("groups: [{name: other, rules: [{record: a, expr: vector(1)}]}]"))
-    wait_until(lambda: [each.name for each in bench.manager.reports()] == ["other"])
+    bench.manager.reconfigure(settings("{alert: Old, expr: coldplate_sample_age_seconds > 5}"))
+    wait_until(lambda: [each.rules[0].name for each in bench.manager.reports()] == ["Old"])
     assert bench.asked == []
     assert bench.manager.reports()[0].evaluated_at is None
-
-
-def test_the_rules_continue_with_the_last_snapshot_where_no_other_comes(begun: list[Bench]) -> None:
-    bench = start(Bench("{alert: Old, expr: coldplate_sample_age_seconds > 5}"), begun)
     bench.round()
     assert bench.value("alert", alertname="Old") is None
     bench.second += 10.0
     wait_until(lambda: bench.value("alert", alertname="Old") == 1)
-
-
-def test_an_alert_shows_its_own_labels_and_not_those_of_the_target(begun: list[Bench]) -> None:
-    bench = start(Bench(DOWN), begun)
-    bench.round(up=0.0)
-    (alert,) = [each for each in bench.manager.frame(later(0)).readings if each.metric.name == "coldplate_alert"]
-    assert dict(alert.series.labels) == {
-        "alertname": "Down", "alertstate": "firing", "gpu": "0", "uuid": "GPU-0",
-    }  # fmt: skip
 
 
 def run_before(folder: Path, *told: str) -> None:
@@ -309,7 +293,7 @@ def test_a_reload_ends_the_alerts_of_groups_that_go_and_shows_new_ones_from_zero
     assert bench.value("alert") is None
 
 
-def test_nothing_is_remembered_of_alerts_that_are_gone(begun: list[Bench]) -> None:
+def test_an_alert_shows_its_own_labels_and_nothing_is_remembered_of_those_that_are_gone(begun: list[Bench]) -> None:
     bench = start(Bench(DOWN), begun)
 
     def remembered() -> int:
@@ -318,31 +302,27 @@ def test_nothing_is_remembered_of_alerts_that_are_gone(begun: list[Bench]) -> No
 
     bench.round(up=0.0)
     before = remembered()
-    assert bench.value("alert") == 1
+    own = {"alertname": "Down", "alertstate": "firing", "gpu": "0", "uuid": "GPU-0"}  # and not those of the target
+    alerts = (each for each in bench.manager.frame(later(0)).readings if each.metric.name == "coldplate_alert")
+    assert [(each.value, dict(each.series.labels)) for each in alerts] == [(1, own)]
     for _ in range(3):
         bench.round(up=1.0)
     assert remembered() < before
 
 
-def test_a_reload_changes_the_labels_of_sent_alerts_and_how_often_they_are_sent_again(begun: list[Bench]) -> None:
-    ear = Ear()
-    bench = start(Bench(DOWN, ear), begun)
-    bench.round(up=0.0)
-    bench.manager.reconfigure(settings(DOWN, ear, labels=(("cluster", "c1"),)))
-    bench.second += 60.0
-    bench.round(up=0.0)
-    assert [dict(notice.alert.labels).get("cluster") for _, notice in ear.heard] == [None, "c1"]
-
-
-def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_continue(begun: list[Bench]) -> None:
+def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_continue_with_other_labels(
+    begun: list[Bench],
+) -> None:
     stays, leaves, comes = Ear("stays"), Ear("leaves"), Ear("comes")
     bench = start(Bench(DOWN, stays, leaves), begun)
-    bench.round()
-    bench.manager.reconfigure(settings(DOWN, stays, comes))
+    bench.round(up=0.0)
+    bench.manager.reconfigure(settings(DOWN, stays, comes, labels=(("cluster", "c1"),)))
     wait_until(lambda: leaves.stopped)
+    bench.second += 60.0
     bench.round(up=0.0)
     assert (stays.stopped, comes.stopped) == ([], [])
-    assert [len(each.heard) for each in (stays, leaves, comes)] == [1, 0, 1]
+    clusters = [[dict(each.alert.labels).get("cluster") for _, each in ear.heard] for ear in (stays, leaves, comes)]
+    assert clusters == [[None, "c1"], [None], ["c1"]]
     assert bench.value("notifications_queued", notifier="comes") == 0
     assert bench.value("notifications_queued", notifier="leaves") is None
 

@@ -1,22 +1,21 @@
-"""A daemon beside a real Prometheus, without a driver, over crashes and reloads, and with a pipe as configuration."""
+"""A daemon beside a real Prometheus, without a driver, and over a crash.
+
+What a reload keeps is tried in tests/engine, tests/wiring and test_rule_manager.py.
+"""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import signal
 import subprocess
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests import warm
 from tests.daemon.conftest import RunningDaemon, Start
-from tests.servers import need, prometheus, query
+from tests.servers import ended, need, prometheus, query
+from tests.waiting import wait_until
 
 FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\n"
 
@@ -42,28 +41,21 @@ def test_promtool_finds_nothing_wrong_and_a_real_prometheus_scrapes_it(start, tm
         assert int(scraped) == sum(not line.startswith("#") for line in daemon.get().splitlines())
 
 
-@pytest.fixture
-def sysfs(tmp_path: Path) -> Path:
+def test_gpus_without_a_driver_are_critical_for_check_the_alerts_and_the_page(start: Start, tmp_path: Path) -> None:
+    sysfs = tmp_path / "sys"
     for address in ("0000:1b:00.0", "0000:43:00.0"):
-        device = tmp_path / "sys/bus/pci/devices" / address
+        device = sysfs / "bus/pci/devices" / address
         device.mkdir(parents=True)
         (device / "vendor").write_text("0x10de\n")
         (device / "class").write_text("0x030200\n")
-    return tmp_path / "sys"
-
-
-def test_check_is_critical(sysfs: Path, tmp_path: Path) -> None:
+    daemon = start("--path.sysfs", str(sysfs))
     given = (["--path.sysfs", str(sysfs)], ["--path.sysfs", str(tmp_path)],
              ["--path.sysfs", str(tmp_path), "--backend", "nvml"])  # fmt: skip
-    ended = warm.commands([["check", "--agent", "none", "--timeout", "20s", "--json", *each] for each in given])
-    verdicts = [{each["name"]: each["verdict"] for each in json.loads(done.output)["findings"]} for done in ended]
-    assert [(done.status, found["driver"]) for done, found in zip(ended, verdicts, strict=True)] == [
+    checked = warm.commands([["check", "--agent", "none", "--timeout", "20s", "--json", *each] for each in given])
+    verdicts = [{each["name"]: each["verdict"] for each in json.loads(done.output)["findings"]} for done in checked]
+    assert [(done.status, found["driver"]) for done, found in zip(checked, verdicts, strict=True)] == [
         (2, "critical"), (3, "unknown"), (2, "critical"),
     ]  # fmt: skip
-
-
-def test_the_daemon_alerts_and_its_page_is_bad(sysfs: Path, start) -> None:
-    daemon = start("--path.sysfs", str(sysfs))
     daemon.until("expected GPUs", lambda: daemon.family("coldplate_gpus_expected", "") == {"": 2.0}, 30)
     daemon.until("an alert", lambda: "GpuCountWrong" in alerts(daemon), 30)
     assert alerts(daemon)["GpuCountWrong"]["labels"]["severity"] == "critical"
@@ -101,7 +93,9 @@ def test_alerts_continue_after_a_crash_while_one_is_pending_and_while_one_fires(
     time.sleep(1.5)
     before = alerts(first)
     assert {name: alert["state"] for name, alert in before.items()} == {"Warm": "pending", "WarmAtOnce": "firing"}
+    worker = first.worker_pid
     first.stop(signal.SIGKILL)
+    wait_until(lambda: ended(worker), 8)
 
     second = start("--scenario", "idle", config=config)
     second.until("both alerts again", lambda: len(alerts(second)) == 2, 10)
@@ -114,53 +108,3 @@ def test_alerts_continue_after_a_crash_while_one_is_pending_and_while_one_fires(
     assert "alerts restored" in log
     assert "firing: WarmAtOnce" not in log  # the same incident: told before
     assert "firing: Warm" in log
-
-
-def test_a_reload_changes_rules_keeps_alerts_and_refuses_what_is_broken(start: Start, tmp_path: Path) -> None:
-    rules = tmp_path / "drill.yml"
-    rules.write_text(HOT)
-    daemon = start("--scenario", "idle", config="rules: {files: [drill.yml]}\n")
-    daemon.until("an alert", lambda: "WarmAtOnce" in alerts(daemon), 10)
-    since = alerts(daemon)["WarmAtOnce"]["activeAt"]
-
-    rules.write_text(HOT.replace("expr:", "exprr:"))
-    daemon.process.send_signal(signal.SIGHUP)
-    successful = "coldplate_config_last_reload_successful"
-    daemon.until("the refusal", lambda: daemon.value(successful) == 0, 5)
-    assert "drill.yml:5" in daemon.log.read_text()
-    assert alerts(daemon)["WarmAtOnce"]["activeAt"] == since
-
-    rules.write_text(HOT.replace("Warm\n", "Lukewarm\n").replace("for: 6s", "for: 0s"))
-    daemon.process.send_signal(signal.SIGHUP)
-    daemon.until("the new rule", lambda: "Lukewarm" in alerts(daemon), 10)
-    daemon.until("the reload's result", lambda: daemon.value(successful) == 1, 5)  # known once all of it is applied
-    assert alerts(daemon)["WarmAtOnce"]["activeAt"] == since
-    assert "Warm" not in alerts(daemon)
-    shown = {"Lukewarm": 1.0, "WarmAtOnce": 1.0}
-    daemon.until("it on the page", lambda: daemon.family("coldplate_alert", "alertname") == shown, 5)
-
-
-def test_a_configuration_without_a_writer_costs_its_reload_and_not_the_port(start, tmp_path: Path) -> None:
-    """A pipe where the file was: whoever opens it may wait for ever."""
-    text = f"web: {{enable_lifecycle: true}}\nbackends: {{devices: none}}\n{FAST}"
-    daemon = start(config=text)
-    path = next(tmp_path.glob("*.yaml"))
-    path.unlink()
-    os.mkfifo(path)
-    answers: list[int] = []
-    asking = threading.Thread(target=lambda: answers.append(daemon.reload()[0]))
-    asking.start()
-    for _ in range(20):
-        assert daemon.get("/-/healthy") == "healthy\n"
-        assert daemon.page()
-        time.sleep(0.05)
-    try:
-        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError as error:
-        assert error.errno == errno.ENXIO  # nobody waits for it: the reload was refused
-    else:
-        os.write(pipe, text.encode())
-        os.close(pipe)
-    asking.join(30)
-    assert answers in ([200], [500])
-    assert daemon.page()

@@ -177,13 +177,10 @@ def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(stage: 
         ("stopping", None),
         ("stopped", None),
     ]
-
-
-def test_what_is_not_real_says_so(stage: Stage) -> None:
-    made = Stage(synthetic=True)
-    made.hub.publish(SEEN)
-    made.play(lambda: wait_until(lambda: made.notifier.heard))
-    assert made.notifier.heard[0]["STATUS"] == "2 synthetic GPUs, 2 series"
+    drill = Stage(synthetic=True)
+    drill.hub.publish(SEEN)
+    drill.play(lambda: wait_until(lambda: drill.notifier.heard))
+    assert drill.notifier.heard[0]["STATUS"] == "2 synthetic GPUs, 2 series"
 
 
 def test_the_watchdog_goes_hungry_while_the_loop_is_stuck(stage: Stage) -> None:
@@ -237,16 +234,15 @@ def test_computing_threads_let_the_server_run_sooner_while_many_clients_wait(sta
     assert (pressed < usual, sys.getswitchinterval()) == (True, usual)
 
 
-def test_states_are_sent_to_the_socket_that_systemd_names(tmp_path: Path) -> None:
+def test_states_are_sent_to_the_socket_that_systemd_names_and_without_one_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
         listener.settimeout(5)
         Notifier({"NOTIFY_SOCKET": address}).send(READY=1, STATUS="well")
         assert listener.recv(100) == b"READY=1\nSTATUS=well"
-
-
-def test_without_systemd_no_socket_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", None)
     for environment in ({}, {"NOTIFY_SOCKET": ""}):
         Notifier(environment).send(READY=1)

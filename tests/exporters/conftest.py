@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http import HTTPStatus
 from typing import Any
 
@@ -167,29 +167,18 @@ class Running:
         self._stack = stack
 
     def client(self, receive_buffer: int | None = None) -> Client:
-        client = Client(self.address, receive_buffer)
-        self._stack.callback(client.close)
-        return client
+        return self._stack.enter_context(closing(Client(self.address, receive_buffer)))
 
     def exchange(self, raw: bytes) -> bytes:
-        client = Client(self.address)
-        try:
+        with closing(Client(self.address)) as client:
             client.send(raw)
             return client.rest()
-        finally:
-            client.close()
 
-    def get(self, path: str = "/", **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
-        return self.request("GET", path, **headers)
-
-    def request(self, method: str, path: str, **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
-        connection = http.client.HTTPConnection(*self.address, timeout=5.0)
-        try:
-            connection.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+    def get(self, path: str = "/") -> tuple[int, http.client.HTTPMessage, bytes]:
+        with closing(http.client.HTTPConnection(*self.address, timeout=5.0)) as connection:
+            connection.request("GET", path)
             response = connection.getresponse()
             return response.status, response.headers, response.read()
-        finally:
-            connection.close()
 
 
 def hello(request: Request) -> Response:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -50,48 +48,30 @@ def test_three_hundred_clients_that_say_nothing_or_half_a_request_do_not_lock_ot
     assert sum(client.is_cut_off() for client in silent) >= 300 - 64
 
 
-@pytest.fixture
-def held(serve: Serve) -> Iterator[Callable[..., tuple[Running, threading.Event]]]:
-    """Starts a server that is kept by a request, so that clients gather in its queue until the event is set."""
-    released = threading.Event()
+def test_more_clients_than_are_accepted_in_time_are_reported_and_none_is_evicted_for_those_that_have_gone(
+    serve: Serve,
+) -> None:
+    released, begun = threading.Event(), threading.Event()
+    told: list[bool] = []
 
-    def start(**settings: Any) -> tuple[Running, threading.Event]:
-        begun = threading.Event()
+    def keep(request: Request) -> Response:
+        """Clients gather in the queue until the event is set."""
+        if request.path == "/keep":
+            begun.set()
+            released.wait(20)
+        return page(request)
 
-        def keep(request: Request) -> Response:
-            if request.path == "/keep":
-                begun.set()
-                released.wait(20)
-            return page(request)
-
-        running = serve(keep, **settings)
-        running.client().send(b"GET /keep HTTP/1.1\r\nHost: node\r\n\r\n")
-        assert begun.wait(20)
-        return running, released
-
-    yield start
-    released.set()
-
-
-def test_no_client_is_evicted_for_clients_that_have_already_gone(held) -> None:
-    running, released = held(max_connections=3)
+    running = serve(keep, max_connections=3, press=told.append)
+    running.client().send(b"GET /keep HTTP/1.1\r\nHost: node\r\n\r\n")
+    assert begun.wait(20)
     waiting = [running.client() for _ in range(2)]
-    for _ in range(50):
+    for _ in range(100):
         running.client().sock.close()
     released.set()
     wait_until(lambda: running.server.connections == 3)
     assert running.get()[2] == PAGE  # which was behind all of them in the queue, and is the fourth
     assert [each.is_cut_off() for each in waiting].count(True) == 1
-
-
-def test_it_is_reported_when_clients_arrive_faster_than_they_are_accepted_and_when_that_is_over(held) -> None:
-    told: list[bool] = []
-    running, released = held(press=told.append)
-    for _ in range(100):
-        running.client()
-    released.set()
     wait_until(lambda: told == [True, False])
-    assert running.get()[2] == PAGE
 
 
 def test_dripping_bytes_does_not_save_a_place(serve: Serve) -> None:
@@ -108,13 +88,14 @@ def test_dripping_bytes_does_not_save_a_place(serve: Serve) -> None:
     assert polite.response()[0] == 200
 
 
-def test_an_idle_client_is_cut_off_before_and_after_an_answer(serve: Serve) -> None:
-    running = serve(idle_timeout=0.1)
+def test_an_idle_client_is_cut_off_before_and_after_an_answer_and_in_a_request_it_is_told_so(serve: Serve) -> None:
+    running = serve(idle_timeout=0.1, request_timeout=0.1)
     assert running.client().rest() == b""
     client = running.client()
     client.send(GET)
     assert client.response()[0] == 200
     assert client.rest() == b""
+    assert running.exchange(b"POST / HTTP/1.0\r\nContent-Length: 9\r\n\r\nhalf").startswith(b"HTTP/1.1 408")
 
 
 @pytest.mark.parametrize("drop", [b"a", b"\r\n"])
@@ -129,11 +110,6 @@ def test_a_slow_loris_is_cut_off_counting_from_its_first_byte(serve: Serve, drop
             break
         time.sleep(0.02)
     assert time.monotonic() - start >= 0.2
-
-
-def test_a_request_that_does_not_end_is_told_so(serve: Serve) -> None:
-    running = serve(request_timeout=0.1)
-    assert running.exchange(b"POST / HTTP/1.0\r\nContent-Length: 9\r\n\r\nhalf").startswith(b"HTTP/1.1 408")
 
 
 def test_a_client_that_never_reads_is_cut_off_at_the_write_timeout(serve: Serve) -> None:
@@ -196,13 +172,6 @@ def test_the_client_that_has_cost_less_comes_first(serve: Serve) -> None:
     assert clients[0].rest().count(b"200 OK") == 20
     dear_before = len(order[: len(order) - 1 - order[::-1].index("/cheap")]) - 19
     assert dear_before <= 20 + len(clients)  # turn by turn, and not eight for one
-
-
-def test_a_flood_of_pipelined_requests_does_not_starve_the_others(serve: Serve) -> None:
-    running = serve()
-    flooding = running.client(receive_buffer=4096)
-    assert flooding.flood(GET * 1000)
-    assert running.get("/a")[2] == b"GET /a"
 
 
 @pytest.mark.parametrize(

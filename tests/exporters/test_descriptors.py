@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,7 @@ class Child:
                 [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
                 cwd=ROOT,
             )  # fmt: skip
+        stack.callback(self._process.communicate, timeout=10)
         self.port = int(self._process.stdout.readline())
 
     def tell(self, command: str) -> str:
@@ -68,22 +69,14 @@ class Child:
         return self._process.stdout.readline().strip()
 
     def client(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30.0)
-        self._stack.callback(connection.close)
-        return connection
+        return self._stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30.0)))
 
     def scrape(self) -> bytes:
-        connection = self.client()
-        try:
+        with closing(self.client()) as connection:
             return get(connection)
-        finally:
-            connection.close()
 
     def warnings(self) -> list[str]:
         return [line for line in self.log.read_text().splitlines() if line.startswith(("WARNING", "ERROR"))]
-
-    def end(self) -> None:
-        self._process.communicate(timeout=10)
 
 
 def get(connection: http.client.HTTPConnection, path: str = "/") -> bytes:
@@ -94,9 +87,7 @@ def get(connection: http.client.HTTPConnection, path: str = "/") -> bytes:
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[Child]:
     with ExitStack() as stack:
-        child = Child(tmp_path / "log", stack)
-        yield child
-    child.end()
+        yield Child(tmp_path / "log", stack)
 
 
 def test_idle_keep_alive_clients_never_keep_a_scraper_out(child: Child) -> None:

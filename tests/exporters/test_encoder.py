@@ -147,7 +147,7 @@ def test_every_row_of_the_catalogue_comes_out_in_catalogue_order(full_snapshot: 
 
 
 def test_promtool_has_nothing_to_say(full_snapshot: Snapshot, lint: Callable[[bytes], None]) -> None:
-    lint(Encoder().render(full_snapshot, Format.TEXT, 0.25))
+    lint(render(full_snapshot, Format.TEXT).encode())
 
 
 def test_an_openmetrics_family_name_that_is_taken_falls_back_to_the_whole_name() -> None:
@@ -162,6 +162,7 @@ def test_an_openmetrics_family_name_that_is_taken_falls_back_to_the_whole_name()
     ]  # fmt: skip
     snapshot = holding(*(Reading(Series(row, GPU), 1) for row in rows))
     assert samples(render(snapshot, Format.OPENMETRICS), Format.OPENMETRICS) == held(snapshot)
+    assert "unknown" not in {kind for _, kind in openmetrics_kinds(catalogue.ROWS)}, "two rows share a family"
 
 
 def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_by_name() -> None:
@@ -185,29 +186,25 @@ def test_two_rows_of_one_name_share_one_family() -> None:
     assert samples(page, Format.TEXT) == held(holding(*readings))
 
 
-def test_gpu_10_comes_after_gpu_9() -> None:
-    row = catalogue.metric("coldplate_gpu_up")
-    page = render(holding(*(Reading(Series(row, Gpu(str(n), f"GPU-{n}")), 1) for n in (10, 9, 2))), Format.TEXT)
-    lines = [line for line in page.splitlines() if line.startswith("coldplate_gpu_up")]
-    assert [line.split('"')[1] for line in lines] == ["2", "9", "10"]
-
-
-def test_a_series_that_appears_twice_is_shown_once_with_its_first_value() -> None:
+def test_what_appears_twice_is_shown_once_with_its_first_value_but_for_the_age_which_is_that_of_the_page() -> None:
     row = catalogue.metric("coldplate_gpu_up")
     again = Series(row, Node(), GPU.labels)  # the same labels by another way
-    page = render(holding(Reading(Series(row, GPU), 1), Reading(Series(row, GPU), 0), Reading(again, 0)), Format.TEXT)
-    assert samples(page, Format.TEXT) == {(AGE, frozenset()): 0.25, ("coldplate_gpu_up", frozenset(GPU.labels)): 1}
+    age = Reading(Series(catalogue.metric(AGE), Node()), 9.0)
+    page = render(
+        holding(Reading(Series(row, GPU), 1), Reading(Series(row, GPU), 0), Reading(again, 0), age), Format.TEXT, 0.5
+    )
+    assert samples(page, Format.TEXT) == {(AGE, frozenset()): 0.5, ("coldplate_gpu_up", frozenset(GPU.labels)): 1}
+    label = Series(row, GPU, (("gpu", "other"), ("slot", "1")))
+    assert 'coldplate_gpu_up{gpu="0",uuid="GPU-0",slot="1"} 1\n' in render(holding(Reading(label, 1)), Format.TEXT)
 
 
-def test_a_label_name_that_appears_twice_is_shown_once() -> None:
-    series = Series(catalogue.metric("coldplate_gpu_up"), GPU, (("gpu", "other"), ("slot", "1")))
-    page = render(holding(Reading(series, 1)), Format.TEXT)
-    assert 'coldplate_gpu_up{gpu="0",uuid="GPU-0",slot="1"} 1\n' in page
-
-
-def test_the_age_of_the_page_wins_over_one_in_the_snapshot() -> None:
-    stale = Reading(Series(catalogue.metric(AGE), Node()), 9.0)
-    assert samples(render(holding(stale), Format.TEXT, 0.5), Format.TEXT) == {(AGE, frozenset()): 0.5}
+def test_gpu_10_comes_after_gpu_9_and_what_is_not_unicode_does_not_break_the_page() -> None:
+    row = catalogue.metric("coldplate_gpu_up")
+    gpus = (Gpu("10", "GPU-\udcff"), Gpu("9", "GPU-9"), Gpu("2", "GPU-2"))
+    page = render(holding(*(Reading(Series(row, gpu), 1) for gpu in gpus)), Format.TEXT)
+    lines = [line for line in page.splitlines() if line.startswith("coldplate_gpu_up")]
+    assert [line.split('"')[1] for line in lines] == ["2", "9", "10"]
+    assert 'uuid="GPU-?"' in lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -230,11 +227,6 @@ def test_help_is_escaped(fmt: Format) -> None:
     text = 'Back\\slash, "quotes", 100 % and\nnew lines.'
     page = render(holding(Reading(Series(made("coldplate_odd", help=text), GPU), 1)), fmt)
     assert {family.name: family.documentation for family in families(page, fmt)}["coldplate_odd"] == text
-
-
-def test_a_label_value_that_is_not_unicode_does_not_break_the_page() -> None:
-    series = Series(catalogue.metric("coldplate_gpu_up"), Gpu("0", "GPU-\udcff"))
-    assert 'uuid="GPU-?"' in render(holding(Reading(series, 1)), Format.TEXT)
 
 
 def test_the_encoder_remembers_no_series_that_is_gone() -> None:
@@ -266,12 +258,6 @@ def test_a_page_is_rendered_in_pieces_no_larger_than_a_family(full_snapshot: Sna
         assert max(piece.count(b"# TYPE ") for piece in pieces) == 1
 
 
-def test_no_two_rows_of_the_catalogue_share_an_openmetrics_family() -> None:
-    kinds = openmetrics_kinds(catalogue.ROWS)
-    fallen_back = [row.name for row, (_, kind) in zip(catalogue.ROWS, kinds, strict=True) if kind == "unknown"]
-    assert fallen_back == []
-
-
 GENERATE: dict[Format, Callable[[CollectorRegistry], bytes]] = {
     Format.TEXT: generate_latest,
     Format.OPENMETRICS: generate_openmetrics,
@@ -284,10 +270,7 @@ def test_both_ways_give_the_same_families(full_snapshot: Snapshot, fmt: Format) 
     registry.register(SnapshotCollector(lambda: full_snapshot, clock=lambda: 100.25))
     ours = Encoder().render(full_snapshot, fmt, 0.25)
     assert families(ours.decode(), fmt) == families(GENERATE[fmt](registry).decode(), fmt)
-
-
-def test_before_the_first_sample_there_are_no_families() -> None:
-    assert list(SnapshotCollector(lambda: None).collect()) == []
+    assert list(SnapshotCollector(lambda: None).collect()) == [], "before the first sample"
 
 
 def test_a_textfile_holds_the_snapshot_without_its_age(full_snapshot: Snapshot, tmp_path: Path) -> None:

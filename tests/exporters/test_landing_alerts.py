@@ -92,6 +92,9 @@ def test_an_alert_is_shown_with_what_a_person_needs_and_what_it_lacks_is_absent(
     assert rows(bare) == [["· pending –", "Bare", "–", "1 min", "–", "–"]]
     assert tile(bare) == "1 pending"
     assert tile(page()) == "none"
+    assert text.index("<h2>Alerts") < text.index("<h2>GPUs")
+    assert bare.index("<h2>Alerts") > bare.index("<h2>GPUs")
+    assert rows(page(alert("A"), sampled=False))[0][3] == "–", "no age is known before the first sample"
 
 
 def test_firing_comes_before_pending_and_the_worst_and_oldest_first() -> None:
@@ -116,11 +119,6 @@ def test_inhibited_alerts_are_listed_and_counted_apart() -> None:
     assert "<p>and 1 more, at " in page(*(alert("A", gpu=str(number)) for number in range(MAX_ROWS)), effect)
 
 
-def test_the_tile_is_calm_when_nothing_fires() -> None:
-    assert tile(page(alert("P", Phase.PENDING))) == "1 pending"
-    assert tile(page()) == "none"
-
-
 @pytest.mark.parametrize(
     ("age", "words"),
     [(-5.0, "0 s"), (0.4, "0 s"), (59.9, "59 s"), (60.0, "1 min"), (3599.0, "59 min"), (3600.0, "1 h 0 min"),
@@ -130,14 +128,13 @@ def test_ages_are_written_in_words(age: float, words: str) -> None:
     assert rows(page(alert("A", age=age)))[0][3] == words
 
 
-def test_before_the_first_sample_no_age_is_known() -> None:
-    assert rows(page(alert("A"), sampled=False))[0][3] == "–"
-
-
 def test_the_absence_of_alerts_is_shown_with_the_number_of_rules() -> None:
     text = page(alert("Over", Phase.RESOLVED))
     assert "<p>No alert is pending or firing. 2 rules are evaluated.</p>" in text
     assert "failed" not in text
+    without_rules = overview(context(snapshot_of(1, Instant(100.0, NOW), ())))
+    assert "<h2>Alerts" not in without_rules
+    assert "<dt>Alerts" not in without_rules
 
 
 @pytest.mark.parametrize(("failed", "words"), [(1, "1 rule has failed"), (3, "3 rules have failed")])
@@ -147,12 +144,6 @@ def test_rules_that_fail_are_shown_whether_or_not_something_fires(
 ) -> None:
     text = page(*alerts, failed=failed)
     assert f'<span class="bad">{words} at the last evaluation</span>: <a href="/api/v1/rules">' in text
-
-
-def test_without_a_rule_engine_there_is_no_section() -> None:
-    text = overview(context(snapshot_of(1, Instant(100.0, NOW), ())))
-    assert "<h2>Alerts" not in text
-    assert "<dt>Alerts" not in text
 
 
 def test_the_page_stays_small_whatever_the_rules_do() -> None:
@@ -196,13 +187,6 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
         "HTTPS://wiki.example/loud", "http://n1/runbooks/Another", "https://wiki.example/own?a=1&amp;b=2",
         "https://wiki.example/runbooks/GpuCountWrong",
     ]  # fmt: skip
-
-
-def test_firing_alerts_are_above_the_gpus_and_their_absence_below() -> None:
-    fires = page(alert("A"))
-    assert fires.index("<h2>Alerts") < fires.index("<h2>GPUs")
-    calm = page(alert("A", Phase.PENDING))
-    assert calm.index("<h2>Alerts") > calm.index("<h2>GPUs")
 
 
 CAUSE = "its peers are blocked on this GPU"

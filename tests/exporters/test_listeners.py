@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from http import HTTPStatus
 
 import pytest
@@ -16,25 +16,11 @@ import pytest
 from exporters.http_messages import Request, Response
 from exporters.listeners import open_listeners
 from exporters.server import BindError, HttpServer
-from tests.exporters.conftest import Serve
-
-
-def answer(request: Request) -> Response:
-    return Response(HTTPStatus.OK, b"here")
+from tests.exporters.conftest import Serve, hello
 
 
 def server_on(*listen: tuple[str, int]) -> HttpServer:
-    return HttpServer(listen, answer, clock=time.monotonic)
-
-
-@contextmanager
-def serving(*listen: tuple[str, int]) -> Iterator[HttpServer]:
-    server = server_on(*listen)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+    return HttpServer(listen, hello, clock=time.monotonic)
 
 
 def answers(family: int, host: str, port: int) -> bool:
@@ -84,33 +70,24 @@ def refusal(*listen: tuple[str, int]) -> str:
     return text
 
 
-def test_the_empty_host_means_every_interface_of_both_families() -> None:
-    with serving(("", 0)) as server:
-        ((_, port),) = server.addresses
-        assert port != 0
-        assert answers(socket.AF_INET, "127.0.0.1", port)
-        if loopback_has_ipv6():
-            assert answers(socket.AF_INET6, "::1", port)
+def test_the_empty_host_means_every_interface_of_both_families(request: pytest.FixtureRequest) -> None:
+    server = server_on(("", 0))
+    request.addfinalizer(server.stop)
+    server.start()
+    ((_, port),) = server.addresses
+    assert port != 0
+    assert answers(socket.AF_INET, "127.0.0.1", port)
+    if loopback_has_ipv6():
+        assert answers(socket.AF_INET6, "::1", port)
 
 
-def test_several_addresses_are_served_and_each_has_its_port() -> None:
-    with serving(("127.0.0.1", 0), ("127.0.0.2", 0)) as server:
-        assert [host for host, _ in server.addresses] == ["127.0.0.1", "127.0.0.2"]
-        assert len({port for _, port in server.addresses}) == 2
-        assert all(answers(socket.AF_INET, host, port) for host, port in server.addresses)
-
-
-def test_a_port_in_use_is_named_with_the_remedy(taken: int) -> None:
-    text = refusal(("127.0.0.1", taken))
+def test_a_port_in_use_is_named_with_the_remedy_and_the_other_addresses_are_given_back(taken: int) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        free = probe.getsockname()[1]
+    text = refusal(("127.0.0.1", free), ("127.0.0.1", taken))
     assert f"127.0.0.1:{taken}" in text
     assert "in use" in text
     assert f"sport = :{taken}" in text
-
-
-def test_when_one_address_fails_the_others_are_given_back(taken: int) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
-        free = probe.getsockname()[1]
-    refusal(("127.0.0.1", free), ("127.0.0.1", taken))
     socket.create_server(("127.0.0.1", free)).close()
 
 
@@ -126,11 +103,12 @@ def test_an_address_at_which_nobody_can_listen_is_named(host: str, port: int, sa
     assert said in refusal((host, port))
 
 
-def test_a_stopped_server_can_be_started_again() -> None:
-    server = server_on(("127.0.0.1", 0))
+def test_several_addresses_are_served_and_a_stopped_server_can_be_started_again() -> None:
+    server = server_on(("127.0.0.1", 0), ("127.0.0.2", 0))
     for _ in range(2):
         server.start()
-        assert answers(socket.AF_INET, *server.addresses[0])
+        assert [host for host, _ in server.addresses] == ["127.0.0.1", "127.0.0.2"]
+        assert all(answers(socket.AF_INET, host, port) for host, port in server.addresses)
         server.stop()
         server.stop()
     assert server.addresses == []
@@ -151,8 +129,11 @@ def test_a_connection_is_used_again(serve: Serve) -> None:
     connection.close()
 
 
-def test_an_http_1_0_client_is_hung_up_on_unless_it_wants_to_stay(serve: Serve) -> None:
+def test_a_client_is_hung_up_on_that_wants_it_or_speaks_http_1_0_and_does_not_want_to_stay(serve: Serve) -> None:
     running = serve()
+    asked_to = running.exchange(b"GET /a HTTP/1.1\r\nHost: n\r\nConnection: TE, Close\r\n\r\n" + GET % b"never")
+    assert b"Connection: close" in asked_to
+    assert asked_to.count(b"HTTP/1.1") == 1
     assert running.exchange(b"GET /a HTTP/1.0\r\n\r\n").endswith(b"\r\n\r\nGET /a")
     client = running.client()
     for _ in range(2):
@@ -161,27 +142,12 @@ def test_an_http_1_0_client_is_hung_up_on_unless_it_wants_to_stay(serve: Serve) 
         assert (status, headers["Connection"], body) == (200, "keep-alive", b"GET /a")
 
 
-def test_the_server_hangs_up_when_asked_to(serve: Serve) -> None:
-    answer = serve().exchange(b"GET /a HTTP/1.1\r\nHost: n\r\nConnection: TE, Close\r\n\r\n" + GET % b"never")
-    assert b"Connection: close" in answer
-    assert answer.count(b"HTTP/1.1") == 1
-
-
 def test_head_gives_the_length_and_no_body(serve: Serve) -> None:
     answer = serve().exchange(b"HEAD /abc HTTP/1.1\r\nHost: n\r\n\r\nGET /next HTTP/1.0\r\n\r\n")
     first, second, body = answer.split(b"\r\n\r\n")
     assert b"Content-Length: %d" % len("HEAD /abc") in first
     assert second.startswith(b"HTTP/1.1 200")
     assert body == b"GET /next"
-
-
-def test_pipelined_requests_are_answered_in_order(serve: Serve) -> None:
-    count = 100
-    requests = b"".join(GET % str(number).encode() for number in range(count))
-    answer = serve().exchange(requests + b"GET /last HTTP/1.0\r\n\r\n")
-    places = [answer.index(b"\r\n\r\nGET /%d" % number) for number in range(count)]
-    assert places == sorted(places)
-    assert answer.endswith(b"GET /last")
 
 
 def test_a_client_that_asks_before_it_sends_its_body_is_told_to_continue(serve: Serve) -> None:

@@ -277,26 +277,20 @@ def test_a_server_without_an_available_thread_gets_one_later_and_can_be_stopped_
     assert waiting.get()[0] == 200
 
 
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The turns of the loops that are begun from now on, as they show them."""
-    seen: list[str] = []
-    monkeypatch.setattr(KeptThread, "beat", lambda kept: seen.append(kept.name))
-    return seen
-
-
-def test_the_loop_shows_that_it_goes_round_also_when_it_is_quiet(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HEARTBEAT_SECONDS", 0.02)
-    seen = turns(monkeypatch)
-    serve()
-    wait_until(lambda: len(seen) > 5)
-
-
-def test_the_loop_does_not_go_round_for_nothing(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = turns(monkeypatch)
+def test_the_loop_shows_that_it_goes_round_when_it_is_quiet_and_does_not_go_round_for_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[str] = []
+    monkeypatch.setattr(KeptThread, "beat", lambda kept: turns.append(kept.name))
     running = serve()
     client = running.client()
     client.send(GET)
     assert client.response()[0] == 200
-    before = len(seen)
+    before = len(turns)
     time.sleep(0.3)
-    assert len(seen) <= before + 2
+    assert len(turns) <= before + 2
+    running.server.stop()
+    monkeypatch.setattr(server_module, "HEARTBEAT_SECONDS", 0.02)
+    turns.clear()
+    serve()
+    wait_until(lambda: len(turns) > 5)

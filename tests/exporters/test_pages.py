@@ -32,12 +32,6 @@ def rendering(kind: str = "metrics", detail: object = None, **more: bool) -> Ren
     return Rendering(kind, detail, (), lambda now: (b"page",), **more)
 
 
-def test_another_page_is_true_until_something_changes() -> None:
-    cache = PageCache()
-    cache.keep(rendering(tells_age=False), b"page", 100.0)
-    assert cache.find(rendering(tells_age=False), 500.0) is not None
-
-
 @pytest.mark.parametrize(("size", "kept"), [(10, 4), (3 * 1024 * 1024, 2), (20 * 1024 * 1024, 1)])
 def test_ever_new_selections_keep_few_pages_and_push_no_other_kind_out(size: int, kept: int) -> None:
     cache = PageCache()
@@ -51,14 +45,14 @@ def test_ever_new_selections_keep_few_pages_and_push_no_other_kind_out(size: int
     assert cache.find(rendering(), 100.0) is not None
 
 
-def test_the_page_that_was_asked_for_last_is_kept_longest() -> None:
+def test_a_page_without_an_age_is_true_until_something_changes_and_the_one_asked_for_last_is_kept_longest() -> None:
     cache = PageCache()
     for number in range(4):
-        cache.keep(rendering("rules", number), b"page", 100.0)
-    assert cache.find(rendering("rules", 0), 100.0) is not None
-    cache.keep(rendering("rules", 4), b"page", 100.0)
-    assert cache.find(rendering("rules", 0), 100.0) is not None
-    assert cache.find(rendering("rules", 1), 100.0) is None
+        cache.keep(rendering("rules", number, tells_age=False), b"page", 100.0)
+    assert cache.find(rendering("rules", 0, tells_age=False), 500.0) is not None
+    cache.keep(rendering("rules", 4, tells_age=False), b"page", 500.0)
+    assert cache.find(rendering("rules", 0, tells_age=False), 500.0) is not None
+    assert cache.find(rendering("rules", 1, tells_age=False), 500.0) is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 1_000_000])
@@ -131,15 +125,6 @@ def test_a_page_is_made_once_for_all_who_want_it_plain_or_compressed(kitchen: Ki
     assert [gzip.decompress(each) for each in packed] == [b"a" * 10]
 
 
-def test_work_ends_after_a_slice_however_long_the_page_is(kitchen: Kitchen) -> None:
-    kitchen.order("long", bits=1000)
-    began, turns = kitchen.clock.now, 1
-    while kitchen.queue.work():
-        turns += 1
-        assert kitchen.clock.now - began <= turns * (SLICE_SECONDS + COST)
-    assert turns >= 400
-
-
 def test_compression_is_made_in_slices_as_well(clock: FakeClock) -> None:
     queue = RenderQueue(PageCache(), lambda: setattr(clock, "now", clock.now + COST) or clock.now)
     page = bytes(4 * 1024 * 1024)
@@ -152,14 +137,18 @@ def test_compression_is_made_in_slices_as_well(clock: FakeClock) -> None:
     assert turns > 16
 
 
-def test_urgent_pages_go_before_those_that_are_begun_already(kitchen: Kitchen) -> None:
+def test_work_ends_after_a_slice_however_long_the_page_is_and_urgent_pages_go_first(kitchen: Kitchen) -> None:
     slow = kitchen.order("slow", bits=1000)
     kitchen.queue.work()
     urgent = kitchen.order("urgent", urgent=True, bits=int(URGENT_SLICE_SECONDS / COST) - 1)
     kitchen.queue.work()
     assert body(urgent).startswith(b"urgent")
     assert slow.response is None
-    kitchen.finish()
+    began, turns = kitchen.clock.now, 1
+    while kitchen.queue.work():
+        turns += 1
+        assert kitchen.clock.now - began <= turns * (SLICE_SECONDS + COST)
+    assert turns >= 400
     assert kitchen.made == ["urgent", "slow"]
 
 
@@ -173,7 +162,9 @@ def test_others_continue_where_they_were_after_an_urgent_page(kitchen: Kitchen) 
     assert kitchen.begun.count("slow") == 1
 
 
-def test_a_page_that_is_not_begun_shows_what_was_asked_for_last(kitchen: Kitchen) -> None:
+def test_a_page_shows_what_was_asked_for_last_before_it_was_begun_and_who_wants_a_newer_one_gets_another(
+    kitchen: Kitchen,
+) -> None:
     kitchen.order("other")
     kitchen.queue.work()
     for basis in ("old", "newer", "newest"):
@@ -181,9 +172,6 @@ def test_a_page_that_is_not_begun_shows_what_was_asked_for_last(kitchen: Kitchen
     kitchen.finish()
     assert kitchen.begun == ["other", "page"]
     assert isinstance(kitchen.get("page", basis="newest"), Response)
-
-
-def test_a_page_that_is_begun_is_not_given_to_those_who_want_a_newer_one(kitchen: Kitchen) -> None:
     old = kitchen.order("page", basis="old")
     kitchen.queue.work()
     new = kitchen.order("page", basis="new")
@@ -192,7 +180,7 @@ def test_a_page_that_is_begun_is_not_given_to_those_who_want_a_newer_one(kitchen
     assert new.response is None
     kitchen.finish()
     assert new.response is not None
-    assert kitchen.begun == ["page", "page"]
+    assert kitchen.begun == ["other", "page", "page", "page"]
 
 
 def test_a_page_that_is_no_longer_wanted_is_not_made(kitchen: Kitchen) -> None:

@@ -75,23 +75,11 @@ PAGES = ("/", "/metrics", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules")
 RULES = (GroupReport("thermal", "/etc/a.yml", 15.0, rules=(RuleReport("GpuHot", True, "t > 90"),)),)
 
 
-@pytest.fixture
-def judging(view: RouteContext) -> RouteContext:
-    return replace(view, rules=lambda: (*RULES,))
-
-
-@pytest.mark.parametrize("encoding", ["identity", "gzip"])
 @pytest.mark.parametrize("path", PAGES)
-def test_an_answer_is_the_same_bytes_for_all_for_as_long_as_it_is_true(
-    judging: RouteContext, path: str, encoding: str
+def test_a_page_is_the_same_bytes_for_all_while_it_is_true_and_compressed_for_those_who_accept_it(
+    view: RouteContext, path: str
 ) -> None:
-    site = Routes(judging)
-    assert get(site, path, accept_encoding=encoding).body is get(site, path, accept_encoding=encoding).body
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_everything_is_compressed_for_those_who_accept_it(judging: RouteContext, path: str) -> None:
-    site = Routes(judging)
+    site = Routes(replace(view, rules=lambda: (*RULES,)))
     packed, plain = get(site, path, accept_encoding="gzip"), get(site, path)
     assert header(packed, "Content-Encoding") == "gzip"
     assert header(plain, "Content-Encoding") is None
@@ -99,6 +87,8 @@ def test_everything_is_compressed_for_those_who_accept_it(judging: RouteContext,
     assert header(plain, "Vary") == header(packed, "Vary")
     assert gzip.decompress(packed.body) == plain.body
     assert packed.content_type == plain.content_type
+    assert get(site, path, accept_encoding="gzip").body is packed.body
+    assert get(site, path, accept_encoding="identity").body is plain.body
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/api/v1/snapshot"])
@@ -232,6 +222,7 @@ def test_reload(view: RouteContext, method: str, reload: StartReload | None, sta
 
 @pytest.mark.parametrize("header", ["origin", "sec-fetch-site"])
 def test_what_a_page_in_a_browser_sends_changes_nothing(view: RouteContext, header: str) -> None:
+    assert [each.path for each in ENDPOINTS if set(each.methods) - {"GET", "HEAD"}] == ["/-/reload"]
     begun: list[object] = []
     site = Routes(replace(view, reload=begun.append))
     for method in ("POST", "PUT"):
@@ -239,10 +230,6 @@ def test_what_a_page_in_a_browser_sends_changes_nothing(view: RouteContext, head
             refused = ask(site, Request(method, "/-/reload", headers={header: value, "host": "node-1:19400"}))
             assert (refused.status, begun) == (403, [])
     assert get(site, "/metrics", **{header: "http://elsewhere.example"}).status == 200
-
-
-def test_nothing_but_a_reload_can_be_asked_for_with_a_method_that_changes_something() -> None:
-    assert [each.path for each in ENDPOINTS if set(each.methods) - {"GET", "HEAD"}] == ["/-/reload"]
 
 
 @pytest.mark.parametrize(

@@ -92,24 +92,17 @@ def test_a_text_cannot_contain_markup(text: str) -> None:
     assert not read("".join(to_html(text))).tags & {"script", "b", "i"}
 
 
-def test_the_page_of_an_alert_is_there_before_the_first_sample() -> None:
+def test_the_pages_of_alerts_and_their_index_are_there_before_the_first_sample_and_no_others() -> None:
     answer = get("/runbooks/GpuLost")
     page = answer.body.decode()
     assert (answer.status, answer.content_type) == (200, "text/html; charset=utf-8")
     assert "<title>GpuLost</title>" in page
     assert '<meta name="viewport" content="width=device-width' in page
     assert {"h1", "h2", "ol", "pre"} <= read(page).tags
-
-
-@pytest.mark.parametrize("path", ["/runbooks", "/runbooks/"])
-def test_the_index_leads_to_every_runbook(path: str) -> None:
-    links = re.findall(r'href="/runbooks/(\w+)"', get(path).body.decode())
-    assert links == sorted(TEXTS)
-
-
-@pytest.mark.parametrize("path", ["/runbooks/Nothing", "/runbooks/../secret", "/runbooks/GpuLost/", "/runbooksX"])
-def test_no_other_path_exists(path: str) -> None:
-    assert get(path).status == 404
+    for index in ("/runbooks", "/runbooks/"):
+        assert re.findall(r'href="/runbooks/(\w+)"', get(index).body.decode()) == sorted(TEXTS)
+    for path in ("/runbooks/Nothing", "/runbooks/../secret", "/runbooks/GpuLost/", "/runbooksX"):
+        assert get(path).status == 404, path
 
 
 @pytest.mark.parametrize(("path", "style"), [("/", markup.STYLE), ("/runbooks/", runbook_pages.STYLE)])
@@ -134,28 +127,18 @@ def test_the_committed_reference_is_current() -> None:
     assert written.endswith(migration_document.render()), "make generate"
 
 
-def test_every_row_is_described_exactly_once() -> None:
-    described = re.findall(r"(?m)^\| `(coldplate_\w+)` ", metrics_document.render())
-    assert sorted(described) == sorted(catalogue.BY_NAME)
-
-
-def test_a_line_says_everything_about_its_row() -> None:
-    lines = metrics_document.render().splitlines()
+def test_every_row_has_one_line_of_a_table_which_says_everything_about_it() -> None:
+    text = metrics_document.render()
+    assert sorted(re.findall(r"(?m)^\| `(coldplate_\w+)` ", text)) == sorted(catalogue.BY_NAME)
+    lines = [line.replace(r"\|", "") for line in text.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in lines} == {10}
     (line,) = [each for each in lines if each.startswith("| `coldplate_gpu_power_watts` ")]
     told = ("gauge", "watts", "`gpu`, `uuid`", "Board power", "NVML field 185", "fast", "`DCGM_FI_DEV_POWER_USAGE`")
     assert [piece for piece in told if piece not in line] == []
-
-
-def test_a_factor_is_in_words_and_says_which_way_it_goes() -> None:
-    text = metrics_document.render()
+    # A factor is in words and says which way it goes.
     assert "`DCGM_FI_DEV_GPU_UTIL` (dcgm): percent; divide it by 100 |" in text.replace("<br>", " |")
     assert "`DCGM_FI_DEV_FB_USED` (dcgm): MiB; multiply it by 1,048,576" in text
     assert "e-0" not in text
-
-
-def test_every_line_of_a_table_has_the_same_number_of_cells() -> None:
-    lines = [line.replace(r"\|", "") for line in metrics_document.render().splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in lines} == {10}
 
 
 def test_every_name_of_another_exporter_is_there_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -76,9 +77,18 @@ class Server:
         while data := held.recv(65536):
             rest += data
             while b"\r\n\r\n" in rest:
-                question, _, rest = rest.partition(b"\r\n\r\n")
-                self.questions.append(question)
-                self._treat(held, len(self.questions))
+                question, _, behind = rest.partition(b"\r\n\r\n")
+                length = re.search(rb"(?i)\r\ncontent-length: (\d+)", question)
+                size = int(length[1]) if length else 0
+                if len(behind) < size:
+                    break
+                rest = behind[size:]
+                self.take(held, question, behind[:size])
+
+    def take(self, held: socket.socket, question: bytes, body: bytes) -> None:
+        """Treat a request, once it is whole."""
+        self.questions.append(question)
+        self._treat(held, len(self.questions))
 
 
 class Asker(HttpClient):

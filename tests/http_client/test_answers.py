@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import h11
 import pytest
 from hypothesis import example, given, settings
@@ -140,26 +142,32 @@ def test_chunks_that_do_not_say_their_size_are_refused_and_the_status_stands(chu
 QUESTION = h11.Request(method="GET", target="/x", headers=[("Host", "h")])
 
 
+def judged(connection: h11.Connection, data: bytes) -> tuple[Any, bytes] | None:
+    """Head and body, where h11 takes it for a message that is whole."""
+    connection.receive_data(data)
+    head, body = None, b""
+    try:
+        while True:
+            event = connection.next_event()
+            if isinstance(event, (h11.Request, h11.Response)):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return head, body
+            elif event in (h11.NEED_DATA, h11.PAUSED):
+                return None
+    except h11.RemoteProtocolError:
+        return None
+
+
 def judged_answer(data: bytes) -> tuple[int, bytes] | None:
     """Status and body, where h11 takes it for an answer that is whole."""
     client = h11.Connection(h11.CLIENT)
     client.send(QUESTION)
     client.send(h11.EndOfMessage())
-    client.receive_data(data)
-    status, body = 0, b""
-    try:
-        while True:
-            event = client.next_event()
-            if isinstance(event, h11.Response):
-                status = event.status_code
-            elif isinstance(event, h11.Data):
-                body += bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                return status, body
-            elif event is h11.NEED_DATA:
-                return None
-    except h11.RemoteProtocolError:
-        return None
+    found = judged(client, data)
+    return found and (found[0].status_code, found[1])
 
 
 ANSWER_PIECES = [
@@ -197,22 +205,8 @@ def judged_request(data: bytes) -> tuple[str, str, bytes, bytes] | None:
     It does not pass over empty lines before a request, as a server should (RFC 9112, 2.2): they are not shown to it.
     """
     server = h11.Connection(h11.SERVER)
-    server.receive_data(data.lstrip(b"\r\n"))
-    request, body = None, b""
-    try:
-        while True:
-            event = server.next_event()
-            if isinstance(event, h11.Request):
-                request = event
-            elif isinstance(event, h11.Data):
-                body += bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                left = server.trailing_data[0]
-                return request.method.decode(), request.target.decode(), body, left
-            elif event in (h11.NEED_DATA, h11.PAUSED):
-                return None
-    except h11.RemoteProtocolError:
-        return None
+    found = judged(server, data.lstrip(b"\r\n"))
+    return found and (found[0].method.decode(), found[0].target.decode(), found[1], server.trailing_data[0])
 
 
 REQUEST_PIECES = [

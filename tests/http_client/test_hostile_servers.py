@@ -1,6 +1,7 @@
 """Servers of every temper against the one client: each exchange ends in time, and says what was the matter.
 
 The table is run once for servers as they are (receivers of alerts, management controllers) and once between agents.
+What is no answer at all is refused in test_answers.py.
 """
 
 from __future__ import annotations
@@ -87,7 +88,6 @@ TABLE: dict[str, tuple[Do, Outcome, Outcome]] = {
     "headers without end": (goes_on(OK, b"a: b\r\n" * 500), GARBAGE, GARBAGE),
     "one header without end": (goes_on(OK + b"a: ", b"b" * 4000), GARBAGE, GARBAGE),
     "a body without end": (goes_on(OK + b"\r\n", b"x" * 4000), (200, b"x" * 65536), GARBAGE),
-    "a body too long": (goes_on(OK + b"Content-Length: 1000000\r\n\r\n", b"x" * 4000), (200, b"x" * 65536), GARBAGE),
     "chunks without end": (goes_on(CHUNKED, b"1\r\nx\r\n" * 500), (200, b"x" * 65536), GARBAGE),
     "too short, and hangs up": (says(OK + b"Content-Length: 3\r\n\r\nhi", True), UNREACHABLE, UNREACHABLE),
     "too short, and waits": (says(OK + b"Content-Length: 3\r\n\r\nhi"), TIMEOUT, TIMEOUT),
@@ -95,19 +95,10 @@ TABLE: dict[str, tuple[Do, Outcome, Outcome]] = {
     "no length, and hangs up": (says(OK + b"\r\nhi", hangs_up=True), (200, b"hi"), GARBAGE),
     "no length, and waits": (says(OK + b"\r\nhi"), TIMEOUT, GARBAGE),
     "chunks": (says(CHUNKED + b"2;x=y\r\nhi\r\n0\r\na: b\r\n\r\n"), (200, b"hi"), GARBAGE),
-    "chunks of bad sizes": (says(CHUNKED + b"two\r\nhi\r\n"), GARBAGE, GARBAGE),
-    "chunks of less than none": (says(CHUNKED + b"-2\r\nhi\r\n"), GARBAGE, GARBAGE),
     "chunks, and hangs up": (says(CHUNKED + b"2\r\nhi\r\n", hangs_up=True), UNREACHABLE, GARBAGE),
     "coded": (says(OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\nhi"), (200, b"hi"), GARBAGE),
     "both lengths": (says(CHUNKED[:-2] + b"Content-Length: 1\r\n\r\n2\r\nhi\r\n0\r\n\r\n"), (200, b"hi"), GARBAGE),
-    "two lengths": (says(OK + b"Content-Length: 2\r\nContent-Length: 9\r\n\r\nhi"), (200, b"hi"), GARBAGE),
     "bare line feeds": (says(TWO.replace(b"\r\n", b"\n")), (200, b"hi"), TIMEOUT),
-    "a folded header": (says(OK + b"X: a\r\n b\r\nContent-Length: 2\r\n\r\nhi"), (200, b"hi"), (200, b"hi")),
-    "a header that is none": (says(OK + b"what?\r\nContent-Length: 2\r\n\r\nhi"), (200, b"hi"), (200, b"hi")),
-    "HTTP/0.9": (says(b"<html>hi</html>", hangs_up=True), GARBAGE, GARBAGE),
-    "HTTP/1.0": (says(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", True), (200, b"hi"), (200, b"hi")),
-    "HTTP/2": (says(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00"), GARBAGE, GARBAGE),
-    "TLS": (says(b"\x15\x03\x01\x00\x02\x02\x46"), GARBAGE, GARBAGE),
     "two answers": (says(TWO + TWO.replace(b"hi", b"ho")), (200, b"hi"), GARBAGE),
     "continue": (says(b"HTTP/1.1 100 Continue\r\n\r\n" + TWO), (200, b"hi"), (100, b"")),
     "continue without end": (goes_on(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), GARBAGE, (100, b"")),
@@ -220,15 +211,12 @@ def test_an_exchange_is_broken_off_from_another_thread_and_not_begun_again(serve
 
 
 # -- Connections ------------------------------------------------------------------------------------------------------
-def test_a_connection_is_kept_and_one_that_died_meanwhile_is_reopened(serve: Any, asker: Any) -> None:
+def test_a_connection_is_kept_and_one_that_died_meanwhile_is_reopened_once(serve: Any, asker: Any) -> None:
     server = serve(lambda held, number: says(TWO, hangs_up=number == 3)(held))
     one = asker(server.port)
     assert [outcome(one) for _ in range(5)] == [(200, b"hi")] * 5
     assert server.connections == 2
-
-
-def test_a_kept_connection_that_dies_with_the_question_is_reopened_once(serve: Any, asker: Any) -> None:
-    """It is one that the server had closed for being idle, at the moment that the question was on its way."""
+    # The server may have closed it for being idle at the moment that the question was on its way.
     server = serve(lambda held, number: says(TWO)(held) if number in (1, 3) else resets(b"")(held))
     one = asker(server.port)
     assert [outcome(one) for _ in range(3)] == [(200, b"hi"), (200, b"hi"), UNREACHABLE]
@@ -245,16 +233,13 @@ def test_a_kept_connection_that_breaks_off_in_an_answer_is_reported_as_such(serv
     assert len(server.questions) == 2
 
 
-def test_the_next_address_is_tried_where_one_is_closed(serve: Any, asker: Any, monkeypatch: Any) -> None:
+def test_the_next_address_is_tried_where_one_is_closed_up_to_the_last(serve: Any, asker: Any, monkeypatch: Any) -> None:
     server = serve(well)
     resolve(monkeypatch, server.port, "127.0.0.3", "::1", "127.0.0.1")
     assert outcome(asker(server.port, host="many.example"), 10.0) == (200, b"hi")
     resolve(monkeypatch, server.port, "127.0.0.3", "127.0.0.4")
     with pytest.raises(HttpError, match="Connection refused"):
         asker(server.port, host="many.example").ask()
-
-
-def test_a_name_with_a_thousand_addresses_is_tried_to_its_end(asker: Any, monkeypatch: Any) -> None:
     resolve(monkeypatch, 1, *(f"224.0.{n // 256}.{n % 256}" for n in range(1200)))  # no TCP to a group
     assert outcome(asker(1, host="many.example"), 60.0) is UNREACHABLE
 

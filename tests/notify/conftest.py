@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import threading
@@ -10,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
+from email.utils import formatdate
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from agent.lib.http_target import HttpTarget
 from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.receiver import Counts, Notice
-from tests.http_client.conftest import serve
+from tests.http_client.conftest import Server, serve
 from tests.servers import Alertmanager as RealAlertmanager
 
 __all__ = ["serve"]
@@ -95,19 +95,33 @@ class Post:
         return [alert["labels"]["alertname"] for alert in self.alerts]
 
 
-Answer = tuple[int, bytes]
+class Listener(Server):
+    """Takes posts, and gives each the status and text of `answer` once `gate` is open."""
 
-
-class Listener:
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.posts: list[Post] = []
-        self.connections = 0
-        self.answer: Callable[[Post], Answer] = lambda post: (200, b"")
+        self.answer: Callable[[Post], tuple[int, bytes]] = lambda post: (200, b"")
         self.headers: dict[str, str] = {}
         self.gate = threading.Event()
         self.gate.set()
-        self.url = ""
-        self.port = 0
+        super().__init__(lambda held, number: None, port=port)
+
+    def take(self, held: socket.socket, question: bytes, body: bytes) -> None:
+        line, *fields = question.decode("latin-1").split("\r\n")
+        post = Post(line.split()[1], dict(each.split(": ", 1) for each in fields), body)
+        self.posts.append(post)
+        self.gate.wait(5)
+        status, text = self.answer(post)
+        headers = {"Date": formatdate(usegmt=True), "Content-Length": len(text), **self.headers}
+        head = [
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+            *(f"{key}: {value}" for key, value in headers.items()),
+        ]
+        held.sendall("\r\n".join([*head, "", ""]).encode() + text)
+
+    def stop(self) -> None:
+        self.gate.set()
+        super().stop()
 
     @property
     def accepted(self) -> list[Post]:
@@ -117,51 +131,7 @@ class Listener:
         return [name for post in self.posts for name in post.names]
 
 
-def _handler(listener: Listener) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = 10
-
-        def setup(self) -> None:
-            super().setup()
-            listener.connections += 1
-
-        def do_POST(self) -> None:
-            post = Post(self.path, dict(self.headers.items()), self.rfile.read(int(self.headers["Content-Length"])))
-            listener.posts.append(post)
-            listener.gate.wait(5)
-            status, text = listener.answer(post)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            for name, value in listener.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-        def handle(self) -> None:
-            with contextlib.suppress(ConnectionError):
-                super().handle()
-
-    return Handler
-
-
 Listen = Callable[..., Listener]
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, port: int, listener: Listener) -> None:
-        self.open: list[socket.socket] = []
-        super().__init__(("127.0.0.1", port), _handler(listener))
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        connection, address = super().get_request()
-        self.open.append(connection)
-        return connection, address
 
 
 @pytest.fixture
@@ -170,23 +140,8 @@ def listen() -> Iterator[Listen]:
     with ExitStack() as stack:
 
         def start(port: int = 0) -> Listener:
-            listener = Listener()
-            server = _Server(port, listener)
-            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-            thread.start()
-
-            def stop() -> None:
-                listener.gate.set()
-                server.shutdown()
-                thread.join()
-                for connection in server.open:
-                    with contextlib.suppress(OSError):
-                        connection.shutdown(socket.SHUT_RDWR)
-                server.server_close()
-
-            stack.callback(stop)
-            listener.port = server.server_address[1]
-            listener.url = f"http://127.0.0.1:{listener.port}"
+            listener = Listener(port)
+            stack.callback(listener.stop)
             return listener
 
         yield start

@@ -93,20 +93,14 @@ def test_of_a_refused_batch_only_what_is_refused_alone_is_dropped(listener, rece
     assert len(caplog.records) == 1  # Alertmanager is sent it every minute
 
 
-def test_those_of_a_refused_batch_are_sent_alone_before_all_that_waits(listener, receive) -> None:
-    listener.answer = lambda post: (400, b"bad") if "A1" in post.names else (200, b"")
+@pytest.mark.parametrize("answers", [[], [400, 200, 500]], ids=["", "though the server goes away meanwhile"])
+def test_those_of_a_refused_batch_are_sent_alone_before_all_that_waits(listener, receive, answers: list[int]) -> None:
+    left = [*answers]
+    listener.answer = lambda post: (left.pop(0) if left else 400 if "A1" in post.names else 200, b"bad")
     receiver = receive(Alertmanager, listener.url, pace=Pace(first=0.02, longest=0.08, batch=3))
     receiver.put(many(6), time.time())
     wait_until(lambda: receiver.counts.sent == 5 and receiver.counts.dropped == 1)
-    assert [post.names for post in listener.posts][:4] == [["A0", "A1", "A2"], ["A0"], ["A1"], ["A2"]]
-
-
-def test_a_refused_batch_is_split_although_the_server_goes_away_meanwhile(listener, receive) -> None:
-    answers = [400, 200, 500]
-    listener.answer = lambda post: (answers.pop(0) if answers else 400 if "A1" in post.names else 200, b"")
-    receiver = receive(Alertmanager, listener.url)
-    receiver.put(many(3), time.time())
-    wait_until(lambda: receiver.counts.sent == 2 and receiver.counts.dropped == 1)
+    assert [post.names for post in listener.posts][:3] == [["A0", "A1", "A2"], ["A0"], ["A1"]]
 
 
 def test_an_alert_at_which_the_server_fails_does_not_hold_up_the_others(listener, receive) -> None:
@@ -172,16 +166,6 @@ def test_a_rotated_token_is_used(listener, receive, tmp_path, told) -> None:
     token.write_text("newer")
     wait_until(lambda: receiver.counts.sent == 3)
     wait_until(lambda: told() == [AWAY, BACK])
-
-
-def test_a_user_logs_in(listener, receive, tmp_path) -> None:
-    password = tmp_path / "password"
-    password.write_text("Sesam, öffne dich\n", encoding="utf-8")
-    receiver = receive(Webhook, f"{listener.url}/hook", username="coldplate", password_file=str(password))
-    receiver.put([make_notice("A")], 0.0)
-    wait_until(lambda: receiver.counts.sent == 1)
-    assert listener.posts[0].headers["Authorization"] == "Basic Y29sZHBsYXRlOlNlc2FtLCDDtmZmbmUgZGljaA=="
-    assert "Sesam" not in receiver.url
 
 
 def test_what_no_longer_holds_is_not_sent_to_alertmanager_but_to_a_webhook(listener, receive) -> None:
@@ -340,11 +324,4 @@ def test_a_webhooks_post_says_what_its_alerts_have_in_common(listener, receive) 
     assert second["labels"] == {"alertname": "GpuHot", "gpu": "1", "node": "n7"}
     assert (second["status"], second["endsAt"]) == ("firing", "0001-01-01T00:00:00Z")
     assert first["generatorURL"] == "http://node7:19400"
-
-
-@pytest.mark.parametrize(
-    ("wall", "text"),
-    [(0.0, "1970-01-01T00:00:00.000Z"), (1.2345, "1970-01-01T00:00:01.234Z"), (1.9996, "1970-01-01T00:00:02.000Z")],
-)
-def test_times_are_in_whole_milliseconds(wall: float, text: str) -> None:
-    assert rfc3339(wall) == text
+    assert [rfc3339(wall)[17:] for wall in (1.2345, 1.9996)] == ["01.234Z", "02.000Z"]  # whole milliseconds

@@ -76,14 +76,6 @@ def dispatching(resend: float = 60.0) -> tuple[Dispatcher, Ear, Ear]:
     return Dispatcher([repeats, once], resend=resend), repeats, once
 
 
-def test_groups_do_not_disturb_each_other() -> None:
-    dispatcher, ear, _ = dispatching()
-    dispatcher.consider("a", [make_alert()], 1000.0, 1.0)
-    dispatcher.consider("b", [], 1000.5, 1.0)
-    dispatcher.consider("a", [make_alert()], 1001.0, 1.0)
-    assert len(ear.heard) == 1
-
-
 VANISH = {
     "no longer reported": lambda d: d.consider("g", [], 1001.0, 1.0),
     "pending again": lambda d: d.consider("g", [make_alert(fired_at=None)], 1001.0, 1.0),
@@ -136,11 +128,16 @@ def test_a_new_receiver_gets_what_fires_and_not_what_was_over_before_it_came() -
     dispatcher.consider("g", alerts, 1011.0, 1.0)
     assert [notice.alert.rule for _, notice in new.heard] == ["Fires"]
     assert len(old.heard) == len(gone.heard) == 2
+    heir = Ear(repeats=False)
+    dispatcher.reconfigure([new, heir], 60.0, (), 1012.0, [(old, heir)])
+    dispatcher.consider("g", alerts, 1013.0, 1.0)
+    assert heir.heard == [], "its predecessor knew of them"
 
 
-def test_a_reload_does_not_send_everything_again() -> None:
+def test_neither_a_reload_nor_another_group_has_everything_sent_again() -> None:
     dispatcher, ear, _ = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
+    dispatcher.consider("other", [], 1000.5, 1.0)
     dispatcher.reconfigure([ear], 30.0, ())
     for at in (1001.0, 1030.0, 1031.0):
         dispatcher.consider("g", [make_alert()], at, 1.0)
@@ -184,15 +181,6 @@ def test_a_receiver_that_does_not_stop_delays_nothing(monkeypatch: pytest.Monkey
     let_go.set()
 
 
-def test_the_successor_of_a_receiver_does_not_get_again_what_that_one_knew() -> None:
-    old, heir = Ear(repeats=False), Ear(repeats=False)
-    dispatcher = Dispatcher([old])
-    dispatcher.consider("g", [make_alert("Fires")], 1010.0, 1.0)
-    dispatcher.reconfigure([heir], 60.0, (), 1011.0, [(old, heir)])
-    dispatcher.consider("g", [make_alert("Fires")], 1012.0, 1.0)
-    assert heir.heard == []
-
-
 def test_other_external_labels_end_the_alerts_before_and_begin_new_ones() -> None:
     ear = Ear(repeats=False)
     dispatcher = Dispatcher([ear], external_labels=(("site", "a"),))
@@ -213,13 +201,18 @@ def test_an_inhibited_alert_is_held_back_and_sent_when_its_cause_is_over() -> No
     assert repeats.phases() == once.phases() == [(1002.0, "firing")]
 
 
-@pytest.mark.parametrize(
-    "end", [*VANISH.values(), lambda d: d.consider("g", [make_alert(resolved_at=1001.0)], 1001.0, 1.0)]
-)
-def test_no_end_is_sent_of_an_alert_of_which_no_receiver_knows(end) -> None:
+ENDS = {
+    **VANISH,
+    "resolved": lambda d: d.consider("g", [make_alert(resolved_at=1001.0)], 1001.0, 1.0),
+    "other labels of the site": lambda d: d.reconfigure([*d.receivers], 60.0, (("site", "north"),), 1001.0),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_no_end_is_sent_of_an_alert_of_which_no_receiver_knows(end: str) -> None:
     dispatcher, repeats, once = dispatching()
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0, inhibited={make_alert().labels})
-    end(dispatcher)
+    ENDS[end](dispatcher)
     assert repeats.heard == once.heard == []
 
 
@@ -230,14 +223,6 @@ def test_an_alert_that_was_sent_before_its_cause_fired_is_not_held_back() -> Non
     assert [at for at, _ in repeats.heard] == [1000.0, 1020.0]
     dispatcher.consider("g", [make_alert(resolved_at=1021.0)], 1021.0, 1.0, inhibited={make_alert().labels})
     assert once.phases() == [(1000.0, "firing"), (1021.0, "resolved")]
-
-
-def test_no_end_is_sent_of_a_held_alert_when_the_labels_of_the_site_change() -> None:
-    once = Ear(repeats=False)
-    dispatcher = Dispatcher([once])
-    dispatcher.consider("g", [make_alert()], 1000.0, 1.0, inhibited={make_alert().labels})
-    dispatcher.reconfigure([once], 60.0, (("site", "north"),), 1001.0)
-    assert once.heard == []
 
 
 # What waits for a receiver: bounded, the newest state of each alert, in the order in which they came.

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -73,18 +74,17 @@ def test_an_alert_is_a_line_with_its_labels_as_facts(lines) -> None:
     assert receiver.counts.sent == 1
 
 
-def test_a_value_that_is_no_number_of_json_is_a_text(lines) -> None:
-    LogReceiver().put([Notice(make_alert(value=float(text)), 0.0) for text in ("inf", "-inf", "nan", "0")], 0.0)
-    assert [record.facts["value"] for record in lines.records] == ["inf", "-inf", "nan", 0.0]
-
-
-@pytest.mark.parametrize(
-    ("severity", "resolved_at", "level"),
-    [("critical", None, "ERROR"), ("warning", None, "WARNING"), ("info", None, "INFO"), ("critical", 1010.0, "INFO")],
-)
-def test_the_level_is_by_severity_while_it_fires(lines, severity: str, resolved_at: float | None, level: str) -> None:
-    LogReceiver().put([Notice(make_alert(severity=severity, resolved_at=resolved_at), 0.0)], 0.0)
-    assert [record.levelname for record in lines.records] == [level]
+def test_the_level_is_by_severity_while_it_fires_and_a_value_that_is_no_number_of_json_is_a_text(lines) -> None:
+    cases: list[tuple[Any, ...]] = [
+        ("critical", None, "ERROR", "inf"),
+        ("warning", None, "WARNING", "-inf"),
+        ("info", None, "INFO", "nan"),
+        ("critical", 1010.0, "INFO", 0.0),
+    ]
+    for severity, resolved_at, _, value in cases:
+        alert = make_alert(severity=severity, resolved_at=resolved_at, value=float(value))
+        LogReceiver().put([Notice(alert, 0.0)], 0.0)
+    assert [(each.levelname, each.facts["value"]) for each in lines.records] == [case[2:] for case in cases]
 
 
 def test_there_is_one_line_for_each_change_and_none_for_pending(lines) -> None:

@@ -123,19 +123,15 @@ def test_the_own_agent_is_known_by_its_certificate_and_asked_as_a_peer_would(fol
     HttpTarget(url, **login)
     given = own_agent(config, read_login(folder / "client.yml"))
     assert given.login["ca_file"] == str(folder / "ca.pem")
-
-
-def test_nobody_who_binds_the_port_of_an_open_agent_gets_the_racks_password(folder: Path) -> None:
-    config = parse(CONFIG.format(number=0, port=1, peers="", folder=folder, web="null"), "c.yaml")
-    assert own_agent(config) == (("http://127.0.0.1:1",), {})
-    assert own_agent(Config()) == (("http://127.0.0.1:19400",), {})
-
-
-def test_where_the_web_configuration_may_not_be_read_tls_is_spoken(folder: Path) -> None:
-    config = parse(f"web: {{config_file: {folder / 'nowhere.yml'}}}", "c.yaml")
-    (url,), login = own_agent(config)
-    assert url == "https://127.0.0.1:19400"
+    (url,), login = own_agent(parse(f"web: {{config_file: {folder / 'nowhere.yml'}}}", "c.yaml"))
+    assert url == "https://127.0.0.1:19400", "where the web configuration may not be read, TLS is spoken"
     assert "pinned" not in login
+    # Nobody who binds the port of an open agent gets the rack's password.
+    open_to_all = parse(CONFIG.format(number=0, port=1, peers="", folder=folder, web="null"), "c.yaml")
+    assert own_agent(open_to_all) == (("http://127.0.0.1:1",), {})
+    assert own_agent(Config()) == (("http://127.0.0.1:19400",), {})
+    assert target_of("node7", read_login(folder / "client.yml")).url == "https://node7:19400"
+    assert target_of("node7").url == "http://node7:19400"
 
 
 @pytest.mark.parametrize(
@@ -170,8 +166,3 @@ def test_a_login_that_cannot_be_used_is_refused_with_its_place(tmp_path: Path, t
     with pytest.raises(UserError, match=problem) as told:
         read_login(tmp_path / "client.yml")
     assert str(tmp_path / "client.yml") in str(told.value)
-
-
-def test_a_login_with_certificates_speaks_tls_to_a_bare_name(folder: Path) -> None:
-    assert target_of("node7", read_login(folder / "client.yml")).url == "https://node7:19400"
-    assert target_of("node7").url == "http://node7:19400"

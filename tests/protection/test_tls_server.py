@@ -161,22 +161,16 @@ def test_only_clients_with_an_allowed_name_are_let_in(site, names: str, is_in: b
         assert running.get("/in", "client") == b"/in"
 
 
-def test_silent_clients_are_gone_after_the_time_of_a_request_and_others_served_meanwhile(site) -> None:
-    running = site(PAIR, request_timeout=0.3)
+def test_silent_clients_are_gone_after_the_time_of_a_request_and_others_find_a_place_meanwhile(site) -> None:
+    running = site(PAIR, request_timeout=0.3, max_connections=4)
     silent = [running.raw() for _ in range(20)]
     for half in silent[10:]:
         half.sendall(b"\x16\x03\x01\x02\x00")
     assert running.get("/in") == b"/in"
-    for each in silent:
-        assert each.recv(1) == b""
-
-
-def test_a_scraper_finds_a_place_among_silent_clients(site) -> None:
-    running = site(PAIR, max_connections=4)
-    silent = [running.raw() for _ in range(30)]
-    assert running.get("/in") == b"/in"
     assert running.server.connections <= 4
-    assert silent
+    for each in silent:
+        with suppress(ConnectionError):
+            assert each.recv(1) == b""
 
 
 def test_one_turn_takes_one_chunk_however_much_was_sent(certificates) -> None:

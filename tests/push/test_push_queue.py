@@ -51,17 +51,12 @@ class Made:
         return found
 
 
-def test_nothing_is_written_while_the_receiver_answers(tmp_path: Path) -> None:
+def test_only_what_was_not_sent_before_the_next_comes_goes_to_the_disk_and_stays_in_order(tmp_path: Path) -> None:
     made = Made(tmp_path)
     for number in range(5):
         made.put(number)
         assert made.drained() == [number]
-    assert made.files() == 0
-    assert (made.figures.pending, made.figures.oldest) == (0, None)
-
-
-def test_what_was_not_sent_before_the_next_comes_goes_to_the_disk_and_stays_in_order(tmp_path: Path) -> None:
-    made = Made(tmp_path)
+    assert (made.files(), made.figures.pending, made.figures.oldest) == (0, 0, None)
     made.put(0)
     assert made.files() == 0
     made.put(1)
@@ -158,14 +153,21 @@ def test_what_is_too_old_is_dropped_and_counted(tmp_path: Path, on_disk: bool, c
     assert len(caplog.records) == 1
 
 
-def test_damage_is_counted_and_said(tmp_path: Path, caplog) -> None:
+@pytest.mark.parametrize(
+    ("at", "damage", "said"), [(1024, b"x" * 1024, "no record where one should begin"), (1100, b"\xff", "checksum")]
+)
+def test_damage_costs_the_rest_of_its_segment_and_is_counted_and_said(
+    tmp_path: Path, at: int, damage: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     made = Made(tmp_path)
     made.put(*range(3))
     (path,) = tmp_path.glob("*.segment")
-    path.write_bytes(path.read_bytes()[:1024] + b"x" * 1024)
+    content = path.read_bytes()
+    path.write_bytes(content[:at] + damage + content[at + len(damage) :])
     assert made.drained() == [0]
     assert made.figures.dropped[DAMAGED] == 20
     assert str(path) in caplog.text
+    assert said in caplog.text
 
 
 def test_pauses_grow_up_to_half_a_minute_and_end_with_an_answer() -> None:
@@ -178,6 +180,7 @@ def test_pauses_grow_up_to_half_a_minute_and_end_with_an_answer() -> None:
     assert pace.failing
     pace.answered(200.0)
     assert not pace.failing
+    assert pace.not_before == 201.5  # a backlog is sent at ten times the usual rate
     pace.failed(300.0)
     assert pace.not_before == 301.0
 
@@ -194,12 +197,6 @@ def test_a_pause_is_spread_and_the_receivers_wish_is_heard(chance: float, asked:
     pace = PushPace(15.0, lambda: chance)
     pace.failed(0.0, asked)
     assert pace.not_before == pause
-
-
-def test_a_backlog_is_sent_at_ten_times_the_usual_rate() -> None:
-    pace = PushPace(15.0)
-    pace.answered(100.0)
-    assert pace.not_before == 101.5
 
 
 @pytest.mark.parametrize(
@@ -228,19 +225,11 @@ def drained(buffer: DiskBuffer) -> list[WriteRequest]:
     return found
 
 
-def test_requests_come_back_in_order_and_leave_no_file(tmp_path: Path) -> None:
-    buffer = filled(tmp_path / "push" / "a", 300)
-    assert len(list(buffer.folder.glob("*.segment"))) > 3
-    assert drained(buffer) == [request(number) for number in range(300)]
-    assert (buffer.bytes, buffer.oldest) == (0, None)
-    assert list(buffer.folder.glob("*.segment")) == []
-    buffer.append(request(7))
-    assert buffer.head() == request(7)
-
-
 @pytest.mark.parametrize("orderly", [True, False])
 def test_a_restart_goes_on_where_the_run_before_stopped(tmp_path: Path, orderly: bool) -> None:
-    buffer = filled(tmp_path, 200)
+    (tmp_path / "of-others").write_text("mine")
+    buffer = filled(tmp_path, 300)
+    assert len(list(tmp_path.glob("*.segment"))) > 3
     for number in range(150):
         assert buffer.head() == request(number)
         buffer.advance()
@@ -249,9 +238,13 @@ def test_a_restart_goes_on_where_the_run_before_stopped(tmp_path: Path, orderly:
         buffer.close()
     again = DiskBuffer(tmp_path, LIMIT)
     assert again.oldest is not None
-    again.append(request(200))
-    assert drained(again) == [request(number) for number in range(150, 201)]
+    again.append(request(300))
+    assert drained(again) == [request(number) for number in range(150, 301)]
+    assert (again.bytes, again.oldest) == (0, None)
     assert DiskBuffer(tmp_path, LIMIT).head() is None
+    assert {each.name for each in tmp_path.iterdir()} == {"of-others", "sent"}
+    again.append(request(7))
+    assert again.head() == request(7)
 
 
 @pytest.mark.parametrize("cut", [1, 500, 1000, 1010, 1023])
@@ -264,20 +257,6 @@ def test_a_torn_record_costs_itself(tmp_path: Path, cut: int) -> None:
     assert len(again.damage) == 1
     again.append(request(3))
     assert drained(again) == [request(0), request(1), request(3)]
-
-
-def test_damage_in_the_middle_costs_the_rest_of_its_segment(tmp_path: Path) -> None:
-    buffer = filled(tmp_path, 100)
-    first, *_ = sorted(tmp_path.glob("*.segment"))
-    content = bytearray(first.read_bytes())
-    content[1100] ^= 1
-    first.write_bytes(content)
-    found = drained(buffer)
-    assert found[0] == request(0)
-    assert found[1:] == [request(number) for number in range(100 - len(found) + 1, 100)]
-    ((text, samples),) = buffer.damage
-    assert "checksum" in text
-    assert samples == 10 * (100 - len(found))
 
 
 def test_a_damaged_position_costs_nothing(tmp_path: Path) -> None:
@@ -326,9 +305,3 @@ def test_a_file_that_somebody_removed_costs_itself(tmp_path: Path) -> None:
     found = drained(buffer)
     assert found == [request(number) for number in range(100 - len(found), 100)]
     assert buffer.damage[0][0].endswith("is gone")
-
-
-def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "README").write_text("mine")
-    drained(filled(tmp_path, 1))
-    assert (tmp_path / "README").read_text() == "mine"

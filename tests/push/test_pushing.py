@@ -81,31 +81,24 @@ def test_the_resource_is_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }  # fmt: skip
 
 
-def test_a_change_takes_effect_at_the_next_restart() -> None:
-    before, after = parse(GOOD, "c.yaml"), parse(GOOD.replace("push'", "write'"), "c.yaml")
-    assert keys_for_a_restart(before, after) == ["push.remote_write"]
-
-
-def test_labels_and_folder_come_from_the_configuration(tmp_path: Path) -> None:
+def test_labels_and_folder_come_from_the_configuration_and_a_drill_writes_nothing_to_the_node(tmp_path: Path) -> None:
+    more = "labels: {job: gpus, site: north}, buffer: {size: 2MiB, age: 5m}"
     text = f"""
 node: {{name: n1}}
 state_dir: {tmp_path}
-push:
-  remote_write:
-    central: {{url: "http://localhost:9/w", labels: {{job: gpus, site: north}}, buffer: {{size: 2MiB, age: 5m}}}}
+push: {{remote_write: {{central: {{url: "http://localhost:9/w", {more}}}}}}}
 """
     (push,) = made(text).pushes
     assert isinstance(push, RemoteWrite)
     assert push.settings.labels == {"instance": "n1:19400", "job": "gpus", "site": "north"}
     assert push.settings.folder == tmp_path / "push" / "central"
     assert (push.settings.keep, push.settings.age, push.settings.interval) == (2.0 * 2**20, 300.0, 15.0)
-
-
-def test_a_drill_writes_nothing_to_the_node_and_a_replay_pushes_nothing() -> None:
-    (push,) = made(f"backends: {{devices: synthetic}}\n{GOOD}").pushes
-    assert isinstance(push, RemoteWrite)
-    assert push.settings.folder is None
-    assert made(f"backends: {{devices: replay}}\n{GOOD}") is None
+    (drill,) = made(f"backends: {{devices: synthetic}}\n{GOOD}").pushes
+    assert isinstance(drill, RemoteWrite)
+    assert drill.settings.folder is None
+    assert made(f"backends: {{devices: replay}}\n{GOOD}") is None, "a replay pushes nothing"
+    changed = parse(GOOD.replace("push'", "write'"), "c.yaml")
+    assert keys_for_a_restart(parse(GOOD, "c.yaml"), changed) == ["push.remote_write"]
 
 
 def test_nothing_is_loaded_where_nothing_is_pushed() -> None:

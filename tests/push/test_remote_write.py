@@ -49,7 +49,7 @@ def test_every_series_of_a_page_is_sent_with_its_value_and_the_snapshot_s_time()
     assert {each.stamp for each in found} == {1_700_000_000_123}
 
 
-def test_the_target_s_labels_are_added_as_a_scrape_adds_them() -> None:
+def test_the_target_s_labels_are_added_as_a_scrape_adds_them_and_what_appears_twice_is_sent_once() -> None:
     own = Reading(
         Series(BY_NAME["coldplate_alert"], Node(), (("instance", "peer"), ("job", ""), ("severity", ""))), 1.0
     )
@@ -57,43 +57,29 @@ def test_the_target_s_labels_are_added_as_a_scrape_adds_them() -> None:
     assert dict(alert.labels) == {"__name__": "coldplate_alert", "exported_instance": "peer", **TARGET}
     assert dict(age.labels) == {"__name__": "coldplate_sample_age_seconds", **TARGET}
     assert (alert.value, age.value) == (1.0, 0.5)
+    power = Layout((Series(BY_NAME["coldplate_gpu_power_watts"], GPUS[0]),))
+    twice = Snapshot(1, Instant(1.0, 2.0), (Frame(power, (1.0,)), Frame(power, (2.0,))))
+    assert [each.value for each in sent(RequestWriter({}).write(twice, 0.0))] == [1.0, 0.0]
 
 
-def test_a_series_that_appears_twice_is_sent_once() -> None:
-    series = Series(BY_NAME["coldplate_gpu_power_watts"], GPUS[0])
-    snapshot = Snapshot(1, Instant(1.0, 2.0), (Frame(Layout((series,)), (1.0,)), Frame(Layout((series,)), (2.0,))))
-    assert [each.value for each in sent(RequestWriter({}).write(snapshot, 0.0))] == [1.0, 0.0]
-
-
-def test_values_change_from_push_to_push_and_labels_do_not() -> None:
+def test_values_change_from_push_to_push_and_a_series_that_vanishes_is_ended_once() -> None:
     nodes, writer = Nodes(), RequestWriter(TARGET)
     first, second = (sent(writer.write(nodes.snapshot(), 0.0)) for _ in range(2))
     assert [each.labels for each in first] == [each.labels for each in second]
     assert [each.value for each in first] == [100.0, 101.0, 102.0, 1.0, 0.0]
     assert [each.value for each in second] == [200.0, 201.0, 202.0, 2.0, 0.0]
     assert {each.stamp for each in second} == {1_700_000_002_000}
-
-
-def test_a_series_that_vanishes_is_ended_once_and_the_others_go_on() -> None:
-    nodes, writer = Nodes(), RequestWriter(TARGET)
-    writer.write(nodes.snapshot(), 0.0)
+    nodes.power = watts(GPUS[::-1])  # another layout, of the same series
+    third = sent(writer.write(nodes.snapshot(), 0.0))
+    assert not any(each.ends for each in third)
+    of_gpus = {dict(each.labels)["gpu"]: each.value for each in third if each.name == "coldplate_gpu_power_watts"}
+    assert of_gpus == {"2": 300.0, "1": 301.0, "0": 302.0}
     nodes.power = watts(GPUS[:2])
-    found = sent(writer.write(nodes.snapshot(), 0.0))
-    (gone,) = (each for each in found if each.ends)
-    assert (gone.name, dict(gone.labels)["gpu"], gone.stamp) == ("coldplate_gpu_power_watts", "2", 1_700_000_002_000)
-    assert len(found) == 5
+    fourth = sent(writer.write(nodes.snapshot(), 0.0))
+    (gone,) = (each for each in fourth if each.ends)
+    assert (gone.name, dict(gone.labels)["gpu"], gone.stamp) == ("coldplate_gpu_power_watts", "2", 1_700_000_004_000)
+    assert len(fourth) == 5
     assert not any(each.ends for each in sent(writer.write(nodes.snapshot(), 0.0)))
-
-
-def test_a_series_that_moves_to_another_layout_is_not_ended() -> None:
-    nodes, writer = Nodes(), RequestWriter(TARGET)
-    writer.write(nodes.snapshot(), 0.0)
-    nodes.power = watts(GPUS[::-1])
-    found = sent(writer.write(nodes.snapshot(), 0.0))
-    assert not any(each.ends for each in found)
-    assert {dict(each.labels)["gpu"]: each.value for each in found if each.name == "coldplate_gpu_power_watts"} == {
-        "2": 200.0, "1": 201.0, "0": 202.0
-    }  # fmt: skip
 
 
 def test_many_series_go_into_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,10 +168,12 @@ def ticks(requests: list[list[Sent]]) -> list[float]:
     ]
 
 
-def test_each_snapshot_is_pushed_once_and_then_only_its_age(receive, push) -> None:
+def test_each_snapshot_is_pushed_once_and_then_only_its_age_and_at_the_end_the_series_end(receive, push) -> None:
     source, receiver = Source(), receive()
+    push(receiver.url, source).stop(1.0)
+    assert receiver.asked == [], "there is no snapshot yet"
     source.next()
-    push(receiver.url, source)
+    made = push(receiver.url, source)
     wait_until(lambda: len(receiver.taken) >= 3)
     first, *others = receiver.taken[:3]
     assert len(first) == 5
@@ -194,20 +182,13 @@ def test_each_snapshot_is_pushed_once_and_then_only_its_age(receive, push) -> No
     assert others[0][0].value < others[1][0].value or others[0][0].value == 0.0
     source.next()
     wait_until(lambda: ticks(receiver.taken) == [1.0, 2.0])
+    made.stop(5.0)
+    assert {each.labels for each in receiver.taken[-1]} == {each.labels for each in first}
+    assert all(each.ends for each in receiver.taken[-1])
     asked = receiver.asked[0]
     assert asked["content-encoding"] == "snappy"
     assert asked["content-type"] == "application/x-protobuf"
     assert asked["x-prometheus-remote-write-version"] == "0.1.0"
-
-
-def test_at_the_end_the_series_end(receive, push) -> None:
-    source, receiver = Source(), receive()
-    source.next()
-    made = push(receiver.url, source)
-    wait_until(lambda: len(receiver.taken) >= 1)
-    made.stop(5.0)
-    assert {each.labels for each in receiver.taken[-1]} == {each.labels for each in receiver.taken[0]}
-    assert all(each.ends for each in receiver.taken[-1])
 
 
 def test_a_busy_receiver_gets_everything_later_and_in_order(receive, push, tmp_path: Path, caplog) -> None:
@@ -264,10 +245,3 @@ def test_what_a_run_could_not_send_the_next_one_sends_first(receive, push, tmp_p
     wait_until(lambda: ticks(well.taken) == [1.0, 2.0])
     ends = next(number for number, request in enumerate(well.taken) if any(each.ends for each in request))
     assert ticks(well.taken[:ends]) == [1.0]
-
-
-def test_without_a_snapshot_nothing_is_sent(receive, push) -> None:
-    source, receiver = Source(), receive()
-    made = push(receiver.url, source)
-    made.stop(1.0)
-    assert receiver.asked == []

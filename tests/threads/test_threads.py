@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -149,19 +149,6 @@ def test_work_that_returns_is_done_and_its_restarts_stay_counted(clock: Clock, w
     assert restarts(threads) == 1 and up(threads)
 
 
-def refuse_starts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """The system has no thread to give, until the result is called."""
-    real, refusing = threading.Thread.start, [True]
-
-    def start(thread: threading.Thread) -> None:
-        if refusing:
-            raise RuntimeError("can't start new thread")
-        real(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    return refusing.clear
-
-
 def test_a_thread_that_begins_while_another_tends_them_is_started_once(clock: Clock, monkeypatch) -> None:
     threads, begun, end = Threads(clock), threading.Semaphore(0), threading.Event()
     start = threading.Thread.start
@@ -187,14 +174,17 @@ def test_a_thread_that_begins_while_another_tends_them_is_started_once(clock: Cl
 def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
     clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    relent = refuse_starts(monkeypatch)
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
     threads = Threads(clock)
-    kept = threads.begin("work", worker, vital=True)
-    threads.tend()
-    assert not up(threads) and "cannot be started" in threads.trouble()
-    assert len(caplog.records) == 1
-    assert kept.join(0.0), "nobody waits for what never began"
-    relent()
+    with monkeypatch.context() as shortage:
+        shortage.setattr(threading.Thread, "start", refuse)
+        kept = threads.begin("work", worker, vital=True)
+        threads.tend()
+        assert not up(threads) and "cannot be started" in threads.trouble()
+        assert len(caplog.records) == 1
+        assert kept.join(0.0), "nobody waits for what never began"
     threads.tend()
     assert worker.begun.acquire(timeout=WAIT)
     assert up(threads) and threads.trouble() == ""
@@ -248,16 +238,19 @@ def test_a_thread_that_is_stuck_is_in_trouble_until_it_moves(clock: Clock, worke
     assert [each.levelno for each in caplog.records] == [logging.ERROR, logging.INFO]
 
 
-def test_a_thread_without_a_patience_may_wait_as_long_as_it_likes(clock: Clock, worker: Worker) -> None:
-    threads, _ = still(clock, None, True, worker)
-    pass_time(threads, clock, 1000)
-    assert up(threads)
-
-
-def test_trouble_of_a_thread_that_is_not_vital_is_shown_and_is_not_the_process_s(clock: Clock, worker: Worker) -> None:
-    threads, _ = still(clock, 5.0, False, worker)
-    pass_time(threads, clock, 20)
-    assert threads.trouble() == "" and not up(threads)
+@pytest.mark.parametrize(
+    ("patience", "vital", "is_up"),
+    [
+        pytest.param(None, True, True, id="without a timeout it may wait as long as it likes"),
+        pytest.param(5.0, False, False, id="of one that is not vital it is shown"),
+    ],
+)
+def test_trouble_that_is_not_the_process_s(
+    clock: Clock, worker: Worker, patience: float | None, vital: bool, is_up: bool
+) -> None:
+    threads, _ = still(clock, patience, vital, worker)
+    pass_time(threads, clock, 100)
+    assert (threads.trouble(), up(threads)) == ("", is_up)
 
 
 def test_no_thread_is_stuck_if_the_process_itself_did_not_run(clock: Clock, worker: Worker) -> None:
