@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from alerts.rulefile import RuleFile
 from tests.lab.score import document
 from tests.lab.score.__main__ import PAGE, alerts_of
 from tests.lab.score.expectations import EXPECTED
+from tests.lab.score.measured_steps import SteppedWork
 from tests.lab.score.play import Play, load_pack
 from tests.lab.score.plays import digest, of_name, refuse_gaps
 from tests.lab.score.scoring import judge
-from tests.lab.score.work import FAULTY, HEALTHY, INFORMED
+from tests.lab.score.work import COMPUTE, FAULTY, HEALTHY, INFORMED
 from tests.lab.score.work_play import play_work, rules_for_jobs
 
 STALE = "docs/dev/detection.md was not made of these rules, scenarios and expectations: run make score"
@@ -267,3 +269,12 @@ def test_alerts_of_nodes_keep_the_labels_of_their_target(path: Path, tmp_path: P
         copy = tmp_path / path.name
         copy.write_text(yaml.dump(on_a_server(copied(path)), Dumper=yaml.CSafeDumper))
     assert coldplate("test", copy) == 0
+
+
+def test_a_measured_step_that_is_too_long_is_a_gpu_that_others_wait_for() -> None:
+    """Steps of 2.5 s, but for one of 12.5: from second 5 on, where it has worked as long as the others, GPU 0 idles."""
+    work, random = SteppedWork([2.5, 12.5, *[2.5] * 5]), Random(1)
+    seconds = [work(float(second), random) for second in range(25)]
+    assert [each.gpus[0].busy < 0.1 for each in seconds] == [5 <= second < 15 for second in range(25)]
+    assert all(each.gpus[1].busy == 1.0 for each in seconds)
+    assert [each.gpus[1].power < 0.5 * COMPUTE.power for each in seconds] == [5 <= n < 15 for n in range(25)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from alerts.rulefile import AlertingRule, RuleFile
 from tests.lab.bench.report import Progress, stop_on_signals
-from tests.lab.score import document, measured_light, measured_power
+from tests.lab.score import document, measured_light, measured_power, measured_steps
 from tests.lab.score.crew import PROCESSES, play_all, work_all
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.play import load_pack
@@ -63,11 +63,15 @@ def main(arguments: Sequence[str]) -> int:
 def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
     """Play what others measured, and write the page about it."""
     asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    about, file, kind = ("light", "optics", measured_light) if measured_light.has_light(folder) else (
-        "power", "rack", measured_power)  # fmt: skip
+    if measured_light.has_light(folder):
+        about, file, report = "light", "optics", measured_light.report
+    elif measured_steps.has_steps(folder):
+        about, file, report = "steps", "imbalance", measured_steps.report
+    else:
+        about, file, report = "power", "rack", measured_power.report
     rules = next(each for each in pack if Path(each.path).stem == file)
     try:
-        page = kind.report(folder, rules, asked.stdout.strip() or "unknown", Progress().say)
+        page = report(folder, rules, asked.stdout.strip() or "unknown", Progress().say)
     except measured_power.MeasuredPowerError as error:
         print(f"score: {error}", file=sys.stderr)
         return 2
@@ -96,9 +100,10 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--data", metavar="DIR", type=Path,
-        help="play what others measured instead, and write docs/dev/measured-power.md or measured-light.md: a clone of "
-        "github.com/mlcommons/training_results_v4.0 through the rack rules (10 minutes), or one of "
-        "github.com/Network-And-Services/optical-failure-dataset through those of ports (seconds)",
+        help="play what others measured instead, and write docs/dev/measured-*.md: a clone of "
+        "github.com/mlcommons/training_results_v4.0 through the rack rules (10 minutes), of training_results_v5.1 "
+        "through those of jobs (minutes), or of github.com/Network-And-Services/optical-failure-dataset through those "
+        "of ports (seconds)",
     )  # fmt: skip
     return parser
 
