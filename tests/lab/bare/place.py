@@ -15,6 +15,7 @@ from typing import Protocol
 from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.outcome import Outcome
 from tests.lab.bring.archive import Archive, ShortageError
+from tests.lab.bring.wheels import PYTHONS
 
 
 class Checkout:
@@ -44,14 +45,11 @@ class Checkout:
             ) from error
 
 
-SUPPORTED = tuple(f"3.{minor}" for minor in range(10, 15))
-
-
 def installed() -> dict[str, Path]:
     """One by each supported minor version, as far as there is one: on the PATH, or where pyenv keeps them."""
     found: dict[str, Path] = {}
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    for minor in SUPPORTED:
+    for minor in PYTHONS:
         candidates = [
             shutil.which(f"python{minor}"),
             *(str(each) for each in sorted(kept.glob(f"{minor}.*/bin/python{minor}"))),

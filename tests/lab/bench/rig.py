@@ -98,7 +98,6 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("agent", "alerts", "exporters")
 NODE_EXPORTER = "prometheus-node-exporter"
 NVITOP = "nvitop-exporter"
-SERVING = re.compile(r"https?://127\.0\.0\.1:(\d+)/")
 
 _SCRIPT = """\
 import sys
@@ -219,10 +218,8 @@ class Rig:
         ]  # fmt: skip
         around = {**self.environment, **(environment or {})}
         with started(command, folder / "log", around, self.directory) as process:
-            process.wait_for("coldplate", SERVING.search)
-            found = SERVING.search(process.log.read_text())
-            assert found is not None
-            yield Daemon((process.pid, *children(process.pid)), ("127.0.0.1", int(found[1])), folder)
+            port = process.wait_for_port()
+            yield Daemon((process.pid, *children(process.pid)), ("127.0.0.1", port), folder)
 
     @contextmanager
     def nvitop(self) -> Iterator[tuple[int, client.Address]]:

@@ -26,7 +26,7 @@ from tests.lab.bench.client import highest_hundredth
 from tests.lab.bench.patience import PRIORITY
 from tests.lab.bench.processes import cpu_seconds, prefer, started
 from tests.lab.bench.report import Line, Section, Verdict, at_most, description, mebibytes, milliseconds, table
-from tests.lab.bench.rig import ROOT, SERVING
+from tests.lab.bench.rig import ROOT
 
 HOST = "127.0.0.1"
 CROWD = {"silent": 100, "half": 300, "deaf": 20}
@@ -63,11 +63,9 @@ def daemon(folder: Path, name: str, *arguments: str) -> Iterator[tuple[psutil.Pr
     command = [sys.executable, "-m", "agent.cli", "run", "--scenario", "healthy-training"]
     command += ["--web.listen-address", f"{HOST}:0", *arguments]
     with started(command, folder / f"{name}.log", os.environ, ROOT) as process:
-        process.wait_for("coldplate", SERVING.search)
+        port = process.wait_for_port()
         prefer(process.pid)
-        found = SERVING.search(process.log.read_text())
-        assert found is not None
-        yield process, int(found[1])
+        yield process, port
 
 
 class KeptScraper:

@@ -182,15 +182,39 @@ def use_agent(data: bytes, folder: Path) -> None:
     assert (told.firing is None) == bool(told.why)
 
 
+REQUESTS = (
+    b"GET /metrics?refresh=5 HTTP/1.1\r\nHost: n1\r\nAccept: application/openmetrics-text;version=1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: n1\r\nAccept: text/plain;q=0.5\r\nAccept-Encoding: gzip;q=0.8, *;q=0\r\n\r\n",
+    b"POST /-/reload HTTP/1.1\r\nHost: n1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+    b"GET http://n1/ HTTP/1.0\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+    b"GET /api/v1/rules?type=alert&rule_name[]=A&file[]=%2Fa%zz&exclude_alerts=true HTTP/1.1\nHost: [::1]\n\n",
+    b"\r\n\r\nOPTIONS * HTTP/1.1\r\nHost:\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",  # of TLS
+    b"GET / HTTP/2.0\r\n\r\n",
+    b"HEAD / HTTP/1.1\r\nhost: a\r\nHost: b\r\n folded: c\r\n\r\n",
+)
+ANSWERS = (
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sat, 21 Nov 2026 08:00:00 GMT\r\n\r\nhello",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: 1\r\n\r\n",
+    b"HTTP/1.0 503 x\r\nRetry-After: 5\r\n\r\nuntil the end",
+    b"HTTP/1.1 204 \r\nConnection: close\r\n\r\n",
+    b"HTTP/1.1 200 OK\nContent-Length: 2\nContent-Length: 2\n folded\n\nok",
+)
+
 TARGETS = (
     Target("certificates", ("agent/lib/certificates.py",), use_certificates),
     Target("logins", ("exporters/protection/passwords.py",), use_logins),
     Target("http-requests", ("exporters/http_messages.py", "exporters/pages.py", "exporters/rules_json.py"),
-           use_requests, words=(b"&" * 40, b";" * 30)),
-    Target("http-answers", ("agent/lib/http_answers.py",), use_answers),
+           use_requests, REQUESTS,
+           words=(b"&" * 40, b";" * 30, b"\n", b"%00", b"Transfer-Encoding: gzip\r\n", b"q=1e999")),
+    Target("http-answers", ("agent/lib/http_answers.py",), use_answers, ANSWERS, words=(
+           b"Transfer-Encoding: identity\r\n", b"0\r\n\r\n", b"HTTP/1.1 101 x\r\n\r\n", b"Content-Encoding: gzip\r\n",
+           b"Date: Sat, 31 Feb 2026 25:61:61 GMT\r\n", b"Date: Sat, 21 Nov 99999 08:00:00 +9999\r\n")),
     Target("peer-answers", ("agent/rack/peer_messages.py",), use_peer, (), (GarbageError,)),
     Target("breaker-heats", ("agent/rack/breakers.py",), use_heats),
-    Target("pod-resources", ("agent/backends/jobs/pods.py",), use_pods, (), (ProtobufError,)),
+    Target("pod-resources", ("agent/backends/jobs/pods.py",), use_pods, (), (ProtobufError,),
+           words=(b"nvidia.com/gpu", b"gpu.nvidia.com", b'*\x10"', b"\xff\xff\xff\xff\x0f")),
     Target("redfish", ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py"), use_redfish, (),
            (DeviceError,)),
     Target("redfish-cooling", ("agent/backends/equipment/equipment_resources.py",
