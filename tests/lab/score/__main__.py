@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,12 +13,11 @@ from alerts.rulefile import AlertingRule, RuleFile
 from tests.lab.bench.report import Progress, stop_on_signals
 from tests.lab.score import document, measured_light, measured_power
 from tests.lab.score.crew import PROCESSES, play_all, work_all
+from tests.lab.score.document import PAGE
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.play import load_pack
 from tests.lab.score.plays import PLAYS, Part, ScoreError, digest, parts, refuse_gaps
 from tests.lab.score.scoring import Verdict, problems, problems_of_work
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
 
 
 def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
@@ -61,18 +61,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
-    """Play what others measured, and write the page about it."""
+    """Play what others measured, and write the tables of the page about it below what is written there by hand."""
     asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     about, file, kind = ("light", "optics", measured_light) if measured_light.has_light(folder) else (
         "power", "rack", measured_power)  # fmt: skip
     rules = next(each for each in pack if Path(each.path).stem == file)
     try:
-        page = kind.report(folder, rules, asked.stdout.strip() or "unknown", Progress().say)
+        tables = kind.report(folder, rules, Progress().say)
     except measured_power.MeasuredPowerError as error:
         print(f"score: {error}", file=sys.stderr)
         return 2
-    PAGE.with_name(f"measured-{about}.md").write_text(page, encoding="utf-8")
-    print(page)
+    page = PAGE.with_name(f"measured-{about}.md")
+    words = page.read_text(encoding="utf-8").partition("\n| ")[0]
+    words = re.sub(r"commit\n`\w+`", f"commit\n`{asked.stdout.strip() or 'unknown'}`", words)
+    page.write_text(f"{words}\n{tables}", encoding="utf-8")
+    print(tables)
     return 0
 
 
