@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import venv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distribution
@@ -32,7 +32,7 @@ from tests.fakes.nvml import build
 from tests.infiniband.conftest import FIXTURES, unpack_archive
 from tests.lab.bench import client
 from tests.lab.bench.processes import children, started
-from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
+from tests.lab.bench.report import CannotRunError, Progress
 from tests.servers import free_port
 
 ARCHIVE = FIXTURES / "dgx-h100.txt"
@@ -258,18 +258,3 @@ class Rig:
         psutil.cpu_percent()
         time.sleep(seconds)
         self.progress.say(f"  done; the machine was {psutil.cpu_percent():.0f} % busy")
-
-
-def ended_early(pace: Pace, progress: Progress, measure: Callable[[Rig], object]) -> int | None:
-    """Measure on a rig; the exit status where that was stopped or could not be, None where it came to its end."""
-    stop_on_signals()
-    try:
-        with Rig(pace, progress) as rig:
-            measure(rig)
-    except KeyboardInterrupt:
-        progress.say("stopped; every program that was started has been ended")
-        return 130
-    except CannotRunError as error:
-        progress.say(f"could not run: {error}")
-        return 1
-    return None

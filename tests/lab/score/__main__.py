@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from alerts.rulefile import AlertingRule, RuleFile
-from tests.lab.bench.report import Progress, stop_on_signals
+from tests.lab.bench.report import Progress, guarded
 from tests.lab.score import document, measured_light, measured_power
 from tests.lab.score.crew import PROCESSES, play_all, work_all
 from tests.lab.score.document import PAGE
@@ -28,7 +28,6 @@ def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 when all is well, 1 when something missed, 2 for a mistake on the command line."""
     parsed = _parser().parse_args(arguments)
-    stop_on_signals()
     pack = load_pack()
     if parsed.data is not None:
         return _play_data(parsed.data, pack)
@@ -39,12 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"score: {error}", file=sys.stderr)
         return 1
     wanted = [part for part in parts(PLAYS) if not parsed.only or part.name in parsed.only]
-    try:
-        verdicts = _play_all(wanted)
-        works = [] if parsed.only else list(work_all(parsed.work_hours))
-    except KeyboardInterrupt:
-        print("score: stopped; nothing was written", file=sys.stderr)
-        return 130
+    verdicts = _play_all(wanted)
+    works = [] if parsed.only else list(work_all(parsed.work_hours))
     if parsed.only:
         print(document.tables(verdicts, alerts))
     else:
@@ -125,4 +120,4 @@ def _summary(verdict: Verdict) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(guarded(main))
