@@ -62,10 +62,7 @@ def main() -> int:
 def run(engines: Engines, inbox: Inbox, watch: Watch, seconds: float) -> None:
     """Start the programs, say what will happen, and print what happens. Raises CannotRunError, KeyboardInterrupt."""
     alertmanager = engines.alertmanager(inbox.url, port=usual(ALERTMANAGER_PORT))
-    words = [sys.executable, "-m", "agent.cli", "simulate", str(SITE), "--log.level", "warn"]
-    site = engines.start(
-        "site", lambda port: [*words, "--web.listen-address", f"127.0.0.1:{port}"], "/-/ready", usual(SITE_PORT)
-    )
+    site = engines.simulation(str(SITE), "--log.level", "warn", port=usual(SITE_PORT))
     began = time.monotonic()
     config = server_config(site.url, alertmanager.url)
     prometheus = engines.prometheus("prometheus", yaml.safe_dump(config), *assets(), port=usual(PROMETHEUS_PORT))

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.lab.parity.babble import Babbler
 from tests.lab.parity.dataset import END, samples
 from tests.lab.parity.oracles import DIFFERS, Judged, Recent
 from tests.lab.parity.speech import Speaker
@@ -83,11 +82,11 @@ def asked(prometheus: str, folder: Path, seed: int, count: int) -> Iterator[Aske
 
 
 def said(seed: int, count: int) -> Iterator[tuple[str, float]]:
-    speaker, babbler = Speaker(seed), Babbler(seed)
+    speaker = Speaker(seed)
     for number in range(count):
         text = '""=""'
         while _ALL_SERIES.search(text):
-            text = (speaker.query, babbler.damaged, babbler.query)[(number % 10 == 9) + (number % 20 == 9)]()
+            text = (speaker.query, speaker.damaged, speaker.odd)[(number % 10 == 9) + (number % 20 == 9)]()
         yield text, END if "absent" in text else speaker.instant()
 
 
