@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.outcome import Outcome, table
-from tests.lab.bare.place import BareRoot, Checkout, Here, Place, installed, why_no_root_can_be_entered
+from tests.lab.bare.place import BareRoot, Checkout, Here, installed, why_no_root_can_be_entered
 from tests.lab.bring.archive import Archive, ShortageError
 from tests.lab.bring.wheels import PYTHONS
 
@@ -48,7 +48,7 @@ def tell_missing(found: Collection[str]) -> None:
         shout(f"test-all: SKIPPED: NOTHING was tried with Python {', '.join(missing)}: not on the PATH, nor with pyenv")
 
 
-def places(chosen: argparse.Namespace, folder: Path) -> list[Place]:
+def places(chosen: argparse.Namespace, folder: Path) -> Sequence[BareRoot | Here]:
     machine = Machine.found()
     if chosen.what == "pythons":
         return [Here(Path(each), folder) for each in chosen.pythons or installed().values()]

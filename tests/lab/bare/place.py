@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.outcome import Outcome
@@ -97,13 +96,6 @@ def entering(base: Path, run: Path, user: str, settings: Mapping[str, str]) -> l
     return [*APART, "sh", str(ENTER), str(base), str(run), user, "env", "-i", *given]
 
 
-class Place(Protocol):
-    title: str
-
-    def run(self, checkout: Checkout, tests: str) -> Outcome:
-        """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
-
-
 class BareRoot:
     """A copy of a bare root, thrown away afterwards, with nothing but the checkout and the ways to the network."""
 
@@ -112,6 +104,7 @@ class BareRoot:
         self._roots, self._suite, self._user, self._folder, self._machine = roots, suite, user, folder, machine
 
     def run(self, checkout: Checkout, tests: str) -> Outcome:
+        """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
         base = self._roots.of(self._suite)
         run = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
         kept = self._folder / f"{self._suite}-{self._user}"
