@@ -1,4 +1,8 @@
-"""`make score`: plays every shipped scenario and writes docs/dev/detection.md."""
+"""`make score`: plays every scenario faster than time passes, and writes docs/dev/detection.md.
+
+Exit status: 1 when an alert did not fire where it must, fired later than its limit or where it must not, or a rule
+failed. The whole takes about 20 minutes on two processors.
+"""
 
 from __future__ import annotations
 
@@ -75,14 +79,7 @@ def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.lab.score",
-        description="Plays every shipped scenario, and those of the score, through the sampler and the rule engine, "
-        "faster than time passes, and writes docs/dev/detection.md: which alerts fired, how soon, and which should not "
-        "have.",
-        epilog="Exit status: 1 when an alert did not fire where it must, fired later than its limit or where it must "
-        "not, or a rule failed. The whole takes about 20 minutes on two processors.",
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.score", description=__doc__)
     parser.add_argument(
         "--only", metavar="SCENARIO", action="append", choices=list(EXPECTED),
         help="play this scenario alone and print its tables; may be given several times: " + "; ".join(EXPECTED),
@@ -92,12 +89,8 @@ def _parser() -> argparse.ArgumentParser:
         help="hours of each healthy kind of work (default: %(default)s; 67 are a thousand node-hours, 15 minutes); "
         "the page keeps its section about jobs if that was made of more",
     )  # fmt: skip
-    parser.add_argument(
-        "--data", metavar="DIR", type=Path,
-        help="play what others measured instead, and write docs/dev/measured-power.md or measured-light.md: a clone of "
-        "github.com/mlcommons/training_results_v4.0 through the rack rules (10 minutes), or one of "
-        "github.com/Network-And-Services/optical-failure-dataset through those of ports (seconds)",
-    )  # fmt: skip
+    help_of_data = "play what others measured instead: a clone of a data set that docs/dev/testing.md names"
+    parser.add_argument("--data", metavar="DIR", type=Path, help=help_of_data)
     return parser
 
 
