@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.outcome import Outcome, table
-from tests.lab.bare.place import SUPPORTED, BareRoot, Checkout, Here, Place, installed, why_no_root_can_be_entered
+from tests.lab.bare.place import BareRoot, Checkout, Here, installed, why_no_root_can_be_entered
 from tests.lab.bring.archive import Archive, ShortageError
+from tests.lab.bring.wheels import PYTHONS
 
 ROOT = Path(__file__).resolve().parents[3]
 SUITES = ("bookworm", "trixie", "sid")
@@ -42,12 +43,12 @@ def shout(told: str) -> None:
 
 def tell_missing(found: Collection[str]) -> None:
     """Say which supported Pythons are not among those that were found."""
-    missing = [each for each in SUPPORTED if each not in found]
+    missing = [each for each in PYTHONS if each not in found]
     if missing:
         shout(f"test-all: SKIPPED: NOTHING was tried with Python {', '.join(missing)}: not on the PATH, nor with pyenv")
 
 
-def places(chosen: argparse.Namespace, folder: Path) -> list[Place]:
+def places(chosen: argparse.Namespace, folder: Path) -> Sequence[BareRoot | Here]:
     machine = Machine.found()
     if chosen.what == "pythons":
         return [Here(Path(each), folder) for each in chosen.pythons or installed().values()]

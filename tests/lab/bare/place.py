@@ -10,11 +10,11 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.outcome import Outcome
 from tests.lab.bring.archive import Archive, ShortageError
+from tests.lab.bring.wheels import PYTHONS
 
 
 class Checkout:
@@ -44,14 +44,11 @@ class Checkout:
             ) from error
 
 
-SUPPORTED = tuple(f"3.{minor}" for minor in range(10, 15))
-
-
 def installed() -> dict[str, Path]:
     """One by each supported minor version, as far as there is one: on the PATH, or where pyenv keeps them."""
     found: dict[str, Path] = {}
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    for minor in SUPPORTED:
+    for minor in PYTHONS:
         candidates = [
             shutil.which(f"python{minor}"),
             *(str(each) for each in sorted(kept.glob(f"{minor}.*/bin/python{minor}"))),
@@ -99,13 +96,6 @@ def entering(base: Path, run: Path, user: str, settings: Mapping[str, str]) -> l
     return [*APART, "sh", str(ENTER), str(base), str(run), user, "env", "-i", *given]
 
 
-class Place(Protocol):
-    title: str
-
-    def run(self, checkout: Checkout, tests: str) -> Outcome:
-        """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
-
-
 class BareRoot:
     """A copy of a bare root, thrown away afterwards, with nothing but the checkout and the ways to the network."""
 
@@ -114,6 +104,7 @@ class BareRoot:
         self._roots, self._suite, self._user, self._folder, self._machine = roots, suite, user, folder, machine
 
     def run(self, checkout: Checkout, tests: str) -> Outcome:
+        """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
         base = self._roots.of(self._suite)
         run = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
         kept = self._folder / f"{self._suite}-{self._user}"

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tests.lab.bench import rules, sampling, scrapes
-from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, description, peers, table
-from tests.lab.bench.rig import QUICK, Pace, Rig, ended_early
+from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, description, guarded, peers, table
+from tests.lab.bench.rig import QUICK, Pace, Rig
 
 MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "sampling": sampling.every_second,
@@ -29,14 +29,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="measure this alone; may be repeated")
     parser.add_argument("--quick", action="store_true", help="take little time: tries the benchmark, proves nothing")
     parsed = parser.parse_args(arguments)
-    progress, sections = Progress(), list[Section]()
+    progress = Progress()
     progress.say(f"setting up; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
-
-    def measure(rig: Rig) -> None:
-        sections.extend(_measure(name, rig) for name in parsed.only or MEASUREMENTS)
-
-    if (status := ended_early(QUICK if parsed.quick else Pace(), progress, measure)) is not None:
-        return status
+    with Rig(QUICK if parsed.quick else Pace(), progress) as rig:
+        sections = [_measure(name, rig) for name in parsed.only or MEASUREMENTS]
     print(table(sections))
     print(f"\n{description()}\n{peers()}")
     if parsed.quick:
@@ -52,4 +48,4 @@ def _measure(name: str, rig: Rig) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(guarded(main))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import psutil
 from tests.lab.bench.report import CannotRunError
 
 MIB = 2**20
+SERVING = re.compile(r"https?://127\.0\.0\.1:(\d+)/")
 START_PATIENCE = 30.0
 """Seconds within which a program serves."""
 
@@ -40,6 +42,13 @@ class Program(psutil.Popen):
             if not self.alive or time.monotonic() > until:
                 raise CannotRunError(f"{name} does not serve:\n{self.log.read_text()[-2000:]}")
             time.sleep(0.05)
+
+    def wait_for_port(self) -> int:
+        """Return the port of a daemon on the loopback interface once it serves. Raises CannotRunError."""
+        self.wait_for("coldplate", SERVING.search)
+        found = SERVING.search(self.log.read_text())
+        assert found is not None
+        return int(found[1])
 
 
 @contextmanager

@@ -117,10 +117,21 @@ class Progress:
         print(f"[{time.monotonic() - self._began:4.0f} s] {text}", file=sys.stderr, flush=True)
 
 
-def stop_on_signals() -> None:
-    """Have SIGTERM and SIGHUP end the program as Ctrl-C does: every program that was started is ended."""
+def guarded(main: Callable[[Sequence[str]], int], cannot_run: int = 1) -> int:
+    """The exit status of a program that may be stopped, or lack something; what it has started is ended either way.
+
+    SIGTERM and SIGHUP end it as Ctrl-C does. `cannot_run` is the status where something was not to be had.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+    try:
+        return main(sys.argv[1:])
+    except KeyboardInterrupt:
+        print("stopped; every program that was started has been ended", file=sys.stderr)
+        return 130
+    except CannotRunError as error:
+        print(f"could not run: {error}", file=sys.stderr)
+        return cannot_run
 
 
 def description() -> str:

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import venv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distribution
@@ -32,7 +32,7 @@ from tests.fakes.nvml import build
 from tests.infiniband.conftest import FIXTURES, unpack_archive
 from tests.lab.bench import client
 from tests.lab.bench.processes import children, started
-from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
+from tests.lab.bench.report import CannotRunError, Progress
 from tests.servers import free_port
 
 ARCHIVE = FIXTURES / "dgx-h100.txt"
@@ -98,7 +98,6 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("agent", "alerts", "exporters")
 NODE_EXPORTER = "prometheus-node-exporter"
 NVITOP = "nvitop-exporter"
-SERVING = re.compile(r"https?://127\.0\.0\.1:(\d+)/")
 
 _SCRIPT = """\
 import sys
@@ -219,10 +218,8 @@ class Rig:
         ]  # fmt: skip
         around = {**self.environment, **(environment or {})}
         with started(command, folder / "log", around, self.directory) as process:
-            process.wait_for("coldplate", SERVING.search)
-            found = SERVING.search(process.log.read_text())
-            assert found is not None
-            yield Daemon((process.pid, *children(process.pid)), ("127.0.0.1", int(found[1])), folder)
+            port = process.wait_for_port()
+            yield Daemon((process.pid, *children(process.pid)), ("127.0.0.1", port), folder)
 
     @contextmanager
     def nvitop(self) -> Iterator[tuple[int, client.Address]]:
@@ -261,18 +258,3 @@ class Rig:
         psutil.cpu_percent()
         time.sleep(seconds)
         self.progress.say(f"  done; the machine was {psutil.cpu_percent():.0f} % busy")
-
-
-def ended_early(pace: Pace, progress: Progress, measure: Callable[[Rig], object]) -> int | None:
-    """Measure on a rig; the exit status where that was stopped or could not be, None where it came to its end."""
-    stop_on_signals()
-    try:
-        with Rig(pace, progress) as rig:
-            measure(rig)
-    except KeyboardInterrupt:
-        progress.say("stopped; every program that was started has been ended")
-        return 130
-    except CannotRunError as error:
-        progress.say(f"could not run: {error}")
-        return 1
-    return None

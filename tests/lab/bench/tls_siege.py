@@ -25,8 +25,8 @@ import trustme
 from tests.lab.bench.client import highest_hundredth
 from tests.lab.bench.patience import PRIORITY
 from tests.lab.bench.processes import cpu_seconds, prefer, started
-from tests.lab.bench.report import Line, Section, Verdict, at_most, description, mebibytes, milliseconds, table
-from tests.lab.bench.rig import ROOT, SERVING
+from tests.lab.bench.report import Line, Section, Verdict, at_most, description, guarded, mebibytes, milliseconds, table
+from tests.lab.bench.rig import ROOT
 
 HOST = "127.0.0.1"
 CROWD = {"silent": 100, "half": 300, "deaf": 20}
@@ -63,11 +63,9 @@ def daemon(folder: Path, name: str, *arguments: str) -> Iterator[tuple[psutil.Pr
     command = [sys.executable, "-m", "agent.cli", "run", "--scenario", "healthy-training"]
     command += ["--web.listen-address", f"{HOST}:0", *arguments]
     with started(command, folder / f"{name}.log", os.environ, ROOT) as process:
-        process.wait_for("coldplate", SERVING.search)
+        port = process.wait_for_port()
         prefer(process.pid)
-        found = SERVING.search(process.log.read_text())
-        assert found is not None
-        yield process, int(found[1])
+        yield process, port
 
 
 class KeptScraper:
@@ -213,7 +211,8 @@ def settled(process: psutil.Process, port: int, context: ssl.SSLContext | None, 
     return [*latencies("a kept connection", alone.taken), share, Line("memory", mebibytes(held(process)))]
 
 
-def main(seconds: float) -> int:
+def main(arguments: Sequence[str]) -> int:
+    seconds = float(arguments[0]) if arguments else 20.0
     prefer(os.getpid(), PRIORITY)
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
@@ -236,4 +235,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["crowd"]:
         crowd(int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4] == "again")
     else:
-        sys.exit(main(float(sys.argv[1]) if sys.argv[1:] else 20.0))
+        sys.exit(guarded(main))

@@ -23,7 +23,7 @@ import yaml
 
 from agent.commands.simulate.site_reader import read_site
 from tests.deployment.compose_files import COMPOSE, ROOT, in_checkout, services
-from tests.lab.bench.report import CannotRunError
+from tests.lab.bench.report import guarded
 from tests.lab.demo.announcements import Announcement, Watch, announcements, minute
 from tests.lab.fleet.engines import Engine, Engines, Inbox, program, say
 from tests.servers import fetch
@@ -37,24 +37,22 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SITE_PORT, PROMETHEUS_PORT, ALERTMANAGER_PORT = 19500, 9090, 9093
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.demo")
     parser.add_argument("--minutes", type=float, default=LONGEST_SECONDS / 60, help="end after this long")
-    seconds = parser.parse_args().minutes * 60
-    for each in STOPS:
-        signal.signal(each, signal.default_int_handler)
+    seconds = parser.parse_args(arguments).minutes * 60
     watch = Watch(announcements(read_site(SITE), min(seconds, LONGEST_SECONDS)))
-    with tempfile.TemporaryDirectory(prefix="coldplate-demo-") as folder, Inbox() as inbox:
+    with (
+        tempfile.TemporaryDirectory(prefix="coldplate-demo-") as folder,
+        Inbox() as inbox,
+        Engines(Path(folder)) as engines,
+        suppress(KeyboardInterrupt),
+    ):
         try:
-            with Engines(Path(folder)) as engines, suppress(KeyboardInterrupt):
-                try:
-                    run(engines, inbox, watch, seconds)
-                finally:  # a second Ctrl-C must not leave a program behind
-                    for each in STOPS:
-                        signal.signal(each, signal.SIG_IGN)
-        except CannotRunError as error:
-            print(f"coldplate: {error}", file=sys.stderr)
-            return 2
+            run(engines, inbox, watch, seconds)
+        finally:  # a second Ctrl-C must not leave a program behind
+            for each in STOPS:
+                signal.signal(each, signal.SIG_IGN)
     say(f"stopped; {len(watch.came)} announced alerts came, {len(watch.missed)} did not")
     return 1 if watch.missed else 0
 
@@ -62,10 +60,7 @@ def main() -> int:
 def run(engines: Engines, inbox: Inbox, watch: Watch, seconds: float) -> None:
     """Start the programs, say what will happen, and print what happens. Raises CannotRunError, KeyboardInterrupt."""
     alertmanager = engines.alertmanager(inbox.url, port=usual(ALERTMANAGER_PORT))
-    words = [sys.executable, "-m", "agent.cli", "simulate", str(SITE), "--log.level", "warn"]
-    site = engines.start(
-        "site", lambda port: [*words, "--web.listen-address", f"127.0.0.1:{port}"], "/-/ready", usual(SITE_PORT)
-    )
+    site = engines.simulation(str(SITE), "--log.level", "warn", port=usual(SITE_PORT))
     began = time.monotonic()
     config = server_config(site.url, alertmanager.url)
     prometheus = engines.prometheus("prometheus", yaml.safe_dump(config), *assets(), port=usual(PROMETHEUS_PORT))
@@ -147,4 +142,4 @@ def alerts(alertmanager: Engine) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main, cannot_run=2))

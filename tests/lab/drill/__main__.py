@@ -11,10 +11,9 @@ import random
 import sys
 from collections.abc import Sequence
 
-from tests.lab.bench.report import Progress, description
-from tests.lab.bench.rig import QUICK, ROOT, Pace, Rig, ended_early
+from tests.lab.bench.report import Progress, description, guarded
+from tests.lab.bench.rig import QUICK, ROOT, Pace, Rig
 from tests.lab.drill import reliability
-from tests.lab.drill.measured_fault import MeasuredFault
 from tests.lab.drill.sequence import in_turn
 
 
@@ -25,14 +24,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="for the moments at which it is killed; otherwise a new one")
     parsed = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(10_000) if parsed.seed is None else parsed.seed
-    progress, measured = Progress(), list[MeasuredFault]()
+    progress = Progress()
     progress.say(f"seed {seed}; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
-
-    def measure(rig: Rig) -> None:
-        measured.extend(in_turn(rig, lambda title: not parsed.only or any(it in title for it in parsed.only), seed))
-
-    if (status := ended_early(QUICK if parsed.short else Pace(), progress, measure)) is not None:
-        return status
+    with Rig(QUICK if parsed.short else Pace(), progress) as rig:
+        chosen = parsed.only or [""]
+        measured = [*in_turn(rig, lambda title: any(words in title for words in chosen), seed)]
     print(reliability.plain(measured))
     missed = [found for found in measured if found.missed()]
     print(f"\n{len(measured) - len(missed)} of {len(measured)} met their targets, seed {seed}\n{description()}")
@@ -43,4 +39,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(guarded(main))

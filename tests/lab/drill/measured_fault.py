@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,26 +91,19 @@ class MeasuredFault:
         return ", ".join(found) or "nothing"
 
 
-class Scraper:
+def scraper(rig: Rig, address: client.Address) -> AbstractContextManager[Program]:
     """One who scrapes ten times a second, in a process of its own, and all the time."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def between(self, began: float, ended: float) -> list[float]:
-        """Latencies of the scrapes that began within these monotonic seconds."""
-        if not self._program.alive:
-            raise CannotRunError(f"the scraper failed: {self._program.log.read_text()[-500:]}")
-        lines = self._program.log.read_text().splitlines()
-        rows = [tuple(map(float, line.split())) for line in lines if line.count(" ") == 1]
-        return [seconds for at, seconds in rows if began <= at < ended]
-
-
-@contextmanager
-def scraper(rig: Rig, address: client.Address) -> Iterator[Scraper]:
     command = [sys.executable, "-m", "tests.lab.bench.patience", str(address[1])]
-    with started(command, rig.directory / f"scraper-{address[1]}.log", rig.environment, ROOT) as program:
-        yield Scraper(program)
+    return started(command, rig.directory / f"scraper-{address[1]}.log", rig.environment, ROOT)
+
+
+def latencies(scraper: Program, began: float, ended: float) -> list[float]:
+    """Those of its scrapes that began within these monotonic seconds."""
+    said = scraper.log.read_text()
+    if not scraper.alive:
+        raise CannotRunError(f"the scraper failed: {said[-500:]}")
+    rows = [tuple(map(float, line.split())) for line in said.splitlines() if line.count(" ") == 1]
+    return [seconds for at, seconds in rows if began <= at < ended]
 
 
 def settle(rig: Rig, drill: Drill) -> Page:
@@ -137,7 +130,7 @@ def _complete(page: Page) -> bool:
     )
 
 
-def attempt(rig: Rig, drill: Drill, asking: Scraper | None, fault: Fault) -> MeasuredFault:
+def attempt(rig: Rig, drill: Drill, asking: Program | None, fault: Fault) -> MeasuredFault:
     """One fault, beginning with a daemon that is well."""
     before = drill.page()
     if before is None or not drill.healthy():
@@ -149,7 +142,7 @@ def attempt(rig: Rig, drill: Drill, asking: Scraper | None, fault: Fault) -> Mea
 
 
 def measure(
-    rig: Rig, drill: Drill, asking: Scraper | None, fault: Fault, before: Page, began: float | None
+    rig: Rig, drill: Drill, asking: Program | None, fault: Fault, before: Page, began: float | None
 ) -> MeasuredFault:
     """Provoke a fault, unless one `began` with the process already, cure it, and see what comes of it."""
     rig.progress.say(f"{fault.title} ...")
@@ -172,7 +165,7 @@ def measure(
     if peak is not None:
         found.memory = peak.look()
     if asking is not None and fault.answers:
-        found.scrapes = asking.between(provoked, time.monotonic())
+        found.scrapes = latencies(asking, provoked, time.monotonic())
     found.troubles += _damage(drill, fault, before, active)
     for trouble in found.missed():
         rig.progress.say(f"  {trouble}")

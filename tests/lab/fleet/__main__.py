@@ -10,11 +10,11 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.lab.bench.report import CannotRunError, stop_on_signals
+from tests.lab.bench.report import guarded
 from tests.lab.fleet.engines import Engine, Engines, Inbox, say
 from tests.lab.fleet.whole_fleet import RACK, RACKS, Fleet
 
@@ -31,11 +31,10 @@ class FleetError(Exception):
     """What did not hold."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet")
     parser.add_argument("--stay", action="store_true", help="leave all running until Ctrl-C")
-    parsed = parser.parse_args()
-    stop_on_signals()
+    parsed = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="coldplate-fleet-") as place, Inbox() as inbox:
         try:
             with Engines(Path(place)) as engines:
@@ -50,11 +49,6 @@ def main() -> int:
         except FleetError as error:
             print(f"does not hold: {error}", file=sys.stderr)
             return 1
-        except CannotRunError as error:
-            print(f"coldplate: {error}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            return 130
     return 0
 
 
@@ -125,4 +119,4 @@ def until(what: str, condition: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main, cannot_run=2))

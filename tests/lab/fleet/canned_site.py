@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import json
 import re
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -181,11 +180,7 @@ def main() -> None:
     parser.add_argument("--pace", type=float, default=1.0, help="seconds of the simulation in a second")
     parser.add_argument("--faults", action="store_true", help="with the faults of single nodes")
     parsed = parser.parse_args()
-    try:
-        plan = Plan(parsed.job_nodes, parsed.pace, parsed.faults)
-        asyncio.run(_serve(parsed.nodes, parsed.port, plan))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    asyncio.run(_serve(parsed.nodes, parsed.port, Plan(parsed.job_nodes, parsed.pace, parsed.faults)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +23,8 @@ from tests.servers import fetch, free_port
 ALERTMANAGER = ROOT / "packaging" / "alertmanager"
 BROUGHT = ROOT / ".programs" / "newest" / "usr" / "bin"
 READY_SECONDS = 60.0
+WEB, HTTP = "--web.listen-address=127.0.0.1:{}", "-httpListenAddr=127.0.0.1:{}"
+"""How programs are told where to listen: those of Prometheus and coldplate, and those of VictoriaMetrics."""
 
 
 def say(line: str) -> None:
@@ -74,12 +76,15 @@ class Engines(ExitStack):
         self.folder = folder
         self.running: dict[str, Engine] = {}
 
-    def start(self, name: str, command: Callable[[int], Sequence[str]], ready: str, port: int | None = None) -> Engine:
-        """Start what `command` makes of a port, and wait until it answers at `ready`. Raises CannotRunError."""
+    def start(self, name: str, words: Sequence[str], listen: str, ready: str, port: int | None = None) -> Engine:
+        """Start a program, whose option `listen` has {} for its port, and wait until it answers at `ready`.
+
+        Raises CannotRunError.
+        """
         chosen, log = port or free_port(), self.folder / f"{name}.log"
         try:
             around = {**os.environ, "PYTHONPATH": str(ROOT)}
-            process = self.enter_context(started(command(chosen), log, around, self.folder))
+            process = self.enter_context(started([*words, listen.format(chosen)], log, around, self.folder))
         except OSError as error:
             raise CannotRunError(f"{name}: {error}; `make programs` and `make engines` bring it") from error
         engine = self.running[name] = Engine(name, f"http://127.0.0.1:{chosen}", process)
@@ -90,7 +95,10 @@ class Engines(ExitStack):
         path = self.folder / f"{name}.yml"
         path.write_text(config)
         words = [program("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={self.folder / name}", *more]
-        return self.start(name, lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready", port)
+        return self.start(name, words, WEB, "/-/ready", port)
+
+    def simulation(self, *more: str, port: int | None = None) -> Engine:
+        return self.start("site", [sys.executable, "-m", "agent.cli", "simulate", *more], WEB, "/-/ready", port)
 
     def alertmanager(self, inbox: str, group_wait: str | None = None, port: int | None = None) -> Engine:
         """Start an Alertmanager with the configuration that ships, and an inbox in place of each of its receivers."""
@@ -102,30 +110,28 @@ class Engines(ExitStack):
         shutil.copy(ALERTMANAGER / "coldplate.tmpl", self.folder)
         words = [program("prometheus-alertmanager"), f"--config.file={config}", f"--storage.path={self.folder / 'am'}"]
         words.append("--cluster.listen-address=")
-        return self.start(
-            "alertmanager", lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready", port
-        )
+        return self.start("alertmanager", words, WEB, "/-/ready", port)
 
     def canned_site(self, nodes: int, *more: str) -> Engine:
         """Start the site of canned_site.py."""
         words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes), *more]
-        return self.start("site", lambda port: [*words, "--port", str(port)], "/sd")
+        return self.start("site", words, "--port={}", "/sd")
 
     def vmalert(self, name: str, store: Engine, rules: Iterable[str], *more: str) -> Engine:
         """Start a vmalert that reads from a store and writes to it; `rules` are patterns of paths."""
         words = [program("vmalert"), *(f"-rule={each}" for each in rules)]
         words += [f"-{each}.url={store.url}" for each in ("datasource", "remoteWrite", "remoteRead")]
         words += ["-disableAlertgroupLabel", "-rule.evalDelay=1s", "-group.maxStartDelay=1s", *more]
-        return self.start(name, lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
+        return self.start(name, words, HTTP, "/health")
 
     def store(self, name: str, *more: str) -> Engine:
         words = [program("victoria-metrics"), f"-storageDataPath={self.folder / name}", "-retentionPeriod=1d", *more]
-        return self.start(name, lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
+        return self.start(name, words, HTTP, "/health")
 
     def scraper(self, name: str, config: Path, *more: str) -> Engine:
         buffer = f"-remoteWrite.tmpDataPath={self.folder / name}"
         words = [program("vmagent"), f"-promscrape.config={config}", buffer, *more]
-        return self.start(name, lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
+        return self.start(name, words, HTTP, "/health")
 
 
 class Notification(NamedTuple):

@@ -46,12 +46,10 @@ class Fleet:
         ]
 
     def _site(self, lost: str, at: float) -> Engine:
-        words = [sys.executable, "-m", "agent.cli", "simulate", "--nodes", str(RACK * RACKS)]
-        words += ["--nodes-per-rack", str(RACK), "--nodes-per-job", "8", "--rack-budget", "40.8kW", "--cluster", "main"]
-        words += ["--fault", f"power-loss@{lost},at={at:.0f}s", "--metrics.profile", "lean"]
-        return self._engines.start(
-            "site", lambda port: [*words, "--web.listen-address", f"127.0.0.1:{port}"], "/-/ready"
-        )
+        return self._engines.simulation(
+            "--nodes", str(RACK * RACKS), "--nodes-per-rack", str(RACK), "--nodes-per-job", "8", "--cluster", "main",
+            "--rack-budget", "40.8kW", "--fault", f"power-loss@{lost},at={at:.0f}s", "--metrics.profile", "lean",
+        )  # fmt: skip
 
     def _rules(self, name: str, own: str, *, packed: bool) -> None:
         out = self._folder / name

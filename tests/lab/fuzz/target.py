@@ -22,6 +22,7 @@ PART = b"=== "
 
 LONGEST_LINE = 2500
 """Most characters of a line of a refusal: it is read in a terminal and in a log."""
+LONGEST_WORD = 40
 MEBIBYTE = 2**20
 
 
@@ -38,10 +39,10 @@ class Target:
     parsers: tuple[str, ...]
     use: Callable[[bytes, Path], object]
     seeds: tuple[bytes, ...] = ()
-    """What the corpus cannot hold, because the product's own code makes it."""
+    """Inputs that are made by code."""
     refusals: tuple[type[Exception], ...] = ()
     words: tuple[bytes, ...] = ()
-    """What a parser compares with, beside the lines of `words/NAME.dict`."""
+    """What a parser compares with, and its source does not hold as a literal."""
     files: tuple[str, ...] = ()
     """Files of the repository that are seeds as well, as patterns below its root."""
     named: bool = False
@@ -51,10 +52,17 @@ class Target:
     mebibytes: int = 64
 
     def dictionary(self) -> tuple[bytes, ...]:
-        """All words: a file has them as dictionaries of AFL and libFuzzer do, one in quotes on each line."""
-        file = CORPUS.with_name("words") / f"{self.name}.dict"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return (*self.words, *(ast.literal_eval(f"b{line}") for line in lines))
+        """All words: these, and the short literals and field names in the source of the parsers."""
+        found = set[bytes]()
+        for parser in self.parsers:
+            for node in ast.walk(ast.parse((ROOT / parser).read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Constant(value=bytes(word)):
+                        found.add(word)
+                    case ast.Constant(value=str(word)) | ast.AnnAssign(target=ast.Name(id=word)):
+                        found.add(word.encode("utf-8", "surrogatepass"))
+        # What has two spaces is a sentence.
+        return (*self.words, *sorted(each for each in found if 0 < len(each) < LONGEST_WORD and each.count(b" ") < 2))
 
     def corpus(self) -> Iterator[tuple[str, bytes]]:
         """Every seed and every kept input, with a name for it, in a fixed order."""

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from agent.backends.nvml.gpu_enumeration import slot_of
 from agent.model import GpuIdentity
 from tests.lab.hardware.node import LANES, Key, Node, families, reasons_of, values_of
-from tests.lab.hardware.rows import FACTS, ROWS, Fact, Row, Section, Table
+from tests.lab.hardware.rows import FACTS, ROWS, Fact, Row, Section
 
 TIMEOUT = 60.0
 """Seconds for one run; without persistence mode it wakes every GPU first."""
@@ -270,9 +270,7 @@ class Comparison:
             section.skipped("values of nvidia-smi -q -x", self.trouble)
         for gpu, lines in enumerate(self.lines):
             name = f"GPU {self._node.identities[gpu].gpu.index}"
-            section.tables.append(
-                Table(f"{name}, compared with nvidia-smi", HEADER, [tuple(line) for line in lines.values()])
-            )
+            section.table(f"{name}, compared with nvidia-smi", HEADER, lines.values())
             counts = {rank: sum(_verdict(line) == rank for line in lines.values()) for rank in RANK}
             bad = [f"{line.value} (coldplate {line.coldplate}, nvidia-smi {line.smi} {line.unit}: {line.verdict})"
                    for line in lines.values() if _bad(line)]  # fmt: skip

@@ -6,10 +6,11 @@ may have moved while nvidia-smi ran; a value without slack must agree to the ste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partialmethod
+from typing import NamedTuple
 
 from tests.lab.bench.report import markdown
 
@@ -178,18 +179,10 @@ class Verdict(Enum):
     MEASURED = "measured"
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     name: str
     verdict: Verdict
     text: str
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 @dataclass
@@ -197,7 +190,8 @@ class Section:
     step: str
     title: str
     checks: list[Check] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    """Titles and tables, as Markdown."""
 
     def add(self, verdict: Verdict, name: str, text: str) -> None:
         self.checks.append(Check(name, verdict, text))
@@ -208,6 +202,10 @@ class Section:
 
     def judge(self, name: str, good: bool, text: str) -> None:
         self.add(Verdict.OK if good else Verdict.FAILED, name, text)
+
+    def table(self, title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        cells = ([each.replace("|", "\\|").replace("\n", " ") for each in row] for row in rows)
+        self.tables += [f"{title}:", markdown(header, cells)]
 
 
 STAND_IN = "A STAND-IN LIBRARY ANSWERED, NO REAL GPU: this shows that the checks run, and nothing about hardware."
@@ -242,8 +240,5 @@ class Report:
         parts += [markdown(("", ""), self.provenance.items()), f"Result: **{self.summary()}**"]
         for section in self.sections:
             checks = [f"- **{check.verdict.value}** {check.name}: {check.text}" for check in section.checks]
-            parts += [f"### {section.title}", "\n".join(checks)]
-            for table in section.tables:
-                cells = ([each.replace("|", "\\|").replace("\n", " ") for each in row] for row in table.rows)
-                parts += [f"{table.title}:", markdown(table.header, cells)]
+            parts += [f"### {section.title}", "\n".join(checks), *section.tables]
         return self.scrub("\n\n".join(part.strip() for part in parts) + "\n")

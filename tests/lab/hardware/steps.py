@@ -17,7 +17,7 @@ from agent.model import Lane
 from tests.lab.bench.client import highest_hundredth
 from tests.lab.hardware.compare import Comparison, Smi, SmiError
 from tests.lab.hardware.node import FAST_CALLS, LANES, Node, Timed, TimedDriver, violations
-from tests.lab.hardware.rows import Report, Section, Table
+from tests.lab.hardware.rows import Report, Section
 
 STEPS = ("permissions", "calls", "compare", "events")
 XID_CRITICAL_ERROR = 8
@@ -88,10 +88,10 @@ def calls(session: Session) -> None:
     wrong = [pair for pair in counted if pair[0] != pair[1]]
     section.judge("coldplate counts its calls rightly", not wrong, f"it says {wrong[0]}" if wrong else "the spy agrees")
     section.judge("every value is within its range", not broken, "; ".join(broken[:5]) or "no value outside")
-    section.tables += _call_tables(driver.calls)
+    _tell_calls(section, driver.calls)
 
 
-def _call_tables(timed: Sequence[Timed]) -> list[Table]:
+def _tell_calls(section: Section, timed: Sequence[Timed]) -> None:
     """Latencies by lane and function, over all GPUs, and the whole of a fast sample for each GPU."""
     groups: dict[tuple[str, str], list[float]] = {}
     for call in timed:
@@ -99,14 +99,13 @@ def _call_tables(timed: Sequence[Timed]) -> list[Table]:
             groups.setdefault((call.place[0], call.name), []).append(call.seconds)
     rows = [[lane, name, str(len(each)), *(f"{of(each) * 1e6:.0f}" for of in (median, highest_hundredth, max))]
             for (lane, name), each in sorted(groups.items())]  # fmt: skip
-    tables = [Table("Calls one at a time, in us", ("lane", "function", "calls", "p50", "p99", "max"), rows)]
+    section.table("Calls one at a time, in us", ("lane", "function", "calls", "p50", "p99", "max"), rows)
     sums = []
     for gpu in sorted({call.place[1] for call in timed if call.place[0] == "fast"}):
         device = [call for call in timed if call.place == ("fast", gpu) and call.on_device]
         turns = min(Counter(call.name for call in device).values(), default=1)
         sums.append([gpu, str(len(device)), f"{sum(call.seconds for call in device) * 1e6 / turns:.0f}"])
-    tables.append(Table("Fast lane by GPU", ("GPU", "device calls", "mean us of device time in a sample"), sums))
-    return tables
+    section.table("Fast lane by GPU", ("GPU", "device calls", "mean us of device time in a sample"), sums)
 
 
 def compare(session: Session) -> None:

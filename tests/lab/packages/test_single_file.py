@@ -48,23 +48,17 @@ def started(file: Path, **settings: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
 
 
-def test_it_runs_with_the_libraries_of_the_python_that_starts_it(tree: Path, tmp_path: Path) -> None:
-    file = packed(tree)
-    done = started(file, XDG_CACHE_HOME=tmp_path / "cache")
+def test_it_unpacks_once_and_runs_with_the_libraries_of_the_python_that_starts_it(tree: Path, tmp_path: Path) -> None:
+    file, cache = packed(tree), tmp_path / "cache"
+    done = started(file, XDG_CACHE_HOME=cache)
     assert done.returncode == 3, done.stderr
-    (place,) = (tmp_path / "cache" / "coldplate").iterdir()
+    (place,) = (cache / "coldplate").iterdir()
     assert done.stdout.split("\n")[0] == f"['check', '--now'] shared {MINOR} {place}"
     assert not (place / "lib" / "python3.9").exists()
-
-
-def test_it_unpacks_once(tree: Path, tmp_path: Path) -> None:
-    file = packed(tree)
-    started(file, XDG_CACHE_HOME=tmp_path)
-    (place,) = (tmp_path / "coldplate").iterdir()
     (place / "lib" / "common" / "shared.py").write_text("NAME = 'as it was'\n")
-    assert "as it was" in started(file, XDG_CACHE_HOME=tmp_path).stdout
+    assert "as it was" in started(file, XDG_CACHE_HOME=cache).stdout
     (tree / "lib" / "common" / "shared.py").write_text("NAME = 'newer'\n")
-    assert "newer" in started(packed(tree), XDG_CACHE_HOME=tmp_path).stdout
+    assert "newer" in started(packed(tree), XDG_CACHE_HOME=cache).stdout
 
 
 def test_where_the_cache_cannot_be_written_it_takes_a_folder_of_its_own_below_tmp(tree: Path, tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ import sys
 from collections.abc import Sequence
 
 from tests.lab.parity import queries, rulefiles, scripts, templates
-from tests.lab.parity.oracles import MissingError, Recent, find
+from tests.lab.parity.oracles import MissingError, Recent, find, tally
 
-PARTS = {"queries": queries.compare, "scripts": scripts.compare, "rules": rulefiles.compare,
-         "templates": templates.compare}  # fmt: skip
+PARTS = {"queries": queries, "scripts": scripts, "rules": rulefiles, "templates": templates}
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"nothing can be compared: {missing}", file=sys.stderr)
         return 2
     print(f"Prometheus {recent.version}, seed {options.seed}", flush=True)
-    alike = [PARTS[part](recent, options) for part in options.parts or PARTS]
+    alike = [tally(part, PARTS[part].judged(recent, options)) for part in options.parts or PARTS]
     return 0 if all(alike) else 1
 
 

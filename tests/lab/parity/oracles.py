@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -28,18 +29,27 @@ class Recent(NamedTuple):
     scripts: Path | None
 
 
+Judged = Iterator[tuple[str, str]]
+"""For each thing that was compared a verdict, and the words to write out if it is DIFFERS."""
+DIFFERS, ALIKE = "DIFFER", "alike"
 SHOWN = 20
 """Differences that are written out."""
+PROGRESS = 5_000
 
 
-def told(what: str, differences: Iterator[str]) -> bool:
-    """Print the first differences and how many there are; whether there is none."""
-    found = 0
-    for found, difference in enumerate(differences, 1):
-        if found <= SHOWN:
-            print(difference)
-    print(f"{what}; {found} differ")
-    return not found
+def tally(what: str, judged: Judged) -> bool:
+    """Print the first differences, and how many there are of each verdict; whether none differs."""
+    counts = Counter[str]()
+    for number, (verdict, words) in enumerate(judged, 1):
+        counts[verdict] += 1
+        if verdict == DIFFERS and counts[DIFFERS] <= SHOWN:
+            print(words, flush=True)
+        if number % PROGRESS == 0:
+            print(f"{what}: {number} so far, {counts[DIFFERS]} differ", flush=True)
+    print(f"{what}: {sum(counts.values())}")
+    for verdict, amount in counts.most_common():
+        print(f"{amount:7} {verdict}")
+    return not counts[DIFFERS]
 
 
 def find() -> Recent:

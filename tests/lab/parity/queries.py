@@ -9,24 +9,20 @@ from __future__ import annotations
 import argparse
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.lab.parity.babble import Babbler
 from tests.lab.parity.dataset import END, samples
-from tests.lab.parity.oracles import SHOWN, Recent
+from tests.lab.parity.oracles import DIFFERS, Judged, Recent
 from tests.lab.parity.speech import Speaker
 from tests.promql import oracle
 from tests.promql.answers import Answer, Refusal, ours, same, theirs
 
-DIFFERS = "DIFFER"
-_PROGRESS = 5_000
 _CHOOSES = re.compile(r"\s*(topk|bottomk)\b")
 _ORDERS = re.compile(r"\s*(sort|sort_desc) ?\(")
 # A label without name and value means all series to the storage there, which it then refuses.
-_ALL_SERIES = re.compile(r"""(?:""|''|``)\s*(?:=|!=)~?\s*(?:""|''|``)""")
+_ALL_SERIES = re.compile(r"""(?:""|''|``)\s*[=!][=~]?\s*(?:""|''|``)""")
 _NATIVE = re.compile(r"function histogram_\w+\(\) is not supported here")
 
 
@@ -46,6 +42,19 @@ class Asked(NamedTuple):
         return (
             bool(_CHOOSES.match(self.query)) and own is not None and other is not None and sorted(own) == sorted(other)
         )
+
+    @property
+    def verdict(self) -> str:
+        if not self.agree():
+            native = isinstance(self.own, Refusal) and _NATIVE.search(self.own.text)
+            return "out of scope: native histograms" if native else DIFFERS
+        if isinstance(self.own, Refusal):
+            return "refused by both" if self.own.at_load else "fail in both"
+        return "answer alike" if self.own != [] else "answer alike, with nothing"
+
+    @property
+    def words(self) -> str:
+        return f"{self.query!r} at {self.at}\n    ours   {self.own}\n    theirs {self.other}"
 
 
 def _rounded(answer: Answer) -> Answer:
@@ -73,35 +82,16 @@ def asked(prometheus: str, folder: Path, seed: int, count: int) -> Iterator[Aske
 
 
 def said(seed: int, count: int) -> Iterator[tuple[str, float]]:
-    speaker, babbler = Speaker(seed), Babbler(seed)
+    speaker = Speaker(seed)
     for number in range(count):
         text = '""=""'
         while _ALL_SERIES.search(text):
-            text = (speaker.query, babbler.damaged, babbler.query)[(number % 10 == 9) + (number % 20 == 9)]()
+            text = (speaker.query, speaker.damaged, speaker.odd)[(number % 10 == 9) + (number % 20 == 9)]()
         yield text, END if "absent" in text else speaker.instant()
 
 
-def compare(recent: Recent, options: argparse.Namespace) -> bool:
+def judged(recent: Recent, options: argparse.Namespace) -> Judged:
     """Whether both answer alike, or fail both, for `options.queries` queries."""
-    counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        for number, each in enumerate(asked(recent.prometheus, Path(folder), options.seed, options.queries), 1):
-            found = verdict(each)
-            counts[found] += 1
-            if found == DIFFERS and counts[DIFFERS] <= SHOWN:
-                print(f"{each.query!r} at {each.at}\n    ours   {each.own}\n    theirs {each.other}", flush=True)
-            if number % _PROGRESS == 0 and number < options.queries:
-                print(f"queries: {number} of {options.queries}, {counts[DIFFERS]} differ", flush=True)
-    print(f"queries: {options.queries} of seed {options.seed}")
-    for found, amount in counts.most_common():
-        print(f"{amount:7} {found}")
-    return not counts[DIFFERS]
-
-
-def verdict(each: Asked) -> str:
-    if not each.agree():
-        native = isinstance(each.own, Refusal) and _NATIVE.search(each.own.text)
-        return "out of scope: native histograms" if native else DIFFERS
-    if isinstance(each.own, Refusal):
-        return "refused by both" if each.own.at_load else "fail in both"
-    return "answer alike" if each.own != [] else "answer alike, with nothing"
+        for each in asked(recent.prometheus, Path(folder), options.seed, options.queries):
+            yield each.verdict, each.words

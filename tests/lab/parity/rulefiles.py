@@ -8,13 +8,13 @@ import random
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from alerts import rulefile
 from alerts.rulefile import RuleFileError
 from tests.grammar import Grammar
-from tests.lab.parity.oracles import Recent, told
+from tests.lab.parity.oracles import ALIKE, DIFFERS, Judged, Recent
 from tests.lab.parity.templates import Maker
 
 COUNT = 1000
@@ -106,17 +106,13 @@ def problem_here(text: str) -> str:
     return ""
 
 
-def differences(recent: Recent, dice: random.Random) -> Iterator[str]:
-    maker = FileMaker(dice)
+def judged(recent: Recent, options: argparse.Namespace) -> Judged:
+    """Whether both accept the same files."""
+    maker = FileMaker(random.Random(options.seed))
     files = [maker.file() for _ in range(COUNT)]
     with tempfile.TemporaryDirectory() as folder:
         verdicts = taken_there(recent, files, Path(folder))
     for text, taken in zip(files, verdicts, strict=True):
         problem = problem_here(text)
-        if bool(problem) == taken:
-            yield f"{text}\n  Prometheus {'loads' if taken else 'refuses'} it; here: {problem or 'it is loaded'}"
-
-
-def compare(recent: Recent, options: argparse.Namespace) -> bool:
-    """Whether both accept the same files."""
-    return told(f"rules: {COUNT} files", differences(recent, random.Random(options.seed)))
+        words = f"{text}\n  Prometheus {'loads' if taken else 'refuses'} it; here: {problem or 'it is loaded'}"
+        yield DIFFERS if bool(problem) == taken else ALIKE, words

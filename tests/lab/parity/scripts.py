@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,8 +18,8 @@ from alerts.promql import STALE, Labels, Storage, make_labels
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.literals import duration_value
 from alerts.promql.syntax.tree import VectorSelector
-from tests.lab.parity.oracles import SHOWN, Recent
-from tests.lab.parity.queries import DIFFERS, Asked, verdict
+from tests.lab.parity.oracles import DIFFERS, Judged, Recent
+from tests.lab.parity.queries import Asked
 from tests.promql import oracle
 from tests.promql.answers import ours, theirs
 
@@ -127,26 +126,19 @@ _OLD_SAMPLES = "storage: {tsdb: {out_of_order_time_window: 1000d}}\n"
 OF_RANGES = "out of scope: a range's own @ start() or @ end()"
 
 
-def compare(recent: Recent, options: argparse.Namespace) -> bool:
+def judged(recent: Recent, options: argparse.Namespace) -> Judged:
     """Whether both answer the scripts' queries alike, as far as they are about what is offered here."""
     if recent.scripts is None:
         print("scripts: there are none to run; make newest brings them where Debian's source packages can be had")
-        return True
+        return
     found = [case for path in sorted(recent.scripts.glob("*.test")) for case in cases(path.name, path.read_text())]
-    counts: Counter[str] = Counter()
+    print(f"scripts of {recent.scripts.name}")
     for _, alike in groupby(found, key=lambda case: id(case.loaded)):
-        for case, said, told in _judged(recent, [*alike]):
-            counts[said] += 1
-            if said == DIFFERS and counts[DIFFERS] <= SHOWN:
-                print(f"{case.script}:{case.line}: {case.query}\n{told}")
-    print(f"scripts: {len(found)} cases of {recent.scripts.name}")
-    for said, count in counts.most_common():
-        print(f"{count:7} {said}")
-    return not counts[DIFFERS]
+        yield from _judged(recent, [*alike])
 
 
-def _judged(recent: Recent, alike: Sequence[Case]) -> Iterator[tuple[Case, str, str]]:
-    """Cases over the same samples, each with its verdict and with what is to be told of it."""
+def _judged(recent: Recent, alike: Sequence[Case]) -> Judged:
+    """Cases over the same samples."""
     storage = oracle.filled(alike[0].loaded)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -155,17 +147,17 @@ def _judged(recent: Recent, alike: Sequence[Case]) -> Iterator[tuple[Case, str, 
         server.write(alike[0].loaded)
         for case in alike:
             if case.is_range and re.search(r"@ *(start|end) *\(", case.query):
-                yield case, OF_RANGES, ""
+                yield OF_RANGES, ""
             else:
-                yield case, *_verdict(server, storage, case)
+                yield _verdict(server, storage, case)
 
 
 def _verdict(server: oracle.Oracle, storage: Storage, case: Case) -> tuple[str, str]:
     """Return what is to be said of a case; one instant that differs decides."""
-    said = ""
+    verdict = ""
     for at in case.instants:
         each = Asked(case.query, at, ours(storage, case.query, at), theirs(server.ask(case.query, at)))
-        said = verdict(each)
-        if said == DIFFERS:
-            return said, f"    at {at}\n    ours     {each.own}\n    theirs   {each.other}"
-    return said, ""
+        verdict = each.verdict
+        if verdict == DIFFERS:
+            return verdict, f"{case.script}:{case.line}: {each.words}"
+    return verdict, ""

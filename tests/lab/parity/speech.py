@@ -1,12 +1,13 @@
 """Queries out of a seed that can mostly be evaluated: right in their types, wrong now and then in what they meet.
 
-`tests.lab.parity.babble` says what tries the grammar; this says what tries the evaluation: operators whose operands
-match once, many times or not at all, functions after which two elements are alike, and errors where nobody looks.
+They try the evaluation: operators whose operands match once, many times or not at all, functions after which two
+elements are alike, and errors where nobody looks. Odd and damaged ones try the grammar.
 """
 
 from __future__ import annotations
 
 import random
+import re
 
 from tests.grammar import Grammar
 from tests.lab.parity.dataset import END, START
@@ -124,6 +125,32 @@ _RULES = {
         "absent_over_time((<aggregation>)[2m:<step>])", "timestamp(<timed>)", "timestamp((<timed>))",
     ),
 }  # fmt: skip
+_KEYWORDS = ("and", "or", "unless", "on", "by", "without", "bool", "ignoring", "group_left", "offset", "start", "end",
+             "sum", "topk", "count_values", "atan2", "rate", "anchored", "smoothed", "inf", "x1", "_")  # fmt: skip
+_ODD = {
+    "name": (*_KEYWORDS, ":x", "job:util:mean5m", "Inf_", "e"),
+    "label": (*_KEYWORDS, "le", "a:b", '""', '"x y"'),
+    "text": ('"(a|b)?c{2}[^d]"', '"{}()[],#"', "`\n`", "`'\"`", '"say \\"x\\""', '"\\\\d+"', "`a\\b`"),
+    "number": ("5.", "1E-3", "2e+1", "0XfF", "08", "iNf", "1e308", "1e-400", "9007199254740993", "9223372036854775808",
+               "0x_1F", "1_0.5e1_0", "0_17", "7ms", "2w"),
+    "duration": ("1d2h3m4s5ms", "05m", "90m", "1h30", "+5m", "--5m", " 1_000"),
+    "offset": ("- 1h", "+5m", "-+5m", "-0.5"),
+    "instant": ("-5", "1e9", "+1.5", "end ( )", "0x10", ".3", "5m", "-1h", "1_0"),
+    "reduction": ("SUM", "Avg", "quantile"),
+    "grouping": (" BY (<label>,)", " without ()", " by (<label>, <label>,)"),
+    "matching": (" on()", " ignoring(<label>,)", " on(<labels>) group_left()", " bool"),
+    "selector": ("<name>{}", "<name>{<matcher>,}", "{<matcher>,<quoted_name>,}", "{}", "<name>{<quoted_name>}"),
+    "aggregation": ("<reduction>(<vector>)<grouping>", "<reduction><grouping>(<scalar>, <vector>)"),
+    "matrix": ("<selected>[<duration>:]", "<selected>[<duration>:<duration>]<of_subquery>", "<selected>"),
+    "scalar": ("pi ( )", "+<number>", "<selected>", "<text>"),
+    "vector": ("<scalar>", "<text>", "<selector>[<duration>]", "- <selected>", "vector()", "hour ( )"),
+}  # fmt: skip
+"""What the grammar has beside that, and what it refuses."""
+_SPACES = ("", "", "", " ", "  ", "\n", "\t", "\r\n", " # x\n")
+_BETWEEN = re.compile(r"(?=[(){}\[\],])|(?<=[(){}\[\],])")
+_SCRAPS = ("(", ")", "{", "}", "[", "]", ",", ":", "=", "=~", "!~", "==", "!", "@", "#", "'", '"', "`", ".", "-", "+",
+           "^", "by", "on", "bool", "offset", "group_left", "group_right", "sum", "m", "a", "5", "5m", "0", "e", "_",
+           "x", "$", "é", ";", "\\", "1.5h", "Inf", "()", "{}", "[5m]", "[5m:]", "without", "ignoring")  # fmt: skip
 
 
 class Speaker:
@@ -131,10 +158,27 @@ class Speaker:
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
-        self._grammar = Grammar({**_WORDS, **_RULES}, self._dice)
+        self._grammar = Grammar({**_WORDS, **_RULES}, self._dice, _ODD)
 
-    def query(self) -> str:
+    def query(self, oddness: float = 0.0) -> str:
+        self._grammar.oddness = oddness
         return self._grammar.say("query", self._dice.choice((2, 4, 4, 6, 6, 8, 10)))
+
+    def odd(self) -> str:
+        """A query as few would write it, which may be none."""
+        return _BETWEEN.sub(lambda _: self._dice.choice(_SPACES), self.query(self._dice.choice((0.05, 0.1, 0.3))))
+
+    def damaged(self) -> str:
+        """A query with a few places changed."""
+        text = self.odd()
+        for _ in range(self._dice.choice((1, 1, 1, 2, 4))):
+            first, second = sorted(self._dice.randrange(len(text) + 1) for _ in range(2))
+            without = text[:first] + text[first + self._dice.choice((1, 1, 2, 5)) :]
+            with_scrap = text[:first] + self._dice.choice((" ", "")) + self._dice.choice(_SCRAPS) + text[first:]
+            doubled = text[:second] + text[first:second] + text[second:]
+            swapped = text[second:] + text[first:second] + text[:first]
+            text = self._dice.choice((without, with_scrap, doubled, swapped))
+        return text
 
     def instant(self) -> float:
         """A time: on the samples' grid or off it, now and then where they begin or end, or far away."""

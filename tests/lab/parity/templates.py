@@ -10,14 +10,14 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from alerts.go_literals import from_octets, printable
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, compile_query, make_labels
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from tests.grammar import Grammar
-from tests.lab.parity.oracles import Recent, told
+from tests.lab.parity.oracles import ALIKE, DIFFERS, Judged, Recent
 from tests.servers import prometheus
 
 ALERT = "A"
@@ -181,7 +181,9 @@ def comparable(text: str | None) -> str | None:
     return re.sub(r"error calling query: .*", "error calling query", text, flags=re.DOTALL)
 
 
-def differences(recent: Recent, dice: random.Random) -> Iterator[str]:
+def judged(recent: Recent, options: argparse.Namespace) -> Judged:
+    """Whether both print the same, errors included."""
+    dice = random.Random(options.seed)
     maker, value = Maker(dice), dice.choice(VALUES)
     templates = [(number, maker.template()) for number in range(COUNT)]
     with tempfile.TemporaryDirectory() as made:
@@ -190,10 +192,5 @@ def differences(recent: Recent, dice: random.Random) -> Iterator[str]:
         printed = printed_there(recent, [each for each in templates if each[0] not in wrong], value, folder)
     for number, template in templates:
         theirs, ours = comparable(printed.get(number)), comparable(printed_here(template, value))
-        if theirs != ours:
-            yield f"{template!r} for {value!r}\n  Prometheus: {theirs!r}\n  coldplate:  {ours!r}"
-
-
-def compare(recent: Recent, options: argparse.Namespace) -> bool:
-    """Whether both print the same, errors included."""
-    return told(f"templates: {COUNT}", differences(recent, random.Random(options.seed)))
+        words = f"{template!r} for {value!r}\n  Prometheus: {theirs!r}\n  coldplate:  {ours!r}"
+        yield ALIKE if theirs == ours else DIFFERS, words

@@ -1,23 +1,27 @@
-"""`make score`: plays every shipped scenario and writes docs/dev/detection.md."""
+"""`make score`: plays every scenario faster than time passes, and writes docs/dev/detection.md.
+
+Exit status: 1 when an alert did not fire where it must, fired later than its limit or where it must not, or a rule
+failed. The whole takes about 20 minutes on two processors.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from alerts.rulefile import AlertingRule, RuleFile
-from tests.lab.bench.report import Progress, stop_on_signals
+from tests.lab.bench.report import Progress, guarded
 from tests.lab.score import document, measured_light, measured_power, measured_steps
 from tests.lab.score.crew import PROCESSES, play_all, work_all
+from tests.lab.score.document import PAGE
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.play import load_pack
 from tests.lab.score.plays import PLAYS, Part, ScoreError, digest, parts, refuse_gaps
 from tests.lab.score.scoring import Verdict, problems, problems_of_work
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
 
 
 def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
@@ -28,7 +32,6 @@ def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 when all is well, 1 when something missed, 2 for a mistake on the command line."""
     parsed = _parser().parse_args(arguments)
-    stop_on_signals()
     pack = load_pack()
     if parsed.data is not None:
         return _play_data(parsed.data, pack)
@@ -39,12 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"score: {error}", file=sys.stderr)
         return 1
     wanted = [part for part in parts(PLAYS) if not parsed.only or part.name in parsed.only]
-    try:
-        verdicts = _play_all(wanted)
-        works = [] if parsed.only else list(work_all(parsed.work_hours))
-    except KeyboardInterrupt:
-        print("score: stopped; nothing was written", file=sys.stderr)
-        return 130
+    verdicts = _play_all(wanted)
+    works = [] if parsed.only else list(work_all(parsed.work_hours))
     if parsed.only:
         print(document.tables(verdicts, alerts))
     else:
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
-    """Play what others measured, and write the page about it."""
+    """Play what others measured, and write the tables of the page about it below what is written there by hand."""
     asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     if measured_light.has_light(folder):
         about, file, report = "light", "optics", measured_light.report
@@ -71,24 +70,20 @@ def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
         about, file, report = "power", "rack", measured_power.report
     rules = next(each for each in pack if Path(each.path).stem == file)
     try:
-        page = report(folder, rules, asked.stdout.strip() or "unknown", Progress().say)
+        tables = report(folder, rules, Progress().say)
     except measured_power.MeasuredPowerError as error:
         print(f"score: {error}", file=sys.stderr)
         return 2
-    PAGE.with_name(f"measured-{about}.md").write_text(page, encoding="utf-8")
-    print(page)
+    page = PAGE.with_name(f"measured-{about}.md")
+    words = page.read_text(encoding="utf-8").partition("\n| ")[0]
+    words = re.sub(r"commit\n`\w+`", f"commit\n`{asked.stdout.strip() or 'unknown'}`", words)
+    page.write_text(f"{words}\n{tables}", encoding="utf-8")
+    print(tables)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.lab.score",
-        description="Plays every shipped scenario, and those of the score, through the sampler and the rule engine, "
-        "faster than time passes, and writes docs/dev/detection.md: which alerts fired, how soon, and which should not "
-        "have.",
-        epilog="Exit status: 1 when an alert did not fire where it must, fired later than its limit or where it must "
-        "not, or a rule failed. The whole takes about 20 minutes on two processors.",
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.score", description=__doc__)
     parser.add_argument(
         "--only", metavar="SCENARIO", action="append", choices=list(EXPECTED),
         help="play this scenario alone and print its tables; may be given several times: " + "; ".join(EXPECTED),
@@ -98,13 +93,8 @@ def _parser() -> argparse.ArgumentParser:
         help="hours of each healthy kind of work (default: %(default)s; 67 are a thousand node-hours, 15 minutes); "
         "the page keeps its section about jobs if that was made of more",
     )  # fmt: skip
-    parser.add_argument(
-        "--data", metavar="DIR", type=Path,
-        help="play what others measured instead, and write docs/dev/measured-*.md: a clone of "
-        "github.com/mlcommons/training_results_v4.0 through the rack rules (10 minutes), of training_results_v5.1 "
-        "through those of jobs (minutes), or of github.com/Network-And-Services/optical-failure-dataset through those "
-        "of ports (seconds)",
-    )  # fmt: skip
+    help_of_data = "play what others measured instead: a clone of a data set that docs/dev/testing.md names"
+    parser.add_argument("--data", metavar="DIR", type=Path, help=help_of_data)
     return parser
 
 
@@ -127,4 +117,4 @@ def _summary(verdict: Verdict) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(guarded(main))

@@ -1,4 +1,7 @@
-"""Writes docs/dev/detection.md from the verdicts of all plays. Nothing in it depends on the time or on the machine."""
+"""Makes docs/dev/detection.md of the verdicts of all plays. Nothing in it depends on the time or on the machine.
+
+What stands before the tables there is written by hand, and is kept.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.lab.bench.report import markdown
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.expected import FIGURE
 from tests.lab.score.own_expectations import UNPLAYED
-from tests.lab.score.plays import PLAYS, of_name
+from tests.lab.score.plays import of_name
 from tests.lab.score.scoring import Hit, Verdict, WorkVerdict
 from tests.lab.score.work import FAULTY, INFORMED
 
@@ -22,7 +25,8 @@ RULE_OF_THREE = 3.0
 SUBJECTS = {"gpu": "GPU", "device": "port", "job_id": "job"}
 _SPREAD: tuple[Callable[[list[float]], float], ...] = (min, median, max)
 
-_HEAD = Path(__file__).with_name("detection.head.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
+_DIGEST = re.compile(r"(?<=Inputs: )[0-9a-f]+")
 
 _ALERTS = """## Alerts
 
@@ -41,7 +45,8 @@ def render(verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str, jobs
 
 
 def head(digest: str) -> str:
-    return _HEAD.format(digest=digest, plays=PLAYS)
+    """Return what the page has before its tables, with this digest of what they are made of."""
+    return _DIGEST.sub(digest, PAGE.read_text(encoding="utf-8").partition("\n## Alerts\n")[0], count=1)
 
 
 def tables(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> str:

@@ -123,13 +123,12 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
 
 _HEADS = ("file", "what its authors did", "line", "hours", "readings marked as failure", "error ratio: median, highest",
           "alerts that began to fire, after the first failure or the part's begin")  # fmt: skip
-_HEAD = Path(__file__).with_name("measured-light.head.md").read_text(encoding="utf-8")
 
 
-def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], object]) -> str:
-    """Return the whole page, as Markdown; `say` is called with what is played."""
+def report(folder: Path, rules: RuleFile, say: Callable[[str], object]) -> str:
+    """Return the page's table; `say` is called with what is played."""
     rows = []
     for file in PARTS:
         say(f"{file} ...")
         rows += [_row(outcome) for outcome in play(folder / file, rules)]
-    return _HEAD.format(commit=commit) + markdown(_HEADS, rows)
+    return markdown(_HEADS, rows)

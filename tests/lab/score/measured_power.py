@@ -138,11 +138,8 @@ def _counts(some: Sequence[Outcome]) -> tuple[str, ...]:
     return *map(str, (len(some), near, critical, len(over), len(before))), spread
 
 
-_HEAD = Path(__file__).with_name("measured-power.head.md").read_text(encoding="utf-8")
-
-
-def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], object]) -> str:
-    """Return the whole page, as Markdown; `say` is called with what is played. Raises MeasuredPowerError."""
+def report(folder: Path, rules: RuleFile, say: Callable[[str], object]) -> str:
+    """Return the page's table and list; `say` is called with what is played. Raises MeasuredPowerError."""
     runs = runs_of(folder)
     outcomes: list[Outcome] = []
     for size in SIZES:
@@ -150,4 +147,4 @@ def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], obje
         say(f"{len(racks)} racks of {size} nodes, {len(BUDGETS)} budgets, {max(map(len, racks))} s ...")
         outcomes += play(racks, size, rules)
     lines = [f"* `{name}`: {len(nodes)} nodes, {min(map(len, nodes))} s\n" for name, nodes in runs.items()]
-    return f"{_HEAD.format(commit=commit)}{table(outcomes)}\nRuns of {LEAST_SECONDS} s or longer:\n\n{''.join(lines)}"
+    return f"{table(outcomes)}\nRuns of {LEAST_SECONDS} s or longer:\n\n{''.join(lines)}"

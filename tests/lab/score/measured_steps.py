@@ -95,13 +95,12 @@ def row(outcome: Outcome) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-_HEAD = Path(__file__).with_name("measured-steps.head.md").read_text(encoding="utf-8")
 _HEADS = ("run", "steps", "median, s", "99th percentile, of the median", "longest, of the median",
           "time beyond the median", "alerts")  # fmt: skip
 
 
-def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], object]) -> str:
-    """Return the whole page, as Markdown; `say` is called with what is played."""
+def report(folder: Path, rules: RuleFile, say: Callable[[str], object]) -> str:
+    """Return the page's table; `say` is called with what is played."""
     outcomes = []
     for path in sorted(folder.glob(LOGS)):
         name = "/".join((path.parts[-5], *path.parts[-3:-1]))
@@ -109,4 +108,4 @@ def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], obje
         if outcome is not None:
             say(f"{name}: {len(outcome.steps)} steps")
             outcomes.append(outcome)
-    return f"{_HEAD.format(commit=commit)}{markdown(_HEADS, [row(each) for each in outcomes])}"
+    return markdown(_HEADS, [row(each) for each in outcomes])

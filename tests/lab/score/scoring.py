@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.backends.synthetic import Scenario
 from tests.lab.score.expected import Companion, Expectation, Expected
@@ -16,30 +16,23 @@ _EARLY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One alert that must fire: by its name and some labels, from a second on, within a limit if there is one."""
+class Hit:
+    """One alert that must fire: by its name and some labels, from a second on, within a limit if there is one.
+
+    `after` are the seconds from onset to firing, None where it never fired.
+    """
 
     alert: str
     labels: Pairs
     onset: float
     fault: int | None = None
     within: float | None = None
+    after: float | None = None
 
     def explains(self, firing: Firing) -> bool:
         if firing.alert != self.alert or firing.at < self.onset - _EARLY:
             return False
         return set(self.labels) <= set(firing.labels)
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """What became of an alert that must fire: `after` are seconds from onset to firing, None if it never did."""
-
-    alert: str
-    labels: Pairs
-    after: float | None
-    fault: int | None = None
-    within: float | None = None
 
     @property
     def is_late(self) -> bool:
@@ -73,19 +66,18 @@ def judge(expectation: Expectation, scenario: Scenario, firings: Iterable[Firing
     hits = []
     for each in wanted:
         first = min((firing.at for firing in firings if each.explains(firing)), default=None)
-        after = None if first is None else round(first - each.onset, 3)
-        hits.append(Hit(each.alert, each.labels, after, each.fault, each.within))
+        hits.append(replace(each, after=None if first is None else round(first - each.onset, 3)))
     explained = (*wanted, *lawful)
     return hits, [firing for firing in firings if not any(each.explains(firing) for each in explained)]
 
 
-def wanted_of(expected: Expected, scenario: Scenario) -> list[Wanted]:
+def wanted_of(expected: Expected, scenario: Scenario) -> list[Hit]:
     """One for each GPU or port of the fault, or one for the job or the node."""
     fault = None if expected.fault is None else scenario.faults[expected.fault]
     window = scenario.jobs[0].window if fault is None else fault.window
     onset = window.at + (expected.occurrence - 1) * (window.repeat or 0.0)
     return [
-        Wanted(expected.alert, tuple({**subject, **expected.labels}.items()), onset, expected.fault, expected.within)
+        Hit(expected.alert, tuple({**subject, **expected.labels}.items()), onset, expected.fault, expected.within)
         for subject in _subjects(expected, scenario)
     ]
 

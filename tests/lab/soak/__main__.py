@@ -9,8 +9,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.lab.bench.report import Progress, description
-from tests.lab.bench.rig import ROOT, Pace, Rig, ended_early
+from tests.lab.bench.report import Progress, description, guarded
+from tests.lab.bench.rig import ROOT, Pace, Rig
 from tests.lab.drill.reliability import DOCUMENT
 from tests.lab.soak import growth
 from tests.lab.soak.accelerated import accelerated
@@ -27,16 +27,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--dry", action="store_true", help="write no document")
     parsed = parser.parse_args(arguments)
     progress, found = Progress(), dict[str, Soaked]()
-
-    def measure(rig: Rig) -> None:
-        if parsed.hours:
-            progress.say(f"{parsed.hours:g} h of a node's time in this process ...")
-            found["at accelerated time"] = accelerated(progress, int(parsed.hours * 3600))
-        if parsed.seconds:
+    if parsed.hours:
+        progress.say(f"{parsed.hours:g} h of a node's time in this process ...")
+        found["at accelerated time"] = accelerated(progress, int(parsed.hours * 3600))
+    if parsed.seconds:
+        with Rig(Pace(), progress) as rig:
             found["in real time"] = in_real_time(rig, parsed.seconds)
-
-    if (status := ended_early(Pace(), progress, measure)) is not None:
-        return status
     for name, soaked in found.items():
         print(growth.plain(name, soaked), end="\n\n")
         if not parsed.dry:
@@ -46,4 +42,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(guarded(main))

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 PREFIX = "coldplate-machine."
@@ -35,57 +34,32 @@ def alive(name: str) -> bool:
     return Path("/proc", name.removeprefix(PREFIX).partition(".")[0]).exists()
 
 
+PATIENCE = 600.0
+"""Seconds for all checks."""
 END = "CHECKS-END"
 
 
-@dataclass(slots=True)
-class Report:
-    """Lines by how they begin: `ok`, `FAIL`. `complete` says whether the checks came to their end."""
-
-    lines: list[str] = field(default_factory=list)
-    complete: bool = False
-
-    def add(self, line: str) -> None:
-        if line.startswith(END):
-            self.complete = True
-            return
-        self.lines.append(line)
-        print(line, flush=True)
-
-    def count(self, word: str) -> int:
-        return sum(line.startswith(word) for line in self.lines)
-
-    @property
-    def good(self) -> bool:
-        return self.complete and self.count("FAIL") == 0 and self.count("ok") > 0
-
-
-def follow(path: Path, patience: float, alive: Callable[[], bool]) -> Report:
-    """Read the file as it grows, until its last line, its writer's end or `patience` seconds."""
-    report = Report()
-    until = time.monotonic() + patience
-    at = 0
-    while not report.complete:
+def follow(path: Path, alive: Callable[[], bool]) -> bool:
+    """Print the file as it grows, until its last line, its writer's end or `PATIENCE`; whether no check failed."""
+    until, printed = time.monotonic() + PATIENCE, 0
+    while True:
         over = not alive() or time.monotonic() > until
-        text = path.read_bytes()[at:] if path.exists() else b""
-        whole = text.rpartition(b"\n")[0]
-        for line in whole.decode(errors="replace").replace("\r", "").split("\n") if whole else ():
-            report.add(line)
-        at += len(whole) + 1 if whole else 0
+        text = path.read_bytes().decode(errors="replace").replace("\r", "") if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        print(whole[printed:], end="", flush=True)
+        printed = len(whole)
+        if END in whole:
+            return f"{END} 0\n" in whole
         if over:
-            break
+            print("FAIL the machine ended, or ran out of time, before the checks were through", file=sys.stderr)
+            return False
         time.sleep(0.2)
-    if not report.complete:
-        print("FAIL the machine ended, or ran out of time, before the checks were through", file=sys.stderr)
-    return report
 
 
 WHAT = "systemd in namespaces over an overlay on this machine"
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
-PATIENCE = 600.0
-"""Seconds for all checks."""
 
 
 def unavailable() -> str:
@@ -116,11 +90,11 @@ def forbidden() -> str:
     return "" if _hierarchies() else "there are no cgroups"
 
 
-def run(library: Path) -> Report:
-    """Boot the machine with the stand-in `library` for the driver, and run the checks in it."""
+def run(library: Path) -> bool:
+    """Boot the machine with the stand-in `library` for the driver, and run the checks in it; whether all passed."""
     _sweep()
     with place() as folder, _cgroups(folder) as groups, _booted(folder, library, groups) as process:
-        return follow(folder / "upper" / "checks.log", PATIENCE, lambda: process.poll() is None)
+        return follow(folder / "upper" / "checks.log", lambda: process.poll() is None)
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ from agent.daemon.costs import OwnProcesses
 from agent.daemon.pausing import boot_of
 from agent.lib.proc_stat import parse_stat
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading
+from tests.host.conftest import DISKSTATS, MEMINFO, NET_DEV, PRESSURE, STAT
 from tests.lab.fuzz.target import Target, joined, unpack
 
 NOW = Instant(100.0, 1.7e9)
@@ -251,9 +252,35 @@ JOBS = (
               "0::/lsf/c/job.7[3].1"),
 )  # fmt: skip
 
+PORT = joined({
+    **{f"class/infiniband/mlx5_0/ports/1/{name}": f"{value}\n" for name, value in {
+        "state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand",
+        "lid": "0x1f", "counters/port_xmit_data": 2**64 - 1, "counters/port_rcv_data": "N/A (no PMA)",
+        "counters/symbol_error": 3, "hw_counters/out_of_sequence": 12,
+    }.items()},
+    "class/infiniband/mlx5_0/fw_ver": "28.39.1002\n", "class/infiniband/mlx5_0/board_id": "MT_0000000838\n",
+    "class/infiniband/mlx5_0/node_guid": "946d:ae03:0012:3456\n",
+})  # fmt: skip
+METERS = joined({
+    f"class/{name}": f"{value}\n" for name, value in {
+        "hwmon/hwmon0/name": "power_meter", "hwmon/hwmon0/device/power1_average": 652_100_000,
+        "hwmon/hwmon0/device/power1_oem_info": "Module Power Socket 0", "hwmon/hwmon1/name": "power_meter",
+        "hwmon/hwmon1/power1_average": "N/A", "powercap/intel-rapl:0/name": "package-0",
+        "powercap/intel-rapl:0/energy_uj": 262_143_328_849, "powercap/intel-rapl:0:0/name": "dram",
+        "powercap/intel-rapl:0/max_energy_range_uj": 262_143_328_850, "powercap/intel-rapl:0:0/energy_uj": 5,
+        "powercap/intel-rapl:0:0/max_energy_range_uj": 0,
+    }.items()
+})  # fmt: skip
+PROCFS = joined({
+    "stat": STAT, "meminfo": MEMINFO, "diskstats": DISKSTATS, "net/dev": NET_DEV, "pressure/cpu": PRESSURE,
+    "vmstat": "pswpin 0\npswpout 0\n", "loadavg": "1.50 2.25 3.75 2/300 1234\n", "filesystems": "nodev\tproc\n\text4\n",
+    "self/mounts": "/dev/nvme0n1p1 / ext4 rw 0 0\n/dev/x /a\\040b xfs rw 0 0\n",
+    "sys/block/nvme0n1/device": "", "sys/class/net/eth0/device": "",
+})  # fmt: skip
+
 TARGETS = (
     Target("infiniband", ("agent/backends/infiniband/sysfs_attribute.py", "agent/backends/sysfs.py"), use_infiniband,
-           (), (AbsentError, DeviceError)),
+           (PORT,), (AbsentError, DeviceError)),
     Target("ethtool", ("agent/backends/optics/netlink.py", "agent/backends/optics/ethtool_requests.py",
            "agent/backends/optics/adapter_temperatures.py"), use_ethtool, (), (AbsentError, DeviceError),
            words=(struct.pack("=HH", 12, 2), struct.pack("=HH", 8, 4), U64, b"\xff" * 8)),
@@ -261,8 +288,8 @@ TARGETS = (
            (joined({"class/infiniband/a/device/numa_node": "-1\n", "bus/pci/devices/0000:1b:00.0/numa_node": "0\n"}),),
            (AbsentError, DeviceError)),
     Target("power", ("agent/backends/power/hwmon.py", "agent/backends/power/rapl.py",
-           "agent/backends/sysfs.py"), use_power, (), (AbsentError, DeviceError)),
-    Target("host", ("agent/backends/host/kernel.py", "agent/backends/host/disks_and_network.py"), use_host, (),
+           "agent/backends/sysfs.py"), use_power, (METERS,), (AbsentError, DeviceError)),
+    Target("host", ("agent/backends/host/kernel.py", "agent/backends/host/disks_and_network.py"), use_host, (PROCFS,),
            (AbsentError, DeviceError)),
     Target("jobs", ("agent/backends/jobs/process_table.py", "agent/backends/jobs/cgroup.py",
            "agent/backends/jobs/job_files.py", "agent/broker/answering.py", "agent/broker/questions.py"), use_jobs,

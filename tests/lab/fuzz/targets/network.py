@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
@@ -182,23 +183,103 @@ def use_agent(data: bytes, folder: Path) -> None:
     assert (told.firing is None) == bool(told.why)
 
 
+REQUESTS = (
+    b"GET /metrics?refresh=5 HTTP/1.1\r\nHost: n1\r\nAccept: application/openmetrics-text;version=1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: n1\r\nAccept: text/plain;q=0.5\r\nAccept-Encoding: gzip;q=0.8, *;q=0\r\n\r\n",
+    b"POST /-/reload HTTP/1.1\r\nHost: n1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+    b"GET http://n1/ HTTP/1.0\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+    b"GET /api/v1/rules?type=alert&rule_name[]=A&file[]=%2Fa%zz&exclude_alerts=true HTTP/1.1\nHost: [::1]\n\n",
+    b"\r\n\r\nOPTIONS * HTTP/1.1\r\nHost:\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",  # of TLS
+    b"GET / HTTP/2.0\r\n\r\n",
+    b"HEAD / HTTP/1.1\r\nhost: a\r\nHost: b\r\n folded: c\r\n\r\n",
+)
+ANSWERS = (
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sat, 21 Nov 2026 08:00:00 GMT\r\n\r\nhello",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: 1\r\n\r\n",
+    b"HTTP/1.0 503 x\r\nRetry-After: 5\r\n\r\nuntil the end",
+    b"HTTP/1.1 204 \r\nConnection: close\r\n\r\n",
+    b"HTTP/1.1 200 OK\nContent-Length: 2\nContent-Length: 2\n folded\n\nok",
+)
+
+
+def _links(place: str, *names: str) -> dict[str, object]:
+    """A Redfish document that names others below its place."""
+    return {name: {"@odata.id": f"/redfish/v1/{place}/{name}"} for name in names}
+
+
+def _members(*places: str) -> dict[str, object]:
+    return {"Members": [{"@odata.id": f"/redfish/v1/{place}"} for place in places]}
+
+
+def _told(*documents: object) -> bytes:
+    """Answers in the order of the requests; see `answering`."""
+    return b"\n---\n".join(json.dumps(each).encode() for each in documents)
+
+
+BMC = _told(
+    _members("Chassis/HGX_1", "Chassis/Self"), {"Id": "HGX_1", "ChassisType": "Module"},
+    {"Id": "Self", "ChassisType": "RackMount", **_links("Chassis/Self", "Power")},
+    {"PowerControl": [{"PowerConsumedWatts": 5000.5}], "PowerWatts": {"Reading": 1}},
+)  # fmt: skip
+_THERMAL = "Chassis/c/ThermalSubsystem"
+COOLED = _told(
+    _members("Chassis/c"), {"Id": "c", **_links("Chassis/c", "ThermalSubsystem")},
+    _links(_THERMAL, "LeakDetection", "CoolantConnectors"), _members(f"{_THERMAL}/CoolantConnectors/1"),
+    {"LeakDetectorGroups": [{"GroupName": "g", "Detectors": [{"DetectorState": "OK"}]}]},
+    {"LeakDetectorGroups": [{"GroupName": "g", "Detectors": [{"DetectorState": "Warning"}]}]},
+    {"SupplyTemperatureCelsius": {"Reading": 30.5}, "FlowLitersPerMinute": {"Reading": 90}},
+)  # fmt: skip
+FANS = _told(
+    _members("Chassis/c"), {"Id": "c", **_links("Chassis/c", "ThermalSubsystem", "Thermal")},
+    _links(_THERMAL, "Fans", "ThermalMetrics"), _members(f"{_THERMAL}/Fans/1"),
+    {"SpeedPercent": {"Reading": 50, "SpeedRPM": 9000}, "Status": {"State": "Enabled", "Health": "OK"}},
+    {"TemperatureSummaryCelsius": {"Intake": {"Reading": 25}}},
+)  # fmt: skip
+_CDU, _SHELF = "ThermalEquipment/CDUs/1", "PowerEquipment/PowerShelves/1"
+_CDU_PARTS = ("Pumps", "Reservoirs", "Filters", "SecondaryCoolantConnectors")
+PLANT = _told(
+    _links("", "ThermalEquipment", "PowerEquipment"), _links("ThermalEquipment", "CDUs"), _members(_CDU),
+    _links(_CDU, *_CDU_PARTS, "LeakDetection", "EnvironmentMetrics"),
+    *(_members(f"{_CDU}/{part}/1") for part in _CDU_PARTS), {"LeakDetectorGroups": []},
+    _links("PowerEquipment", "PowerShelves"), _members(_SHELF), _links(_SHELF, "Mains", "PowerSupplies"),
+    _members(f"{_SHELF}/Mains/1"), _members(f"{_SHELF}/PowerSupplies/1"),
+    _links(f"{_SHELF}/PowerSupplies/1", "Metrics"),
+    {"Status": {"State": "Enabled", "Health": "OK"}, "PumpRedundancy": [{"Status": {"Health": "Critical"}}]},
+    {"Status": {"Health": "OK"}, "PumpSpeedPercent": {"Reading": 50}},
+    {"FluidLevelStatus": "OK", "FluidLevelPercent": {"Reading": 80}},
+    {"ServiceHours": 1, "RatedServiceHours": 2, "DeltaLiquidPressurekPa": {"Reading": 3}},
+    {"SupplyTemperatureCelsius": {"Reading": 30}, "FlowLitersPerMinute": {"Reading": 90}},
+    {"LeakDetectorGroups": [{"Detectors": [{"DetectorState": "OK"}]}]},
+    {"TemperatureCelsius": {"Reading": 25}, "HumidityPercent": {"Reading": 50}},
+    {"MainsRedundancy": {"Status": {"Health": "Warning"}}},
+    {"Voltage": {"Reading": 230}, "PolyPhaseCurrentAmps": {"Line1": {"Reading": 5}}, "BreakerState": "Tripped"},
+    {"LineInputStatus": "LossOfInput", "PowerCapacityWatts": 5500}, {"OutputPowerWatts": {"Reading": 4000}},
+)  # fmt: skip
+ODD = (b"{}", b"[]", _told({"Members": [None, {"@odata.id": 5}]}), _told({"error": {"message": "x\n"}}))
+
 TARGETS = (
     Target("certificates", ("agent/lib/certificates.py",), use_certificates),
     Target("logins", ("exporters/protection/passwords.py",), use_logins),
     Target("http-requests", ("exporters/http_messages.py", "exporters/pages.py", "exporters/rules_json.py"),
-           use_requests, words=(b"&" * 40, b";" * 30)),
-    Target("http-answers", ("agent/lib/http_answers.py",), use_answers),
+           use_requests, REQUESTS,
+           words=(b"&" * 40, b";" * 30, b"\n", b"%00", b"Transfer-Encoding: gzip\r\n", b"q=1e999")),
+    Target("http-answers", ("agent/lib/http_answers.py",), use_answers, ANSWERS, words=(
+           b"Transfer-Encoding: identity\r\n", b"0\r\n\r\n", b"HTTP/1.1 101 x\r\n\r\n", b"Content-Encoding: gzip\r\n",
+           b"Date: Sat, 31 Feb 2026 25:61:61 GMT\r\n", b"Date: Sat, 21 Nov 99999 08:00:00 +9999\r\n")),
     Target("peer-answers", ("agent/rack/peer_messages.py",), use_peer, (), (GarbageError,)),
     Target("breaker-heats", ("agent/rack/breakers.py",), use_heats),
-    Target("pod-resources", ("agent/backends/jobs/pods.py",), use_pods, (), (ProtobufError,)),
-    Target("redfish", ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py"), use_redfish, (),
-           (DeviceError,)),
+    Target("pod-resources", ("agent/backends/jobs/pods.py",), use_pods, (), (ProtobufError,),
+           words=(b"nvidia.com/gpu", b"gpu.nvidia.com", b'*\x10"', b"\xff\xff\xff\xff\x0f")),
+    Target("redfish", ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py"), use_redfish,
+           (BMC, *ODD), (DeviceError,)),
     Target("redfish-cooling", ("agent/backends/equipment/equipment_resources.py",
-           "agent/backends/equipment/equipment_backend.py", "agent/backends/redfish_service.py"), use_cooling, (),
-           (DeviceError, AbsentError)),
+           "agent/backends/equipment/equipment_backend.py", "agent/backends/redfish_service.py"), use_cooling,
+           (COOLED, FANS, *ODD), (DeviceError, AbsentError)),
     Target("redfish-rack-equipment", ("agent/backends/equipment/rack_resources.py",
            "agent/backends/equipment/equipment_resources.py", "agent/backends/equipment/rack_equipment_backend.py",
-           "agent/backends/redfish_service.py"), use_rack_equipment, (), (DeviceError,)),
+           "agent/backends/redfish_service.py"), use_rack_equipment, (PLANT, *ODD), (DeviceError,)),
     Target("prometheus-history", ("agent/commands/import_/prometheus_history.py",), use_history, (),
            (LogFormatError,)),
     Target("agent-answers", ("agent/wiring/agent_client.py", "agent/commands/doctor/doctor_node.py",
