@@ -50,7 +50,7 @@ class GpuProcess(Record):
     sm: float | None = None
 
 
-class BackendSample(Record):
+class BackendSample(NamedTuple):
     """What one read gave. `calls` counts driver calls or file reads, for the agent's own metrics.
 
     `awaited`: a source that is asked in a thread has not answered yet since it was first asked.

@@ -17,7 +17,7 @@ from alerts import rulefile
 from alerts.engine import Ruleset
 from alerts.rulefile import RuleFile
 from tests.lab.score import document
-from tests.lab.score.__main__ import PAGE, alerts_of
+from tests.lab.score.__main__ import alerts_of
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.measured_steps import SteppedWork
 from tests.lab.score.play import Play, load_pack
@@ -31,7 +31,7 @@ STALE = "docs/dev/detection.md was not made of these rules, scenarios and expect
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return PAGE.read_text(encoding="utf-8")
+    return document.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
