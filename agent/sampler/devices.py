@@ -79,8 +79,8 @@ class Devices:
         self._refusal: Trouble | None = None
         self._open = False
         """Whether a worker has shown its devices since the last one failed."""
-        self._told: dict[str, bool] = {}
-        self._told_strangers: set[str] = set()
+        self._logged: dict[str, bool] = {}
+        self._logged_strangers: set[str] = set()
 
     @property
     def identities(self) -> list[GpuIdentity]:
@@ -117,9 +117,9 @@ class Devices:
         known, strangers = recognise(self._unidentified, absent)
         self._absent = {uuid: Trouble(each.reason, each.detail) for uuid, each in known.items()}
         self._presence.strangers = strangers
-        self._tell_strangers(strangers)
+        self._log_strangers(strangers)
 
-    def nobody(self) -> str:
+    def why_no_channels(self) -> str:
         """Return why a worker shows no channel at all; empty if it shows any."""
         if self.channels or not self._open:
             return ""
@@ -152,7 +152,7 @@ class Devices:
 
     def forget(self, known: AbstractSet[str]) -> None:
         """Forget the devices that are not among these."""
-        self._told = {uuid: up for uuid, up in self._told.items() if uuid in known}
+        self._logged = {uuid: up for uuid, up in self._logged.items() if uuid in known}
         self._presence.forget(known)
 
     def in_trouble(self, channel: str) -> bool:
@@ -197,30 +197,30 @@ class Devices:
             return _silence(waited)
         return self._refusal
 
-    def _tell_strangers(self, strangers: Sequence[Unidentified]) -> None:
+    def _log_strangers(self, strangers: Sequence[Unidentified]) -> None:
         """Log each GPU that does not identify itself once, and once when it has."""
         for each in strangers:
-            if each.index not in self._told_strangers:
+            if each.index not in self._logged_strangers:
                 facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
                 log.warning("GPU not identified", extra={"facts": facts})
         indexes = {each.index for each in strangers}
-        for index in sorted(self._told_strangers - indexes):
+        for index in sorted(self._logged_strangers - indexes):
             log.info("GPU identified", extra={"facts": {"gpu": index}})
-        self._told_strangers = indexes
+        self._logged_strangers = indexes
 
-    def tell_changes(self, now: float, patience: float) -> None:
+    def log_changes(self, now: float, patience: float) -> None:
         """Log each GPU that went down or came back."""
         if self._presence.paused:
             return
         for identity in self._inventory.gpus.values():
             uuid = identity.gpu.uuid
             up = self._presence.is_up(uuid, now, patience)
-            if up is self._told.get(uuid, True):
+            if up is self._logged.get(uuid, True):
                 continue
             trouble = None if up else self._why_down(uuid, now, patience)
             if not up and trouble is None and self._presence.last_good(uuid) is None:
                 continue  # its first sample is still to come
-            self._told[uuid] = up
+            self._logged[uuid] = up
             facts = {"gpu": identity.gpu.index, "uuid": uuid, "slot": identity.slot}
             if up:
                 log.info("GPU is back", extra={"facts": facts})

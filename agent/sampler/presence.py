@@ -141,7 +141,7 @@ def stranger(missing: Unidentified) -> Gpu:
     return Gpu(missing.index, "")
 
 
-class _Tombstone(Struct, frozen=True):
+class _GpuSeries(Struct, frozen=True):
     """The series that a GPU keeps as long as it is in the inventory."""
 
     uuid: str
@@ -156,7 +156,7 @@ class Presence:
     def __init__(self, inventory: Inventory, gpus_on_bus: int = 0) -> None:
         self._inventory = inventory
         self._on_bus = gpus_on_bus
-        self._stones: dict[GpuIdentity, _Tombstone] = {}
+        self._series: dict[GpuIdentity, _GpuSeries] = {}
         self._good: dict[str, float] = {}
         self._lost: set[str] = set()
         self.strangers: Sequence[Unidentified] = ()
@@ -188,7 +188,7 @@ class Presence:
         """Forget the devices that are not among these."""
         self._good = {uuid: at for uuid, at in self._good.items() if uuid in known}
         self._lost &= known
-        self._stones = {identity: stone for identity, stone in self._stones.items() if identity.gpu.uuid in known}
+        self._series = {identity: each for identity, each in self._series.items() if identity.gpu.uuid in known}
 
     def is_up(self, uuid: str, now: float, patience: float) -> bool:
         good = self._good.get(uuid)
@@ -201,14 +201,14 @@ class Presence:
     def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[Reading]:
         seen = 0
         for slot, identity in self._inventory.gpus.items():
-            stone = self._stone(slot, identity)
-            good = self._good.get(stone.uuid)
+            series = self._series_of(slot, identity)
+            good = self._good.get(series.uuid)
             seen += 1
             if not self.paused:
-                yield Reading(stone.up, int(self.is_up(stone.uuid, now, patience)))
+                yield Reading(series.up, int(self.is_up(series.uuid, now, patience)))
                 if good is not None:
-                    yield Reading(stone.age, max(now - good, 0.0))
-            yield from (Reading(fact, 1) for fact in stone.facts)
+                    yield Reading(series.age, max(now - good, 0.0))
+            yield from (Reading(fact, 1) for fact in series.facts)
         if self.paused:
             return
         for missing in self.strangers:
@@ -219,18 +219,13 @@ class Presence:
         if expected is not None:
             yield Reading(EXPECTED, expected)
 
-    def _stone(self, slot: str, identity: GpuIdentity) -> _Tombstone:
-        stone = self._stones.get(identity)
-        if stone is None:
-            stone = self._stones[identity] = self._carve(slot, identity)
-        return stone
-
-    def _carve(self, slot: str, identity: GpuIdentity) -> _Tombstone:
-        gpu: Gpu = identity.gpu
-        own = (("slot", slot), ("serial", identity.serial), ("model", identity.model))
-        facts = [Series(INFO, gpu, own + identity.facts)]
-        if slot in self._inventory.replaced:
-            uuid, serial = self._inventory.replaced[slot]
-            labels = (("slot", slot), ("serial", identity.serial), ("previous_uuid", uuid), ("previous_serial", serial))
-            facts.append(Series(REPLACED, gpu, labels))
-        return _Tombstone(gpu.uuid, Series(UP, gpu), Series(AGE, gpu), tuple(facts))
+    def _series_of(self, slot: str, identity: GpuIdentity) -> _GpuSeries:
+        made = self._series.get(identity)
+        if made is None:
+            gpu, owns = identity.gpu, (("slot", slot), ("serial", identity.serial))
+            facts = [Series(INFO, gpu, (*owns, ("model", identity.model), *identity.facts))]
+            if slot in self._inventory.replaced:
+                uuid, serial = self._inventory.replaced[slot]
+                facts.append(Series(REPLACED, gpu, (*owns, ("previous_uuid", uuid), ("previous_serial", serial))))
+            made = self._series[identity] = _GpuSeries(gpu.uuid, Series(UP, gpu), Series(AGE, gpu), tuple(facts))
+        return made

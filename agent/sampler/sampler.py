@@ -150,9 +150,9 @@ class Sampler:
         if self._gpus.enlist(channels, unidentified, now):
             self._enumerate()
         self._gpus.recognise()
-        nobody = self._gpus.nobody()
-        if nobody:
-            self.health.outcome(self.devices, Outcome.FAILED, nobody)
+        why_none = self._gpus.why_no_channels()
+        if why_none:
+            self.health.outcome(self.devices, Outcome.FAILED, why_none)
         else:
             self.health.opened(self.devices)
 
@@ -250,7 +250,7 @@ class Sampler:
         more = (*self.health.unheard().items(), (self.devices, unseen))
         missing.extend((backend, extra) for backend, extra in more if extra)
         gaps_of, missing_frame = self._missing.gather(missing)
-        self._gpus.tell_changes(now.mono, patience)
+        self._gpus.log_changes(now.mono, patience)
         self.xids.tell(now.mono)
         read = len(frames)
         frames += (
