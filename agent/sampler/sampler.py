@@ -127,7 +127,8 @@ class Sampler:
         self._framer = Framer()
         self._own_framer, self._estimate_framer, self._power_framer = Framer(), Framer(), Framer()
         self._sequence = 0
-        self._shown: list[Key] = []
+        self._read: list[Layout] = []
+        """What was read for the last whole snapshot."""
         self._computed: tuple[Frame, ...] = ()
         self._reports: tuple[BackendReport, ...] = ()
         self._lateness, self._late_at = 0.0, -inf
@@ -245,7 +246,7 @@ class Sampler:
         """Return the node as known now, with the frames of other parts of the agent as they are."""
         patience = self._device_patience(now.mono)
         frames, shown, missing = self._current(now.mono, patience)
-        self._shown = shown
+        self._read = [frame.layout for frame in frames]
         unseen = self._gpus.unseen(now.mono, patience)
         more = (*self.health.unheard().items(), (self.devices, unseen))
         missing.extend((backend, extra) for backend, extra in more if extra)
@@ -272,10 +273,12 @@ class Sampler:
     def refreshed(self, now: Instant) -> Snapshot | None:
         """Return the last snapshot with the newest readings, and what was computed of earlier ones as it was.
 
-        None if other sources are shown than then: a device that is lost or back needs a whole snapshot.
+        None if other series were read than then: a device that is lost or a new job needs a whole snapshot.
         """
-        frames, shown, _ = self._current(now.mono, self._device_patience(now.mono))
-        return self._numbered(now, (*frames, *self._computed)) if shown == self._shown else None
+        frames, _, _ = self._current(now.mono, self._device_patience(now.mono))
+        if [frame.layout for frame in frames] != self._read:
+            return None
+        return self._numbered(now, (*frames, *self._computed))
 
     def _numbered(self, now: Instant, frames: tuple[Frame, ...]) -> Snapshot:
         self._sequence += 1
