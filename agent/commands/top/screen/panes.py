@@ -165,7 +165,7 @@ def _alert(node: str, alert: Alert, wall: float | None, look: TextLayout) -> Tex
     where = " ".join([node, *(f"{names[name]} {labels[name]}" for name in names if labels.get(name))]).strip()
     since = "" if wall is None else age(wall - alert.active_at)
     return look.line(
-        (f"{look.glyphs.mark(tone)} ", STYLES[tone]),
+        (f"{look.glyphs.marks[tone]} ", STYLES[tone]),
         (look.pad(alert.rule, min(24, max(look.width - 20, 10))), STYLES[tone]),
         f" {labels.get('severity', ''):<8} {alert.phase.value:<7} {since:<9} ",
         where + "  " if where else "",
@@ -219,7 +219,7 @@ def _port(node: str, port: PortView, look: TextLayout) -> Text:
     full = port.received is not None and port.sent is not None and port.state.rate
     share = max(port.received or 0.0, port.sent or 0.0) / port.state.rate if full and port.state.rate else None
     return look.line(
-        (f"{look.glyphs.mark(port.tone)} ", STYLES[port.tone]),
+        (f"{look.glyphs.marks[port.tone]} ", STYLES[port.tone]),
         f"{node} " if node else "",
         (look.pad(port.name, 10), ""),
         (f" {port.word:<6}", STYLES[port.tone]),
