@@ -69,7 +69,7 @@ class BackgroundQuery(Generic[_Result]):
 
 
 class AgentAlerts(Struct, frozen=True):
-    """Return the firing alerts by name and severity; None with the reason if no agent answered."""
+    """The firing alerts by name and severity; None with the reason if no agent answered."""
 
     firing: Sequence[tuple[str, str]] | None
     why: str = ""
