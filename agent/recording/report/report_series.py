@@ -44,11 +44,10 @@ AGREEMENT = 0.05
 
 
 class StepTime(NamedTuple):
-    """A step in seconds, the autocorrelation there (at most 1), and the number of windows."""
+    """A step in seconds, and the autocorrelation there (at most 1)."""
 
     seconds: float
     clarity: float
-    windows: int
 
 
 class StepSampler:
@@ -121,19 +120,17 @@ def period_of(samples: Sequence[float]) -> tuple[float, float] | None:
 
 def step_time(signal: StepSampler) -> StepTime | None:
     """Return the step that most windows of a signal agree on; None if they do not."""
+    windows = [each for each in signal.windows if len(each[1]) >= SHORTEST * LEAST_PERIODS]
     found = [
-        (period[0] * interval, period[1])
-        for interval, samples in signal.windows
-        if len(samples) >= SHORTEST * LEAST_PERIODS and (period := period_of(samples)) is not None
+        (period[0] * interval, period[1]) for interval, samples in windows if (period := period_of(samples)) is not None
     ]
-    windows = sum(1 for _, samples in signal.windows if len(samples) >= SHORTEST * LEAST_PERIODS)
     if not found:
         return None
     middle = median(seconds for seconds, _ in found)
     near = [each for each in found if abs(each[0] - middle) <= AGREEMENT * middle]
-    if 2 * len(near) <= windows:
+    if 2 * len(near) <= len(windows):
         return None
-    return StepTime(median(each[0] for each in near), median(each[1] for each in near), windows)
+    return StepTime(median(each[0] for each in near), median(each[1] for each in near))
 
 
 UTILIZATION = "coldplate_gpu_utilization_ratio"

@@ -40,25 +40,23 @@ class _LayoutPlan(NamedTuple):
 class _RunPiece(NamedTuple):
     recording: Recording
     span: SegmentSpan
-    first: float
-    last: float
 
 
 def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: None) -> RecordedRun:
     """Return what these recordings say. Raises RecordingError if there is no snapshot in them."""
     pieces = [
-        _RunPiece(recording, span, span.first, span.last)
+        _RunPiece(recording, span)
         for recording in recordings
         for span in recording.survey()
-        if span.first is not None and span.last is not None and isfinite(span.first) and isfinite(span.last)
+        if isfinite(span.first) and isfinite(span.last)
     ]
     if not pieces:
         names = ", ".join(str(each.path) for each in recordings)
         raise RecordingError(f"{names}: there is no snapshot to report on")
-    pieces.sort(key=lambda piece: (piece.span.header.node, piece.first, piece.span.at))
+    pieces.sort(key=lambda piece: (piece.span.header.node, piece.span.first, piece.span.at))
     count = len({piece.span.header.node for piece in pieces})
     interval = max(interval_of(piece.span.header) for piece in pieces)
-    first, last = min(piece.first for piece in pieces), max(piece.last for piece in pieces)
+    first, last = min(piece.span.first for piece in pieces), max(piece.span.last for piece in pieces)
     grid = grid_over(first, last, interval, max(60, PARTS * 4 // max(count, 4)))
     done = _ReadProgress(sum(piece.span.count for piece in pieces), progress)
     nodes = [
