@@ -220,11 +220,6 @@ class QueryNames(Struct, frozen=True):
     choices: tuple[Choice, ...] = ()
 
 
-def extract_names(text: str) -> QueryNames:
-    """Return what a query names. Raises PromqlError if it is not PromQL that rules support."""
-    return _of_tree(parse(without_variables(text)))
-
-
 def without_variables(text: str) -> str:
     """Return the text with a duration, a number or a word in the place of each of Grafana's variables."""
     text = _VARIABLE.sub(_in_place, text)
@@ -237,12 +232,13 @@ def _in_place(found: re.Match[str]) -> str:
     return _SPAN.get(name, OPEN)
 
 
-def _of_tree(tree: Expression) -> QueryNames:
+def extract_names(text: str) -> QueryNames:
+    """Return what a query names. Raises PromqlError if it is not PromQL that rules support."""
     selectors: list[NamedSelector] = []
     grouping: list[str] = []
     made: set[str] = set()
     choices: list[Choice] = []
-    for part in parts_of(tree):
+    for part in parts_of(parse(without_variables(text))):
         if isinstance(part, Selector):
             selectors.append(_selector(part.matchers))
         elif isinstance(part, AggregateExpr):
