@@ -223,22 +223,13 @@ def _verb(gpus: Sequence[GpuView], plural: str) -> str:
     return {"is": "is", "do": "does"}.get(plural, f"{plural}s")
 
 
-def newest_wall(nodes: Sequence[NodeView]) -> float | None:
-    """Return the newest time of these nodes, in seconds since the epoch; None if no node has one."""
-    return max((node.wall for node in nodes if node.wall is not None), default=None)
-
-
 class ScreenData(Struct, frozen=True):
-    """Nodes and what is wrong with them. `interval` in seconds."""
+    """Nodes and what is wrong with them. `interval` in seconds, `wall` the newest time of a node; None without any."""
 
     nodes: Sequence[NodeView]
     troubles: Sequence[NodeIssue]
     interval: float
-
-    @property
-    def wall(self) -> float | None:
-        """The newest time of its nodes."""
-        return newest_wall(self.nodes)
+    wall: float | None = None
 
 
 STALE_INTERVALS = 4
@@ -258,9 +249,10 @@ class ViewKeeper:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
         self._history.take(nodes)
-        troubles = diagnose(nodes, newest_wall(nodes))
+        wall = max((node.wall for node in nodes if node.wall is not None), default=None)
+        troubles = diagnose(nodes, wall)
         notes = [NodeIssue(Tone.CALM, note)] if note else []
-        return ScreenData(nodes, [*self._stale(nodes), *troubles, *notes], self._interval)
+        return ScreenData(nodes, [*self._stale(nodes), *troubles, *notes], self._interval, wall)
 
     def _node(self, sighting: Sighting, mono: float) -> NodeView:
         if sighting.snapshot is None:
