@@ -170,8 +170,8 @@ _COUNTERS = (ENERGY, STATE_SECONDS, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS,
 _BORN_AT_ZERO = (XIDS, GRADED_XIDS, SWITCH_ERRORS)
 """Counters of which a series appears with what it counts: its first value has happened since the snapshot before."""
 _STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLINK_UP, PORT_UP, HOLDER, ALERT)
-_STEPPING = (NVLINK_OUT, TENSOR, POWER)
-"""Signals in which the steps of a training job can be seen."""
+STEPPING = {NVLINK_OUT: "NVLink traffic", TENSOR: "tensor activity", POWER: "power"}
+"""Signals in which the steps of a training job can be seen, the clearest first, and what they are called."""
 
 _Maker = Callable[[TimeGrid, Series], SeriesStatistic]
 
@@ -203,4 +203,4 @@ def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
 def signal_of(series: Series, snapshots: int) -> StepSampler | None:
     """Return what to keep of a series to find the steps of a job in it; None if they do not show in it."""
     name = series.metric.name
-    return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in _STEPPING else None
+    return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in STEPPING else None

@@ -118,11 +118,11 @@ class _NodeReader:
             overlapping = 0
             for block in blocks(recording, [piece.span.at for piece in some]):
                 if self._is_told_already(recording, block):
-                    overlapping += block.snapshot_count
+                    overlapping += len(block.walls)
                 else:
                     self._wait(block)
                     self._before = (recording, block.walls[-1], block.monos[-1])
-                done.more(block.snapshot_count)
+                done.more(len(block.walls))
             if overlapping:
                 done.overlaps.append(
                     f"{recording.path}: {overlapping} snapshots of {self._facts.name} are of a time that another "
@@ -145,7 +145,7 @@ class _NodeReader:
             and self._waiting[-1].is_even
             and block.header == self._waiting[-1].header
             and [track.layout for track in block.tracks] == [track.layout for track in self._waiting[-1].tracks]
-            and sum(each.snapshot_count for each in self._waiting) < TOGETHER
+            and sum(len(each.walls) for each in self._waiting) < TOGETHER
         ):
             self._take()
         self._waiting.append(block)
@@ -176,7 +176,7 @@ class _NodeReader:
         self._taken = (walls[-1], monos[-1])
 
     def _columns(self, some: Sequence[ColumnBlock]) -> Iterator[_Column]:
-        counts = [block.snapshot_count for block in some]
+        counts = [len(block.walls) for block in some]
         for tracks in zip(*(block.tracks for block in some), strict=True):
             layout, ticks = tracks[0].layout, tracks[0].ticks
             plan = self._plans.get(layout)
