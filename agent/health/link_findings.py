@@ -208,7 +208,7 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if not near:
         return HealthFinding(name, Verdict.SKIPPED, text, "not known which adapter is near which GPU")
     wrong: dict[Gpu, str] = {}
-    slots = view.slots()
+    slots = view.facts("slot")
     for gpu, devices in near.items():
         named = node.nearest_hcas.get(slots.get(gpu, "")) if node.nearest_hcas else None
         if node.hca_distances is not None and distances[gpu] not in node.hca_distances:

@@ -117,7 +117,7 @@ def test_a_name_that_is_not_shipped_is_told_with_the_nearest(tmp_path: Path) -> 
 
 def test_what_was_learned_is_read_back_and_met(machine, tmp_path: Path) -> None:
     view = view_of(machine("gb200-tray"))
-    node = learned(view, "a tray that's ours: #1", 5.0)
+    node = learned(view, "a tray that's ours: #1")
     path = tmp_path / "learned.yaml"
     path.write_text(written(node))
     assert load_expectations(str(path)).node == node

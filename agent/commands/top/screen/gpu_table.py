@@ -132,8 +132,7 @@ def throttled(gpu: GpuView) -> Part:
 
 
 def _links(gpu: GpuView) -> str:
-    all_links = gpu.row.links_up + len(gpu.row.links_down)
-    return f"{gpu.row.links_up}/{all_links}" if all_links else ABSENT
+    return f"{gpu.row.links_up}/{gpu.row.links}" if gpu.row.links else ABSENT
 
 
 def _job(gpu: GpuView) -> str:
