@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.health import fault_findings, gpu_findings, link_findings
-from agent.health.device_states import LIMIT, PORT_UP, RATE, WIDTH
+from agent.health.device_states import LIMIT, MARGIN_CELSIUS, PORT_UP, RATE, WIDTH
 from agent.health.expectations import Expected, NodeExpectations, recognised
 from agent.health.gpu_findings import Judge
 from agent.health.seen_node import LINK_UP, SeenNode
@@ -72,7 +72,7 @@ def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:
 
 def expected_of(view: SeenNode) -> Expected:
     """Return the shipped expectations for the GPUs that a node shows."""
-    return recognised(list(view.models().values()), len(view.gpus))
+    return recognised(list(view.facts("model").values()), len(view.gpus))
 
 
 def examined(view: SeenNode, expected: Expected, names: Collection[str]) -> list[HealthFinding]:
@@ -156,10 +156,10 @@ HEADER = """\
 """
 
 
-def learned(view: SeenNode, description: str, margin: float) -> NodeExpectations:
-    """Return the facts of the node. `margin` is the least distance to the slowdown in degrees, which no node teaches.
+def learned(view: SeenNode, description: str) -> NodeExpectations:
+    """Return the facts of the node. Of what differs between its GPUs, the least is taken.
 
-    Of what differs between its GPUs, the least is taken.
+    No node teaches the distance to the slowdown: that is the usual one.
     """
     links = Counter(each.entity.gpu for each in view.all(LINK_UP)
                     if isinstance(each.entity, NvLink) and each.value)  # fmt: skip
@@ -168,15 +168,15 @@ def learned(view: SeenNode, description: str, margin: float) -> NodeExpectations
     rates = [each.value for each in view.all(RATE) if each.entity in active]
     joined = view.of_gpus(link_findings.FABRIC_STATE, state="completed")
     near, distances = link_findings.nearest_adapters(view)
-    slots = view.slots()
+    slots = view.facts("slot")
     memory = _least(view.of_gpus(gpu_findings.MEMORY))
     return NodeExpectations(
         description=description,
-        models=tuple(dict.fromkeys(view.models().values())),
+        models=tuple(dict.fromkeys(view.facts("model").values())),
         gpus=len(view.gpus),
         gpu_memory_gib=None if memory is None else floor(memory / 2**30 * 10) / 10,
         gpu_power_limit_watts=_least(view.of_gpus(LIMIT)),
-        gpu_temperature_margin_celsius=margin,
+        gpu_temperature_margin_celsius=MARGIN_CELSIUS,
         ecc=_switch(view.of_gpus(gpu_findings.ECC)),
         persistence=_switch(view.of_gpus(gpu_findings.PERSISTENCE)),
         pcie_generation=_whole(_least(view.of_gpus(link_findings.GENERATION_MAX))),

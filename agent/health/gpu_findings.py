@@ -148,7 +148,7 @@ def model(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if not expected.node.models:
         return None
     expectation = " or ".join(expected.node.models)
-    models = view.models()
+    models = view.facts("model")
     others = {gpu: text for gpu, text in models.items() if text not in expected.node.models}
     if others:
         remedy = "put in the right GPU, or name the expectations of this kind of node with --expect"
@@ -161,7 +161,7 @@ def model(view: SeenNode, expected: Expected) -> HealthFinding | None:
 def alike(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether no GPU differs from most others of the node in what GPUs of one kind share."""
     name, expectation = "gpus-alike", "all GPUs of the node are alike"
-    models = view.models()
+    models = view.facts("model")
     if len(models) < 2:
         return HealthFinding(name, Verdict.SKIPPED, expectation, "there are not two GPUs to compare")
     odd = _odd(models, "model")

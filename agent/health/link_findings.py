@@ -6,7 +6,7 @@ from collections import defaultdict
 from operator import ge
 
 from agent.health.device_states import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE, WIDTH
-from agent.health.expectations import DISTANCES, Expected
+from agent.health.expectations import DISTANCES, NODES_OF_RACK, Expected
 from agent.health.gpu_findings import NOBODY, UNREAD, GpuFact, grouped, unread
 from agent.health.seen_node import LINK_UP, SeenNode, numbers
 from agent.health.verdicts import HealthFinding, Verdict
@@ -208,7 +208,7 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if not near:
         return HealthFinding(name, Verdict.SKIPPED, text, "not known which adapter is near which GPU")
     wrong: dict[Gpu, str] = {}
-    slots = view.slots()
+    slots = view.facts("slot")
     for gpu, devices in near.items():
         named = node.nearest_hcas.get(slots.get(gpu, "")) if node.nearest_hcas else None
         if node.hca_distances is not None and distances[gpu] not in node.hca_distances:
@@ -238,9 +238,9 @@ def nearest_adapters(view: SeenNode) -> tuple[dict[Gpu, list[str]], dict[Gpu, st
 def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Return whether the rack is configured with as many nodes as its topology has; None where there is no rack."""
     counted = [each.value for each in view.all(RACK_NODES)]
-    if expected.topology is None or not counted:
+    if expected.node.topology is None or not counted:
         return None
-    number = expected.topology.nodes
+    number = NODES_OF_RACK[expected.node.topology]
     text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} nodes configured"
     if counted[0] == number:
         return HealthFinding("rack-nodes", Verdict.OK, text, found)

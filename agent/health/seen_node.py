@@ -88,6 +88,10 @@ class SeenGpu(Struct):
         return self.values.get(UP) == 1
 
     @property
+    def links(self) -> int:
+        return self.links_up + len(self.links_down)
+
+    @property
     def busy(self) -> float | None:
         return self.values.get("coldplate_gpu_utilization_ratio")
 
@@ -227,19 +231,16 @@ class SeenNode:
         """Return why a GPU has no reading of a metric, as far as it is known."""
         return self._gaps.get((metric, gpu), NOT_READ)
 
-    def models(self) -> dict[Gpu, str]:
-        """Return the name under which the driver shows each GPU."""
-        return {each.entity: each.labels["model"] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
+    def facts(self, name: str) -> dict[Gpu, str]:
+        """Return a fact of each GPU: `model`, the name under which the driver shows it, or `slot`, its PCI address."""
+        return {each.entity: each.labels[name] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
 
     def find(self, device: str) -> Gpu | None:
         """Return the GPU with this UUID, or at this PCI address, which may lack its function: `0000:1b:00`."""
-        for gpu, slot in self.slots().items():
+        for gpu, slot in self.facts("slot").items():
             if device == gpu.uuid or (device and slot.startswith(device)):
                 return gpu
         return None
-
-    def slots(self) -> dict[Gpu, str]:
-        return {each.entity: each.labels["slot"] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
 
 
 def name_of(gpu: Gpu) -> str:

@@ -1,20 +1,17 @@
-"""What the agents of a rack agree on: whether their settings are the same, their time, who is absent, and, without any
-message, which of them asks each service of the rack.
+"""What the agents of a rack agree on: their settings, their time, who is absent, and which of them asks each service.
 
-Settings are reported flat: a name and a number. Parts of one setting share the name before the first dot, such as the
-limits of feeds.
+Settings are reported as a name and a number. Parts of one share the name before the first dot, such as the limits of
+feeds.
 
-A node whose clock is minutes off still draws power. Its reported seconds are shifted to ours by the lead of its clock,
-in whole seconds, once that has been steady: a response that does not advance, such as a stale copy from a proxy, falls
-behind by a second in each second and is rejected.
+A node whose clock is minutes off still draws power. Its seconds are shifted to ours by the lead of its clock, in whole
+seconds, once that has been steady: a response that does not advance, such as a stale copy from a proxy, is rejected.
 
 During a rolling restart of a rack's agents some node is always missing, but never the same one for long. So each node's
 absence is timed separately.
 
 For a service, each agent ranks the agents that it hears by a hash of their name and the service's (rendezvous hashing):
-agents that hear the same peers choose the same one, services are spread over the agents, and when an agent leaves, only
-its services move. Polling twice for a moment is harmless, not polling is not: an agent that hears no higher-ranked one
-polls, and one that begins to hear a higher-ranked one polls until that one has had the time to begin.
+agents that hear the same peers choose the same one without a message, and when one leaves, only its services move.
+Polling twice for a moment is harmless, not polling is not: who begins to hear a better one goes on for a while.
 """
 
 from __future__ import annotations

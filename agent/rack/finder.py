@@ -188,7 +188,6 @@ class Finder:
                 return
             if not is_literal(entry.host) and self._ask(entry):
                 self.targets = self._found(entries)
-        self.targets = self._found(entries)
         self.looked = True
 
     def _run(self) -> None:

@@ -4,9 +4,7 @@ Second k is what ended at k: the mean of the samples in [k - 1, k). It is fixed 
 ended, and never changes; a sample that arrives later belongs to the next one. In a second without a sample the last one
 counts, as long as it is not stale.
 
-The sum covers one second for all nodes, never the latest value of each: agents that have heard the same nodes compute
-the same number for the same second, in whatever order they heard them. While a node is silent the sum waits for it, for
-at most `LAG_SECONDS` seconds, and then continues without it.
+While a node is silent the sum waits for it, for at most `LAG_SECONDS` seconds, and then continues without it.
 """
 
 from __future__ import annotations

@@ -123,10 +123,6 @@ class ColumnBlock:
         self.is_even = all(track.ticks is None for track in self.tracks)
         """Whether every snapshot has every layout, so that no series is in two of the tracks at different times."""
 
-    @property
-    def snapshot_count(self) -> int:
-        return len(self.walls)
-
     def reports(self) -> Iterator[tuple[BackendReport, ...]]:
         """Return each list of reports that occurs in the block; their durations and calls are 0."""
         return map(self._definitions.reports, self._lists)
@@ -191,4 +187,4 @@ def _opened_block(
 ) -> Iterator[Opened[ColumnBlock]]:
     block = ColumnBlock(header, payload, definitions)
     if block.walls:
-        yield block.snapshot_count, float(block.walls[-1]), block
+        yield len(block.walls), float(block.walls[-1]), block

@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,13 +40,12 @@ FULL = 1_000_000
 _Row = Sequence[float]
 
 
-class _PackerTrack:
+class _PackerTrack(NamedTuple):
     """The rows of one layout, or of one list of reports, in a block."""
 
-    def __init__(self, kind: str, number: int) -> None:
-        self.kind = kind
-        self.number = number
-        self.rows: list[_Row] = []
+    kind: str
+    number: int
+    rows: list[_Row]
 
 
 class SegmentPacker:
@@ -143,7 +142,7 @@ class SegmentPacker:
 
     def _track(self, key: object, kind: str, number: int) -> int:
         place = self._places[key] = len(self._tracks)
-        self._tracks.append(_PackerTrack(kind, number))
+        self._tracks.append(_PackerTrack(kind, number, []))
         return place
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from heapq import merge
 from itertools import groupby
+from math import inf
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -68,14 +69,14 @@ class RecordedSnapshot(NamedTuple):
 class SegmentSpan(Struct):
     """A segment of a file: the byte at which it begins, its header, and its snapshots' number and wall seconds.
 
-    A segment without snapshots has no `first` and `last`.
+    In a segment without snapshots the seconds are not finite.
     """
 
     at: int
     header: RecordingHeader
     count: int = 0
-    first: float | None = None
-    last: float | None = None
+    first: float = inf
+    last: float = -inf
 
 
 class Recording:
@@ -125,9 +126,7 @@ class Recording:
         for start in [0] if segments is None else segments:
             at: int | None = start
             while at is not None:
-                reader = _SegmentReader(known, opener, only=segments is not None)
-                at = yield from self._whole(reader, at)
-                known = reader.known
+                at, known = yield from self._whole(opener, at, known, only=segments is not None)
 
     def survey(self) -> list[SegmentSpan]:
         """Return the segments, found without decompressing their blocks: a second for a recording of days. As
@@ -150,18 +149,36 @@ class Recording:
                 raise self._unreadable(error) from None
         return spans
 
-    def _whole(self, reader: _SegmentReader[_P], at: int) -> Generator[_P, None, int | None]:
-        """Yield what is whole from a byte on. Returns where to go on behind damage; None at the end."""
-        place = at
+    def _whole(
+        self, opener: Opener[_P], at: int, known: KnownDefinitions, *, only: bool
+    ) -> Generator[_P, None, tuple[int | None, KnownDefinitions]]:
+        """Yield what is whole of the segment at a byte and of those behind it, or of that one `only`.
+
+        Returns where to go on behind damage, None at the end, and the objects of the segment that was read last.
+        """
+        place, has_begun = at, False
+        header: RecordingHeader | None = None
+        definitions = ReadDefinitions(known)
         try:
             for record in records(self._file, at, self._end):
                 place = record.at
-                if record.kind is None and reader.only and reader.has_begun:
-                    return None  # the next segment is not selected
-                for count, self._last, piece in reader.take(record):
-                    self._given += count
-                    yield piece
-            return None
+                if record.kind is None:
+                    if has_begun and only:
+                        break
+                    if has_begun:
+                        definitions = ReadDefinitions(definitions.known)
+                    has_begun, header = True, None
+                elif record.kind == HEADER:
+                    header = decoded(record.payload)
+                elif record.kind == DEFINITIONS:
+                    definitions.take(record.payload)
+                elif header is None:
+                    raise ValueError("a block without a header")
+                else:
+                    for count, self._last, piece in opener(header, record.payload, definitions):
+                        self._given += count
+                        yield piece
+            return None, definitions.known
         except BrokenRecordError as error:
             self._note(error.at, str(error), torn=error.torn)
             place = error.at
@@ -169,7 +186,7 @@ class Recording:
             self._note(place, f"is damaged: {error}")
         except OSError as error:
             raise self._unreadable(error) from None
-        return None if reader.only else self._behind(place)
+        return None if only else self._behind(place), definitions.known
 
     def _behind(self, at: int) -> int | None:
         """Return where the next segment begins after damage, and add a problem."""
@@ -217,37 +234,6 @@ class Recording:
     @property
     def _shown(self) -> str:
         return one_line(str(self.path), 4096)
-
-
-class _SegmentReader(Generic[_P]):
-    """Reads records into pieces. One object reads a segment and those that follow it, or `only` one."""
-
-    def __init__(self, before: KnownDefinitions, opener: Opener[_P], *, only: bool) -> None:
-        self._opener = opener
-        self.only = only
-        self._header: RecordingHeader | None = None
-        self.has_begun = False
-        self._definitions = ReadDefinitions(before)
-
-    @property
-    def known(self) -> KnownDefinitions:
-        """The objects of the segment that was read last."""
-        return self._definitions.known
-
-    def take(self, record: FileRecord) -> Iterator[Opened[_P]]:
-        """Yield what the opener makes of a record."""
-        if record.kind is None:
-            if self.has_begun:
-                self._definitions = ReadDefinitions(self.known)
-            self.has_begun, self._header = True, None
-        elif record.kind == HEADER:
-            self._header = decoded(record.payload)
-        elif record.kind == DEFINITIONS:
-            self._definitions.take(record.payload)
-        elif self._header is None:
-            raise ValueError("a block without a header")
-        else:
-            yield from self._opener(self._header, record.payload, self._definitions)
 
 
 class BlockOutline:
@@ -330,8 +316,8 @@ def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:
     elif record.kind == BLOCK and spans:
         count, first, last = PREAMBLE.unpack_from(record.payload)
         span = spans[-1]
+        span.first, span.last = span.first if span.count else first, last
         span.count += count
-        span.first, span.last = (first if span.first is None else span.first), last
 
 
 def _opened(path: Path) -> tuple[BinaryIO, int]:
@@ -368,7 +354,7 @@ def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
     """
     streams: list[Iterator[RecordedSnapshot]] = []
     for recording in recordings:
-        spans = [span for span in recording.survey() if span.first is not None]
+        spans = [span for span in recording.survey() if span.count]
         spans.sort(key=attrgetter("header.node", "first", "at"))
         for _, one in groupby(spans, key=attrgetter("header.node")):
             streams.append(recording.recorded([span.at for span in one]))

@@ -27,14 +27,12 @@ from agent.health.examination import (
 from agent.health.expectations import (
     GENERIC,
     SHIPPED,
-    TOPOLOGIES,
     ExpectationError,
     Expected,
     NodeExpectations,
     load_expectations,
     recognised,
     shipped_names,
-    shipped_topologies,
 )
 from agent.health.verdicts import Verdict
 from agent.model import IbPort, Instant, Node, Reading, Series, Snapshot
@@ -47,21 +45,10 @@ OF_MACHINE = {"dgx-a100": "dgx-a100", "dgx-h100": "dgx-h100", "dgx-h200": "dgx-h
 
 
 def test_every_shipped_file_names_its_sources_and_says_what_it_is_for() -> None:
-    for path in (*SHIPPED.glob("*.yaml"), *TOPOLOGIES.glob("*.yaml")):
+    for path in SHIPPED.glob("*.yaml"):
         assert re.match(r"# .*(NVIDIA|User Guide|As dgx)", path.read_text()), path
     assert set(shipped_names()) == set(OF_MACHINE.values()) - {"generic"}
     assert {load_expectations(name).node.description for name in shipped_names()}.__len__() == len(shipped_names())
-
-
-def test_topologies_add_up() -> None:
-    topologies = shipped_topologies()
-    nvl72, pod = topologies["gb200-nvl72"], topologies["dgx-superpod"]
-    tray, node = load_expectations("gb200-tray"), load_expectations("dgx-h100")
-    assert (nvl72.nodes, nvl72.gpus, nvl72.links_per_gpu, nvl72.nvlink_domains) == (18, 72, 18, 1)
-    assert (tray.topology, tray.node.nvlinks) == (nvl72, nvl72.links_per_gpu)
-    assert nvl72.nodes * (tray.node.gpus or 0) == nvl72.gpus
-    assert (pod.nodes, pod.unit_nodes) == (4, 32)
-    assert pod.nodes * (node.node.gpus or 0) == pod.gpus
 
 
 OF_HOST = {"fabric-manager", "mounts", "memory-errors"}
@@ -130,7 +117,7 @@ def test_a_name_that_is_not_shipped_is_told_with_the_nearest(tmp_path: Path) -> 
 
 def test_what_was_learned_is_read_back_and_met(machine, tmp_path: Path) -> None:
     view = view_of(machine("gb200-tray"))
-    node = learned(view, "a tray that's ours: #1", 5.0)
+    node = learned(view, "a tray that's ours: #1")
     path = tmp_path / "learned.yaml"
     path.write_text(written(node))
     assert load_expectations(str(path)).node == node

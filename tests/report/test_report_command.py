@@ -183,7 +183,6 @@ def test_figures_are_means_over_the_gpus_that_have_them(tmp_path: Path) -> None:
     rows = {each.name: each for each in comparison(one, gathered(tmp_path / "two", series, 120))}
     assert rows["power by energy"][2:4] == (300.0, 450.0)
     assert rows["power by energy"].change == 0.5
-    assert rows["power by energy"].seen == (2, 1)
     assert rows["utilization"][2:4] == (None, 0.5)
     assert rows["utilization"].change is None
     assert rows["duration"][2:4] == (60.0, 120.0)

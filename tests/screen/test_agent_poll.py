@@ -81,8 +81,8 @@ def test_each_agent_is_asked_again_and_again_and_a_silent_one_delays_no_other() 
         while len(seen) < 3:
             assert asked.wait(60)
             asked.clear()
-            seen |= {each.snapshot.at.mono for each in board.all() if each.snapshot is not None}
-        assert [each.name for each in board.all()] == ["well"]
+            seen |= {each.snapshot.at.mono for each in board.look()[0] if each.snapshot is not None}
+        assert [each.name for each in board.look()[0]] == ["well"]
         polling.stop()
 
 

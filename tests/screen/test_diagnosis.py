@@ -14,7 +14,7 @@ from agent.backends.jobs.environments import system_name
 from agent.backends.protocol import GpuProcess
 from agent.backends.synthetic import SyntheticSource, load_scenario
 from agent.backends.synthetic.scenario import FIRST_PID, owner_of
-from agent.commands.top.local_sampling import MOST_PROCESSES, ProcfsOwners, list_processes, scenario_owners
+from agent.commands.top.local_sampling import MOST_PROCESSES, list_processes, procfs_owners, scenario_owners
 from agent.commands.top.screen.frame import draw
 from agent.commands.top.screen.key_input import OneGpu, UiState
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting
@@ -249,7 +249,7 @@ def test_procfs_says_whose_a_process_is_and_what_it_runs(tmp_path: Path) -> None
         (folder / "stat").write_text(f"{pid} (a (b) c) S 1 1 1 {'0 ' * 20}\n")
     (tmp_path / "9").mkdir()
     (tmp_path / "9" / "status").write_text("nothing of use\n")
-    owners = ProcfsOwners(tmp_path)
+    owners = procfs_owners(tmp_path)
     for _ in range(100):  # the name comes with a later look
         user, command = owners(7, 0.0)
         if user == pwd.getpwuid(os.getuid()).pw_name:

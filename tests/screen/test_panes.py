@@ -283,10 +283,10 @@ def test_zoom_into_a_job_shows_its_gpus_alone() -> None:
 def test_a_click_selects_and_a_second_one_zooms() -> None:
     person = straggler()
     line = next(place for place, text in enumerate(person.lines) if text.startswith("✔   2 "))
-    assert person.does(MouseClick(line, 5)).selected == "node7 2"
+    assert person.does(MouseClick(line)).selected == "node7 2"
     assert person.state.zoom is None
-    assert person.does(MouseClick(line, 5)).lines[1].startswith("GPU 2 ")
-    assert person.does("escape", MouseClick(0, 0)).selected == "node7 2"
+    assert person.does(MouseClick(line)).lines[1].startswith("GPU 2 ")
+    assert person.does("escape", MouseClick(0)).selected == "node7 2"
 
 
 def test_the_wheel_scrolls_rows_that_do_not_fit() -> None:
@@ -296,7 +296,7 @@ def test_the_wheel_scrolls_rows_that_do_not_fit() -> None:
         person.does(MouseScroll(3))
     assert any(line.startswith("✔ node3   7") for line in person.lines)
     line = next(place for place, text in enumerate(person.lines) if text.startswith("✔ node3   6"))
-    assert person.does(MouseClick(line, 1)).selected == "node3 6"
+    assert person.does(MouseClick(line)).selected == "node3 6"
 
 
 def test_a_silent_node_can_be_selected_but_not_zoomed_into() -> None:
@@ -322,7 +322,7 @@ SENT = [
     (b"\x1b[5~\x1b[6~\x1b[H\x1b[4~", [KeyPress("page-up"), KeyPress("page-down"), KeyPress("home"), KeyPress("end")]),
     (b"\r \x7f", [KeyPress("enter"), KeyPress("space"), KeyPress("backspace")]),
     ("é語".encode(), [KeyPress("é"), KeyPress("語")]),
-    (b"\x1b[<0;12;7M", [MouseClick(6, 11)]),
+    (b"\x1b[<0;12;7M", [MouseClick(6)]),
     (b"\x1b[<0;12;7m\x1b[<2;1;1M", []),
     (b"\x1b[<64;1;1M\x1b[<65;1;1M", [MouseScroll(-3), MouseScroll(3)]),
     (b"\x1b[1;5A\x1b[?1;2c\x01j", [KeyPress("j")]),

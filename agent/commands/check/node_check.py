@@ -22,7 +22,7 @@ from agent.config.schema import Config, ConfigError
 from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
-from agent.health.device_states import AGE, MARGIN_CELSIUS
+from agent.health.device_states import AGE
 from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import NOT_READ, SeenNode
@@ -69,7 +69,7 @@ class BackgroundQuery(Generic[_Result]):
 
 
 class AgentAlerts(Struct, frozen=True):
-    """Return the firing alerts by name and severity; None with the reason if no agent answered."""
+    """The firing alerts by name and severity; None with the reason if no agent answered."""
 
     firing: Sequence[tuple[str, str]] | None
     why: str = ""
@@ -252,7 +252,7 @@ def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
         what = "no GPU answers"
     if silent or not view.answering or not evidence.is_whole:
         raise ConfigError(f"--learn: {what}; learn from a node that is well, or give it a longer --timeout")
-    return learned(view, f"{len(view.gpus)} x {next(iter(view.models().values()))}, learned", MARGIN_CELSIUS)
+    return learned(view, f"{len(view.gpus)} x {next(iter(view.facts('model').values()))}, learned")
 
 
 def agent_findings(answer: AgentAlerts, required: bool) -> list[HealthFinding]:
@@ -336,7 +336,7 @@ def _pause(config: Config, options: CommandLineOptions) -> str:
 
 
 def _unrecognised(view: SeenNode) -> str:
-    models = list(view.models().values())
+    models = list(view.facts("model").values())
     if not models:
         return "generic checks only: no GPU reported its model"
     kinds = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))

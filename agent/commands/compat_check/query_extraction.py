@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line
@@ -99,66 +98,45 @@ def _bounded(found: tuple[ExtractedQuery, ...]) -> tuple[ExtractedQuery, ...]:
 
 
 def _of_dashboard(document: Any) -> tuple[ExtractedQuery, ...]:
-    walk = _DashboardVisitor()
-    walk.through(document)
-    if not walk.is_dashboard:
+    parts = list(_parts(document))
+    if all(_MARKS.isdisjoint(part) for part, _, _ in parts):
         raise NoQueriesError("is not a Grafana dashboard: it has neither panels nor variables")
-    return _bounded(tuple(walk.queries))
+    return _bounded(tuple(query for part in parts for query in _queries(*part)))
 
 
-class _DashboardNode(Struct, frozen=True):
-    node: Any
-    place: str
-    source: str
+def _parts(document: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield every mapping in a dashboard of any version, with the title and the data source that hold for it."""
+    waiting: list[tuple[Any, str, str]] = [(document, "", "")]
+    while waiting:
+        part, place, source = waiting.pop()
+        if isinstance(part, dict):
+            title, source = part.get("title"), _source(part) or source
+            place = one_line(title, 80) if isinstance(title, str) and title else place
+            yield part, place, source
+            part = list(part.values())
+        if isinstance(part, list):
+            waiting += [(each, place, source) for each in reversed(part) if isinstance(each, (dict, list))]
 
 
-class _DashboardVisitor:
-    """Goes through a dashboard of any version: panels are where they are, and whatever has an `expr` is a query."""
-
-    def __init__(self) -> None:
-        self.queries: list[ExtractedQuery] = []
-        self.is_dashboard = False
-
-    def through(self, document: Any) -> None:
-        waiting = [_DashboardNode(document, "", "")]
-        while waiting:
-            spot = waiting.pop()
-            if isinstance(spot.node, list):
-                waiting += [replace(spot, node=each) for each in reversed(spot.node)]
-            elif isinstance(spot.node, dict):
-                spot = self._look(spot)
-                waiting += [
-                    replace(spot, node=each) for each in reversed(spot.node.values()) if isinstance(each, (dict, list))
-                ]
-
-    def _look(self, spot: _DashboardNode) -> _DashboardNode:
-        node = spot.node
-        self.is_dashboard = self.is_dashboard or not _MARKS.isdisjoint(node)
-        title, source = node.get("title"), _source(node) or spot.source
-        place = one_line(title, 80) if isinstance(title, str) and title else spot.place
-        library = node.get("libraryPanel")
-        if isinstance(library, dict) and not isinstance(node.get("targets"), list):
-            name = one_line(str(library.get("name") or library.get("uid")), 80)
-            self.queries.append(ExtractedQuery(f"library panel {name}", "", unread="its queries are not in this file"))
-        if source not in _OTHERS:
-            self._ask(node, place)
-        return _DashboardNode(node, place, source)
-
-    def _ask(self, node: dict[str, Any], place: str) -> None:
-        expr = node.get("expr")
-        if isinstance(expr, str) and expr.strip():
-            self.queries.append(ExtractedQuery(place or "a query", expr))
-        if node.get("type") == "query" or node.get("kind") == "QueryVariable":
-            self._variable(node)
-
-    def _variable(self, node: dict[str, Any]) -> None:
-        asked = node.get("query") or node.get("definition")
+def _queries(part: dict[str, Any], place: str, source: str) -> Iterator[ExtractedQuery]:
+    """Yield what a part of a dashboard asks for itself: panels are where they are, and any `expr` is a query."""
+    library = part.get("libraryPanel")
+    if isinstance(library, dict) and not isinstance(part.get("targets"), list):
+        name = one_line(str(library.get("name") or library.get("uid")), 80)
+        yield ExtractedQuery(f"library panel {name}", "", unread="its queries are not in this file")
+    if source in _OTHERS:
+        return
+    expr = part.get("expr")
+    if isinstance(expr, str) and expr.strip():
+        yield ExtractedQuery(place or "a query", expr)
+    if part.get("type") == "query" or part.get("kind") == "QueryVariable":
+        asked = part.get("query") or part.get("definition")
         if isinstance(asked, dict):
             asked = asked.get("query")
         if isinstance(asked, str) and asked.strip():
-            query = variable_query(f"variable {one_line(str(node.get('name')), 80)}", asked)
+            query = variable_query(f"variable {one_line(str(part.get('name')), 80)}", asked)
             if query is not None:
-                self.queries.append(query)
+                yield query
 
 
 def variable_query(place: str, text: str) -> ExtractedQuery | None:
@@ -242,11 +220,6 @@ class QueryNames(Struct, frozen=True):
     choices: tuple[Choice, ...] = ()
 
 
-def extract_names(text: str) -> QueryNames:
-    """Return what a query names. Raises PromqlError if it is not PromQL that rules support."""
-    return _of_tree(parse(without_variables(text)))
-
-
 def without_variables(text: str) -> str:
     """Return the text with a duration, a number or a word in the place of each of Grafana's variables."""
     text = _VARIABLE.sub(_in_place, text)
@@ -259,12 +232,13 @@ def _in_place(found: re.Match[str]) -> str:
     return _SPAN.get(name, OPEN)
 
 
-def _of_tree(tree: Expression) -> QueryNames:
+def extract_names(text: str) -> QueryNames:
+    """Return what a query names. Raises PromqlError if it is not PromQL that rules support."""
     selectors: list[NamedSelector] = []
     grouping: list[str] = []
     made: set[str] = set()
     choices: list[Choice] = []
-    for part in parts_of(tree):
+    for part in parts_of(parse(without_variables(text))):
         if isinstance(part, Selector):
             selectors.append(_selector(part.matchers))
         elif isinstance(part, AggregateExpr):

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from agent.backends.sysfs import PciDevice, list_names, nvidia_gpus, pci_devices, text
+from agent.backends.sysfs import list_names, nvidia_gpus, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
 from agent.config.checks import listen_address
 from agent.config.schema import Config
@@ -251,10 +251,6 @@ class DoctorNode(Struct, dict=True):
             return read_procfs(self.root / path).splitlines()
         except OSError:
             return []
-
-    @cached_property
-    def pci(self) -> tuple[PciDevice, ...]:
-        return pci_devices(self.sysfs)
 
     @property
     def gpus(self) -> list[str]:

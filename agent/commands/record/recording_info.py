@@ -37,7 +37,7 @@ def print_info(paths: Sequence[Path]) -> int:
 def _facts(recording: Recording) -> list[tuple[str, str]]:
     spans = recording.survey()
     header = recording.header
-    walls = [wall for span in spans for wall in (span.first, span.last) if wall is not None]
+    walls = [wall for span in spans if span.count for wall in (span.first, span.last)]
     count = sum(span.count for span in spans)
     nodes = sorted({span.header.node for span in spans})
     facts = [("file", f"{recording.path} ({quantities.size_text(recording.path.stat().st_size)})")]

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.groups import Profile, profile_of
+from agent.catalogue.infiniband import PREFIX as DRIVERS_PREFIX
 from agent.commands.compat_check.query_verdicts import ANY_LABEL, MISSING, verdict_on
 from agent.model import Gpu, IbPort, Metric, NvLink
 from alerts.engine import INTERVAL_SECONDS
@@ -23,8 +24,6 @@ from exporters.compatibility import PROFILES
 from exporters.metrics_document import labels_of
 
 PREFIX = "coldplate_"
-OF_DRIVERS = "coldplate_infiniband_"
-"""Drivers have counters of their own names."""
 OF_TARGETS = frozenset({"rack", "node", "cluster", "instance", "job"})
 """Labels that scraping may give to every series."""
 OF_GROWTH = frozenset({"increase", "rate", "irate", "delta", "idelta", "deriv", "changes"})
@@ -88,7 +87,7 @@ def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Pro
         if row is not None:
             yield from _of_row(row, [matcher.name for matcher in selector.matchers], shown)
             yield from _of_values(row, selector.matchers)
-        elif not name.startswith(OF_DRIVERS):
+        elif not name.startswith(DRIVERS_PREFIX):  # drivers have counters of their own names
             near = difflib.get_close_matches(name.removeprefix(PREFIX), _STEMS, 1, 0.6)
             hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/metrics.md for the names"
             yield f"coldplate has no metric {name}; {hint}"

@@ -6,12 +6,10 @@ which the whole job waits, and the loss of one of its nodes, are passed on to th
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import groupby
-from typing import NoReturn
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,7 +18,6 @@ from agent.backends.synthetic.activity import hash64, uniform
 from agent.backends.synthetic.gpu_history import WHOLE_JOB
 from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import AwaitedFault, Scenario, ScenarioFault, ScenarioJob, Window
-from agent.lib.wording import meant, shown
 
 
 class OutageCause(Enum):
@@ -140,58 +137,6 @@ def _awaited_by(
         own = holders.get(name, ())
         if len(holders) > (name in holders) or fault.kind == "straggler":
             yield replace(fault, gpus=own)
-
-
-_RANGE = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})\[([0-9]{1,6})-([0-9]{1,6})\]")
-
-
-Fail = Callable[[str, str], NoReturn]
-
-
-class NodeSelectors:
-    """The nodes and racks of a site by their names. All methods call `fail` with a key path and what is wrong."""
-
-    def __init__(self, fail: Fail, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack]) -> None:
-        self._fail = fail
-        self.drafts = {draft.name: draft for draft in drafts}
-        self._racks = {rack.name: rack for rack in racks}
-
-    def find(self, keys: Mapping[str, object], path: str) -> list[NodeDraft]:
-        """Return the nodes that the keys `node` and `rack` name: one of the two has to be there."""
-        given = [word for word in ("node", "rack") if word in keys]
-        if len(given) != 1:
-            self._fail(path, "names no place; give node or rack" if not given else "name node or rack, not both")
-        word = given[0]
-        if word == "node":
-            return self.nodes(keys["node"], f"{path}.node")
-        names = self._names(keys["rack"], f"{path}.rack", self._racks, "rack")
-        return [self.drafts[node] for name in names for node in self._racks[name].nodes]
-
-    def nodes(self, raw: object, path: str) -> list[NodeDraft]:
-        return [self.drafts[name] for name in self._names(raw, path, self.drafts, "node")]
-
-    def _names(self, raw: object, path: str, known: Mapping[str, object], what: str) -> list[str]:
-        if raw == "all":
-            return list(known)
-        found: dict[str, None] = {}
-        for part in raw if isinstance(raw, list) else [raw]:
-            for name in self._spelled_out(part, path, what, len(known)):
-                if name not in known:
-                    self._fail(path, f"there is no {what} {shown(name)} in this site{meant(name, known)}")
-                found[name] = None
-        return list(found)
-
-    def _spelled_out(self, part: object, path: str, what: str, most: int) -> list[str]:
-        example = f"{what}3, {what}[3-7]" if what == "node" else "r3, r[3-7]"
-        if not isinstance(part, str):
-            self._fail(path, f"expected a name, a range or a list of these, such as {example}, or all")
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            return [part]
-        first, last = int(match[2]), int(match[3])
-        if not first <= last < first + most:
-            self._fail(path, f"{shown(part)} is no range within this site, which has {most} {what}s")
-        return [f"{match[1]}{number}" for number in range(first, last + 1)]
 
 
 _DEAL, _NODE = 91, 92

@@ -16,19 +16,20 @@ from agent.backends.synthetic.machines import TOPOLOGIES, MachineType
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
 from agent.backends.synthetic.scenario_schema import FAULTS, Parameter, choice, quantity, text, watts, whole
 from agent.commands.simulate.simulated_site import (
-    NodeSelectors,
+    NodeDraft,
     Outage,
     OutageCause,
     RackPlan,
     ScenarioShare,
     SimulatedSite,
+    SiteRack,
     Span,
     assign_scenarios,
     build_nodes,
     build_site,
 )
 from agent.lib.typed_yaml import YamlFile
-from agent.lib.wording import UserError, shown
+from agent.lib.wording import UserError, meant, shown
 
 SITE = ("nodes", "nodes_per_rack", "topology", "scenario", "nodes_per_job", "rack_budget", "cluster", "fault")
 """The options that say what a site file says itself."""
@@ -94,6 +95,7 @@ def _scalar(text: str) -> object:
 MOST_NODES = 20_000
 MOST_OF_RACK = 256
 """Most nodes of one rack: each shows which of the others answer."""
+_RANGE = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})\[([0-9]{1,6})-([0-9]{1,6})\]")
 _PREFIX = re.compile(r"[A-Za-z](?:[A-Za-z0-9._-]{0,30}[A-Za-z._-])?")
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,63}")
 _LOSSES = {loss.value: loss for loss in OutageCause}
@@ -116,6 +118,8 @@ class SiteReader(ScenarioReader):
         super().__init__(file)
         self._folder = folder
         self._scenarios: dict[tuple[str, str], Scenario] = {}
+        self._drafts: dict[str, NodeDraft] = {}
+        self._racks: dict[str, SiteRack] = {}
 
     def site(self) -> SimulatedSite:
         known = ("description", "cluster", "seed", "topology", "scenario", "nodes_per_job", "racks", "jobs", "faults")
@@ -124,24 +128,24 @@ class SiteReader(ScenarioReader):
         if not _LABEL.fullmatch(cluster):
             self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
         seed = self.seed(keys)
-        drafts, racks = build_nodes(self._racks(keys))
-        places = NodeSelectors(self.fail, drafts, racks)
-        spans = [self._placed_job(each, path, places) for path, each in self.items(keys.get("jobs"), "jobs")]
+        drafts, racks = build_nodes(self._plans(keys))
+        self._drafts, self._racks = {each.name: each for each in drafts}, {each.name: each for each in racks}
+        spans = [self._placed_job(each, path) for path, each in self.items(keys.get("jobs"), "jobs")]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
         spans += assign_scenarios(drafts, width, seed)
         outages: list[Outage] = []
         for path, each in self.items(keys.get("faults"), "faults"):
-            outages += self._placed_fault(each, path, places)
+            outages += self._placed_fault(each, path)
         return build_site(cluster, seed, drafts, racks, spans=spans, outages=outages)
 
-    def _racks(self, keys: Keys) -> list[RackPlan]:
-        plans = [self._rack(each, path, keys) for path, each in self.items(keys["racks"], "racks")]
+    def _plans(self, keys: Keys) -> list[RackPlan]:
+        plans = [self._plan(each, path, keys) for path, each in self.items(keys["racks"], "racks")]
         nodes = sum(plan.count * plan.nodes for plan in plans)
         if not 1 <= nodes <= MOST_NODES:
             self.fail("racks", f"they have {nodes} nodes together; give 1 to {MOST_NODES}")
         return plans
 
-    def _rack(self, raw: object, path: str, site: Keys) -> RackPlan:
+    def _plan(self, raw: object, path: str, site: Keys) -> RackPlan:
         keys = self.mapping(raw, path, ("name", "count", "nodes", "topology", "scenario", "power_budget"))
         of_all = {key: site.get(key, default) for key, default in _DEFAULTS.items() if key not in keys}
         name = self.value({**of_all, **keys}, "topology", "" if "topology" in of_all else path, _TOPOLOGY)
@@ -185,14 +189,14 @@ class SiteReader(ScenarioReader):
                 self.fail(path, str(error))
         return self._scenarios[key]
 
-    def _placed_job(self, raw: object, path: str, places: NodeSelectors) -> Span:
+    def _placed_job(self, raw: object, path: str) -> Span:
         """Return a job, on the nodes that it names: their other work is what other jobs give them."""
         if not isinstance(raw, dict) or "nodes" not in raw:
             self.fail(f"{path}.nodes", "is missing: name the nodes of the job, or all")
         rest = {key: value for key, value in raw.items() if key != "nodes"}
         by_machine: dict[str, ScenarioJob] = {}
         span = []
-        for draft in places.nodes(raw["nodes"], f"{path}.nodes"):
+        for draft in self._nodes(raw["nodes"], f"{path}.nodes"):
             machine = draft.plan.topology
             if machine.name not in by_machine:
                 by_machine[machine.name] = self.job(rest, path, machine)
@@ -202,10 +206,10 @@ class SiteReader(ScenarioReader):
             span.append((draft, len(draft.jobs) - 1))
         return span
 
-    def _placed_fault(self, raw: Any, path: str, places: NodeSelectors) -> Iterator[Outage]:
+    def _placed_fault(self, raw: Any, path: str) -> Iterator[Outage]:
         """Yield a fault at the nodes that it names. Some take whole nodes from the site: these are given back."""
         kind = self.kind(raw, path, (*_LOSSES, *FAULTS))
-        drafts = places.find(raw, path)
+        drafts = self._places(raw, path)
         rest = {key: value for key, value in raw.items() if key not in ("node", "rack")}
         if kind in _LOSSES:
             keys = self.mapping(rest, path, ("kind", "at", "duration", "repeat"))
@@ -221,6 +225,43 @@ class SiteReader(ScenarioReader):
             if machine.name not in by_machine:
                 by_machine[machine.name] = self.fault(rest, path, machine)
             draft.faults.append(by_machine[machine.name])
+
+    def _places(self, keys: Keys, path: str) -> list[NodeDraft]:
+        """Return the nodes that the keys `node` and `rack` name: one of the two has to be there."""
+        given = [word for word in ("node", "rack") if word in keys]
+        if len(given) != 1:
+            self.fail(path, "names no place; give node or rack" if not given else "name node or rack, not both")
+        if given == ["node"]:
+            return self._nodes(keys["node"], f"{path}.node")
+        names = self._names(keys["rack"], f"{path}.rack", self._racks, "rack")
+        return [self._drafts[node] for name in names for node in self._racks[name].nodes]
+
+    def _nodes(self, raw: object, path: str) -> list[NodeDraft]:
+        return [self._drafts[name] for name in self._names(raw, path, self._drafts, "node")]
+
+    def _names(self, raw: object, path: str, known: Keys, what: str) -> list[str]:
+        """Return the names that are in the site, of one name or range, a list of these, or `all`."""
+        if raw == "all":
+            return list(known)
+        found: dict[str, None] = {}
+        for part in raw if isinstance(raw, list) else [raw]:
+            for name in self._spelled_out(part, path, what, len(known)):
+                if name not in known:
+                    self.fail(path, f"there is no {what} {shown(name)} in this site{meant(name, known)}")
+                found[name] = None
+        return list(found)
+
+    def _spelled_out(self, part: object, path: str, what: str, most: int) -> list[str]:
+        example = f"{what}3, {what}[3-7]" if what == "node" else "r3, r[3-7]"
+        if not isinstance(part, str):
+            self.fail(path, f"expected a name, a range or a list of these, such as {example}, or all")
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            return [part]
+        first, last = int(match[2]), int(match[3])
+        if not first <= last < first + most:
+            self.fail(path, f"{shown(part)} is no range within this site, which has {most} {what}s")
+        return [f"{match[1]}{number}" for number in range(first, last + 1)]
 
 
 _TOPOLOGY = Parameter(choice(TOPOLOGIES), None)

@@ -59,7 +59,7 @@ def _show(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -
 
     def scene() -> ScreenData:
         sources.add_new_peers()
-        return watch.scene(sources.board.all(), clock().mono, sources.note)
+        return watch.scene(sources.board.look()[0], clock().mono, sources.note)
 
     terminal = (sys.stdin.fileno(), sys.stdout.fileno())
     glyphs = ASCII if arguments.ascii else glyphs_for(sys.stdout.encoding, os.environ)

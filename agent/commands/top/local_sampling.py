@@ -29,22 +29,23 @@ OwnerOf = Callable[[int, float], tuple[str, str]]
 """Return user and command of a process at a monotonic second; each is empty if it is not known."""
 
 
-class ProcfsOwners:
-    """Read from below `procfs`. /proc/PID/stat and status are world-readable, and never wait for the process."""
+def procfs_owners(procfs: Path) -> OwnerOf:
+    """Return what reads below `procfs`: the user's name, or number without one, and the command as the kernel has it.
 
-    def __init__(self, procfs: Path) -> None:
-        self._procfs = procfs
-        self._names = UserNames(timeout=0.0)  # a name that a directory server is slow to give comes with a later look
+    /proc/PID/stat and status are world-readable, and never wait for the process.
+    """
+    names = UserNames(timeout=0.0)  # a name that a directory server is slow to give comes with a later look
 
-    def __call__(self, pid: int, mono: float) -> tuple[str, str]:
-        """Return the user's name, or number if it has none, and the command as the kernel keeps it."""
-        folder = self._procfs / str(pid)
+    def owner(pid: int, mono: float) -> tuple[str, str]:
+        folder = procfs / str(pid)
         try:
             uid = parse_uid(read_bytes(folder / "status", _MOST_BYTES))
             command = parse_stat(read_bytes(folder / "stat", _MOST_BYTES)).command
         except (ReadError, ValueError):
             return "", ""  # it has ended, or is one that this user may not see
-        return self._names.name(uid, mono) or str(uid), command
+        return names.name(uid, mono) or str(uid), command
+
+    return owner
 
 
 def scenario_owners(scenario: Scenario) -> OwnerOf:
@@ -116,4 +117,4 @@ def _owners(config: Config, options: CommandLineOptions) -> OwnerOf | None:
         return None
     if config.backends.devices == "synthetic":
         return scenario_owners(read_scenario(config))
-    return ProcfsOwners(options.procfs)
+    return procfs_owners(options.procfs)

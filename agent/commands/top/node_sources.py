@@ -16,7 +16,7 @@ from agent.config.schema import Config, ConfigError, parse_value
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
-from agent.rack.finder import Finder, PeerTarget
+from agent.rack.finder import Finder, PeerTarget, show_address
 from agent.wiring.agent_client import TIMEOUT_SECONDS, AgentClient, AgentResponse, name_of_target, target_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.http_access import given_login
@@ -155,6 +155,5 @@ class NodeSources:
 
     def _target(self, peer: PeerTarget) -> HttpTarget:
         access = self._config.rack.peer
-        host = f"[{peer.host}]" if ":" in peer.host else peer.host
-        url = f"{access.scheme}://{host}:{peer.port}"
+        url = f"{access.scheme}://{show_address(peer.host, peer.port)}"
         return HttpTarget(url, timeout=TIMEOUT_SECONDS, **(self._given or login_of(access)))

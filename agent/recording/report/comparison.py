@@ -15,13 +15,12 @@ from agent.recording.report.run_facts import GpuFacts, RecordedRun, imbalance_of
 
 
 class ComparedFigure(NamedTuple):
-    """A figure of both runs, in `unit`; None where a run does not have it. `seen` are the GPUs that it is of."""
+    """A figure of both runs, in `unit`; None where a run does not have it."""
 
     name: str
     unit: str
     one: float | None
     other: float | None
-    seen: tuple[int, int] = (0, 0)
 
     @property
     def change(self) -> float | None:
@@ -85,8 +84,7 @@ def comparison(one: RecordedRun, other: RecordedRun) -> list[ComparedFigure]:
     rows.append(ComparedFigure("GPUs", "", float(len(one.gpus())), float(len(other.gpus()))))
     for name, unit, of in _OF_GPUS:
         values = [[value for gpu in run.gpus() if (value := of(gpu)) is not None] for run in (one, other)]
-        first, second = (fmean(some) if some else None for some in values)
-        rows.append(ComparedFigure(name, unit, first, second, (len(values[0]), len(values[1]))))
+        rows.append(ComparedFigure(name, unit, *(fmean(some) if some else None for some in values)))
     rows.append(ComparedFigure("energy, all GPUs", "kWh", _energy(one), _energy(other)))
     rows.append(ComparedFigure("InfiniBand, all ports", "GB/s", _fabric(one), _fabric(other)))
     rows.append(ComparedFigure("imbalance, mean", "%", _imbalance(one), _imbalance(other)))

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from msgspec import Struct, field
 
-from agent.lib.wording import one_line, short_numbers
+from agent.lib.wording import index_runs, one_line
 from agent.recording.report.run_facts import GpuFacts
 
 FAULT, SLOW, NOTE = "fault", "slow", "note"
@@ -43,9 +43,7 @@ def format_gpus(gpus: Iterable[GpuFacts]) -> str:
 
 def ranges(indexes: Sequence[str]) -> str:
     """Return numbers that follow each other as ranges: `0-3, 7`."""
-    if not all(index.isdecimal() and len(index) < 9 for index in indexes):
-        return ", ".join(one_line(index, 32) for index in indexes)
-    return short_numbers(map(int, indexes), "-")
+    return index_runs((one_line(index, 32) for index in indexes), shortest=2)
 
 
 def span_text(seconds: float) -> str:

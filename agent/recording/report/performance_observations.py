@@ -278,7 +278,6 @@ def _steps(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     )  # fmt: skip
 
 
-_SIGNALS = ((chosen.NVLINK_OUT, "NVLink traffic"), (chosen.TENSOR, "tensor activity"), (chosen.POWER, "power"))
 _LOOKED_AT = 4
 """GPUs of a job whose steps are looked for: all have the same."""
 
@@ -286,7 +285,7 @@ _LOOKED_AT = 4
 def step_of(gpus: Sequence[GpuFacts]) -> tuple[StepTime, str, int] | None:
     """Return the step time of a job, in what it shows, and in how many of its GPUs alike; None unless most agree."""
     some = gpus[:: max(1, len(gpus) // _LOOKED_AT)][:_LOOKED_AT]
-    for name, words in _SIGNALS:
+    for name, words in chosen.STEPPING.items():
         signals = [gpu.node.signals.get((name, gpu.gpu, ())) for gpu in some]
         steps = [step for signal in signals if signal is not None and (step := step_time(signal)) is not None]
         if not steps:

@@ -44,11 +44,10 @@ AGREEMENT = 0.05
 
 
 class StepTime(NamedTuple):
-    """A step in seconds, the autocorrelation there (at most 1), and the number of windows."""
+    """A step in seconds, and the autocorrelation there (at most 1)."""
 
     seconds: float
     clarity: float
-    windows: int
 
 
 class StepSampler:
@@ -121,19 +120,17 @@ def period_of(samples: Sequence[float]) -> tuple[float, float] | None:
 
 def step_time(signal: StepSampler) -> StepTime | None:
     """Return the step that most windows of a signal agree on; None if they do not."""
+    windows = [each for each in signal.windows if len(each[1]) >= SHORTEST * LEAST_PERIODS]
     found = [
-        (period[0] * interval, period[1])
-        for interval, samples in signal.windows
-        if len(samples) >= SHORTEST * LEAST_PERIODS and (period := period_of(samples)) is not None
+        (period[0] * interval, period[1]) for interval, samples in windows if (period := period_of(samples)) is not None
     ]
-    windows = sum(1 for _, samples in signal.windows if len(samples) >= SHORTEST * LEAST_PERIODS)
     if not found:
         return None
     middle = median(seconds for seconds, _ in found)
     near = [each for each in found if abs(each[0] - middle) <= AGREEMENT * middle]
-    if 2 * len(near) <= windows:
+    if 2 * len(near) <= len(windows):
         return None
-    return StepTime(median(each[0] for each in near), median(each[1] for each in near), windows)
+    return StepTime(median(each[0] for each in near), median(each[1] for each in near))
 
 
 UTILIZATION = "coldplate_gpu_utilization_ratio"
@@ -173,8 +170,8 @@ _COUNTERS = (ENERGY, STATE_SECONDS, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS,
 _BORN_AT_ZERO = (XIDS, GRADED_XIDS, SWITCH_ERRORS)
 """Counters of which a series appears with what it counts: its first value has happened since the snapshot before."""
 _STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLINK_UP, PORT_UP, HOLDER, ALERT)
-_STEPPING = (NVLINK_OUT, TENSOR, POWER)
-"""Signals in which the steps of a training job can be seen."""
+STEPPING = {NVLINK_OUT: "NVLink traffic", TENSOR: "tensor activity", POWER: "power"}
+"""Signals in which the steps of a training job can be seen, the clearest first, and what they are called."""
 
 _Maker = Callable[[TimeGrid, Series], SeriesStatistic]
 
@@ -206,4 +203,4 @@ def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
 def signal_of(series: Series, snapshots: int) -> StepSampler | None:
     """Return what to keep of a series to find the steps of a job in it; None if they do not show in it."""
     name = series.metric.name
-    return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in _STEPPING else None
+    return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in STEPPING else None

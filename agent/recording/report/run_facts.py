@@ -297,8 +297,8 @@ def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
             found.least = min(found.least, low)
     if not spreads:
         return None
-    found.seconds, found.mean, found.most = len(spreads) * found.window, fmean(spreads), max(spreads)
-    found.seconds = min(found.seconds, grid.count * grid.width)
+    found.seconds = min(len(spreads) * found.window, grid.count * grid.width)
+    found.mean, found.most = fmean(spreads), max(spreads)
     found.busy_power = median(drawn) if drawn else None
     return found
 

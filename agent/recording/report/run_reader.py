@@ -40,25 +40,23 @@ class _LayoutPlan(NamedTuple):
 class _RunPiece(NamedTuple):
     recording: Recording
     span: SegmentSpan
-    first: float
-    last: float
 
 
 def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: None) -> RecordedRun:
     """Return what these recordings say. Raises RecordingError if there is no snapshot in them."""
     pieces = [
-        _RunPiece(recording, span, span.first, span.last)
+        _RunPiece(recording, span)
         for recording in recordings
         for span in recording.survey()
-        if span.first is not None and span.last is not None and isfinite(span.first) and isfinite(span.last)
+        if isfinite(span.first) and isfinite(span.last)
     ]
     if not pieces:
         names = ", ".join(str(each.path) for each in recordings)
         raise RecordingError(f"{names}: there is no snapshot to report on")
-    pieces.sort(key=lambda piece: (piece.span.header.node, piece.first, piece.span.at))
+    pieces.sort(key=lambda piece: (piece.span.header.node, piece.span.first, piece.span.at))
     count = len({piece.span.header.node for piece in pieces})
     interval = max(interval_of(piece.span.header) for piece in pieces)
-    first, last = min(piece.first for piece in pieces), max(piece.last for piece in pieces)
+    first, last = min(piece.span.first for piece in pieces), max(piece.span.last for piece in pieces)
     grid = grid_over(first, last, interval, max(60, PARTS * 4 // max(count, 4)))
     done = _ReadProgress(sum(piece.span.count for piece in pieces), progress)
     nodes = [
@@ -120,11 +118,11 @@ class _NodeReader:
             overlapping = 0
             for block in blocks(recording, [piece.span.at for piece in some]):
                 if self._is_told_already(recording, block):
-                    overlapping += block.snapshot_count
+                    overlapping += len(block.walls)
                 else:
                     self._wait(block)
                     self._before = (recording, block.walls[-1], block.monos[-1])
-                done.more(block.snapshot_count)
+                done.more(len(block.walls))
             if overlapping:
                 done.overlaps.append(
                     f"{recording.path}: {overlapping} snapshots of {self._facts.name} are of a time that another "
@@ -147,7 +145,7 @@ class _NodeReader:
             and self._waiting[-1].is_even
             and block.header == self._waiting[-1].header
             and [track.layout for track in block.tracks] == [track.layout for track in self._waiting[-1].tracks]
-            and sum(each.snapshot_count for each in self._waiting) < TOGETHER
+            and sum(len(each.walls) for each in self._waiting) < TOGETHER
         ):
             self._take()
         self._waiting.append(block)
@@ -178,7 +176,7 @@ class _NodeReader:
         self._taken = (walls[-1], monos[-1])
 
     def _columns(self, some: Sequence[ColumnBlock]) -> Iterator[_Column]:
-        counts = [block.snapshot_count for block in some]
+        counts = [len(block.walls) for block in some]
         for tracks in zip(*(block.tracks for block in some), strict=True):
             layout, ticks = tracks[0].layout, tracks[0].ticks
             plan = self._plans.get(layout)

@@ -243,7 +243,9 @@ class CounterStatistic:
             grown = list(map(sub, values, (value, *values)))
             if min(grown) < 0:
                 return False
-            self._note(stretch, grown)
+            if self.first_at is None:
+                walls = zip(stretch.walls, grown, strict=True)
+                self.first_at = next((wall for wall, more in walls if more > 0), None)
             self._rates(stretch, grown, first)
             self.growth += values[-1] - value
             self._last = (values[-1], until)
@@ -259,11 +261,6 @@ class CounterStatistic:
         for part, start, behind, _ in stretch.runs:
             some = rates[start:behind]
             self.envelope.add(part, min(some), max(some), sum(grown[start:behind]), sum(seconds[start:behind]))
-
-    def _note(self, stretch: SnapshotRange, grown: Sequence[float]) -> None:
-        """Set `first_at` to the wall second of the first growth, once."""
-        if self.first_at is None:
-            self.first_at = next((wall for wall, more in zip(stretch.walls, grown, strict=True) if more > 0), None)
 
     def _step(self, stretch: SnapshotRange, tick: int, value: float) -> None:
         mono, wall = stretch.monos[tick], stretch.walls[tick]

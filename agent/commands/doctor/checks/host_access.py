@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.backends.power import bmc_of
 from agent.backends.redfish_service import CHASSIS, exchange
-from agent.backends.sysfs import list_names, printable, text
+from agent.backends.sysfs import list_names, pci_devices, printable, text
 from agent.broker.ipmi_opening import DEVICES
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import READ, CheckMaker, DoctorNode
@@ -47,7 +47,7 @@ def fabric_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 
 
 def _none(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
-    adapters = [address for address, _, kind in node.pci if kind >> 8 == CONTROLLER]
+    adapters = [address for address, _, kind in pci_devices(node.sysfs) if kind >> 8 == CONTROLLER]
     if adapters:
         remedy = "modprobe mlx5_ib (or the adapter's driver); dmesg -T | grep -i mlx5 shows why it is missing"
         yield FABRIC.fail(f"{len(adapters)} InfiniBand adapters on the PCI bus, and no {folder}", remedy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 from agent.backends.jobs.cgroup import parse_cgroup
@@ -12,18 +12,12 @@ from agent.backends.jobs.jobs_backend import is_wanted
 from agent.backends.jobs.kubelet import SOCKETS
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
-from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_finding import DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, read_procfs
 from agent.lib.proc_stat import parse_stat
 
 SCHEDULER = FindingFactory("scheduler")
 NAMES = frozenset(each.name for each in SCHEDULERS)
-
-
-def scheduler_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield the processes, and the kubelet's sockets where there is one."""
-    yield SCHEDULER.check(node.procfs, _check_scheduler, node)
-    yield SCHEDULER.check(SOCKETS[0], _kubelet, node)
 
 
 def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -127,5 +121,8 @@ def _started() -> int:
 CHECKS: dict[int, CheckMaker] = {
     80: lambda node: [PROCESSES.check(node.procfs / "mounts", _check_process, node)],
     90: lambda node: [BROKER.check(node.root / SOCKET.lstrip("/"), _check_broker, node)],
-    100: scheduler_checks,
+    100: lambda node: [
+        SCHEDULER.check(node.procfs, _check_scheduler, node),
+        SCHEDULER.check(SOCKETS[0], _kubelet, node),
+    ],
 }

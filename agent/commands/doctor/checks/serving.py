@@ -26,12 +26,6 @@ LISTENING, ESTABLISHED = "0A", "01"
 """States of a socket in the fourth column, `st`."""
 
 
-def port_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    for _, port in node.listen:
-        if port:
-            yield PORT.check(f"port {port}", _check_port, node, port)
-
-
 def sockets(node: DoctorNode) -> Iterator[list[str]]:
     """Yield the columns of each line of both tables; a table that does not exist has no lines."""
     for name in ("tcp", "tcp6"):
@@ -193,12 +187,6 @@ def _check_deliveries(node: DoctorNode) -> Iterator[DoctorFinding]:
 RULES = FindingFactory("rules")
 
 
-def rule_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield a check that loads all rule files, and one of the running agent's evaluations."""
-    yield RULES.check("rules.files", _check_rule_files, node)
-    yield RULES.check(node.target.shown, _check_evaluations, node)
-
-
 def _check_rule_files(node: DoctorNode) -> Iterator[DoctorFinding]:
     from agent.wiring.alerting import load_files
 
@@ -225,8 +213,11 @@ def _check_evaluations(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 CHECKS: dict[int, CheckMaker] = {
-    130: port_checks,
-    140: rule_checks,
+    130: lambda node: [PORT.check(f"port {port}", _check_port, node, port) for _, port in node.listen if port],
+    140: lambda node: [
+        RULES.check("rules.files", _check_rule_files, node),
+        RULES.check(node.target.shown, _check_evaluations, node),
+    ],
     150: receiver_checks,
     160: lambda node: [SCRAPES.check(node.procfs / "net/tcp", _check_scrape, node)],
 }

@@ -33,14 +33,14 @@ def draw(scene: ScreenData, state: UiState, look: TextLayout) -> tuple[list[Text
         for node in scene.nodes:
             for gpu in node.gpus:
                 if gpu.key == state.zoom.key:
-                    head = panes.head_line(scene.nodes, state, scene.interval, look)
+                    head = panes.head_line(scene, state, look)
                     return _fitted([head, *zoom_lines(node, gpu, look)], state, look), _on_screen(rows, (), 0)
     return _overview(scene, state, look, rows)
 
 
 def _overview(scene: ScreenData, state: UiState, look: TextLayout, rows: Sequence[Row]) -> tuple[list[Text], OnScreen]:
     nodes, height = scene.nodes, look.height
-    lines = [panes.head_line(nodes, state, scene.interval, look)]
+    lines = [panes.head_line(scene, state, look)]
     most = 100 if height is None else 1 if height < LOW else max((height - len(rows)) // 4, 4, height // 5)
     lines += panes.verdict(nodes, scene.troubles, look, most)
     if height is None or height >= LOW:

@@ -122,7 +122,7 @@ def _share(name: str) -> ShowsGpu:
     return _value(lambda gpu: text_layout.percent(gpu.values.get(name)))
 
 
-def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) -> Part:
+def throttled(gpu: GpuView) -> Part:
     """Return what reduces its clocks, the worst first; power caps and idling are normal and not coloured."""
     if not gpu.row.up:
         return ABSENT, ""
@@ -132,8 +132,7 @@ def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) ->
 
 
 def _links(gpu: GpuView) -> str:
-    all_links = gpu.row.links_up + len(gpu.row.links_down)
-    return f"{gpu.row.links_up}/{all_links}" if all_links else ABSENT
+    return f"{gpu.row.links_up}/{gpu.row.links}" if gpu.row.links else ABSENT
 
 
 def _job(gpu: GpuView) -> str:
@@ -151,7 +150,7 @@ def _why(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
 
 
 COLUMNS = (
-    GpuColumn("", 1, 0, lambda gpu, look, _: (look.glyphs.mark(gpu.tone), STYLES[gpu.tone])),
+    GpuColumn("", 1, 0, lambda gpu, look, _: (look.glyphs.marks[gpu.tone], STYLES[gpu.tone])),
     GpuColumn("GPU", 3, 0, _value(lambda gpu: gpu.index)),
     GpuColumn("STATE", 9, 1, lambda gpu, _look, _width: (_state(gpu), STYLES[gpu.tone]), False),
     GpuColumn("BUSY", 4, 2, _value(lambda gpu: text_layout.percent(gpu.row.busy), "behind")),
@@ -166,7 +165,7 @@ COLUMNS = (
     GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
     GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),
     GpuColumn("MHZ", 4, 8, _value(_megahertz, "slow", "throttled")),
-    GpuColumn("THROTTLE", 11, 9, throttled, False),
+    GpuColumn("THROTTLE", 11, 9, lambda gpu, _look, _width: throttled(gpu), False),
     GpuColumn("NVLINK", 8, 11, _value(lambda gpu: text_layout.rate(gpu.rate(*NVLINK)))),
     GpuColumn("LINKS", 5, 19, _value(_links, "link down")),
     GpuColumn("PCIE", 8, 13, _value(lambda gpu: text_layout.rate(gpu.rate(*PCIE)))),
@@ -233,7 +232,7 @@ _HEADS = {**{each: each.value for each in Sort}, Sort.TROUBLE: "state", Sort.IND
 def row_line(row: Row, columns: Sequence[GpuColumn], look: TextLayout, chosen: bool) -> Text:
     """Return one row; the selected one in reverse."""
     if isinstance(row, NodeView):
-        line = look.line((f"{look.glyphs.mark(Tone.BAD)} {row.name}  {row.problem}", STYLES[Tone.BAD]))
+        line = look.line((f"{look.glyphs.marks[Tone.BAD]} {row.name}  {row.problem}", STYLES[Tone.BAD]))
     else:
         parts: list[Part] = []
         for column in columns:

@@ -5,6 +5,7 @@ The bytes are ECMA-48 sequences, xterm's keys and SGR mouse mode. The next state
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -21,10 +22,9 @@ class KeyPress(Struct, frozen=True):
 
 
 class MouseClick(Struct, frozen=True):
-    """The first mouse button went down on this line and column of the screen, counted from 0."""
+    """The first mouse button went down on this line of the screen, counted from 0."""
 
     line: int
-    column: int
 
 
 class MouseScroll(Struct, frozen=True):
@@ -35,14 +35,14 @@ class MouseScroll(Struct, frozen=True):
 
 Press = Union[KeyPress, MouseClick, MouseScroll]
 
-_SEQUENCE = re.compile(rb"\x1b(?:\[(?P<csi>[0-?]*[ -/]*[@-~])|O(?P<ss3>.))", re.DOTALL)
-_MOUSE = re.compile(rb"<(\d{1,4});(\d{1,5});(\d{1,5})([Mm])")
+_SEQUENCE = re.compile(r"\x1b(?:\[(?P<csi>[0-?]*[ -/]*[@-~])|O(?P<ss3>.))", re.DOTALL)
+_MOUSE = re.compile(r"<(\d{1,4});\d{1,5};(\d{1,5})([Mm])", re.ASCII)
 _CSI = {
-    b"A": "up", b"B": "down", b"C": "right", b"D": "left", b"H": "home", b"F": "end", b"1~": "home", b"7~": "home",
-    b"4~": "end", b"8~": "end", b"5~": "page-up", b"6~": "page-down",
+    "A": "up", "B": "down", "C": "right", "D": "left", "H": "home", "F": "end", "1~": "home", "7~": "home",
+    "4~": "end", "8~": "end", "5~": "page-up", "6~": "page-down",
 }  # fmt: skip
 _PLAIN = {"\r": "enter", "\n": "enter", "\x7f": "backspace", "\x08": "backspace", " ": "space", "\x1b": "escape"}
-_BEGUN = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?")
+_BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?")
 _WHEEL_UP, _WHEEL_DOWN = 64, 65
 _WHEEL_LINES = 3
 
@@ -51,7 +51,8 @@ class KeyReader:
     """Takes bytes as they come; a sequence may arrive in pieces."""
 
     def __init__(self) -> None:
-        self._left = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._left = ""
 
     @property
     def is_waiting(self) -> bool:
@@ -61,56 +62,40 @@ class KeyReader:
     def feed(self, data: bytes) -> list[Press]:
         """Return what the bytes say, with those before."""
         found: list[Press] = []
-        data, self._left = self._left + data, b""
-        while data:
-            if _BEGUN.fullmatch(data) or (data[0] >= 0xC0 and _is_cut(data)):
-                self._left = data
+        text, self._left = self._left + self._decoder.decode(data), ""
+        while text:
+            if _BEGUN.fullmatch(text):
+                self._left = text
                 break
-            event, data = _first(data)
+            sequence = _SEQUENCE.match(text)
+            event = _key(text[0]) if sequence is None else _sequence(sequence)
             if event is not None:
                 found.append(event)
+            text = text[1 if sequence is None else sequence.end() :]
         return found
 
     def flush(self) -> list[Press]:
         """Return what was left as it stands: nothing more came."""
-        left, self._left = self._left, b""
-        return [KeyPress("escape")] if left.startswith(b"\x1b") else []
+        left, self._left = self._left, ""
+        return [KeyPress("escape")] if left else []
 
 
-def _first(data: bytes) -> tuple[Press | None, bytes]:
-    """Return the first event, None for one that means nothing here, and the bytes behind it."""
-    found = _SEQUENCE.match(data)
-    if found is not None:
-        return _sequence(found), data[found.end() :]
-    size = next((size for size in range(1, 5) if _is_text(data[:size])), 1)
-    text = data[:size].decode("utf-8", "replace")
-    name = _PLAIN.get(text, text)
-    return (KeyPress(name) if name.isprintable() else None), data[size:]
+def _key(character: str) -> Press | None:
+    """Return the key of a character; None for one that means nothing here."""
+    name = _PLAIN.get(character, character)
+    return KeyPress(name) if name.isprintable() else None
 
 
-def _sequence(found: re.Match[bytes]) -> Press | None:
+def _sequence(found: re.Match[str]) -> Press | None:
     csi = found["csi"] or found["ss3"]
     mouse = _MOUSE.fullmatch(csi)
     if mouse is None:
         name = _CSI.get(csi)
         return None if name is None else KeyPress(name)
-    button, column, line = (int(each) for each in mouse.groups()[:3])
+    button, line = int(mouse[1]), int(mouse[2])
     if button in (_WHEEL_UP, _WHEEL_DOWN):
         return MouseScroll(-_WHEEL_LINES if button == _WHEEL_UP else _WHEEL_LINES)
-    return MouseClick(line - 1, column - 1) if button == 0 and mouse[4] == b"M" else None
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _is_cut(data: bytes) -> bool:
-    """Return whether the bytes are the beginning of one character."""
-    return len(data) < 2 + (data[0] >= 0xE0) + (data[0] >= 0xF0) and all(each & 0xC0 == 0x80 for each in data[1:])
+    return MouseClick(line - 1) if button == 0 and mouse[3] == "M" else None
 
 
 GpuKey = tuple[str, str]

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import termios
+import tty
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -45,7 +46,6 @@ _ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l"
 _LEAVE = b"\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
 _MOUSE_ON, _MOUSE_OFF = b"\x1b[?1000h\x1b[?1006h", b"\x1b[?1006l\x1b[?1000l"
 """Buttons and wheel, reported in the SGR form, which has no limit of columns."""
-_LOCAL, _CONTROLS = 3, 6
 
 
 class TerminalGoneError(Exception):
@@ -65,12 +65,7 @@ class TerminalModes:
         """Keys come one by one and unechoed; Ctrl-C and Ctrl-Z still are signals."""
         if self._before is None:
             self._before = termios.tcgetattr(self._source)
-        modes = termios.tcgetattr(self._source)
-        modes[_LOCAL] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
-        controls = list(modes[_CONTROLS])
-        controls[termios.VMIN], controls[termios.VTIME] = 1, 0
-        modes[_CONTROLS] = controls
-        termios.tcsetattr(self._source, termios.TCSADRAIN, modes)
+        tty.setcbreak(self._source, termios.TCSADRAIN)
         self.write(_ENTER)
         self._mouse = False
         self.use_mouse(mouse)

@@ -63,8 +63,8 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         **{name: gpu.values.get(name) for name in _VALUES},
         "clock_sm_hertz": gpu.values.get("clock_sm"),
         "throttle_reasons": gpu.row.throttles if gpu.row.up else None,
-        "nvlinks_up": gpu.row.links_up if _links(gpu) else None,
-        "nvlinks": _links(gpu) or None,
+        "nvlinks_up": gpu.row.links_up if gpu.row.links else None,
+        "nvlinks": gpu.row.links or None,
         "nvlink_bytes_per_second": gpu.rate(*NVLINK),
         "pcie_bytes_per_second": gpu.rate(*PCIE),
         "jobs": [{**job} for job in gpu.row.jobs],
@@ -83,10 +83,6 @@ def _processes(node: NodeView, gpu: GpuView) -> list[dict[str, Any]] | None:
         {"pid": each.pid, "user": each.user or None, "memory_bytes": each.memory, "command": each.command or None}
         for each in listed
     ]
-
-
-def _links(gpu: GpuView) -> int:
-    return gpu.row.links_up + len(gpu.row.links_down)
 
 
 def _port(port: PortView) -> dict[str, Any]:

@@ -69,12 +69,8 @@ class SightingBoard:
             self._arrived.notify_all()
         self._changed()
 
-    def all(self) -> list[Sighting]:
-        """Return one for each registered node."""
-        return self.look()[0]
-
     def look(self) -> tuple[list[Sighting], dict[str, int]]:
-        """Return the same, with how many samples or problems of each node there were so far."""
+        """Return one for each registered node, and how many samples or problems of each there were so far."""
         with self._lock:
             return [self._latest[name] for name in self._expected if name in self._latest], dict(self._counts)
 

@@ -16,21 +16,16 @@ from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS
 from agent.health.device_states import PortState, port_states
 from agent.health.seen_node import SeenGpu, SeenNode
 from agent.health.verdicts import Verdict
-from agent.model import Alert, BackendReport, Entity, Gpu, Labels, Outcome, PastMoment, Phase, Reading, Snapshot
+from agent.model import Alert, BackendReport, Entity, Gpu, Labels, Outcome, PastMoment, Phase, Rack, Snapshot
 from exporters import landing
 from exporters.landing_parts import JobFacts, job_facts
 from exporters.markup import TONES, Tone
 
-_POWER, _BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
+_SYNTHETIC, _NODE_POWER = "coldplate_synthetic_info", "coldplate_node_power_watts"
+_RACK_POWER, _RACK_BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
+_OF_RACK = (_RACK_POWER, _RACK_BUDGET, "coldplate_rack_nodes_expected", "coldplate_rack_nodes_reporting")
 DRIVER = "nvml"
 """The backend whose absence means that there is no GPU."""
-_ONES = frozenset(
-    {
-        "coldplate_gpus_expected", "coldplate_synthetic_info", "coldplate_node_power_watts", _POWER, _BUDGET,
-        "coldplate_rack_nodes_expected", "coldplate_rack_nodes_reporting", "coldplate_node_load1",
-        "coldplate_node_cpus", "coldplate_node_memory_used_bytes", "coldplate_node_memory_total_bytes",
-    }
-)  # fmt: skip
 
 
 class GpuView(Struct):
@@ -110,7 +105,7 @@ class PortView(Struct, frozen=True):
 class NodeView(Struct):
     """One node. `problem` says why the node has no readings; empty if it has.
 
-    `alerts`: None if no rules are evaluated. `node_power` in watts with its source. The rack's values: None without a
+    `alerts`: None if no rules are evaluated. `power` in watts with its source. The rack's, in watts: None without a
     configured rack, and while its sum is not known.
     """
 
@@ -122,9 +117,13 @@ class NodeView(Struct):
     scenario: str | None = None
     gpus: list[GpuView] = field(default_factory=list)
     ports: list[PortView] = field(default_factory=list)
-    counts: dict[str, float] = field(default_factory=dict)
+    expected: int | None = None
+    """How many GPUs the agent expects."""
+    power: float | None = None
     power_source: str = ""
     rack: str = ""
+    rack_power: float | None = None
+    rack_budget: float | None = None
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
     alerts: Sequence[Alert] | None = None
     failed: Sequence[BackendReport] = ()
@@ -143,32 +142,23 @@ class NodeView(Struct):
     def models(self) -> list[str]:
         return sorted({each.row.facts.get("model", "") for each in self.gpus} - {""})
 
-    @property
-    def power(self) -> float | None:
-        return self.counts.get("coldplate_node_power_watts")
-
-    @property
-    def rack_power(self) -> float | None:
-        return self.counts.get(_POWER)
-
-    @property
-    def rack_budget(self) -> float | None:
-        return self.counts.get(_BUDGET)
-
-    @property
-    def expected(self) -> int | None:
-        number = self.counts.get("coldplate_gpus_expected")
-        return None if number is None else int(number)
-
 
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
     """Return the node as the snapshot shows it; histories, alerts and findings are added by others."""
-    found = SeenNode(landing.METRICS)
+    found = SeenNode((*landing.METRICS, _SYNTHETIC, *_OF_RACK))
     for _ in found.look(snapshot):
         pass
-    view = NodeView(name, origin, snapshot.at.wall)
+    view = NodeView(name, origin, snapshot.at.wall, expected=found.expected_gpus)
+    view.scenario = next((each.labels.get("scenario", "") for each in found.all(_SYNTHETIC)), None)
+    for meter in found.all(_NODE_POWER)[:1]:  # it has a series for each meter: the first is the one that counts
+        view.power, view.power_source = meter.value, meter.labels.get("source", "")
+    racks = (each.entity for metric in _OF_RACK for each in found.all(metric))
+    view.rack = next((rack.name for rack in racks if isinstance(rack, Rack)), "")
+    view.rack_power, view.rack_budget = (
+        next((each.value for each in found.all(metric)), None) for metric in (_RACK_POWER, _RACK_BUDGET)
+    )
     gpus: dict[Entity, GpuView] = {gpu: GpuView(name, row) for gpu, row in found.by_gpu.items()}
-    _add_readings(view, gpus, snapshot)
+    _add_readings(gpus, snapshot)
     for (metric, entity), rate in traffic.rates.items():
         if (gpu := gpus.get(entity)) is not None:
             gpu.rates[metric] = rate
@@ -187,29 +177,15 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
     return view
 
 
-def _add_readings(view: NodeView, gpus: Mapping[Entity, GpuView], snapshot: Snapshot) -> None:
+def _add_readings(gpus: Mapping[Entity, GpuView], snapshot: Snapshot) -> None:
     for reading in snapshot:
-        name, entity = reading.metric.name, reading.entity
-        if name in _ONES:
-            _add_one(view, reading)
-        elif isinstance(entity, Gpu) and (gpu := gpus.get(entity)) is not None:
+        name = reading.metric.name
+        if (gpu := gpus.get(reading.entity)) is not None:
             if not reading.labels:
                 gpu.values[name.removeprefix("coldplate_gpu_")] = reading.value
             elif name in ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz"):
                 what = "clock_" if name == "coldplate_gpu_clock_hertz" else "clock_limit_"
                 gpu.values[what + dict(reading.labels).get("domain", "")] = reading.value
-
-
-def _add_one(view: NodeView, reading: Reading) -> None:
-    name, labels = reading.metric.name, dict(reading.series.all_labels)
-    if name == "coldplate_synthetic_info":
-        view.scenario = labels.get("scenario", "")
-    if name in view.counts:  # the node's power has a series for each meter: the first is the one that counts
-        return
-    view.counts[name] = reading.value
-    if name == "coldplate_node_power_watts":
-        view.power_source = labels.get("source", "")
-    view.rack = labels.get("rack", view.rack)
 
 
 def _ports(found: SeenNode, traffic: Traffic) -> Iterator[PortView]:

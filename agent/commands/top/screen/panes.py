@@ -25,7 +25,7 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
-from agent.commands.top.screen.view_builder import NodeIssue, gpu_indexes, newest_wall
+from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, gpu_indexes
 from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
 from agent.model import Alert, Phase
@@ -37,8 +37,9 @@ NARROW = 40
 """Columns below which nothing but the trouble itself is shown in its line."""
 
 
-def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: TextLayout) -> Text:
+def head_line(scene: ScreenData, state: UiState, look: TextLayout) -> Text:
     """Return which node or how many, what is in it, and the time of what is shown."""
+    nodes, wall = scene.nodes, scene.wall
     parts: list[Part | str] = [("coldplate ", BOLD)]
     if len(nodes) == 1:
         parts += [(f" {nodes[0].name}", BOLD), f"  {_devices(nodes[0])}"]
@@ -49,12 +50,12 @@ def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: 
     scenarios = sorted({node.scenario for node in nodes if node.scenario})
     if scenarios:
         parts.append((f"  SYNTHETIC {', '.join(scenarios)}", STYLES[Tone.WARN]))
-    wall = newest_wall(nodes)
     at = "" if wall is None else f"{datetime.fromtimestamp(wall, timezone.utc).astimezone():%H:%M:%S}"
     if state.is_frozen:
         return look.left_and_right([*parts, ("  FROZEN", "reverse")], at)
     origin = f"{nodes[0].origin}, " if len(nodes) == 1 else ""
-    return look.left_and_right(parts, f"{at}  {origin}every {interval:g} s", f"{at}  every {interval:g} s", at)
+    often = f"every {scene.interval:g} s"
+    return look.left_and_right(parts, f"{at}  {origin}{often}", f"{at}  {often}", at)
 
 
 def _devices(node: NodeView) -> str:
@@ -165,7 +166,7 @@ def _alert(node: str, alert: Alert, wall: float | None, look: TextLayout) -> Tex
     where = " ".join([node, *(f"{names[name]} {labels[name]}" for name in names if labels.get(name))]).strip()
     since = "" if wall is None else age(wall - alert.active_at)
     return look.line(
-        (f"{look.glyphs.mark(tone)} ", STYLES[tone]),
+        (f"{look.glyphs.marks[tone]} ", STYLES[tone]),
         (look.pad(alert.rule, min(24, max(look.width - 20, 10))), STYLES[tone]),
         f" {labels.get('severity', ''):<8} {alert.phase.value:<7} {since:<9} ",
         where + "  " if where else "",
@@ -219,7 +220,7 @@ def _port(node: str, port: PortView, look: TextLayout) -> Text:
     full = port.received is not None and port.sent is not None and port.state.rate
     share = max(port.received or 0.0, port.sent or 0.0) / port.state.rate if full and port.state.rate else None
     return look.line(
-        (f"{look.glyphs.mark(port.tone)} ", STYLES[port.tone]),
+        (f"{look.glyphs.marks[port.tone]} ", STYLES[port.tone]),
         f"{node} " if node else "",
         (look.pad(port.name, 10), ""),
         (f" {port.word:<6}", STYLES[port.tone]),
@@ -301,8 +302,7 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part | str]]:
     for what, names in (("NVLink", NVLINK), ("PCIe", PCIE)):
         for way, name in zip(("out", "in"), names, strict=True):
             yield f"{what} {way}", text_layout.rate(gpu.rate(name))
-    links = gpu.row.links_up + len(gpu.row.links_down)
-    yield "NVLinks up", f"{gpu.row.links_up} of {links}" if links else ABSENT
+    yield "NVLinks up", f"{gpu.row.links_up} of {gpu.row.links}" if gpu.row.links else ABSENT
     generation, width = value("pcie_link_generation"), value("pcie_link_width")
     is_known = generation is not None and width is not None
     yield "PCIe link", f"gen {generation:.0f} x{width:.0f}" if is_known else ABSENT

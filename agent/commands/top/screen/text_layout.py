@@ -20,7 +20,9 @@ _PLAIN = str.maketrans({"°": "", "–": "-", "—": "-", "…": "~", "×": "x",
 
 
 class Glyphs(Struct, frozen=True):
-    """One set of signs. `eighths` fill a cell from the left, `levels` from below; both begin with the least."""
+    """One set of signs: `marks` by tone, as colour is never the only one. `eighths` fill a cell from the left, `levels`
+    from below; both begin with the least.
+    """
 
     marks: tuple[str, str, str, str]
     eighths: str
@@ -32,10 +34,6 @@ class Glyphs(Struct, frozen=True):
     enter: str
     arrows: str
     is_ascii: bool = False
-
-    def mark(self, tone: Tone) -> str:
-        """Return the sign of a tone: colour is never the only one."""
-        return self.marks[tone]
 
     def text(self, text: str) -> str:
         """Return any text as this terminal can show it, on one line and without control characters."""
@@ -148,7 +146,7 @@ class TextLayout(Struct, frozen=True):
 def sentence(look: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator[Text]:
     """Return a sentence after the mark of its tone, in a limited number of lines."""
     for place, part in enumerate(look.wrapped(text, max(look.width - 2, 1), most)):
-        mark = look.glyphs.mark(tone) if place == 0 else " "
+        mark = look.glyphs.marks[tone] if place == 0 else " "
         yield look.line((f"{mark} ", STYLES[tone]), (part, STYLES[tone]))
 
 

@@ -29,11 +29,10 @@ Key = tuple[str, str]
 
 
 class NodeIssue(Struct, frozen=True):
-    """One thing that is wrong, in a sentence; `gpus` are the keys of those that it is about."""
+    """One thing that is wrong, in a sentence."""
 
     tone: Tone
     text: str
-    gpus: frozenset[Key] = frozenset()
 
 
 def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[NodeIssue]:
@@ -78,9 +77,7 @@ def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many:
     what = f"job {job[1]}"
     culprits = (lost if waiting else []) or behind or (slowed if waiting else [])
     if culprits:
-        text = _held_up(what, culprits, waiting, members, many)
-        tone = Tone.BAD if lost and waiting else Tone.WARN
-        yield NodeIssue(tone, text, frozenset(gpu.key for gpu in culprits))
+        yield NodeIssue(Tone.BAD if lost and waiting else Tone.WARN, _held_up(what, culprits, waiting, members, many))
     elif waiting:
         yield NodeIssue(
             Tone.WARN,
@@ -107,7 +104,7 @@ def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Ite
             if all(name in gpu.values for gpu in (*slow, *peers))
         ]
         text = f"{names(slow, many)} {_verb(slow, 'hold')} {what} up, slower than its peers: {'; '.join(parts)}"
-        yield NodeIssue(Tone.WARN, text, frozenset(gpu.key for gpu in slow))
+        yield NodeIssue(Tone.WARN, text)
 
 
 def _middle(gpus: Sequence[GpuView], name: str, factor: float) -> str:
@@ -158,10 +155,10 @@ def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
     together: dict[tuple[Key, ...], tuple[list[GpuView], list[GpuFinding]]] = {}
     for finding, found in alike.items():
         together.setdefault(tuple(gpu.key for gpu in found), (found, []))[1].append(finding)
-    for keys, (members, findings) in together.items():
+    for members, findings in together.values():
         text = "; ".join(each.text for each in findings)
         tone = min(TONES[each.verdict] for each in findings)
-        yield NodeIssue(tone, f"{names(members, many)}: {text}", frozenset(keys))
+        yield NodeIssue(tone, f"{names(members, many)}: {text}")
 
 
 def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
@@ -226,22 +223,13 @@ def _verb(gpus: Sequence[GpuView], plural: str) -> str:
     return {"is": "is", "do": "does"}.get(plural, f"{plural}s")
 
 
-def newest_wall(nodes: Sequence[NodeView]) -> float | None:
-    """Return the newest time of these nodes, in seconds since the epoch; None if no node has one."""
-    return max((node.wall for node in nodes if node.wall is not None), default=None)
-
-
 class ScreenData(Struct, frozen=True):
-    """Nodes and what is wrong with them. `interval` in seconds."""
+    """Nodes and what is wrong with them. `interval` in seconds, `wall` the newest time of a node; None without any."""
 
     nodes: Sequence[NodeView]
     troubles: Sequence[NodeIssue]
     interval: float
-
-    @property
-    def wall(self) -> float | None:
-        """The newest time of its nodes."""
-        return newest_wall(self.nodes)
+    wall: float | None = None
 
 
 STALE_INTERVALS = 4
@@ -261,9 +249,10 @@ class ViewKeeper:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
         self._history.take(nodes)
-        troubles = diagnose(nodes, newest_wall(nodes))
+        wall = max((node.wall for node in nodes if node.wall is not None), default=None)
+        troubles = diagnose(nodes, wall)
         notes = [NodeIssue(Tone.CALM, note)] if note else []
-        return ScreenData(nodes, [*self._stale(nodes), *troubles, *notes], self._interval)
+        return ScreenData(nodes, [*self._stale(nodes), *troubles, *notes], self._interval, wall)
 
     def _node(self, sighting: Sighting, mono: float) -> NodeView:
         if sighting.snapshot is None:

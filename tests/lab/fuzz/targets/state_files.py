@@ -116,7 +116,7 @@ def use_recording(data: bytes, folder: Path) -> None:
                 each.value + 0.0
         recording.survey()
         for block in recording.pieces(lambda *parts: iter([(1, 0.0, ColumnBlock(*parts))])):
-            assert block.snapshot_count == len(block.monos)
+            assert len(block.walls) == len(block.monos)
         assert all(problem.isprintable() for problem in recording.problems)
 
 

@@ -124,5 +124,5 @@ TARGETS = (
            named=True, seconds=4.0),
     Target("web-files", ("exporters/protection/web_file.py",), use_web_file, (), (WebFileError,), named=True),
     Target("expectations", ("agent/health/expectations.py",), use_expectations, (), (ExpectationError,),
-           files=("agent/health/expectations/*.yaml", "agent/health/topologies/*.yaml"), named=True),
+           files=("agent/health/expectations/*.yaml",), named=True),
 )  # fmt: skip
