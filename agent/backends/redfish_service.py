@@ -17,6 +17,7 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import DeviceError
 from agent.config.schema import BackendsConfig, ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
@@ -269,14 +270,12 @@ class RedfishPoll:
             self.problems.append(problem)
 
 
-class RedfishReader:
-    """How a polled source reads many documents of a service; see `PollableSource` for what each setting means."""
+class RedfishReader(PollableSource):
+    """A source that reads many documents of a service."""
 
     period = 15.0
     configured = True
     denied_retry = DENIED_RETRY_SECONDS
-    slow = True
-    grace = 0.0
     timeout = 60.0
     _logged: Collection[str] = ()
 

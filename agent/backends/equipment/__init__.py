@@ -21,4 +21,4 @@ def make_backend(context: BackendContext) -> EquipmentBackend | None:
     target = target_of(backends)
     if target is None:
         return None
-    return EquipmentBackend(NodeCoolingReader(target, backends.redfish.chassis, lambda: context.clock().mono))
+    return EquipmentBackend(NodeCoolingReader(target, backends.redfish.chassis, context.mono))

@@ -17,6 +17,7 @@ from functools import partial
 from msgspec import Struct
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import list_names, list_paths, read_name, read_number, read_text
 from agent.catalogue.node import METERS as METER_ROWS
@@ -98,16 +99,12 @@ def part_series(label: str) -> Series | None:
     return Series(COMPONENT, Node(), (("component", component), socket))
 
 
-class HwmonPower:
+class HwmonPower(PollableSource):
     """The ACPI power meters: `parts`, and the `watts` of the whole node as `parts` has read them."""
 
     name = "hwmon"
     period = 1.0  # the meter's own interval is 1 s by default, and a read may go through the firmware
-    configured = False
-    denied_retry = 1.0
     slow = False
-    grace = 0.0
-    timeout = 0.0
 
     def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/hwmon"
@@ -118,9 +115,6 @@ class HwmonPower:
         self._answers: list[int | DeviceError] = []
         self._gaps: list[Gap] = []
         self._rescan = float("-inf")
-
-    def close(self) -> None:
-        """Nothing is held open between reads."""
 
     def watts(self) -> float:
         """Return the reading of the one meter that measures the node. Raises AbsentError or DeviceError."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import DeviceError
 from agent.backends.redfish_service import (
     CHASSIS,
@@ -51,16 +52,13 @@ def is_node(chassis: dict[str, Any]) -> bool:
     )
 
 
-class RedfishPower:
+class RedfishPower(PollableSource):
     """The management controller, asked over the network."""
 
     name = "redfish"
     period = 5.0
     configured = True
     denied_retry = DENIED_RETRY_SECONDS
-    slow = True
-    grace = 0.0
-    timeout = 10.0
 
     def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
         """Take a target, whose timeout is how long the service may be silent. `clock` gives monotonic seconds."""
