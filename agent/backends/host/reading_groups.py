@@ -6,6 +6,8 @@ import errno
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from msgspec import Struct
+
 from agent.backends.sysfs import printable
 from agent.model import Metric, Node, Reading, Reason, Series
 
@@ -42,23 +44,22 @@ class GroupReadings:
         self._readings.setdefault(series, Reading(series, float(value)))
 
 
-class ReadingGroup:
+class ReadingGroup(Struct):
     """Figures that are read together, and missing together; `path` names what they are read from.
 
     `of` comes before the reason why they are missing.
     """
 
-    def __init__(self, path: str, take: Callable[[GroupReadings], None], rows: Sequence[Metric], of: str = "") -> None:
-        self.path = path
-        self.rows = rows
-        self.of = of
-        self._take = take
+    path: str
+    take: Callable[[GroupReadings], None]
+    rows: Sequence[Metric]
+    of: str = ""
 
     def read(self) -> GroupReadings | Exception:
         """Return the figures, or what went wrong: psutil raises a TypeError for a file with too few fields."""
         figures = GroupReadings()
         try:
-            self._take(figures)
+            self.take(figures)
         except Exception as error:
             return error
         return figures
