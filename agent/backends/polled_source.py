@@ -67,7 +67,7 @@ class PolledSource(Generic[T]):
         self.value: T | None = None
         self.fault: DeviceError | None = None
         self.absence = ""
-        self._spawn: Spawn = spawn if source.slow else _at_once
+        self._spawn: Spawn = spawn if source.slow else lambda job: job()
         self._question = ask
         self._answer: T | Exception | None = None
         self._answered = threading.Event()
@@ -148,10 +148,6 @@ class PolledSource(Generic[T]):
             return
         self._due = mono + (self.source.denied_retry if fault.reason is Reason.DENIED else self._retry)
         self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)
-
-
-def _at_once(job: Callable[[], None]) -> None:
-    job()
 
 
 class CachedRead:

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import DeviceError
-from agent.config.schema import BackendsConfig, ConfigError
+from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
@@ -56,13 +56,8 @@ _STATUS = {
 }
 
 
-def target_of(backends: BackendsConfig) -> HttpTarget | None:
-    """Return the management controller that is configured, if one is. Raises ConfigError."""
-    return None if backends.redfish is None else make_target(backends.redfish, "backends.redfish")
-
-
 def make_target(service: Struct, key: str) -> HttpTarget:
-    """Return the service that is configured under a key. Raises ConfigError for more than a host and port."""
+    """Return the service that is configured under `key`. Raises ConfigError for more than a host and port."""
     address = asdict(service)
     address.pop("chassis", None)
     try:

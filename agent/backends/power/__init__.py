@@ -63,9 +63,9 @@ def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
     """Return the BMC to ask, if one is configured. Raises ConfigError."""
     if wanted.redfish is None or "redfish" not in wanted.power:
         return None
-    from agent.backends.redfish_service import target_of
+    from agent.backends.redfish_service import make_target
 
-    return target_of(wanted)
+    return make_target(wanted.redfish, "backends.redfish")
 
 
 MOST_WATTS = 1e6

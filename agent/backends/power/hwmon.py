@@ -16,7 +16,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredRead
 from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import list_names, list_paths, read_name, read_number, read_text
@@ -137,11 +137,9 @@ class HwmonPower(PollableSource):
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
-        batches = [
-            DeviceReads(meter.path, [CaughtRead(meter.path, read_number, DeviceError)]) for meter in self._meters
-        ]
-        answers = self._pool.round(batches, now.mono)
-        self._answers = [_answer(meter.path, each) for meter, (each,) in zip(self._meters, answers, strict=True)]
+        reads = [CaughtRead(meter.path, read_number, DeviceError) for meter in self._meters]
+        answers = self._pool.read_each(reads, now.mono)
+        self._answers = [_answer(meter.path, each) for meter, each in zip(self._meters, answers, strict=True)]
         readings: list[Reading] = []
         gaps = list(self._gaps)
         for meter, answer in zip(self._meters, self._answers, strict=True):
@@ -160,10 +158,9 @@ class HwmonPower(PollableSource):
             self._gaps = [_untold(self._root, listed)]
             return
         devices, self.left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
-        batches = [DeviceReads(device, [CaughtRead(device, _meters_of, DeviceError)]) for device in devices]
-        answers = self._pool.round(batches, mono)
+        answers = self._pool.read_each([CaughtRead(each, _meters_of, DeviceError) for each in devices], mono)
         before, self._by_device, self._gaps = self._by_device, {}, []
-        for device, (answer,) in zip(devices, answers, strict=True):
+        for device, answer in zip(devices, answers, strict=True):
             if isinstance(answer, list):
                 self._by_device[device] = answer
                 continue
