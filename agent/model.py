@@ -178,8 +178,7 @@ class Metric(Record):
     """A row of the catalogue: everything about a metric. Compared by identity; there is one of each.
 
     `span` is the closed range of physically possible values, in the row's unit: a value outside is
-    left out and counted, never shown. `simulated` is the range in which synthetic devices move a gauge; what they do
-    not vary is at its lower end, or at that of `span`.
+    left out and counted, never shown.
     `origin` holds the bindings (see `agent.catalogue.bindings`) from which the value is read. `growth` is the
     most by which a counter can grow in a second, in the row's unit, where that is not what is usual for the unit.
     `further_labels` are those that a series has beside `labels` if the device reports them.
@@ -197,7 +196,6 @@ class Metric(Record):
     labels: tuple[str, ...] = ()
     span: tuple[float, float] = (0.0, float("inf"))
     growth: float | None = None
-    simulated: tuple[float, float] | None = None
     rolling: bool = False
     peak: bool = False
     shown: Shown = Shown.DEFAULT

@@ -203,6 +203,10 @@ class FileReaderPool:
         ((answer,),) = self.round([DeviceReads(device or item.path, [item])], mono)
         return answer
 
+    def read_each(self, items: Sequence[ReadItem[R]], mono: float) -> list[R | UnansweredRead]:
+        """Read items whose paths each stand for a device, and return their answers in that order."""
+        return [answer for (answer,) in self.round([DeviceReads(item.path, [item]) for item in items], mono)]
+
     def is_hanging(self, device: str, path: str) -> bool:
         """Return True if a reader hangs in this item: then nothing else may touch the item."""
         return path in self._hanging.get(device, ())

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.lib.logs import LogOnce
@@ -34,21 +34,21 @@ def spawn_thread(job: Callable[[], None]) -> None:
     threading.Thread(target=job, name="slow-source", daemon=True).start()
 
 
-class PollableSource(Protocol):
+class PollableSource:
     """What is asked, and how patiently."""
 
     name: str
     period: float
     """Seconds from one read to the next."""
-    configured: bool
+    configured = False
     """Whether the operator named it: then its failure is reported even if another source answers."""
-    denied_retry: float
+    denied_retry = LAST_RETRY_SECONDS
     """Seconds after which a slow source that denied access is asked again."""
-    slow: bool
+    slow = True
     """Whether it may take longer than a tick can wait, and so is asked in a thread."""
-    grace: float
+    grace = 0.0
     """Seconds that a tick waits for a slow source, so that a prompt answer is shown at once."""
-    timeout: float
+    timeout = 10.0
     """Seconds without an answer after which a slow source's last value is not shown any more."""
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class PolledSource(Generic[T]):
         self.value: T | None = None
         self.fault: DeviceError | None = None
         self.absence = ""
-        self._spawn: Spawn = spawn if source.slow else _at_once
+        self._spawn: Spawn = spawn if source.slow else lambda job: job()
         self._question = ask
         self._answer: T | Exception | None = None
         self._answered = threading.Event()
@@ -148,10 +148,6 @@ class PolledSource(Generic[T]):
             return
         self._due = mono + (self.source.denied_retry if fault.reason is Reason.DENIED else self._retry)
         self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)
-
-
-def _at_once(job: Callable[[], None]) -> None:
-    job()
 
 
 class CachedRead:

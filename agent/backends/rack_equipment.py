@@ -20,9 +20,6 @@ def make_backend(context: BackendContext) -> RackEquipmentBackend | None:
         return None
     from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend, over_http, services_of
 
-    def mono() -> float:
-        return context.clock().mono
-
-    services = over_http(services_of(config.rack), mono) or context.rack_services
+    services = over_http(services_of(config.rack), context.mono) or context.rack_services
     name = config.rack.name or config.node.rack or UNNAMED
-    return RackEquipmentBackend(name, services, context.is_my_turn, mono)
+    return RackEquipmentBackend(name, services, context.is_my_turn, context.mono)

@@ -14,10 +14,12 @@ from math import inf
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import urljoin, urlsplit
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
 
+from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import DeviceError
-from agent.config.schema import BackendsConfig, ConfigError
+from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
@@ -54,24 +56,17 @@ _STATUS = {
 }
 
 
-def target_of(backends: BackendsConfig) -> HttpTarget | None:
-    """Return the management controller that is configured, if one is. Raises ConfigError."""
-    if backends.redfish is None:
-        return None
-    address = msgspec.structs.asdict(backends.redfish)
-    del address["chassis"]
+def make_target(service: Struct, key: str) -> HttpTarget:
+    """Return the service that is configured under `key`. Raises ConfigError for more than a host and port."""
+    address = asdict(service)
+    address.pop("chassis", None)
     try:
         target = HttpTarget(**address, timeout=SILENCE_SECONDS)
-        check_address(target)
+        if target.path:
+            raise ValueError(f"url {target.shown!r}: give only host and port: https://HOST or https://HOST:PORT")
     except ValueError as error:
-        raise ConfigError(f"backends.redfish: {error}") from error
+        raise ConfigError(f"{key}: {error}") from error
     return target
-
-
-def check_address(target: HttpTarget) -> None:
-    """Reject an address that is more than a host and port. Raises ValueError."""
-    if target.path:
-        raise ValueError(f"url {target.shown!r}: give only host and port: https://HOST or https://HOST:PORT")
 
 
 def as_number(value: Any) -> float | None:
@@ -154,19 +149,6 @@ class RedfishService:
 
     def close(self) -> None:
         self._client.close()
-
-    def members(self, collection: str) -> list[str]:
-        """Return the paths of a collection's members, as far as they stay inside the service. Raises DeviceError."""
-        return members_of(self.get(collection))
-
-    def attempt(self, path: str) -> dict[str, Any]:
-        """Return one document; empty if missing or no JSON object. Raises DeviceError for any other reason."""
-        try:
-            return self.get(path)
-        except DeviceError as error:
-            if error.reason in (Reason.UNSUPPORTED, Reason.MALFORMED):
-                return {}
-            raise
 
     def get(self, path: str) -> dict[str, Any]:
         """Return one document. Raises DeviceError."""
@@ -283,14 +265,12 @@ class RedfishPoll:
             self.problems.append(problem)
 
 
-class RedfishReader:
-    """How a polled source reads many documents of a service; see `PollableSource` for what each setting means."""
+class RedfishReader(PollableSource):
+    """A source that reads many documents of a service."""
 
     period = 15.0
     configured = True
     denied_retry = DENIED_RETRY_SECONDS
-    slow = True
-    grace = 0.0
     timeout = 60.0
     _logged: Collection[str] = ()
 

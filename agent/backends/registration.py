@@ -45,6 +45,10 @@ class BackendContext(Struct, frozen=True):
     rack_services: Mapping[str, Callable[[], RedfishSource]] = field(default_factory=dict)
     announce_removal: Callable[[str], object] = lambda _: None
 
+    def mono(self) -> float:
+        """Return the time in monotonic seconds. May be called in any thread."""
+        return self.clock().mono
+
     @property
     def has_own_hardware(self) -> bool:
         """Whether what is shown is this node itself: neither synthetic, nor a recording, nor a trace."""

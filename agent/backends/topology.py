@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.protocol import BackendSample
 from agent.backends.registration import BackendContext
 from agent.backends.sysfs import list_names, printable, text
@@ -104,18 +104,18 @@ class TopologyBackend:
     def close(self) -> None:
         self._pool.close()
 
-    def _look(self, paths: Iterable[str], mono: float) -> list[UnansweredRead]:
+    def _look(self, paths: Sequence[str], mono: float) -> list[UnansweredRead]:
         """Find out where the devices sit; returns why for each device whose place is still not known."""
-        batches = [DeviceReads(path, [PathRead(path, _place_of)]) for path in paths]
+        answers = self._pool.read_each([PathRead(path, _place_of) for path in paths], mono)
         known, self._places = self._places, {}
         silent = []
-        for batch, (answer,) in zip(batches, self._pool.round(batches, mono), strict=True):
+        for path, answer in zip(paths, answers, strict=True):
             if not isinstance(answer, UnansweredRead):
-                self._places[batch.name] = answer
-            elif batch.name in known:
-                self._places[batch.name] = known[batch.name]
+                self._places[path] = answer
+            elif path in known:
+                self._places[path] = known[path]
             else:
-                silent.append(UnansweredRead(answer.reason, f"{batch.name}: {answer.detail}"))
+                silent.append(UnansweredRead(answer.reason, f"{path}: {answer.detail}"))
         return silent
 
 

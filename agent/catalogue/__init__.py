@@ -45,7 +45,6 @@ def _peak(row: Metric) -> Metric:
         help=f"Highest rate from one sample to the next within the rolling minute: {row.help[0].lower()}{row.help[1:]}",
         origin=(Derived(f"growth of {row.name} over sampling.window"),),
         span=(0, 1e13),
-        simulated=(0, 2e12),
         peak=False,
         shown=row.statistics_shown,
     )

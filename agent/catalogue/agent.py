@@ -130,8 +130,7 @@ OVERHEAD = (
 EXPECTATIONS = (
     Metric("coldplate_expectation_met", Kind.STATE, Unit.NONE, Node,
            "1 if the node is as expected in this respect, 0 if it is not; absent where that is unknown.",
-           Lane.SLOW, (Derived("the readings and configuration: expectations"),), labels=("expectation",),
-           span=(0, 1)),
+           Lane.SLOW, (Derived("the readings and configuration: expectations"),), labels=("expectation",), span=(0, 1)),
     Metric("coldplate_expectations_info", Kind.INFO, Unit.NONE, Node,
            "The expectations that apply to the node, by their name or file.",
            Lane.SLOW, (Derived("the GPUs and configuration: expectations"),), labels=("expectations",), span=(1, 1)),

@@ -56,7 +56,7 @@ def _ratio(
 ) -> Metric:
     return Metric(
         f"coldplate_gpu_{name}_ratio", Kind.GAUGE, Unit.RATIO, Gpu, help, lane, origin,
-        span=(0.0, 1.0), simulated=(0.0, 1.0), rolling=rolling, statistics_shown=statistics,
+        span=(0.0, 1.0), rolling=rolling, statistics_shown=statistics,
     )  # fmt: skip
 
 
@@ -73,13 +73,13 @@ PRESENCE = (
            labels=("slot", "serial", "previous_uuid", "previous_serial"), span=(1, 1)),
     Metric("coldplate_gpus_expected", Kind.GAUGE, Unit.NONE, Node,
            "GPUs that this node should have: configured, else remembered or shown by the driver, else on the PCI bus.",
-           Lane.FAST, (Derived("configuration, inventory or PCI bus"),), simulated=(0, 16)),
+           Lane.FAST, (Derived("configuration, inventory or PCI bus"),)),
     Metric("coldplate_gpu_persistence_enabled", Kind.STATE, Unit.NONE, Gpu,
            "1 if the driver stays loaded while nothing uses the GPU (persistence mode), 0 if it does not.",
-           Lane.COLD, (Call("nvmlDeviceGetPersistenceMode"),), span=(0, 1), simulated=(1, 1)),
+           Lane.COLD, (Call("nvmlDeviceGetPersistenceMode"),), span=(0, 1)),
     Metric("coldplate_gpu_sample_age_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
            "Time since the GPU's last good fast sample.",
-           Lane.FAST, (Derived("monotonic clock"),), simulated=(0, 3600)),
+           Lane.FAST, (Derived("monotonic clock"),)),
 )  # fmt: skip
 
 STATES = ("computing", "waiting", "throttled", "awaited", "saving", "loading", "starved", "held", "free", "lost")
@@ -130,7 +130,7 @@ _MEMORY_CALL = "nvmlDeviceGetMemoryInfo_v2"
 def _memory(part: str, help: str, shown: Shown = Shown.DEFAULT) -> Metric:
     return Metric(
         f"coldplate_gpu_memory_{part}_bytes", Kind.GAUGE, Unit.BYTES, Gpu, help, Lane.FAST,
-        (Call(_MEMORY_CALL, (part,)),), span=(0.0, 2.0**44), simulated=(0.0, 2.0**38),
+        (Call(_MEMORY_CALL, (part,)),), span=(0.0, 2.0**44),
         rolling=part == "used", shown=shown, statistics_shown=Shown.FULL,
     )  # fmt: skip
 
@@ -151,47 +151,46 @@ POWER = (
     Metric("coldplate_gpu_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Board power, averaged over 1 s by the driver (Ampere except GA100, and newer).",
            Lane.FAST, (Field(nvml.FI_DEV_POWER_AVERAGE, MILLI), Call("nvmlDeviceGetPowerUsage")),
-           span=WATTS_SPAN, simulated=(0, 1500), rolling=True),
+           span=WATTS_SPAN, rolling=True),
     Metric("coldplate_gpu_power_instant_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Board power at the instant of the sample.",
-           Lane.FAST, (Field(nvml.FI_DEV_POWER_INSTANT, MILLI),), span=WATTS_SPAN, simulated=(0, 1800), rolling=True,
+           Lane.FAST, (Field(nvml.FI_DEV_POWER_INSTANT, MILLI),), span=WATTS_SPAN, rolling=True,
            statistics_shown=Shown.FULL),
     Metric("coldplate_gpu_module_power_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power of the whole module including its CPU; Grace-based boards only.",
-           Lane.FAST, (Field(nvml.FI_DEV_POWER_INSTANT, MILLI, scope=1),), span=MODULE_SPAN, simulated=(0, 3000)),
+           Lane.FAST, (Field(nvml.FI_DEV_POWER_INSTANT, MILLI, scope=1),), span=MODULE_SPAN),
     Metric("coldplate_gpu_power_limit_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power limit in force.",
            Lane.FAST, (Field(nvml.FI_DEV_POWER_CURRENT_LIMIT, MILLI),
                        Call("nvmlDeviceGetPowerManagementLimit", lane=Lane.SLOW)),
-           span=WATTS_SPAN, simulated=(100, 1500)),
+           span=WATTS_SPAN),
     Metric("coldplate_gpu_power_limit_default_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Default power limit of the board.",
            Lane.COLD, (Field(nvml.FI_DEV_POWER_DEFAULT_LIMIT, MILLI), Call("nvmlDeviceGetPowerManagementDefaultLimit")),
-           span=WATTS_SPAN, simulated=(100, 1500)),
+           span=WATTS_SPAN),
     Metric("coldplate_gpu_energy_joules_total", Kind.COUNTER, Unit.JOULES, Gpu,
            "Energy since the driver was loaded; continues across driver reloads.",
            Lane.SLOW, (Field(nvml.FI_DEV_TOTAL_ENERGY_CONSUMPTION, MILLI),), span=(0, 1e13)),
     Metric("coldplate_gpu_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
            "Temperature of the GPU core.",
-           Lane.FAST, (Call("nvmlDeviceGetTemperatureV"),), span=CELSIUS_SPAN, simulated=(15, 110), rolling=True),
+           Lane.FAST, (Call("nvmlDeviceGetTemperatureV"),), span=CELSIUS_SPAN, rolling=True),
     Metric("coldplate_gpu_memory_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
            "Temperature of the device memory.",
-           Lane.FAST, (Field(nvml.FI_DEV_MEMORY_TEMP),), span=CELSIUS_SPAN, simulated=(15, 120), rolling=True),
+           Lane.FAST, (Field(nvml.FI_DEV_MEMORY_TEMP),), span=CELSIUS_SPAN, rolling=True),
     Metric("coldplate_gpu_temperature_margin_celsius", Kind.GAUGE, Unit.CELSIUS, Gpu,
            "Degrees left before the GPU slows itself down; negative above that threshold.",
-           Lane.SLOW, (Call("nvmlDeviceGetMarginTemperature"),), span=(-100, 150), simulated=(-30, 100)),
+           Lane.SLOW, (Call("nvmlDeviceGetMarginTemperature"),), span=(-100, 150)),
     Metric("coldplate_gpu_clock_hertz", Kind.GAUGE, Unit.HERTZ, Gpu,
            "Clock of a domain.",
            Lane.FAST,
            (Call("nvmlDeviceGetClockInfo", ("sm",)), Call("nvmlDeviceGetClockInfo", ("graphics",), Lane.COLD),
             Call("nvmlDeviceGetClockInfo", ("memory",), Lane.SLOW),
             Call("nvmlDeviceGetClockInfo", ("video",), Lane.COLD)),
-           labels=("domain",),
-           span=(0, 1e10), simulated=(0, 4e9), rolling=True),
+           labels=("domain",), span=(0, 1e10), rolling=True),
     Metric("coldplate_gpu_clock_limit_hertz", Kind.GAUGE, Unit.HERTZ, Gpu,
            "Highest possible clock of a domain.",
            Lane.COLD, (Call("nvmlDeviceGetMaxClockInfo", ("sm",)), Call("nvmlDeviceGetMaxClockInfo", ("memory",))),
-           labels=("domain",), span=(0, 1e10), simulated=(0, 4e9)),
+           labels=("domain",), span=(0, 1e10)),
 )  # fmt: skip
 
 THROTTLING = (
@@ -221,7 +220,7 @@ THROTTLING = (
 FAULTS = (
     Metric("coldplate_gpu_ecc_enabled", Kind.STATE, Unit.NONE, Gpu,
            "1 if ECC protects the GPU's memory, 0 if it is switched off.",
-           Lane.COLD, (Call("nvmlDeviceGetEccMode"),), span=(0, 1), simulated=(1, 1)),
+           Lane.COLD, (Call("nvmlDeviceGetEccMode"),), span=(0, 1)),
     Metric("coldplate_gpu_ecc_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Memory errors found by ECC since the driver was loaded (NVML: volatile).",
            Lane.SLOW, (Field(nvml.FI_DEV_ECC_SBE_VOL_TOTAL, labels=("corrected",)),
@@ -255,8 +254,7 @@ FAULTS = (
            Lane.EVENT, (Source("/dev/kmsg"),), labels=("xid", "grade"), span=(0, 1e12)),
     Metric("coldplate_gpu_xid_last_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
            "Time at which the driver last reported this XID, in seconds since the epoch.",
-           Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),
-           span=(0, 1e11), simulated=(0, 1e11)),
+           Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",), span=(0, 1e11)),
     Metric("coldplate_gpu_recovery_action", Kind.STATE, Unit.NONE, Gpu,
            "1 for the action that the driver currently requests, 0 for the others.",
            Lane.SLOW, (Field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION),), labels=("action",), span=(0, 1)),

@@ -55,12 +55,12 @@ PHYSICAL_STATE_ID = Metric(
 RATE = Metric(
     PREFIX + "rate_bytes_per_second", Kind.GAUGE, Unit.BYTES, IbPort,
     "Signalling rate that the link negotiated, in one direction.",
-    Lane.SLOW, (PortFile("rate"),), span=(0, 1e13), simulated=(0, 5e10),
+    Lane.SLOW, (PortFile("rate"),), span=(0, 1e13),
 )  # fmt: skip
 LIFESPAN = Metric(
     PREFIX + "lifespan_seconds", Kind.GAUGE, Unit.SECONDS, IbPort,
     "How long the kernel serves hw_counters from its cache before it reads the adapter again.",
-    Lane.SLOW, (PortFile("hw_counters/lifespan", 1e-3),), span=(0, 1e6), simulated=(0, 10), shown=Shown.FULL,
+    Lane.SLOW, (PortFile("hw_counters/lifespan", 1e-3),), span=(0, 1e6), shown=Shown.FULL,
 )  # fmt: skip
 
 PORT_UP = Metric(

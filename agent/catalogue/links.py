@@ -61,7 +61,7 @@ def _traffic(end: str, what: str) -> Metric:
     return Metric(
         f"coldplate_gpu_nvlink_traffic_{end}_bytes_per_second", Kind.GAUGE, Unit.BYTES, Gpu,
         f"Payload a second on the {what} loaded of the GPU's NVLinks, sent and received, since the slow sample before.",
-        Lane.SLOW, (origin,), span=(0, 1e13), simulated=(0, 1e11),
+        Lane.SLOW, (origin,), span=(0, 1e13),
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ NVLINK = (
            Lane.SLOW, (Field(nvml.FI_DEV_NVLINK_GET_STATE, per_link=True),), span=(0, 1)),
     Metric("coldplate_gpu_nvlink_speed_bytes_per_second", Kind.GAUGE, Unit.BYTES, Gpu,
            "Total speed of the GPU's NVLinks, in one direction; lower than on its peers means a slow link.",
-           Lane.COLD, (Field(nvml.FI_DEV_NVLINK_GET_SPEED, 1e6, per_link=True),), span=(0, 1e13), simulated=(0, 1e13)),
+           Lane.COLD, (Field(nvml.FI_DEV_NVLINK_GET_SPEED, 1e6, per_link=True),), span=(0, 1e13)),
     Metric("coldplate_nvlink_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
            "Errors of the link by type: replay, recovery and crc up to Hopper; other counters from Blackwell on.",
            Lane.SLOW,
@@ -200,16 +200,16 @@ PCIE = (
             "Times that the PCIe link went from L0 to recovery, that is, retrained."),
     Metric("coldplate_gpu_pcie_link_generation", Kind.GAUGE, Unit.NONE, Gpu,
            "Current PCIe generation of the link; drops at idle by design.",
-           Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkGeneration"),), span=(1, 16), simulated=(1, 6)),
+           Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkGeneration"),), span=(1, 16)),
     Metric("coldplate_gpu_pcie_link_generation_max", Kind.GAUGE, Unit.NONE, Gpu,
            "Highest PCIe generation that both GPU and slot support.",
-           Lane.COLD, (Call("nvmlDeviceGetMaxPcieLinkGeneration"),), span=(1, 16), simulated=(1, 6)),
+           Lane.COLD, (Call("nvmlDeviceGetMaxPcieLinkGeneration"),), span=(1, 16)),
     Metric("coldplate_gpu_pcie_link_width", Kind.GAUGE, Unit.NONE, Gpu,
            "PCIe lanes in use.",
-           Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkWidth"),), span=(1, 32), simulated=(1, 16)),
+           Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkWidth"),), span=(1, 32)),
     Metric("coldplate_gpu_pcie_link_width_max", Kind.GAUGE, Unit.NONE, Gpu,
            "Most PCIe lanes that both GPU and slot support.",
-           Lane.COLD, (Call("nvmlDeviceGetMaxPcieLinkWidth"),), span=(1, 32), simulated=(1, 16)),
+           Lane.COLD, (Call("nvmlDeviceGetMaxPcieLinkWidth"),), span=(1, 32)),
 )  # fmt: skip
 
 ROWS = NVLINK + FABRIC + PCIE
@@ -224,10 +224,10 @@ def _ratios(what: str, field: int, help: str, shown: Shown = Shown.FULL) -> tupl
     return (
         Metric(f"coldplate_gpu_nvlink_{what}_error_highest_ratio", Kind.GAUGE, Unit.RATIO, Gpu,
                f"{help}, on the worst of the GPU's NVLinks (Blackwell).",
-               Lane.COLD, origin, span=(0, 1), simulated=(0, 1e-15), shown=shown),
+               Lane.COLD, origin, span=(0, 1), shown=shown),
         Metric(f"coldplate_nvlink_{what}_error_ratio", Kind.GAUGE, Unit.RATIO, NvLink,
                f"{help} (Blackwell).",
-               Lane.COLD, origin, span=(0, 1), simulated=(0, 1e-15), shown=Shown.FULL),
+               Lane.COLD, origin, span=(0, 1), shown=Shown.FULL),
     )  # fmt: skip
 
 

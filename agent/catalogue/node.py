@@ -14,11 +14,11 @@ PROCESSOR = (
            Lane.SLOW, (Source("/proc/stat"),), labels=("mode",), span=(0, 1e13), growth=PROCESSORS),
     Metric("coldplate_node_cpus", Kind.GAUGE, Unit.NONE, Node,
            "Logical processors online.",
-           Lane.SLOW, (Source("sysconf(_SC_NPROCESSORS_ONLN)"),), span=(1, 1e5), simulated=(224, 224)),
+           Lane.SLOW, (Source("sysconf(_SC_NPROCESSORS_ONLN)"),), span=(1, 1e5)),
     *(Metric(f"coldplate_node_load{minutes}", Kind.GAUGE, Unit.NONE, Node,
              f"Load average over {minutes} minute{'s' * (minutes > 1)}: tasks that run, are ready to run, or wait "
              "uninterruptibly.",
-             Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)) for minutes in (1, 5, 15)),
+             Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7)) for minutes in (1, 5, 15)),
     Metric("coldplate_node_pressure_waiting_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
            "Time in which some tasks waited for the resource.",
            Lane.SLOW, (Source("/proc/pressure/RESOURCE: some"),), labels=("resource",), span=(0, 1e10)),
@@ -30,16 +30,16 @@ PROCESSOR = (
 MEMORY = (
     Metric("coldplate_node_memory_total_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Memory of the node.",
-           Lane.SLOW, (Source("/proc/meminfo: MemTotal"),), span=(0, 2.0**60), simulated=(2e12, 2e12)),
+           Lane.SLOW, (Source("/proc/meminfo: MemTotal"),), span=(0, 2.0**60)),
     Metric("coldplate_node_memory_available_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Memory available to programs without swapping, as estimated by the kernel.",
-           Lane.SLOW, (Source("/proc/meminfo: MemAvailable"),), span=(0, 2.0**60), simulated=(0, 2e12)),
+           Lane.SLOW, (Source("/proc/meminfo: MemAvailable"),), span=(0, 2.0**60)),
     Metric("coldplate_node_memory_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Memory that is not available: total minus available.",
-           Lane.SLOW, (Source("/proc/meminfo: MemTotal, MemAvailable"),), span=(0, 2.0**60), simulated=(0, 2e12)),
+           Lane.SLOW, (Source("/proc/meminfo: MemTotal, MemAvailable"),), span=(0, 2.0**60)),
     Metric("coldplate_node_swap_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Swap space in use.",
-           Lane.SLOW, (Source("/proc/meminfo: SwapTotal, SwapFree"),), span=(0, 2.0**60), simulated=(0, 1e9)),
+           Lane.SLOW, (Source("/proc/meminfo: SwapTotal, SwapFree"),), span=(0, 2.0**60)),
 )  # fmt: skip
 
 MEMORY_ERRORS = (
@@ -57,17 +57,16 @@ FAULTS = (
     Metric("coldplate_node_mount_up", Kind.STATE, Unit.NONE, Node,
            "1 if the network or FUSE filesystem answers, 0 if it does not, or its server is gone.",
            Lane.COLD, (Source("statvfs of what /proc/self/mounts lists, in a thread of its own"),),
-           labels=("mountpoint", "fstype"), span=(0, 1), simulated=(1, 1)),
+           labels=("mountpoint", "fstype"), span=(0, 1)),
     Metric("coldplate_node_processes_stuck", Kind.GAUGE, Unit.NONE, Node,
            "Processes that have been in uninterruptible sleep for two minutes, without running once.",
-           Lane.COLD, (Source("/proc/PID/stat and status, while /proc/stat counts blocked tasks"),),
-           span=(0, 1e6), simulated=(0, 0)),
+           Lane.COLD, (Source("/proc/PID/stat and status, while /proc/stat counts blocked tasks"),), span=(0, 1e6)),
     Metric("coldplate_node_fabric_manager_up", Kind.STATE, Unit.NONE, Node,
            "1 if NVIDIA's Fabric Manager runs, 0 if not; only where NVSwitches are devices of the host.",
-           Lane.COLD, (Source("/proc/PID/comm, /proc/driver/nvidia-nvswitch/devices"),), span=(0, 1), simulated=(1, 1)),
+           Lane.COLD, (Source("/proc/PID/comm, /proc/driver/nvidia-nvswitch/devices"),), span=(0, 1)),
     Metric("coldplate_node_peermem_loaded", Kind.STATE, Unit.NONE, Node,
            "1 if nvidia_peermem is loaded, 0 if not; only with InfiniBand. Newer stacks do RDMA to GPUs by dma-buf.",
-           Lane.COLD, (Source("/sys/module/nvidia_peermem"),), span=(0, 1), simulated=(1, 1)),
+           Lane.COLD, (Source("/sys/module/nvidia_peermem"),), span=(0, 1)),
 )  # fmt: skip
 
 STORAGE = (
@@ -79,10 +78,10 @@ STORAGE = (
            Lane.SLOW, (Source("/proc/diskstats"),), labels=("device",), span=(0, 2.0**74)),
     Metric("coldplate_node_filesystem_size_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Size of a filesystem on a local disk.",
-           Lane.SLOW, (Source("statvfs"),), labels=("mountpoint",), span=(0, 2.0**63), simulated=(1e12, 1e12)),
+           Lane.SLOW, (Source("statvfs"),), labels=("mountpoint",), span=(0, 2.0**63)),
     Metric("coldplate_node_filesystem_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Bytes in use on a filesystem on a local disk.",
-           Lane.SLOW, (Source("statvfs"),), labels=("mountpoint",), span=(0, 2.0**63), simulated=(0, 1e12)),
+           Lane.SLOW, (Source("statvfs"),), labels=("mountpoint",), span=(0, 2.0**63)),
 )  # fmt: skip
 
 
@@ -107,7 +106,7 @@ NETWORK = (
 IDENTITY = (
     Metric("coldplate_node_boot_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Node,
            "Boot time of the node, in seconds since the epoch.",
-           Lane.SLOW, (Source("/proc/stat: btime"),), span=(0, 1e11), simulated=(1.7e9, 1.9e9)),
+           Lane.SLOW, (Source("/proc/stat: btime"),), span=(0, 1e11)),
     Metric("coldplate_node_info", Kind.INFO, Unit.NONE, Node,
            "The node's kernel release and machine architecture.",
            Lane.SLOW, (Source("uname"),), labels=("kernel", "machine"), span=(1, 1)),
@@ -117,7 +116,7 @@ NODE_POWER = Metric(
     "coldplate_node_power_watts", Kind.GAUGE, Unit.WATTS, Node,
     "Power of the whole node, by source; source 'estimate' is computed from GPU power, not measured.",
     Lane.FAST, (Source("redfish, ipmi, hwmon or estimate"),), labels=("source",),
-    span=(0, 1e6), simulated=(500, 20_000), rolling=True,
+    span=(0, 1e6), rolling=True,
 )  # fmt: skip
 
 NODE_POWER_FALLBACK = Metric(
@@ -131,7 +130,7 @@ POWER = (NODE_POWER, NODE_POWER_FALLBACK)
 def _metered(part: str, help: str, *labels: str) -> Metric:
     return Metric(f"coldplate_node_{part}_power_watts", Kind.GAUGE, Unit.WATTS, Node, help, Lane.FAST,
                   (Source("hwmon: ACPI power meters with a name"),), labels=(*labels, "socket"),
-                  span=(0, 1e5), simulated=(0, 3000))  # fmt: skip
+                  span=(0, 1e5))  # fmt: skip
 
 
 def _rapl(part: str, help: str) -> Metric:

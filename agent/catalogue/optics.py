@@ -80,8 +80,7 @@ _POWERS = (1.0, 4e25)
 
 def _gauge(what: str, unit: Unit, span: tuple[float, float], help: str, *labels: str, full: bool = False) -> Metric:
     return Metric(f"coldplate_transceiver_{what}_{unit.value}", Kind.GAUGE, unit, Node, help, Lane.COLD, _SOURCE,
-                  labels=("device", *labels), span=span,
-                  shown=Shown.FULL if full else Shown.DEFAULT)  # fmt: skip
+                  labels=("device", *labels), span=span, shown=Shown.FULL if full else Shown.DEFAULT)  # fmt: skip
 
 
 INFO = Metric(

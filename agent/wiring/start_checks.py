@@ -31,7 +31,7 @@ def check(config: Config) -> SeriesSelection:
 
         services_of(config.rack)
     load_rack(config, Path(), 0.0)
-    check_jobs(config)
+    check_jobs(config.jobs)
     check_pushes(config)
     if config.backends.devices == "synthetic":
         read_scenario(config)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.backends.infiniband import InfinibandBackend
+from agent.backends.infiniband import InfinibandBackend, sysfs_attribute
 from agent.backends.protocol import BackendSample
 from agent.model import Gap, Instant, Lane, Reading, Reason
 
@@ -120,17 +121,32 @@ def unpack(tmp_path: Path) -> Callable[..., Path]:
     return lambda name, *only: unpack_archive(FIXTURES / f"{name}.txt", tmp_path / name, only)
 
 
+Pread = Callable[[int, int, int], bytes]
+
+
 @pytest.fixture
-def opened() -> Iterator[Open]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Open a backend; every file of sysfs is read by `pread`, if it is given, which may fail or hang as a driver."""
     backends: list[InfinibandBackend] = []
 
-    def make(sysfs: Path | str, **options: Any) -> InfinibandBackend:
+    def make(sysfs: Path | str, pread: Pread | None = None, **options: Any) -> InfinibandBackend:
+        if pread is not None:
+            monkeypatch.setattr(sysfs_attribute, "pread", pread)
+            monkeypatch.setattr(sysfs_attribute, "text", partial(_text, pread))
         backends.append(InfinibandBackend(sysfs, **options))
         return backends[-1]
 
     yield make
     for backend in backends:
         backend.close()
+
+
+def _text(pread: Pread, path: str) -> str:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return pread(fd, 4096, 0).decode("utf-8", "replace").strip()
+    finally:
+        os.close(fd)
 
 
 @pytest.fixture

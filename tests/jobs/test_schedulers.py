@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from agent.backends.jobs.cgroup import CgroupOwner, parse_cgroup
-from agent.backends.jobs.jobs_backend import SOURCES, is_wanted, refuse_unknown
+from agent.backends.jobs.jobs_backend import SOURCES, check_jobs, is_wanted
 from agent.backends.jobs.schedulers import SCHEDULERS, discover
 from agent.backends.jobs.slurm_steps import gpu_numbers
 from agent.broker.questions import KEYS
+from agent.config.schema import ConfigError, JobsConfig
 from tests.jobs.rig import HEX, UID, Rig
 
 COBALT = """
@@ -59,14 +60,14 @@ def test_the_folder_of_the_agent_is_searched() -> None:
 
 
 def test_every_scheduler_is_a_source_that_can_be_named() -> None:
-    refuse_unknown(("all", *SOURCES), ("slurm",))
+    check_jobs(JobsConfig(sources=("all", *SOURCES), trust_environment=("slurm",)))
     assert is_wanted("lsf", ("all",))
     assert is_wanted("slurm", ("slurm",))
     assert not is_wanted("lsf", ("slurm",))
-    with pytest.raises(ValueError, match="sources: 'cobalt' is unknown; use any of all, slurm"):
-        refuse_unknown(("cobalt",), ())
-    with pytest.raises(ValueError, match="trust_environment: 'all' is unknown; use any of slurm"):
-        refuse_unknown((), ("all",))
+    with pytest.raises(ConfigError, match="sources: 'cobalt' is unknown; use any of all, slurm"):
+        check_jobs(JobsConfig(sources=("cobalt",)))
+    with pytest.raises(ConfigError, match="trust_environment: 'all' is unknown; use any of slurm"):
+        check_jobs(JobsConfig(trust_environment=("all",)))
 
 
 def test_the_broker_returns_the_variables_of_every_scheduler_and_no_others() -> None:

@@ -11,7 +11,7 @@ import pytest
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import shipped_scenarios
 from agent.catalogue.xid_triage import Grade, grade_of
-from agent.model import Gpu, Kind, Lane, Reason
+from agent.model import Gpu, Lane, Reason
 from tests.lab.generate.scenario_document import splice
 from tests.synthetic.conftest import TRAINING, scenario
 
@@ -222,8 +222,6 @@ def test_every_reading_is_physically_possible(play, name):
             for reading in readings:
                 low, high = reading.metric.span
                 assert low <= reading.value <= high, f"{reading.series!r} = {reading.value} at {t}"
-                if reading.metric.simulated and reading.metric.kind is Kind.GAUGE:
-                    assert reading.metric.simulated[0] <= reading.value <= reading.metric.simulated[1]
 
 
 def test_the_documentation_of_the_scenarios_is_current():

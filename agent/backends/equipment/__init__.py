@@ -16,9 +16,7 @@ def make_backend(context: BackendContext) -> EquipmentBackend | None:
     if backends.redfish is None or not backends.equipment or not context.has_own_hardware:
         return None
     from agent.backends.equipment.equipment_backend import EquipmentBackend, NodeCoolingReader
-    from agent.backends.redfish_service import target_of
+    from agent.backends.redfish_service import make_target
 
-    target = target_of(backends)
-    if target is None:
-        return None
-    return EquipmentBackend(NodeCoolingReader(target, backends.redfish.chassis, lambda: context.clock().mono))
+    target = make_target(backends.redfish, "backends.redfish")
+    return EquipmentBackend(NodeCoolingReader(target, backends.redfish.chassis, context.mono))

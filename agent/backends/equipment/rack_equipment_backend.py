@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from agent.backends.equipment.equipment_resources import UNAVAILABLE
@@ -32,16 +31,15 @@ from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.redfish_service import (
     ROOT,
-    SILENCE_SECONDS,
     RedfishPoll,
     RedfishReader,
     RedfishService,
     RedfishSource,
-    check_address,
     link_path,
+    make_target,
 )
 from agent.catalogue.rack import PART, PART_STATES, UP
-from agent.config.schema import ConfigError, RackConfig
+from agent.config.schema import RackConfig
 from agent.lib.http_target import HttpTarget
 from agent.model import Gap, Instant, Labels, Lane, Metric, Rack, Reading, Reason, Series
 
@@ -131,14 +129,7 @@ OpenService = Callable[[], RedfishSource]
 
 def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
     """Return the services that are configured, by name. Raises ConfigError."""
-    found = {}
-    for name, service in rack.equipment.items():
-        try:
-            found[name] = HttpTarget(**msgspec.structs.asdict(service), timeout=SILENCE_SECONDS)
-            check_address(found[name])
-        except ValueError as error:
-            raise ConfigError(f"rack.equipment.{name}: {error}") from error
-    return found
+    return {name: make_target(service, f"rack.equipment.{name}") for name, service in rack.equipment.items()}
 
 
 def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> dict[str, OpenService]:

@@ -20,6 +20,7 @@ from agent.backends.host.kernel import KernelGroups
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, gap_reason
 from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
+from agent.lib.wording import one_line
 from agent.model import Backend, Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
 
 log = logging.getLogger("coldplate.host")
@@ -41,21 +42,23 @@ class _HostSample:
         self.left_out = 0
         self.calls = 0
 
-    def take(self, answer: GroupReadings | UnansweredRead | Exception, rows: Sequence[Metric], path: str) -> None:
+    def take_group(self, answer: GroupReadings | UnansweredRead | Exception, group: ReadingGroup) -> None:
+        self.calls += not isinstance(answer, UnansweredRead)
+        self.take(answer, group.rows, group.path, group.of)
+
+    def take(
+        self, answer: GroupReadings | UnansweredRead | Exception, rows: Sequence[Metric], path: str, of: str = ""
+    ) -> None:
         if isinstance(answer, GroupReadings):
-            self.calls += 1
             self.readings += answer.readings
             self.left_out += answer.left_out
-            self._miss(answer.gaps)
-        elif isinstance(answer, UnansweredRead):
-            self._miss([Gap(row, Node(), answer.reason, f"{path}: {answer.detail}") for row in rows])
-        else:
-            detail = f"{type(answer).__name__}: {answer}"
-            self._miss([Gap(row, Node(), gap_reason(answer), detail) for row in rows])
-
-    def _miss(self, gaps: Sequence[Gap]) -> None:
-        for gap in gaps:
-            self.gaps.setdefault((gap.metric, gap.reason), gap)
+            return
+        if isinstance(answer, UnansweredRead):
+            reason, detail = answer.reason, f"{path}: {answer.detail}"
+        else:  # psutil quotes whole lines
+            reason, detail = gap_reason(answer), f"{of}{type(answer).__name__}: {one_line(str(answer))}"
+        for row in rows:
+            self.gaps.setdefault((row, reason), Gap(row, Node(), reason, detail))
 
 
 class HostBackend:
@@ -91,7 +94,7 @@ class HostBackend:
         self._faults.mono = now.mono
         answers = self._pool.round(self._batches[lane], now.mono)
         for group, (answer,) in zip(self._groups[lane], answers, strict=True):
-            sample.take(answer, group.rows, group.path)
+            sample.take_group(answer, group)
         if lane is Lane.COLD:
             self._read_network_mounts(sample, now.mono)
         else:
@@ -113,8 +116,8 @@ class HostBackend:
         known = self._filesystems
         self._filesystems = {at: known.get(at) or filesystem(at) for at in chosen}
         batches = [DeviceReads(f"mount {at}", [group]) for at, group in self._filesystems.items()]
-        for at, (answer,) in zip(self._filesystems, self._pool.round(batches, mono), strict=True):
-            sample.take(answer, FILESYSTEM, at)
+        for group, (answer,) in zip(self._filesystems.values(), self._pool.round(batches, mono), strict=True):
+            sample.take_group(answer, group)
 
     def _read_network_mounts(self, sample: _HostSample, mono: float) -> None:
         """Ask every network filesystem; one that gives no answer is down."""
@@ -129,6 +132,7 @@ class HostBackend:
         for mount, (answer,) in zip(mounts, self._pool.round(batches, mono), strict=True):
             if answer is not None:
                 figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
+        sample.calls += 1
         sample.take(figures, (MOUNT_UP,), "network mounts")
 
     def _tell_left_out(self, sample: _HostSample) -> None:

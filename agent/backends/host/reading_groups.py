@@ -6,9 +6,10 @@ import errno
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from msgspec import Struct
+
 from agent.backends.sysfs import printable
-from agent.lib.wording import one_line
-from agent.model import Gap, Metric, Node, Reading, Reason, Series
+from agent.model import Metric, Node, Reading, Reason, Series
 
 
 def gap_reason(error: Exception) -> Reason:
@@ -27,11 +28,10 @@ def _series(row: Metric, labels: tuple[str, ...]) -> Series:
 
 
 class GroupReadings:
-    """The readings and gaps of one group; `left_out` counts series beyond those that are shown."""
+    """The readings of one group; `left_out` counts series beyond those that are shown."""
 
     def __init__(self) -> None:
         self._readings: dict[Series, Reading] = {}
-        self.gaps: list[Gap] = []
         self.left_out = 0
 
     @property
@@ -43,30 +43,23 @@ class GroupReadings:
         series = _series(row, tuple(map(printable, labels)))
         self._readings.setdefault(series, Reading(series, float(value)))
 
-    def miss(self, error: Exception, *rows: Metric, of: str = "") -> None:
-        """Add a gap for each of these rows, which are absent because of this error."""
-        detail = f"{of}{type(error).__name__}: {one_line(str(error))}"  # psutil quotes whole lines
-        self.gaps.extend(Gap(row, Node(), gap_reason(error), detail) for row in rows)
 
+class ReadingGroup(Struct):
+    """Figures that are read together, and missing together; `path` names what they are read from.
 
-class ReadingGroup:
-    """Figures that are read together, and missing together; `path` names what they are read from."""
+    `of` comes before the reason why they are missing.
+    """
 
-    def __init__(self, path: str, take: Callable[[GroupReadings], None], rows: Sequence[Metric], of: str = "") -> None:
-        self.path = path
-        self.rows = rows
-        self._take = take
-        self._of = of
+    path: str
+    take: Callable[[GroupReadings], None]
+    rows: Sequence[Metric]
+    of: str = ""
 
-    def read(self) -> GroupReadings:
-        """Return the figures; if anything goes wrong, a gap for each row and no partial figures.
-
-        Catches whatever psutil raises for unexpected content: a file with too few fields is a TypeError.
-        """
+    def read(self) -> GroupReadings | Exception:
+        """Return the figures, or what went wrong: psutil raises a TypeError for a file with too few fields."""
         figures = GroupReadings()
         try:
-            self._take(figures)
+            self.take(figures)
         except Exception as error:
-            figures = GroupReadings()
-            figures.miss(error, *self.rows, of=self._of)
+            return error
         return figures

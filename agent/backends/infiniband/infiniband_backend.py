@@ -7,7 +7,6 @@ firmware does not answer only its own ports. A file that hangs is a gap with the
 from __future__ import annotations
 
 import logging
-import os
 import resource
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -17,7 +16,6 @@ from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, Unanswe
 from agent.backends.infiniband.infiniband_ports import PortDiscovery, RdmaPort
 from agent.backends.infiniband.sysfs_attribute import (
     LinkStateTracker,
-    Pread,
     SysfsAttribute,
     describe_error,
     reason_of,
@@ -52,7 +50,7 @@ class PortReadPlan:
     driver knows. Descriptors are assigned in the same order.
     """
 
-    def __init__(self, pool: FileReaderPool, pread: Pread, descriptors: Callable[[], int]) -> None:
+    def __init__(self, pool: FileReaderPool, descriptors: Callable[[], int]) -> None:
         self.attributes: dict[Lane, list[list[SysfsAttribute]]] = {lane: [] for lane in SAMPLED}
         self.batches: dict[Lane, list[DeviceReads[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
         """The reads of these attributes, device by device, in the same order."""
@@ -61,7 +59,6 @@ class PortReadPlan:
         self.left_out = 0
         """Files that the driver offers and that are not shown."""
         self._pool = pool
-        self._pread = pread
         self._descriptors = descriptors
         self._budget = -1
         self._orphans: list[tuple[str, SysfsAttribute]] = []
@@ -69,7 +66,7 @@ class PortReadPlan:
     def renew(self, ports: Collection[RdmaPort], ignored: int) -> None:
         depths = _depths(ports)
         for port in ports:
-            port.adopt(depths[port], self._pread)
+            port.adopt(depths[port])
         shown = {id(each) for port in ports for each in port.attributes.values()}
         for lane in SAMPLED:
             for batch, attributes in zip(self.batches[lane], self.attributes[lane], strict=True):
@@ -149,9 +146,7 @@ PORT_FACT = ("link_layer", "link_layer")
 Answer = str | OSError | UnansweredRead
 
 
-def describe(
-    root: str, ports: Iterable[RdmaPort], pool: FileReaderPool, pread: Pread, mono: float
-) -> list[Reading | Gap]:
+def describe(root: str, ports: Iterable[RdmaPort], pool: FileReaderPool, mono: float) -> list[Reading | Gap]:
     """Return for each port its facts, which are labels of one row, or why they are missing.
 
     They describe a port, not its activity, so a known fact stays while its file hangs.
@@ -163,7 +158,7 @@ def describe(
     for device, group in devices.items():
         paths = [f"{root}/{device}/{file}" for _, file in DEVICE_FACTS]
         paths += [f"{port.directory}/{PORT_FACT[1]}" for port in group]
-        batches.append(DeviceReads(device, [text_file(path, pread) for path in paths]))
+        batches.append(DeviceReads(device, [text_file(path) for path in paths]))
     described: list[Reading | Gap] = []
     for batch, group, answers in zip(batches, devices.values(), pool.round(batches, mono), strict=True):
         paths = [item.path for item in batch.items]
@@ -197,25 +192,18 @@ LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("infiniba
 class InfinibandBackend:
     """Every file of every port under `sysfs`/class/infiniband.
 
-    `descriptors` returns how many may be kept open. `pread` is `os.pread`, or a test's substitute for it.
+    `descriptors` returns how many may be kept open.
     """
 
     name = "infiniband"
     lanes = frozenset({Lane.FAST, Lane.SLOW, Lane.COLD})
     shortest = 0.0
 
-    def __init__(
-        self,
-        sysfs: Path | str = "/sys",
-        *,
-        descriptors: Callable[[], int] = descriptor_budget,
-        pread: Pread = os.pread,
-    ) -> None:
+    def __init__(self, sysfs: Path | str, *, descriptors: Callable[[], int] = descriptor_budget) -> None:
         self._root = f"{sysfs}/class/infiniband"
-        self._pread = pread
         self._pool = FileReaderPool(self.name)
-        self._census = PortDiscovery(self._root, self._pool, pread)
-        self._layout = PortReadPlan(self._pool, pread, descriptors)
+        self._census = PortDiscovery(self._root, self._pool)
+        self._layout = PortReadPlan(self._pool, descriptors)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read one lane. Raises AbsentError while this node has never shown a port."""
@@ -271,7 +259,7 @@ class InfinibandBackend:
         return BackendSample(readings, gaps, calls=files - unread)
 
     def _describe(self, mono: float) -> BackendSample:
-        described = describe(self._root, self._census.ports.values(), self._pool, self._pread, mono)
+        described = describe(self._root, self._census.ports.values(), self._pool, mono)
         readings = [each for each in described if isinstance(each, Reading)]
         gaps = [each for each in described if isinstance(each, Gap)]
         return BackendSample(readings, gaps, calls=len(described))

@@ -15,7 +15,6 @@ from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderP
 from agent.backends.infiniband.sysfs_attribute import (
     DECODERS,
     LinkStateTracker,
-    Pread,
     SysfsAttribute,
     describe_error,
     reason_of,
@@ -100,7 +99,7 @@ class RdmaPort:
     def of(self, lane: Lane) -> Iterator[SysfsAttribute]:
         return (each for each in self.attributes.values() if each.series.metric.lane is lane)
 
-    def adopt(self, depth: int, pread: Pread) -> None:
+    def adopt(self, depth: int) -> None:
         """Show the rows of the shape up to a depth, 0 to 2."""
         rows = self.shape.rows[: self.shape.sizes[depth]]
         before, self.attributes = self.attributes, {}
@@ -108,7 +107,7 @@ class RdmaPort:
             known = before.get(path)
             if known is None or known.series.metric is not row:
                 watch = self._watch if row is STATE_ID else None
-                known = SysfsAttribute(f"{self.directory}/{path}", Series(row, self.entity), scale, pread, watch)
+                known = SysfsAttribute(f"{self.directory}/{path}", Series(row, self.entity), scale, watch)
             self.attributes[path] = known
 
     def info(self, facts: Labels) -> Series:
@@ -176,13 +175,12 @@ class PortDiscovery:
     devices are forgotten when they disappear: they come and go with the containers that use them.
     """
 
-    def __init__(self, root: str, pool: FileReaderPool, pread: Pread) -> None:
+    def __init__(self, root: str, pool: FileReaderPool) -> None:
         self.ports: dict[IbPort, RdmaPort] = {}
         self.ignored = 0
         """Files of ports beyond the known ones; a device that is not looked into counts as one."""
         self._root = root
         self._pool = pool
-        self._pread = pread
         self._shapes: dict[tuple[frozenset[str], frozenset[str]], tuple[frozenset[str], PortMetrics]] = {}
         """Shapes, by a port's files and the usable rivals among them. Ports of one driver have the same file names."""
 
@@ -288,7 +286,7 @@ class PortDiscovery:
         """Decide which row each file feeds. Files are read only where two of one driver could feed the same row."""
         contested = [(port, paths) for port in changed if (paths := competing_files(port.present))]
         batches = [
-            DeviceReads(port.device, [text_file(f"{port.directory}/{path}", self._pread) for path in paths])
+            DeviceReads(port.device, [text_file(f"{port.directory}/{path}") for path in paths])
             for port, paths in contested
         ]
         usable = {

@@ -11,9 +11,10 @@ import errno
 import os
 import re
 from collections.abc import Callable
+from os import pread
 
 from agent.backends.file_reader_pool import CaughtRead
-from agent.backends.sysfs import FLAGS, PAGE
+from agent.backends.sysfs import FLAGS, text
 from agent.catalogue.infiniband import ACTIVE, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, STATE_ID
 from agent.model import Gap, IbPort, Metric, Reading, Reason, Series
 
@@ -135,9 +136,6 @@ class LinkStateTracker:
         return Gap(PORT_UP, gap.entity, gap.reason, gap.detail), Reading(self._events, self._count)
 
 
-Pread = Callable[[int, int, int], bytes]
-"""`os.pread`, or a test's substitute for it."""
-
 GONE = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF})
 """Errors of an open descriptor whose device went away; there may be a new device at the same path."""
 
@@ -149,11 +147,9 @@ class SysfsAttribute:
     thread may use the attribute. `tracker` follows the port's state, if this is the file that has it.
     """
 
-    __slots__ = ("_pread", "_raw", "_reading", "decode", "fd", "keep_open", "path", "scale", "series", "tracker")
+    __slots__ = ("_raw", "_reading", "decode", "fd", "keep_open", "path", "scale", "series", "tracker")
 
-    def __init__(
-        self, path: str, series: Series, scale: float, pread: Pread, tracker: LinkStateTracker | None = None
-    ) -> None:
+    def __init__(self, path: str, series: Series, scale: float, tracker: LinkStateTracker | None) -> None:
         self.path = path
         self.series = series
         self.scale = int(scale) if scale == int(scale) else scale  # so that counters stay exact integers
@@ -161,14 +157,13 @@ class SysfsAttribute:
         self.tracker = tracker
         self.fd = -1
         self.keep_open = False
-        self._pread = pread
         self._raw: bytes | None = None
         """The content of which `_reading` was made."""
         self._reading = Reading(series, 0)
 
     def read(self) -> Reading | Gap:
         try:
-            raw = self._pread(self.fd, MAX_BYTES, 0) if self.fd >= 0 else self._open()
+            raw = pread(self.fd, MAX_BYTES, 0) if self.fd >= 0 else self._open()
         except OSError as error:
             if self.fd < 0 or error.errno not in GONE:
                 return self.gap(self._reason(error), describe_error(error))
@@ -199,7 +194,7 @@ class SysfsAttribute:
         fd = os.open(self.path, FLAGS)
         keep = False
         try:
-            content = self._pread(fd, MAX_BYTES, 0)
+            content = pread(fd, MAX_BYTES, 0)
             keep = self.keep_open
         finally:
             if keep:
@@ -215,14 +210,6 @@ class SysfsAttribute:
         return reason_of(error)
 
 
-def text_file(path: str, pread: Pread) -> CaughtRead[str, OSError]:
-    """Return a read of a file's text, stripped; the file is read too seldom to stay open."""
-
-    def read(path: str) -> str:
-        fd = os.open(path, FLAGS)
-        try:
-            return pread(fd, PAGE, 0).decode("utf-8", "replace").strip("\0 \t\r\n")
-        finally:
-            os.close(fd)
-
-    return CaughtRead(path, read, OSError)
+def text_file(path: str) -> CaughtRead[str, OSError]:
+    """Return a read of a file's text; the file is read too seldom to stay open."""
+    return CaughtRead(path, text, OSError)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from agent.backends.jobs.jobs_backend import READ, SOURCES, JobsBackend, refuse_unknown
+from agent.backends.jobs.jobs_backend import READ, SOURCES, JobsBackend, check_jobs
 from agent.backends.registration import BackendContext
-from agent.config.schema import Config, ConfigError
 
 __all__ = ["SOURCES", "JobsBackend", "check_jobs", "make_backend"]
 
@@ -14,7 +13,7 @@ def make_backend(context: BackendContext) -> JobsBackend | None:
     config = context.config
     if not (context.has_driver and config.jobs.sources):
         return None
-    check_jobs(config)
+    check_jobs(config.jobs)
     return JobsBackend(
         context.procfs,
         context.processes,
@@ -24,11 +23,3 @@ def make_backend(context: BackendContext) -> JobsBackend | None:
         trust_environment=config.jobs.trust_environment,
         cgroups=str(context.sysfs / "fs" / "cgroup"),
     )
-
-
-def check_jobs(config: Config) -> None:
-    """Refuse sources and schedulers that do not exist. Raises ConfigError."""
-    try:
-        refuse_unknown(config.jobs.sources, config.jobs.trust_environment)
-    except ValueError as error:
-        raise ConfigError(f"jobs.{error}") from error

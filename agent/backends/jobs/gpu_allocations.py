@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from agent.backends.jobs.job import Job, Key, merge_jobs, to_label_value
-from agent.backends.jobs.pods import PodDevice
+from agent.backends.jobs.pods import PodDevice, PodName
 from agent.backends.protocol import GpuProcess
 from agent.model import Gpu, Reading
 
@@ -110,8 +110,8 @@ LONGEST_HOST = 63
 """Characters of a pod's name that fit into its host name."""
 
 Pods = Mapping[GpuSlot, Sequence[PodDevice]]
-Claim = tuple[GpuSlot, str, str]
-"""A slot, and namespace and name of the pod that a process there seems to belong to."""
+Claim = tuple[GpuSlot, PodName]
+"""A slot, and the pod that a process there seems to belong to."""
 
 
 class SlotAllocation(Struct):
@@ -208,9 +208,9 @@ class PodNames:
     def __init__(self) -> None:
         self._names: dict[str, PodDevice] = {}
 
-    def known(self, uids: Iterable[str]) -> set[tuple[str, str]]:
-        """Namespace and name of those pods whose names are known."""
-        return {(pod.namespace, pod.pod) for uid in uids if (pod := self._names.get(uid)) is not None}
+    def known(self, uids: Iterable[str]) -> set[PodName]:
+        """Return the names of those pods whose names are known."""
+        return {pod.pod_name for uid in uids if (pod := self._names.get(uid)) is not None}
 
     def name(
         self,
@@ -248,9 +248,9 @@ class PodNames:
                     mine = claims.setdefault(holding.job.id, {})
                     pod = _pod_of(slot, _host(holding, hosts), pods)
                     if pod is not None:
-                        mine[slot, pod.namespace, pod.pod] = pod
+                        mine[slot, pod.pod_name] = pod
         self._names = {uid: pod for uid, pod in self._names.items() if uid in claims}
-        sure = {uid: mine for uid, mine in claims.items() if len({claim[1:] for claim in mine}) == 1}
+        sure = {uid: mine for uid, mine in claims.items() if len({name for _, name in mine}) == 1}
         claimants = Counter(claim for mine in sure.values() for claim in mine)
         for uid, mine in claims.items():
             if uid in sure and all(claimants[claim] == 1 for claim in mine):
@@ -288,17 +288,17 @@ def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) 
 
 def _pod_of(slot: GpuSlot, host: str, pods: Pods) -> PodDevice | None:
     """Return the pod of a process on this slot: the only one there, else the one with its host's name."""
-    here = {(each.namespace, each.pod): each for each in pods.get(slot, ())}
+    here = {each.pod_name: each for each in pods.get(slot, ())}
     if len(here) == 1:
         return next(iter(here.values()))
     if not here:
-        here = {(each.namespace, each.pod): each for devices in pods.values() for each in devices}
+        here = {each.pod_name: each for devices in pods.values() for each in devices}
     named = [pod for pod in here.values() if host and pod.pod[:LONGEST_HOST].rstrip("-.") == host]
     return named[0] if len(named) == 1 else None
 
 
 def _container(pod: PodDevice, devices: Sequence[PodDevice]) -> str:
-    names = {each.container for each in devices if (each.namespace, each.pod) == (pod.namespace, pod.pod)}
+    names = {each.container for each in devices if each.pod_name == pod.pod_name}
     return names.pop() if len(names) == 1 else ""
 
 

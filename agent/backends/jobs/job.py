@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import fields, replace
@@ -70,6 +71,16 @@ def is_invalid_job_id(text: str) -> bool:
     If it were shown, a text that any user may have chosen would become a label.
     """
     return len(text) > LONGEST_ID or not _ID.fullmatch(text)
+
+
+Facts = Mapping[str, str]
+"""Which of an environment's variables has which fact of a job, by the fact's name in `Job`."""
+
+
+def job_with(scheduler: str, id: str, env: Mapping[str, str], facts: Facts, **more: Any) -> Job:
+    """Return a job with these facts of the environment, and more."""
+    known: dict[str, Any] = {name: env.get(variable, "") for name, variable in facts.items()}
+    return Job(scheduler, id, **known, **more)
 
 
 def _named(match: re.Match[str]) -> str:

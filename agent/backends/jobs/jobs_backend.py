@@ -49,6 +49,7 @@ from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.backends.jobs.slurm_steps import SlurmSteps, gpu_numbers
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.broker.asking import BrokerClient
+from agent.config.schema import ConfigError, JobsConfig
 from agent.lib.logs import LogOnce
 from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
 
@@ -58,15 +59,16 @@ ALL, SLURM = "all", "slurm"
 CGROUPS = "/sys/fs/cgroup"
 
 
-def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> None:
-    """Reject unknown names. Raises ValueError."""
-    for source in sources:
-        if source not in (ALL, *SOURCES):
-            raise ValueError(f"sources: {source!r} is unknown; use any of {', '.join((ALL, *SOURCES))}")
-    names = tuple(scheduler.name for scheduler in SCHEDULERS)
-    for name in trust_environment:
-        if name not in names:
-            raise ValueError(f"trust_environment: {name!r} is unknown; use any of {', '.join(names)}")
+def check_jobs(jobs: JobsConfig) -> None:
+    """Refuse sources and schedulers that do not exist. Raises ConfigError."""
+    schedulers = tuple(scheduler.name for scheduler in SCHEDULERS)
+    for key, names, known in (
+        ("sources", jobs.sources, (ALL, *SOURCES)),
+        ("trust_environment", jobs.trust_environment, schedulers),
+    ):
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"jobs.{key}: {name!r} is unknown; use any of {', '.join(known)}")
 
 
 def is_wanted(source: str, sources: Sequence[str]) -> bool:
@@ -286,7 +288,7 @@ class JobsBackend:
     ) -> None:
         uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
         logged = self._pod_logs.names(uids)
-        active = self._names.known(uids) | {(pod.namespace, pod.pod) for pod in logged.values()}
+        active = self._names.known(uids) | {pod.pod_name for pod in logged.values()}
         listed = self._ask_kubelet(mono)
         contested = self._pod_owners.contested(listed)
         created = self._pod_logs.creation_times(contested) if contested else {}

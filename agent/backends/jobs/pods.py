@@ -88,6 +88,9 @@ _CDI = re.compile(r"k8s\.gpu\.nvidia\.com/[a-z]+=(?:.*-)?(gpu-[0-9]+(?:-mig-[0-9
 
 MAX_DEVICES = 4096
 
+PodName = tuple[str, str]
+"""Namespace and name of a pod."""
+
 
 class PodDevice(Struct, frozen=True):
     """A GPU, or a part of one, that a container of a pod holds.
@@ -101,6 +104,10 @@ class PodDevice(Struct, frozen=True):
     device: str
     shareable: bool = False
     """Whether several pods may hold it at once."""
+
+    @property
+    def pod_name(self) -> PodName:
+        return self.namespace, self.pod
 
 
 def is_gpu(resource: str) -> bool:
@@ -178,10 +185,6 @@ POD_LOGS_REMEDY = (
 )
 
 
-PodName = tuple[str, str]
-"""Namespace and name of a pod."""
-
-
 def parse_directory(name: str) -> tuple[str, PodDevice] | None:
     """Return the uid and the pod, without a device, of NAMESPACE_NAME_UID; None for a name of another form."""
     namespace, _, rest = name.partition("_")
@@ -226,7 +229,7 @@ class PodLogDirectories:
         with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in islice(entries, MAX_POD_DIRECTORIES):
                 parsed = parse_directory(entry.name)
-                if parsed is not None and (name := (parsed[1].namespace, parsed[1].pod)) in pods:
+                if parsed is not None and (name := parsed[1].pod_name) in pods:
                     found[name] = max(found.get(name, 0.0), entry.stat().st_ctime)
         return found
 
@@ -263,7 +266,7 @@ class PodDeviceOwners:
         by_device: dict[str, set[PodName]] = {}
         for each in listed:
             if not each.shareable:
-                by_device.setdefault(each.device, set()).add((each.namespace, each.pod))
+                by_device.setdefault(each.device, set()).add(each.pod_name)
         return {name for names in by_device.values() if len(names) > 1 for name in names}
 
     def current(
@@ -275,7 +278,7 @@ class PodDeviceOwners:
         nothing decides between two pods, both stay.
         """
         self._poll += 1
-        named = [(each, (each.device, (each.namespace, each.pod))) for each in listed]
+        named = [(each, (each.device, each.pod_name)) for each in listed]
         self._first_polls = {key: self._first_polls.get(key, self._poll) for _, key in named}
         latest: dict[str, tuple[bool, int, float]] = {}
         for _, (device, name) in named:

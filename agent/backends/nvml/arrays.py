@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import eq, mul, truediv
 from typing import Any, NamedTuple
@@ -163,10 +163,7 @@ class GpmArray:
 
 
 class ScaledColumns:
-    """Series, and the factors by which the numbers of each are multiplied and divided.
-
-    All numbers are scaled together, as long as each of them is good.
-    """
+    """Series, and the factors by which the numbers of each are multiplied and divided."""
 
     def __init__(self, rows: Sequence[tuple[float, float, Series]]) -> None:
         """`rows` are multiplier, divisor and series."""
@@ -174,11 +171,19 @@ class ScaledColumns:
         self._divisors = tuple(divisor for _, divisor, _ in rows)
         self._series = tuple(series for _, _, series in rows)
 
-    def readings(self, slots: Sequence[Slot]) -> Iterator[Reading] | None:
-        """Return the readings, from one number for each series; None if any number is missing."""
-        if SlotError in map(type, slots):
-            return None
-        return readings_of(self._series, map(truediv, map(mul, slots, self._multipliers), self._divisors))
+    def read(self, slots: Sequence[Slot], readings: list[Reading]) -> list[tuple[int, SlotError]]:
+        """Add the readings, from one number for each series. Return the place and error of each that is missing."""
+        if SlotError not in map(type, slots):  # nearly always: all numbers are scaled together
+            readings += readings_of(self._series, map(truediv, map(mul, slots, self._multipliers), self._divisors))
+            return []
+        errors: list[tuple[int, SlotError]] = []
+        for place, slot in enumerate(slots):
+            if isinstance(slot, SlotError):
+                errors.append((place, slot))
+            else:
+                value = slot * self._multipliers[place] / self._divisors[place]
+                readings.append(Reading(self._series[place], value))
+        return errors
 
 
 _RATIO_BITS = 12

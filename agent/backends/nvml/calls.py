@@ -158,16 +158,12 @@ def field_codes(field: int, metric: Metric, entity: Entity) -> CodeTable | None:
     return None
 
 
-class ClockEventReasons:
-    """The bit mask of `nvmlDeviceGetCurrentClocksEventReasons`: a reading for each named bit, or for one bit."""
-
-    def __init__(self, metric: Metric, entity: Entity, bit: int | None = None) -> None:
-        if bit is not None:
-            shown = [(bit, Series(metric, entity))]
-        else:
-            label = metric.labels[0]
-            shown = [(each, Series(metric, entity, ((label, name),))) for each, name in EVENT_REASONS]
-        self._bits = [(each, Reading(series, 1.0), Reading(series, 0.0)) for each, series in shown]
-
-    def readings(self, mask: int) -> list[Reading]:
-        return [on if mask & bit else off for bit, on, off in self._bits]
+def clock_event_reasons(metric: Metric, entity: Entity, bit: int | None) -> Callable[[int], list[Reading]]:
+    """Return what splits `nvmlDeviceGetCurrentClocksEventReasons`: a reading for each named bit, or for one bit."""
+    if bit is not None:
+        shown = [(bit, Series(metric, entity))]
+    else:
+        label = metric.labels[0]
+        shown = [(each, Series(metric, entity, ((label, name),))) for each, name in EVENT_REASONS]
+    bits = [(each, Reading(series, 1.0), Reading(series, 0.0)) for each, series in shown]
+    return lambda mask: [on if mask & bit else off for bit, on, off in bits]

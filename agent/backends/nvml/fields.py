@@ -65,16 +65,13 @@ class FieldBatch:
             device.call(GET, self._array)
         except DriverError as error:
             escalate(error)
-            fault = SlotError(reason_of(error.code), str(error))
-            slots: Sequence[Slot] = [fault] * self._array.count
+            slots: Sequence[Slot] = [SlotError(reason_of(error.code), str(error))] * self._array.count
         else:
             slots = self._array.decode()
         pick, columns = self._columns or self._lay_out()
-        good = columns.readings(pick(slots))
-        if good is None:
-            self._read_each(slots, readings, gaps)
-        else:
-            readings.extend(good)
+        for place, fault in columns.read(pick(slots), readings):
+            slot, _, _, series = self._values[place]
+            gaps.append(self._gap(slot, fault, series.metric, series.entity))
         if self._codes:
             self._read_codes(slots, readings, gaps)
         if self._sums:
@@ -85,15 +82,6 @@ class FieldBatch:
     def _lay_out(self) -> _Numbers:
         self._columns = (picker([slot for slot, *_ in self._values]), ScaledColumns([row[1:] for row in self._values]))
         return self._columns
-
-    def _read_each(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
-        """Read the numbers one by one, because some are missing."""
-        for slot, multiplier, divisor, series in self._values:
-            value = slots[slot]
-            if isinstance(value, SlotError):
-                gaps.append(self._gap(slot, value, series.metric, series.entity))
-            else:
-                readings.append(Reading(series, value * multiplier / divisor))
 
     def _read_codes(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
         for slot, table, metric, entity in self._codes:
@@ -244,16 +232,11 @@ class GpmSampler:
             self._columns = ScaledColumns([row[1:] for row in self._wants])
         self._driver.call("nvmlGpmMetricsGet", self._array.between(self._spare or 0, self._older or 0))
         values = self._add_up(self._array.decode(), seconds)
-        good = self._columns.readings(values)
-        if good is not None:
-            return list(good), []
         readings: list[Reading] = []
         gaps: list[Gap] = []
-        for value, (metric, multiplier, divisor, series) in zip(values, self._wants, strict=True):
-            if isinstance(value, SlotError):
-                gaps.append(Gap(series.metric, series.entity, value.reason, f"GPM metric {metric}: {value.text}"))
-            else:
-                readings.append(Reading(series, value * multiplier / divisor))
+        for place, error in self._columns.read(values, readings):
+            metric, _, _, series = self._wants[place]
+            gaps.append(Gap(series.metric, series.entity, error.reason, f"GPM metric {metric}: {error.text}"))
         return readings, gaps
 
     def _add_up(self, rates: Sequence[Slot], seconds: float) -> Sequence[Slot]:

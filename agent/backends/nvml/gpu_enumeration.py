@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from agent.backends.nvml.channel import NvmlGpuChannel
 from agent.backends.nvml.driver import (
@@ -57,20 +58,20 @@ def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
     except DriverError as error:
         escalate_source(error)
         raise
-    bus_id = _fact(device, "nvmlDeviceGetPciInfo_v3")
+    bus_id = _fact(device.call, "nvmlDeviceGetPciInfo_v3")
     identity = GpuIdentity(
         gpu=Gpu(str(index), uuid),
         slot=slot_of(bus_id) if bus_id else "",
-        serial=_fact(device, "nvmlDeviceGetSerial"),
-        model=_fact(device, "nvmlDeviceGetName"),
+        serial=_fact(device.call, "nvmlDeviceGetSerial"),
+        model=_fact(device.call, "nvmlDeviceGetName"),
         facts=(
-            ("driver_version", _system_fact(driver, "nvmlSystemGetDriverVersion")),
-            ("vbios", _fact(device, "nvmlDeviceGetVbiosVersion")),
+            ("driver_version", _fact(driver.call, "nvmlSystemGetDriverVersion")),
+            ("vbios", _fact(device.call, "nvmlDeviceGetVbiosVersion")),
             ("architecture", _architecture(device)),
-            ("compute_capability", _fact(device, "nvmlDeviceGetCudaComputeCapability")),
-            ("minor", _fact(device, "nvmlDeviceGetMinorNumber")),
-            ("numa_node", _fact(device, "nvmlDeviceGetNumaNodeId")),
-            ("board_part", _fact(device, "nvmlDeviceGetBoardPartNumber")),
+            ("compute_capability", _fact(device.call, "nvmlDeviceGetCudaComputeCapability")),
+            ("minor", _fact(device.call, "nvmlDeviceGetMinorNumber")),
+            ("numa_node", _fact(device.call, "nvmlDeviceGetNumaNodeId")),
+            ("board_part", _fact(device.call, "nvmlDeviceGetBoardPartNumber")),
         ),
     )
     return _handle_by_uuid(driver, uuid, handle), identity
@@ -85,10 +86,10 @@ def _handle_by_uuid(driver: Driver, uuid: str, by_index: object) -> object:
         return by_index
 
 
-def _fact(device: GpuHandle, name: str) -> str:
+def _fact(call: Callable[[str], Any], name: str) -> str:
     """Return the answer of a call as a text; "" if the GPU does not offer it. Raises DriverError if the GPU is lost."""
     try:
-        answer = device.call(name)
+        answer = call(name)
     except DriverError as error:
         escalate_source(error)
         if error.code in DEVICE_CODES:
@@ -99,16 +100,8 @@ def _fact(device: GpuHandle, name: str) -> str:
     return "" if answer in (-1, 2**32 - 1) else str(answer)  # NVML's numbers for "none"
 
 
-def _system_fact(driver: Driver, name: str) -> str:
-    try:
-        return str(driver.call(name))
-    except DriverError as error:
-        escalate_source(error)
-        return ""
-
-
 def _architecture(device: GpuHandle) -> str:
-    code = _fact(device, "nvmlDeviceGetArchitecture")
+    code = _fact(device.call, "nvmlDeviceGetArchitecture")
     return ARCHITECTURES.get(int(code), code) if code else ""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from agent.backends.nvml.arrays import Slot, SlotError
-from agent.backends.nvml.calls import SPECS, ClockEventReasons, DeviceCall, arguments, field_codes
+from agent.backends.nvml.calls import SPECS, DeviceCall, arguments, clock_event_reasons, field_codes
 from agent.backends.nvml.driver import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
@@ -266,7 +266,7 @@ class Prober:
         if isinstance(answer, dict) and part not in answer:
             return SlotError(Reason.UNSUPPORTED, f"only {query.name} is available, which counts it as used")
         if binding.bit is not None or (want.metric.labels and not binding.labels):
-            query.add_mask(want.metric, self._gpu, ClockEventReasons(want.metric, self._gpu, binding.bit).readings)
+            query.add_mask(want.metric, self._gpu, clock_event_reasons(want.metric, self._gpu, binding.bit))
         else:
             query.add(part, self._series(want))
         if query not in plan.queries:

@@ -21,7 +21,6 @@ from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import Driver, DriverError
-from agent.backends.nvml.gpu_enumeration import slot_of
 
 FORMAT = 1
 
@@ -71,20 +70,18 @@ _KINDS = {
     "nvmlDeviceGetUUID": "uuid",
     "nvmlDeviceGetSerial": "serial",
     "nvmlDeviceGetBoardPartNumber": "part",
-    "nvmlDeviceGetPciInfo_v3": "bus",
 }
 
 
 class Pseudonyms:
-    """Replaces what identifies a machine: UUIDs, serials, board parts, cluster ids, host names, bus ids if asked.
+    """Replaces what identifies a machine: UUIDs, serials, board parts, cluster ids, host names.
 
     The same original always gets the same pseudonym within one run, so that lines still belong together.
     """
 
-    def __init__(self, hosts: tuple[str, ...] = (), *, bus_ids: bool = False) -> None:
+    def __init__(self, hosts: tuple[str, ...] = ()) -> None:
         self._known: dict[str, str] = {host: "HOST" for host in hosts if host}
         self._counts: dict[str, int] = {}
-        self._bus_ids = bus_ids
 
     def _stand_in(self, kind: str, original: str) -> str:
         if original not in self._known:
@@ -94,7 +91,6 @@ class Pseudonyms:
                 "serial": f"{n:013d}",
                 "part": f"PART-{n:04d}",
                 "cluster": f"{n:032x}",
-                "bus": f"00000000:{n:02X}:00.0",
             }
             self._known[original] = made[kind]
         return self._known[original]
@@ -109,22 +105,13 @@ class Pseudonyms:
         if not isinstance(value, str) or not value:
             return value
         kind = "uuid" if _UUID.match(value) else _KINDS.get(call)
-        if kind is None or (kind == "bus" and not self._bus_ids):
-            return value
-        return self._stand_in(kind, value)
+        return value if kind is None else self._stand_in(kind, value)
 
     def learn(self, uuid: str, serial: str, part: str) -> None:
         """Learn a GPU's identifiers before they occur."""
         for kind, original in (("uuid", uuid), ("serial", serial), ("part", part)):
             if original:
                 self._stand_in(kind, original)
-
-    def hide_slot(self, slot: str) -> None:
-        """Learn a PCI bus id as Linux writes it, `0000:1b:00.0`, and as NVML does."""
-        if slot:
-            domain, _, rest = slot.partition(":")
-            pseudonym = self._stand_in("bus", f"{int(domain, 16):08X}:{rest.upper()}")
-            self._known[slot] = slot_of(pseudonym)
 
     def scrub(self, text: str) -> str:
         """Free text with every known original replaced; the longest first, because one may contain another."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.optics.ethtool_requests import RequestFailure, explain_failure
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import list_names, printable, text
@@ -49,34 +49,27 @@ class AdapterSensor(Struct):
         return Reading(self.series, int(said) * _MILLI)
 
 
-class SensorDiscovery:
-    """Looks for the sensors of all adapters, as an item of a pool."""
+def _sensors_by_adapter(sysfs: str) -> dict[str, list[AdapterSensor]]:
+    found: dict[str, list[AdapterSensor]] = {}
+    left = SENSORS
+    for name, hardware in _adapters(sysfs):
+        sensors = list(_sensors_of(name, hardware))[:left]
+        if sensors:
+            found[name] = sensors
+            left -= len(sensors)
+    return found
 
-    def __init__(self, sysfs: str) -> None:
-        self._sysfs = sysfs
-        self.path = f"{sysfs}/class/{{{','.join(_CLASSES)}}}/*/device/hwmon"
 
-    def read(self) -> dict[str, list[AdapterSensor]]:
-        """Return the sensors of each adapter, by the adapter's name."""
-        found: dict[str, list[AdapterSensor]] = {}
-        left = SENSORS
-        for name, hardware in self._adapters():
-            sensors = list(_sensors_of(name, hardware))[:left]
-            if sensors:
-                found[name] = sensors
-                left -= len(sensors)
-        return found
-
-    def _adapters(self) -> Iterator[tuple[str, str]]:
-        """Yield names and folders of the adapters, each once. Virtual functions have no sensors of their own."""
-        seen = set()
-        for kind in _CLASSES:
-            folder = f"{self._sysfs}/class/{kind}"
-            for name in _listed(folder):
-                hardware = os.path.realpath(f"{folder}/{name}/device")
-                if hardware not in seen and not os.path.exists(f"{hardware}/physfn"):  # noqa: PTH110 - Path's may raise
-                    seen.add(hardware)
-                    yield printable(name), hardware
+def _adapters(sysfs: str) -> Iterator[tuple[str, str]]:
+    """Yield names and folders of the adapters, each once. Virtual functions have no sensors of their own."""
+    seen = set()
+    for kind in _CLASSES:
+        folder = f"{sysfs}/class/{kind}"
+        for name in _listed(folder):
+            hardware = os.path.realpath(f"{folder}/{name}/device")
+            if hardware not in seen and not os.path.exists(f"{hardware}/physfn"):  # noqa: PTH110 - Path's may raise
+                seen.add(hardware)
+                yield printable(name), hardware
 
 
 class AdapterTemperatures:
@@ -85,7 +78,8 @@ class AdapterTemperatures:
     rows = (HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT)
 
     def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
-        self._search = SensorDiscovery(sysfs)
+        folders = f"{sysfs}/class/{{{','.join(_CLASSES)}}}/*/device/hwmon"
+        self._search = PathRead(folders, lambda _: _sensors_by_adapter(sysfs))
         self._pool = pool
         self._sensors: dict[str, list[AdapterSensor]] = {}
         self._due = float("-inf")

@@ -155,16 +155,10 @@ _MODULE = 0x50
 _DENIED = "needs CAP_NET_ADMIN, which docs/ports.md says how to allow, and what for"
 
 
-class ModuleEeprom:
-    """The memory of the module in one port, as `Memory`."""
+def memory_of_port(connect: Connect, family: int, device: str) -> Memory:
+    """Return the memory of the module in a port. A read of it raises OSError with what the kernel refuses it with."""
 
-    def __init__(self, connect: Connect, family: int, device: str) -> None:
-        self._connect = connect
-        self._family = family
-        self._device = device
-
-    def __call__(self, span: ModuleSpan) -> bytes:
-        """Ask the kernel. Raises OSError with what the kernel refuses it with, and NetlinkFormatError."""
+    def read(span: ModuleSpan) -> bytes:
         span_attributes = (
             u32(_OFFSET, span.offset),
             u32(_LENGTH, span.length),
@@ -173,18 +167,18 @@ class ModuleEeprom:
             u8(_ADDRESS, _MODULE),
         )
         reply = send_for_port(
-            self._connect, self._family, _COMMANDS, *span_attributes, header=_HEADER, flags=COMPACT, device=self._device
+            connect, family, _COMMANDS, *span_attributes, header=_HEADER, flags=COMPACT, device=device
         )
         return dict(reply).get(_DATA, b"")
 
+    return read
 
-def _read_modules(
-    modules: Sequence[tuple[ModuleEeprom, ModuleFacts | None]], _: str
-) -> list[ModuleReading | RequestFailure]:
+
+def _read_modules(modules: Sequence[tuple[Memory, ModuleFacts | None]], _: str) -> list[ModuleReading | RequestFailure]:
     return [_answer_of(memory, known) for memory, known in modules]
 
 
-def _answer_of(memory: ModuleEeprom, known: ModuleFacts | None) -> ModuleReading | RequestFailure:
+def _answer_of(memory: Memory, known: ModuleFacts | None) -> ModuleReading | RequestFailure:
     try:
         return read_module(memory, known)
     except DeviceError as error:
@@ -216,11 +210,11 @@ class PortModule(Struct):
     """One port, what is known of its module, and what was said last."""
 
     known: ModuleFacts | None = None
-    said: ModuleReading | RequestFailure | None = None
+    said: ModuleReading | RequestFailure | UnansweredRead | None = None
     due: float = float("-inf")
     failures: int = 0
 
-    def take(self, answer: ModuleReading | RequestFailure, mono: float) -> None:
+    def take(self, answer: ModuleReading | RequestFailure | UnansweredRead, mono: float) -> None:
         """Note an answer, and when to ask again."""
         self.said = answer
         self.due = mono + MODULE_SECONDS
@@ -277,17 +271,13 @@ class TransceiverReader:
                 cards.setdefault(self._card_of(port), []).append(port)
         batches = []
         for card, ports in cards.items():
-            modules = [(ModuleEeprom(self._connect, family, port), self._ports[port].known) for port in ports]
+            modules = [(memory_of_port(self._connect, family, port), self._ports[port].known) for port in ports]
             # One after another: a card has one bus, or one firmware.
             read = PathRead(f"modules of {card}", partial(_read_modules, modules))
             batches.append(DeviceReads(card, [read]))
         for ports, (answer,) in zip(cards.values(), self._pool.round(batches, mono), strict=True):
             for place, port in enumerate(ports):
-                said = (
-                    RequestFailure(answer.reason, answer.detail)
-                    if isinstance(answer, UnansweredRead)
-                    else answer[place]
-                )
+                said = answer if isinstance(answer, UnansweredRead) else answer[place]
                 self._ports[port].take(said, mono)
         return sum(map(len, cards.values()))
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from agent.backends.file_reader_pool import FileReaderPool
-from agent.backends.polled_source import CachedRead, PollableSource, PolledSource, Spawn, spawn_thread
+from agent.backends.polled_source import CachedRead, PolledSource, Spawn, spawn_thread
 from agent.backends.power.hwmon import HwmonPower
 from agent.backends.power.ipmi import IpmiPower, open_transport
 from agent.backends.power.rapl import RaplEnergy
@@ -31,6 +31,8 @@ from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Reason, Seri
 
 if TYPE_CHECKING:
     from agent.backends.power.redfish_power import RedfishPower
+
+    PowerSource = HwmonPower | IpmiPower | RedfishPower
 
 __all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
@@ -54,30 +56,23 @@ def _redfish(context: BackendContext) -> RedfishPower | None:
         return None
     from agent.backends.power.redfish_power import RedfishPower  # only where a management controller is configured
 
-    return RedfishPower(target, wanted.redfish.chassis, lambda: context.clock().mono)
+    return RedfishPower(target, wanted.redfish.chassis, context.mono)
 
 
 def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
     """Return the BMC to ask, if one is configured. Raises ConfigError."""
     if wanted.redfish is None or "redfish" not in wanted.power:
         return None
-    from agent.backends.redfish_service import target_of
+    from agent.backends.redfish_service import make_target
 
-    return target_of(wanted)
+    return make_target(wanted.redfish, "backends.redfish")
 
 
 MOST_WATTS = 1e6
 
 
-class PowerSource(PollableSource, Protocol):
-    """One way to learn the power of the whole node."""
-
-    def watts(self) -> float:
-        """Return the power now. Raises AbsentError without such a source, and DeviceError without an answer."""
-
-
 def plausible_watts(source: PowerSource) -> float:
-    """Return what it answers. Raises DeviceError as well where that cannot be: a node that runs this code draws power.
+    """Return what it answers. Raises as it does, and DeviceError where it cannot be: this code needs power to run.
 
     Some controllers answer 0 when they do not measure.
     """
@@ -101,7 +96,7 @@ class PowerBackend:
         self,
         order: Sequence[str],
         sysfs: str = "/sys",
-        redfish: PowerSource | None = None,
+        redfish: RedfishPower | None = None,
         ipmi: Callable[[], IpmiDevice] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:

@@ -16,7 +16,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredRead
+from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import list_names, list_paths, read_name, read_number, read_text
 from agent.catalogue.node import METERS as METER_ROWS
@@ -98,16 +99,12 @@ def part_series(label: str) -> Series | None:
     return Series(COMPONENT, Node(), (("component", component), socket))
 
 
-class HwmonPower:
+class HwmonPower(PollableSource):
     """The ACPI power meters: `parts`, and the `watts` of the whole node as `parts` has read them."""
 
     name = "hwmon"
     period = 1.0  # the meter's own interval is 1 s by default, and a read may go through the firmware
-    configured = False
-    denied_retry = 1.0
     slow = False
-    grace = 0.0
-    timeout = 0.0
 
     def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/hwmon"
@@ -118,9 +115,6 @@ class HwmonPower:
         self._answers: list[int | DeviceError] = []
         self._gaps: list[Gap] = []
         self._rescan = float("-inf")
-
-    def close(self) -> None:
-        """Nothing is held open between reads."""
 
     def watts(self) -> float:
         """Return the reading of the one meter that measures the node. Raises AbsentError or DeviceError."""
@@ -143,11 +137,9 @@ class HwmonPower:
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
-        batches = [
-            DeviceReads(meter.path, [CaughtRead(meter.path, read_number, DeviceError)]) for meter in self._meters
-        ]
-        answers = self._pool.round(batches, now.mono)
-        self._answers = [_answer(meter.path, each) for meter, (each,) in zip(self._meters, answers, strict=True)]
+        reads = [CaughtRead(meter.path, read_number, DeviceError) for meter in self._meters]
+        answers = self._pool.read_each(reads, now.mono)
+        self._answers = [_answer(meter.path, each) for meter, each in zip(self._meters, answers, strict=True)]
         readings: list[Reading] = []
         gaps = list(self._gaps)
         for meter, answer in zip(self._meters, self._answers, strict=True):
@@ -166,10 +158,9 @@ class HwmonPower:
             self._gaps = [_untold(self._root, listed)]
             return
         devices, self.left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
-        batches = [DeviceReads(device, [CaughtRead(device, _meters_of, DeviceError)]) for device in devices]
-        answers = self._pool.round(batches, mono)
+        answers = self._pool.read_each([CaughtRead(each, _meters_of, DeviceError) for each in devices], mono)
         before, self._by_device, self._gaps = self._by_device, {}, []
-        for device, (answer,) in zip(devices, answers, strict=True):
+        for device, answer in zip(devices, answers, strict=True):
             if isinstance(answer, list):
                 self._by_device[device] = answer
                 continue

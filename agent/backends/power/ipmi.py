@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
 from agent.broker.ipmi_opening import DEVICES, device, open_device
@@ -81,14 +82,11 @@ def _fault(error: OSError) -> DeviceError:
     return DeviceError(reason, f"DCMI power reading: {where}{explained(error)}")
 
 
-class IpmiPower:
+class IpmiPower(PollableSource):
     """The management controller, asked in-band."""
 
     name = "ipmi"
-    period = 5.0
-    configured = False
-    denied_retry = 15.0
-    slow = True  # the kernel's driver may wait for a dead controller, and nothing can interrupt it
+    period = 5.0  # asked in a thread: the kernel's driver may wait for a dead controller, and nothing can interrupt it
     grace = 0.25  # a controller answers in-band within some tens of milliseconds
     timeout = 4.0
 

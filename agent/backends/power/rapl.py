@@ -111,12 +111,10 @@ class RaplEnergy:
             return
         paths, self.left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
         fresh = [path for path in paths if path not in self._zones]
-        answers = self._pool.round(
-            [DeviceReads(path, [CaughtRead(path, _zone_at, DeviceError)]) for path in fresh], mono
-        )
+        answers = self._pool.read_each([CaughtRead(path, _zone_at, DeviceError) for path in fresh], mono)
         known = {path: zone for path, zone in self._zones.items() if path in paths}
         self._gaps = []
-        for path, (answer,) in zip(fresh, answers, strict=True):
+        for path, answer in zip(fresh, answers, strict=True):
             if isinstance(answer, RaplZone):
                 known[path] = answer
             else:

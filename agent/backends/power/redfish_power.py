@@ -12,8 +12,18 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import DeviceError
-from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, as_list, as_number, link_path
+from agent.backends.redfish_service import (
+    CHASSIS,
+    DENIED_RETRY_SECONDS,
+    RedfishPoll,
+    RedfishService,
+    as_list,
+    as_number,
+    link_path,
+    members_of,
+)
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
 
@@ -25,10 +35,8 @@ GPU_BASEBOARD = "HGX_"
 """NVIDIA's controllers list the GPU baseboard and what is on it as chassis with this prefix."""
 
 
-def consumed_watts(document: Any) -> float | None:
+def consumed_watts(document: dict[str, Any]) -> float | None:
     """Return the power that a Power or an EnvironmentMetrics resource reports; None if it reports none."""
-    if not isinstance(document, dict):
-        return None
     control = as_list(document.get("PowerControl"))
     found = [as_number(entry.get("PowerConsumedWatts")) for entry in control if isinstance(entry, dict)]
     found.append(as_number(document.get("PowerWatts")))
@@ -44,20 +52,18 @@ def is_node(chassis: dict[str, Any]) -> bool:
     )
 
 
-class RedfishPower:
+class RedfishPower(PollableSource):
     """The management controller, asked over the network."""
 
     name = "redfish"
     period = 5.0
     configured = True
     denied_retry = DENIED_RETRY_SECONDS
-    slow = True
-    grace = 0.0
-    timeout = 10.0
 
     def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
         """Take a target, whose timeout is how long the service may be silent. `clock` gives monotonic seconds."""
         self._chassis = chassis
+        self._clock = clock
         self._service = RedfishService(target, self.timeout, clock)
         self._resource: str | None = None
 
@@ -87,17 +93,16 @@ class RedfishPower:
         if self._chassis is not None:
             members = [f"{CHASSIS}/{quote(self._chassis, safe='')}"]
         else:
-            members = self._service.members(CHASSIS)
+            members = members_of(self._service.get(CHASSIS))
+        ask = RedfishPoll(self._service, self._clock, linked=False)
         best: tuple[float, str] | None = None
         for member in members:
-            chassis = self._service.attempt(member)
+            chassis = ask.at(member)
             if self._chassis is None and not is_node(chassis):
                 continue
             for resource in (link_path(chassis.get("Power")), link_path(chassis.get("EnvironmentMetrics"))):
-                if resource is None:
-                    continue
-                watts = consumed_watts(self._service.attempt(resource))
-                if watts is not None and watts > 0:
+                watts = consumed_watts(ask.at(resource))
+                if resource is not None and watts is not None and watts > 0:
                     best = max(best or (0.0, ""), (watts, resource))
                     break
         if best is None:

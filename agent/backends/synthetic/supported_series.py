@@ -1,7 +1,7 @@
 """Which series a synthetic device offers: walks the catalogue, so that a new row needs no code here.
 
-A row that the model does not vary shows a constant from its `simulated` range. A row that the machine
-does not offer becomes a gap with a reason, as with the real driver.
+A row that the model does not vary shows a constant: a fact of the machine, or else the least of its `span`. A row that
+the machine does not offer becomes a gap with a reason, as with the real driver.
 """
 
 from __future__ import annotations
@@ -151,6 +151,8 @@ def constant(row: Metric, machine: MachineType, key: Key) -> float:
         ("coldplate_gpu_clock_limit_hertz", "memory"): machine.clock_memory,
         ("coldplate_gpu_pcie_link_generation_max",): float(machine.pcie_generation),
         ("coldplate_gpu_pcie_link_width_max",): float(machine.pcie_width),
+        ("coldplate_gpu_persistence_enabled",): 1.0,
+        ("coldplate_gpu_ecc_enabled",): 1.0,
         ("coldplate_gpu_fabric_state", "completed"): 1.0,
         ("coldplate_gpu_recovery_action", "none"): 1.0,
         ("coldplate_nvlink_up",): 1.0,
@@ -160,5 +162,4 @@ def constant(row: Metric, machine: MachineType, key: Key) -> float:
         return facts[key]
     if row.kind is Kind.INFO:
         return 1.0
-    low, _ = row.simulated or row.span
-    return max(0.0, low)
+    return max(0.0, row.span[0])

@@ -9,8 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import hash64
@@ -46,11 +44,8 @@ _MEANS: tuple[tuple[Key, int], ...] = tuple(
 """What GPM gives, in the order of the channels."""
 
 
-class Fixed(Struct, frozen=True):
-    """A series, and its reading as long as the model gives no other."""
-
-    key: Key
-    reading: Reading
+_Fixed = tuple[Key, Reading]
+"""A series, and its reading as long as the model gives no other."""
 
 
 class SyntheticGpuChannel:
@@ -75,9 +70,9 @@ class SyntheticGpuChannel:
         self._lanes = {lane: self._fixed(identity.gpu, number, lane) for lane in CALLS}
         self._gaps = {lane: gpu_gaps(identity.gpu, machine, lane) for lane in CALLS}
 
-    def _fixed(self, gpu: Gpu, number: int, lane: Lane) -> list[Fixed]:
+    def _fixed(self, gpu: Gpu, number: int, lane: Lane) -> list[_Fixed]:
         fixed = [
-            Fixed(offer.key, Reading(_series(offer, gpu), constant(offer.row, self._machine, offer.key)))
+            (offer.key, Reading(_series(offer, gpu), constant(offer.row, self._machine, offer.key)))
             for offer in device_offers(self._machine, Gpu)
             if offer.lane is lane
         ]
@@ -86,10 +81,10 @@ class SyntheticGpuChannel:
             for offer in links:
                 value = constant(offer.row, self._machine, offer.key)
                 key = (offer.row.name, str(link), *offer.labels)
-                fixed.append(Fixed(key, Reading(_series(offer, NvLink(gpu, link)), value)))
+                fixed.append((key, Reading(_series(offer, NvLink(gpu, link)), value)))
         if lane is Lane.COLD and self._machine.ports:
             labels = (("device", self._machine.ports[number % len(self._machine.ports)]), ("distance", "PIX"))
-            fixed.append(Fixed((NEAREST_HCA.name,), Reading(Series(NEAREST_HCA, gpu, labels), 1.0)))
+            fixed.append(((NEAREST_HCA.name,), Reading(Series(NEAREST_HCA, gpu, labels), 1.0)))
         return fixed
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
@@ -100,11 +95,11 @@ class SyntheticGpuChannel:
         if lane in (Lane.FAST, Lane.SLOW):
             values = self._fast(t) if lane is Lane.FAST else self._slow(t)
             readings = [
-                each.reading if (value := values.get(each.key)) is None else Reading(each.reading.series, value)
-                for each in self._lanes[lane]
+                reading if (value := values.get(key)) is None else Reading(reading.series, value)
+                for key, reading in self._lanes[lane]
             ]
         else:
-            readings = [self._in_clique(each.reading, t) for each in self._lanes.get(lane, ())]
+            readings = [self._in_clique(reading, t) for _, reading in self._lanes.get(lane, ())]
         gaps: Sequence[Gap] = self._gaps.get(lane, ())
         if self._spoiler.active(t):
             readings, more = self._spoiler.readings(readings, t)

@@ -22,7 +22,7 @@ NOTHING_ELSE = "backends: {host: false, infiniband: false, power: [], devices: n
 METRIC = """\
     Metric("coldplate_gpu_power_limit_requested_watts", Kind.GAUGE, Unit.WATTS, Gpu,
            "Power limit that was asked for.",
-           Lane.FAST, (Field(nvml.FI_DEV_POWER_REQUESTED_LIMIT, MILLI),), span=WATTS_SPAN, simulated=(100, 1500)),
+           Lane.FAST, (Field(nvml.FI_DEV_POWER_REQUESTED_LIMIT, MILLI),), span=WATTS_SPAN),
 """
 BEFORE_METRIC = '    Metric("coldplate_gpu_energy_joules_total"'
 
@@ -66,7 +66,7 @@ def make_backend(context: BackendContext) -> MicrophoneBackend:
 '''
 BACKEND_ROW = """\
     Metric("coldplate_node_noise_ratio", Kind.GAUGE, Unit.RATIO, Node, "How loud it is.",
-           Lane.FAST, (Source("a microphone"),), span=(0, 1), simulated=(0, 1)),
+           Lane.FAST, (Source("a microphone"),), span=(0, 1)),
 """
 
 
@@ -124,7 +124,7 @@ def make_source(options):
 '''
 FAMILY_ROW = """\
     Metric("coldplate_gpu_acme_fan_ratio", Kind.GAUGE, Unit.RATIO, Gpu, "Speed of the fan.",
-           Lane.FAST, (DeviceValue("acme", "fan1_input"),), span=(0, 1), simulated=(0, 1)),
+           Lane.FAST, (DeviceValue("acme", "fan1_input"),), span=(0, 1)),
 """
 
 

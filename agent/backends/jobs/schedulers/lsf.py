@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job, Scheduler
+from agent.backends.jobs.job import Job, Scheduler, job_with
+
+_FACTS = {"name": "LSB_JOBNAME", "account": "LSB_PROJECT_NAME", "partition": "LSB_QUEUE"}
 
 
 def lsf_job(env: Mapping[str, str], within: str) -> Job | None:
@@ -24,20 +26,14 @@ def lsf_job(env: Mapping[str, str], within: str) -> Job | None:
     named = f"{job}[{index}]" if numbered else job
     if not (job.isascii() and job.isdigit()) or within not in ("", job, named):
         return None
-    return Job(
-        "lsf",
-        named,
-        name=env.get("LSB_JOBNAME", ""),
-        account=env.get("LSB_PROJECT_NAME", ""),
-        partition=env.get("LSB_QUEUE", ""),
-    )
+    return job_with("lsf", named, env, _FACTS)
 
 
 SCHEDULER = Scheduler(
     "lsf",
     rank=30,
     shapes=(re.compile(r"/lsf/[^/]+/job\.(?P<id>[0-9]+(?:\[[0-9]+\])?)\.[0-9.]+(?:/|$)"),),
-    variables=frozenset({"LSB_JOBID", "LSB_JOBINDEX", "LSB_JOBNAME", "LSB_QUEUE", "LSB_PROJECT_NAME"}),
+    variables=frozenset({"LSB_JOBID", "LSB_JOBINDEX", *_FACTS.values()}),
     job=lsf_job,
     daemons=re.compile(r"lsfd\.service"),
 )

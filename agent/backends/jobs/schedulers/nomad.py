@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job, Scheduler
+from agent.backends.jobs.job import Job, Scheduler, job_with
 
+_FACTS = {
+    "name": "NOMAD_JOB_NAME", "namespace": "NOMAD_NAMESPACE", "array": "NOMAD_ALLOC_NAME", "partition": "NOMAD_DC"
+}  # fmt: skip
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
@@ -20,21 +23,14 @@ def nomad_job(env: Mapping[str, str], within: str) -> Job | None:
     job = env.get("NOMAD_ALLOC_ID", "")
     if not job or within not in ("", job):
         return None
-    return Job(
-        "nomad",
-        job,
-        name=env.get("NOMAD_JOB_NAME", ""),
-        namespace=env.get("NOMAD_NAMESPACE", ""),
-        array=env.get("NOMAD_ALLOC_NAME", ""),
-        partition=env.get("NOMAD_DC", ""),
-    )
+    return job_with("nomad", job, env, _FACTS)
 
 
 SCHEDULER = Scheduler(
     "nomad",
     rank=60,
     shapes=(re.compile(rf"/nomad(?:\.slice)?/(?:[a-z]+(?:\.slice)?/)?(?P<id>{_UUID})\.[^/]+(?:/|$)"),),
-    variables=frozenset({"NOMAD_ALLOC_ID", "NOMAD_ALLOC_NAME", "NOMAD_JOB_NAME", "NOMAD_NAMESPACE", "NOMAD_DC"}),
+    variables=frozenset({"NOMAD_ALLOC_ID", *_FACTS.values()}),
     job=nomad_job,
     daemons=re.compile(r"nomad\.service|nomad\.slice"),
 )

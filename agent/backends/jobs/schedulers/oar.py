@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job, Scheduler
+from agent.backends.jobs.job import Job, Scheduler, job_with
+
+_FACTS = {"user": "OAR_USER", "name": "OAR_JOB_NAME", "account": "OAR_PROJECT_NAME"}
 
 
 def oar_job(env: Mapping[str, str], within: str) -> Job | None:
@@ -19,14 +21,7 @@ def oar_job(env: Mapping[str, str], within: str) -> Job | None:
     if not job or within not in ("", job):
         return None
     array, index = env.get("OAR_ARRAY_ID"), env.get("OAR_ARRAY_INDEX")
-    return Job(
-        "oar",
-        job,
-        user=env.get("OAR_USER", ""),
-        name=env.get("OAR_JOB_NAME", ""),
-        account=env.get("OAR_PROJECT_NAME", ""),
-        array=f"{array}[{index}]" if array and index else "",
-    )
+    return job_with("oar", job, env, _FACTS, array=f"{array}[{index}]" if array and index else "")
 
 
 SCHEDULER = Scheduler(
@@ -36,8 +31,6 @@ SCHEDULER = Scheduler(
         re.compile(r"/oar\.slice/(?:[^/]+/)??oar-u(?P<uid>[0-9]+)-j(?P<id>[0-9]+)(?:\.slice|-s[^/]*)?(?:/|$)"),
         re.compile(r"/oar/[^/]+_(?P<id>[0-9]+)(?:/|$)"),
     ),
-    variables=frozenset(
-        {"OAR_JOB_ID", "OAR_JOBID", "OAR_JOB_NAME", "OAR_PROJECT_NAME", "OAR_USER", "OAR_ARRAY_ID", "OAR_ARRAY_INDEX"}
-    ),
+    variables=frozenset({"OAR_JOB_ID", "OAR_JOBID", "OAR_ARRAY_ID", "OAR_ARRAY_INDEX", *_FACTS.values()}),
     job=oar_job,
 )

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job, Scheduler
+from agent.backends.jobs.job import Job, Scheduler, job_with
+
+_FACTS = {"name": "PBS_JOBNAME", "partition": "PBS_QUEUE"}
 
 
 def pbs_job(env: Mapping[str, str], within: str) -> Job | None:
@@ -17,14 +19,14 @@ def pbs_job(env: Mapping[str, str], within: str) -> Job | None:
     job = env.get("PBS_JOBID")
     if not job or within not in ("", job):
         return None
-    return Job("pbs", job, name=env.get("PBS_JOBNAME", ""), partition=env.get("PBS_QUEUE", ""))
+    return job_with("pbs", job, env, _FACTS)
 
 
 SCHEDULER = Scheduler(
     "pbs",
     rank=20,
     shapes=(re.compile(r"(?:^/[^/]+\.service|/pbs[^/]*)/jobid/(?P<id>[^/]+)"),),
-    variables=frozenset({"PBS_JOBID", "PBS_JOBNAME", "PBS_QUEUE"}),
+    variables=frozenset({"PBS_JOBID", *_FACTS.values()}),
     job=pbs_job,
     daemons=re.compile(r"pbs(?:_mom|pro)?\.service"),
 )

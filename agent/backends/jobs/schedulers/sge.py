@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job, Scheduler
+from agent.backends.jobs.job import Job, Scheduler, job_with
+
+_FACTS = {"user": "SGE_O_LOGNAME", "name": "JOB_NAME", "account": "SGE_ACCOUNT", "partition": "QUEUE"}
 
 
 def _unit_task(match: re.Match[str]) -> str:
@@ -27,23 +29,16 @@ def sge_job(env: Mapping[str, str], within: str) -> Job | None:
     if not (job.isascii() and job.isdigit() and env.get("SGE_ROOT")):
         return None
     named = _numbered(job, env.get("SGE_TASK_ID", ""))
-    if within not in ("", named, job) and within != f"{named}.1" and within != f"{job}.1":
+    if within not in ("", named, job, f"{named}.1", f"{job}.1"):
         return None
-    return Job(
-        "sge",
-        within or named,
-        user=env.get("SGE_O_LOGNAME", ""),
-        name=env.get("JOB_NAME", ""),
-        account=env.get("SGE_ACCOUNT", ""),
-        partition=env.get("QUEUE", ""),
-    )
+    return job_with("sge", within or named, env, _FACTS)
 
 
 SCHEDULER = Scheduler(
     "sge",
     rank=40,
     shapes=(re.compile(r"/(?:UGE|AGE)/(?P<id>[0-9]+)(?:\.(?P<task>[0-9]+|undefined))?(?:/|$)"),),
-    variables=frozenset({"JOB_ID", "SGE_ROOT", "SGE_TASK_ID", "SGE_O_LOGNAME", "JOB_NAME", "SGE_ACCOUNT", "QUEUE"}),
+    variables=frozenset({"JOB_ID", "SGE_ROOT", "SGE_TASK_ID", *_FACTS.values()}),
     job=sge_job,
     daemons=re.compile(r"(?:sge_execd|sgeexecd(?:\.[^/]+)?|gridengine-exec)\.service"),
     job_id=_unit_task,
