@@ -28,7 +28,7 @@ _WORDS = {Tone.BAD: "Bad", Tone.WARN: "Degraded", Tone.CALM: "OK", Tone.GOOD: "O
 _MOST_NAMES = 12
 
 
-def _state(facts: Facts, found: SeenNode, alerts: Overview | None) -> tuple[str, str]:
+def _state(facts: Facts, found: SeenNode, alerts: Overview) -> tuple[str, str]:
     """Return the state in a word, and a banner of it and what is wrong, the worst first."""
     if facts.snapshot is None:
         tone, word, lines = Tone.WARN, "Starting", [facts.readiness[1]]
@@ -43,17 +43,16 @@ def _state(facts: Facts, found: SeenNode, alerts: Overview | None) -> tuple[str,
 
 
 def _troubles(
-    facts: Facts, found: SeenNode, reports: Sequence[BackendReport], alerts: Overview | None
+    facts: Facts, found: SeenNode, reports: Sequence[BackendReport], alerts: Overview
 ) -> Iterator[tuple[Tone, str]]:
     ready, readiness = facts.readiness
     if not ready:
         yield from ((Tone.BAD, f"not ready: {line}") for line in readiness.splitlines())
     yield from _silent(list(found.by_gpu.values()), found.expected_gpus)
-    if alerts is not None:
-        for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):
-            if names := sorted(alerts.names[tone]):
-                some = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-                yield tone, f"{severity}: {some}"
+    for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):
+        if names := sorted(alerts.names[tone]):
+            some = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+            yield tone, f"{severity}: {some}"
     by_word: dict[tuple[Tone, str], list[str]] = {}
     for device in found.by_gpu.values():
         if device.up:
@@ -65,7 +64,7 @@ def _troubles(
     for report in reports:
         if report.outcome is Outcome.FAILED:
             yield Tone.WARN, f"{report.backend} cannot be read: {report.detail or 'no reason given'}"
-    if alerts is not None and alerts.failed:
+    if alerts.failed:
         yield Tone.WARN, f"rules that failed at their last evaluation: {alerts.failed}"
 
 
@@ -82,9 +81,9 @@ def _silent(devices: Sequence[SeenGpu], expected: int | None) -> Iterator[tuple[
         yield Tone.BAD, f"{known} of {expected} GPUs are present"
 
 
-def _peace(count: int, alerts: Overview | None) -> str:
+def _peace(count: int, alerts: Overview) -> str:
     gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers" if count else "no GPU is expected here"
-    return f"{gpus}, and nothing fires" if alerts is not None and not alerts.counts.firing else gpus
+    return f"{gpus}, and nothing fires" if not alerts.counts.firing else gpus
 
 
 REPLAY = BY_NAME["coldplate_replay_info"]
@@ -104,9 +103,9 @@ METRICS = (
 
 
 class Facts(Struct, frozen=True):
-    """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rule engine.
+    """What the page shows; `age` in seconds, None before the first sample.
 
-    `series` is the number of series in a scrape, None before the first sample. `refresh` is one of REFRESHES.
+    `series` is the number of series in a scrape, None before the first sample. `refresh` is one of REFRESHES_SECONDS.
     `runbooks` are the alerts for which the agent has a runbook page. `pages` are the listed paths, each with its
     description.
     """
@@ -118,7 +117,7 @@ class Facts(Struct, frozen=True):
     series: int | None
     age: float | None
     readiness: tuple[bool, str]
-    groups: tuple[GroupReport, ...] | None = None
+    groups: tuple[GroupReport, ...]
     refresh: int = REFRESH_SECONDS
     runbooks: Container[str] = ()
     pages: Sequence[tuple[str, str]] = ()
@@ -147,14 +146,12 @@ def _document(facts: Facts) -> Iterator[str]:
         yield from found.look(facts.snapshot)
     devices = list(found.by_gpu.values())
     yield ""
-    alerts = None
-    if facts.groups is not None:
-        alerts = yield from landing_alerts.look_at(facts.groups, [device.gpu for device in devices])
+    alerts = yield from landing_alerts.look_at(facts.groups, [device.gpu for device in devices])
     peers = ComparedGpus(devices)
     for count, device in enumerate(devices):
         if count % _ENOUGH_GPUS == 0:
             yield ""
-        device.alerts = [] if alerts is None else alerts.of_gpu.get(device.gpu, [])
+        device.alerts = alerts.of_gpu.get(device.gpu, [])
         peers.judge(device, now)
     ports = device_states.port_states(found)
     yield ""
@@ -162,8 +159,8 @@ def _document(facts: Facts) -> Iterator[str]:
     yield _head(facts, word)
     yield banner
     yield _summary(facts, found, devices, ports, alerts)
-    rules = "" if alerts is None else landing_alerts.section(alerts, now, facts.runbooks)
-    urgent = alerts is not None and alerts.counts.firing > 0
+    rules = landing_alerts.section(alerts, now, facts.runbooks)
+    urgent = alerts.counts.firing > 0
     if urgent:
         yield rules
     if devices:
@@ -228,12 +225,10 @@ def _every(seconds: int) -> str:
 
 
 def _summary(
-    facts: Facts, found: SeenNode, devices: Sequence[SeenGpu], ports: Sequence[PortState], alerts: Overview | None
+    facts: Facts, found: SeenNode, devices: Sequence[SeenGpu], ports: Sequence[PortState], alerts: Overview
 ) -> str:
     ready, text = facts.readiness
-    tiles = [("GPUs", _gpus(devices))]
-    if alerts is not None:
-        tiles.append(("Alerts", landing_alerts.tile(alerts)))
+    tiles = [("GPUs", _gpus(devices)), ("Alerts", landing_alerts.tile(alerts))]
     if jobs := landing_parts.held(devices):
         tiles.append(("Jobs", str(len(jobs))))
     if ports:

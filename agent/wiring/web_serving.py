@@ -204,7 +204,6 @@ def make_server(
             version=__version__,
             synthetic=scenario_of(config),
             telemetry_path=web.telemetry_path,
-            latest=exposed.latest,
             rules=rules.reports,
             rack=rack.report,
             readiness=readiness,

@@ -23,8 +23,8 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
 
 def _facts(context: EndpointContext, now: float, refresh: int) -> landing.Facts:
     view = context.view
-    shown = view.scraped_snapshot()
-    snapshot = view.full_snapshot()
+    shown = view.scraped()
+    snapshot = view.all_series()
     return landing.Facts(
         node=view.node,
         version=view.version,
@@ -33,11 +33,11 @@ def _facts(context: EndpointContext, now: float, refresh: int) -> landing.Facts:
         series=None if shown is None else len(shown),
         age=None if snapshot is None else age_of(snapshot, now),
         readiness=view.readiness(),
-        groups=None if view.rules is None else view.rules(),
+        groups=view.rules(),
         refresh=refresh,
         runbooks=view.runbooks,
         pages=context.listed,
-        moments=() if view.history is None else view.history(),
+        moments=view.history(),
     )
 
 

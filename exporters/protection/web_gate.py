@@ -24,7 +24,7 @@ from agent.lib.certificates import first_expiry
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from exporters.deferred import Answer
-from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PlainTransport
+from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PortGate
 from exporters.http_messages import Request, Response
 from exporters.protection.passwords import DENIED, PasswordChecks
 from exporters.protection.web_file import RateLimit, WebFile, WebFileError, read_web_file
@@ -82,11 +82,10 @@ def _stamp(file: Path | str) -> tuple[int, ...] | None:
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
 
 
-class WebGate:
+class WebGate(PortGate):
     """Enforces the terms that were given last; `enforce` is for any thread. `clock` gives monotonic seconds."""
 
     def __init__(self, terms: WebTerms, passwords: PasswordChecks, clock: Callable[[], float]) -> None:
-        self.edition = 0
         self.refused = dict.fromkeys(REFUSALS, 0)
         """Clients and requests that were refused since the start, by the reason."""
         self.terms = terms
@@ -108,7 +107,7 @@ class WebGate:
     def transport(self, sock: socket.socket) -> ClientTransport:
         terms = self.terms
         if terms.context is None or terms.file.tls is None:
-            return PlainTransport(sock)
+            return ClientTransport(sock)
         from exporters.protection.tls import TlsTransport
 
         return TlsTransport(sock, terms.context, terms.file.tls.client_allowed_sans, self._count)
