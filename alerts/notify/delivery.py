@@ -18,12 +18,12 @@ from functools import partial
 
 from msgspec import Struct
 
-from agent.lib.http_client import HttpClient
+from agent.lib.http_client import DENIED, HttpClient
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels, Phase
-from alerts.notify.receiver import BOUNDS, DENIED, Counts, Notice, ReceiverAnswer, ServerClock, UnreachableError, post
+from alerts.notify.receiver import BOUNDS, Counts, Notice, ReceiverAnswer, ServerClock, UnreachableError, post
 
 CAPACITY = 10_000
 """As many as Prometheus queues for its Alertmanagers."""
