@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Alert, Phase
-from alerts.lifecycle import AlertRecord, Holds, RuleTiming, Silence, step
+from alerts.lifecycle import AlertRecord, Holds, RuleTiming, step
 from alerts.notify.delivery import NotificationQueue
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import Notice
@@ -54,7 +54,7 @@ def test_alertmanagers_are_notified_exactly_when_prometheus_would(resend, interv
     at = 1_700_000_000.0
     for holds, later in steps:
         at += later
-        condition = Holds(LABELS, 1.0) if holds else Silence.CLEAR
+        condition = Holds(LABELS, 1.0) if holds else None
         record, _ = step(record, condition, at, RuleTiming("GpuHot", hold, keep))
         alerts = [record.alert] if record else []
         for alert in alerts:
