@@ -97,12 +97,8 @@ class WebGate(PortGate):
 
     def enforce(self, terms: WebTerms) -> None:
         """Apply other terms; connections under the former ones are not kept."""
-        self.renew(terms)
-        self.edition += 1
-
-    def renew(self, terms: WebTerms) -> None:
-        """Replace the terms by equal ones that were read again, for new connections."""
         self.terms = terms
+        self.edition += 1
 
     def transport(self, sock: socket.socket) -> ClientTransport:
         terms = self.terms
@@ -171,20 +167,17 @@ class _Seen(NamedTuple):
 
 
 class WebWatch:
-    """Reads the file at `path` and whatever it names. `wall` gives Unix seconds; `changed` is called after a change.
+    """Reads the file at `path` and whatever it names. `clock` gives monotonic seconds, and `wall` Unix seconds.
 
     Raises WebFileError if the file cannot be used at first.
     """
 
     def __init__(
-        self,
-        path: Path,
-        make_gate: Callable[[WebTerms], WebGate],
-        wall: Callable[[], float],
-        changed: Callable[[], None] = lambda: None,
+        self, path: Path, passwords: PasswordChecks, clock: Callable[[], float], wall: Callable[[], float]
     ) -> None:
         self.path = path
-        self.changed = changed
+        self.changed: Callable[[], None] = lambda: None
+        """Called after a change."""
         self._wall = wall
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -192,7 +185,7 @@ class WebWatch:
         self._once = LogOnce(log)
         self._periods = 0
         terms = load_terms(path)
-        self.gate = make_gate(terms)
+        self.gate = WebGate(terms, passwords, clock)
         self.last = WebReload(wall(), terms.expires)
         self._seen = _Seen(terms.stamps, True)
 
@@ -239,7 +232,7 @@ class WebWatch:
             self._take()
         elif self._has_kept_sessions():
             with suppress(WebFileError):  # then once they can be used again
-                self.gate.renew(load_terms(self.path))
+                self.gate.terms = load_terms(self.path)
 
     def _take(self) -> None:
         try:
