@@ -111,7 +111,7 @@ def test_what_was_sent_before_a_restart_is_sent_again_only_to_alertmanager() -> 
     dispatcher, repeats, once = dispatching()
     fires, over = make_alert("Fires"), make_alert("Over", resolved_at=1010.0)
     ends, anew = make_alert("Ends"), make_alert("Anew")
-    dispatcher.mark_notified([fires, over, ends, anew, make_alert("Waits", fired_at=None)])
+    dispatcher.mark_notified([fires, over, ends, anew, make_alert("Waits", fired_at=None)], dispatcher.receivers)
     ended, begun = make_alert("Ends", resolved_at=1100.0), make_alert("Anew", fired_at=1100.0)
     dispatcher.consider("g", [fires, over, ended, begun, make_alert("Waits")], 1100.0, 1.0)
     told = [(notice.alert.rule, notice.alert.phase.value) for _, notice in once.heard]
