@@ -63,7 +63,7 @@ def step(record: AlertRecord | None, condition: Holds | None, now: float, terms:
     """Return the new record of an alert at `now`, in wall seconds, and its transition; (None, None) if there is no
     alert.
 
-    `condition` is None if its query is false, or its series is gone, which is the same to Prometheus.
+    Without a `condition` its query is false, or its series is gone, which is the same to Prometheus.
     """
     if condition is not None:
         if record is None or record.alert.phase is Phase.RESOLVED:

@@ -40,11 +40,6 @@ class HttpClient:
         trust = HttpTrust(target) if target.tls else None
         self._link = HttpLink(self._find, target, trust, bounds, self._watch)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the connection of the last exchange is still open."""
-        return self._link.is_open
-
     def exchange(self, request: HttpRequest, until: float) -> HttpAnswer:
         """Send a request and read the answer, by a deadline on the monotonic clock. Raises HttpError."""
         began = self._clock()
@@ -66,10 +61,10 @@ class HttpClient:
     def deliver(self, request: HttpRequest, until: float) -> HttpAnswer:
         """Send a request of whose answer only the status matters: it counts even if the body breaks off.
 
-        After a refused login the request is sent once more over a new connection: the token or password may have
+        After a refused login the request is sent again over a new connection: the token or password may have
         changed since the last one was opened. Raises HttpError.
         """
-        kept = self.is_open
+        kept = self._link.is_open
         try:
             answer = self.exchange(request, until)
         except HttpError as error:

@@ -9,60 +9,60 @@ from msgspec import Struct
 from alerts.go_literals import quoted
 
 
-class _Node(Struct, frozen=True, eq=False):
+class _TemplatePart(Struct, frozen=True, eq=False):
     """A part of a template; `at` is its offset in the text."""
 
     at: int
 
 
-class IdentifierNode(_Node, frozen=True):
+class IdentifierNode(_TemplatePart, frozen=True):
     """The name of a function; first in a command it is called with the rest."""
 
     name: str
 
 
-class VariableNode(_Node, frozen=True):
+class VariableNode(_TemplatePart, frozen=True):
     """`$x`, and `$x.y` with the names of its fields; `$` is a name, too."""
 
     name: str
     fields: tuple[str, ...] = ()
 
 
-class DotNode(_Node, frozen=True):
+class DotNode(_TemplatePart, frozen=True):
     """`.`"""
 
 
-class FieldNode(_Node, frozen=True):
+class FieldNode(_TemplatePart, frozen=True):
     """`.x.y`"""
 
     fields: tuple[str, ...]
 
 
-class NilNode(_Node, frozen=True):
+class NilNode(_TemplatePart, frozen=True):
     """`nil`, which can be an argument but not a command."""
 
 
-class ConstantNode(_Node, frozen=True):
+class ConstantNode(_TemplatePart, frozen=True):
     """A truth value, a number or a text in quotes as written, and its value; None of a number beyond an int."""
 
     text: str
     value: bool | int | float | complex | str | None
 
 
-class ChainNode(_Node, frozen=True):
+class ChainNode(_TemplatePart, frozen=True):
     """The fields of anything else, such as `(query "x").y`."""
 
     of: Operand
     fields: tuple[str, ...]
 
 
-class CommandNode(_Node, frozen=True):
+class CommandNode(_TemplatePart, frozen=True):
     """A function or value, and arguments."""
 
     operands: tuple[Operand, ...]
 
 
-class PipeNode(_Node, frozen=True):
+class PipeNode(_TemplatePart, frozen=True):
     """Commands, each with the previous result as its last argument; `declares` are its variables."""
 
     commands: tuple[CommandNode, ...]
@@ -73,26 +73,26 @@ class PipeNode(_Node, frozen=True):
 Operand = Union[IdentifierNode, VariableNode, DotNode, FieldNode, NilNode, ConstantNode, ChainNode, PipeNode]
 
 
-class TextNode(_Node, frozen=True):
+class TextNode(_TemplatePart, frozen=True):
     """Text as it is."""
 
     text: str
 
 
-class ActionNode(_Node, frozen=True):
+class ActionNode(_TemplatePart, frozen=True):
     """A pipeline whose result is printed."""
 
     pipeline: PipeNode
 
 
-class TemplateNode(_Node, frozen=True):
+class TemplateNode(_TemplatePart, frozen=True):
     """`template`, or the call that is part of a `block`."""
 
     name: str
     pipeline: PipeNode | None
 
 
-class BreakNode(_Node, frozen=True):
+class BreakNode(_TemplatePart, frozen=True):
     """`break` or `continue`."""
 
     kind: str
@@ -105,7 +105,7 @@ class Arm(Struct, frozen=True, eq=False):
     body: Body
 
 
-class BranchNode(_Node, frozen=True):
+class BranchNode(_TemplatePart, frozen=True):
     """`if`, `with` or `range`, as `kind` says; several arms if there is `else if` or `else with`."""
 
     kind: str
