@@ -17,7 +17,7 @@ from alerts import durations
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
 from alerts.promql.labels import format_labels
-from alerts.promql.storage import Storage
+from alerts.promql.storage import AnyStore, Storage
 from alerts.rule_evaluator import TemplateContext
 from alerts.rulefile import RuleFile
 from alerts.template.number_format import shortest
@@ -105,10 +105,7 @@ class _Run:
         self._document = document
         self._test = test
         self._storage = Storage()
-        self._series = [(labels, iter(samples)) for labels, samples in test.series]
-        self._interval = round(test.interval * 1000)
-        self._next = 0
-        """The number of the first sample of each series that is not in the storage yet."""
+        self._given = Given(test, self._storage)
         order = {name: position for position, name in enumerate(document.order)}
         context = TemplateContext(dict(test.external_labels), test.external_url)
         groups = [GroupEvaluator(rules, context) for file in files for rules in file.groups]
@@ -131,23 +128,11 @@ class _Run:
             yield from self._check_query(query)
 
     def _evaluate(self, at: float) -> Iterator[Failed]:
-        self._append_until(at)
+        self._given.append_until(at)
         for group in self._groups:
             for failure in group.evaluate(self._storage, at).failures:
                 what = f"group: {failure.group}, rule: {failure.rule}, time: {durations.show(at)}"
                 yield self._failed(self._test.line, what, [f"err: {failure.error}"])
-
-    def _append_until(self, at: float) -> None:
-        """Append every sample up to a time."""
-        following = round(at * 1000) // self._interval + 1
-        if following == self._next:
-            return  # most evaluations, where samples are further apart
-        append, interval = self._storage.append, self._interval
-        for labels, samples in self._series:
-            for position, value in zip(range(self._next, following), samples):  # noqa: B905 a series may end before
-                if value is not None:
-                    append(labels, position * interval / 1000, value)
-        self._next = following
 
     def _check_alerts(self, case: AlertCase) -> Iterator[Failed]:
         got = sorted(
@@ -181,3 +166,25 @@ class _Run:
         pairs = zip(expected, got, strict=False)
         if len(expected) != len(got) or any(due[0] != came[0] or due[1] != came[1] for due, came in pairs):
             yield self._failed(case.line, what, of_samples(expected, got))
+
+
+class Given:
+    """The input series of a test, written to the storage as time passes."""
+
+    def __init__(self, test: Test, storage: AnyStore) -> None:
+        self._storage = storage
+        self._series = [(labels, iter(samples)) for labels, samples in test.series]
+        self._interval = round(test.interval * 1000)
+        self._next = 0
+
+    def append_until(self, at: float) -> None:
+        """Append every sample up to a time."""
+        following = round(at * 1000) // self._interval + 1
+        if following == self._next:
+            return  # most evaluations, where samples are further apart
+        append, interval = self._storage.append, self._interval
+        for labels, samples in self._series:
+            for position, value in zip(range(self._next, following), samples):  # noqa: B905 a series may end before
+                if value is not None:
+                    append(labels, position * interval / 1000, value)
+        self._next = following
