@@ -136,13 +136,13 @@ class RuleEngine:
         """Seconds between two rounds."""
         return self._rules.interval
 
-    def round(self, snapshot: Snapshot | None, now: Instant, foreign: Iterable[Reading] = ()) -> list[Evaluation]:
+    def round(self, snapshot: Snapshot, now: Instant, foreign: Iterable[Reading] = ()) -> list[Evaluation]:
         """Take in the state of the node, and evaluate what is due, as far as there is time.
 
         `foreign` are the current readings of other nodes, with the labels that a scrape would add to them.
         """
         at = self._time(now)
-        if snapshot is not None and self._slots:
+        if self._slots:
             age = Frame(SAMPLE_AGE, (max(now.mono - snapshot.at.mono, 0.0),))
             self.windows.take((*snapshot.frames, age), at, foreign)
         self._see_off(now.mono, at)

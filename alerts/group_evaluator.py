@@ -18,13 +18,12 @@ from alerts.lifecycle import AlertRecord
 from alerts.limits import DEADLINE_SECONDS, GROUP_SECONDS, LONGEST_REST_SECONDS, REST
 from alerts.promql import EvaluationError
 from alerts.promql.budget import Budget, SampleLedger
-from alerts.promql.storage import OutOfOrderError
+from alerts.promql.storage import AnyStore, OutOfOrderError
 from alerts.rule_evaluator import (
     AlertingRuleEvaluator,
     Explain,
     RecordingRuleEvaluator,
     RuleError,
-    SampleStore,
     TemplateContext,
     Written,
 )
@@ -92,7 +91,7 @@ class GroupEvaluator:
         """The version of the store in which no rule of the group reads a series."""
 
     def evaluate(
-        self, store: SampleStore, at: float, now: float | None = None, halted: Callable[[], bool] = lambda: False
+        self, store: AnyStore, at: float, now: float | None = None, halted: Callable[[], bool] = lambda: False
     ) -> GroupOutcome:
         """Evaluate every rule at a time in wall seconds, and write their samples to the store.
 
@@ -140,7 +139,7 @@ class GroupEvaluator:
     def _work(
         self,
         work: _Work,
-        store: SampleStore,
+        store: AnyStore,
         at: float,
         stamp: float,
         *,
@@ -164,7 +163,7 @@ class GroupEvaluator:
         work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
         return error
 
-    def _attempt(self, work: _Work, store: SampleStore, at: float, stamp: float, transitions: list[Transition]) -> str:
+    def _attempt(self, work: _Work, store: AnyStore, at: float, stamp: float, transitions: list[Transition]) -> str:
         try:
             if work.is_idle and work.finds_nothing(work.rule.query, store, self._budget):
                 return ""
@@ -222,7 +221,7 @@ class GroupEvaluator:
             yield from work.written
         yield from self._orphans
 
-    def _end(self, store: SampleStore, series: Iterable[Labels], stamp: float) -> None:
+    def _end(self, store: AnyStore, series: Iterable[Labels], stamp: float) -> None:
         for labels in series:
             store.mark_stale(labels, stamp)
 
@@ -270,7 +269,7 @@ class GroupEvaluator:
         )
 
 
-def _write(work: _Work, store: SampleStore, written: Written, stamp: float) -> None:
+def _write(work: _Work, store: AnyStore, written: Written, stamp: float) -> None:
     refused = ""
     returned: dict[Labels, None] = {}
     for labels, value in written:

@@ -8,7 +8,6 @@ nor templates nor receivers. The table that it implements is Prometheus's own `A
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Union
 
 from msgspec import Struct, field, structs
@@ -36,16 +35,6 @@ class Holds(Struct, frozen=True):
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-class Silence(Enum):
-    """This evaluation has no such element, or it failed."""
-
-    CLEAR = "clear"  # false, or the series is gone: the same to Prometheus
-    FAILED = "failed"  # the query failed: nothing is known, so nothing changes
-
-
-Condition = Union[Holds, Silence]
-
-
 class AlertRecord(Struct, frozen=True):
     """What must be kept of an alert between evaluations.
 
@@ -70,13 +59,13 @@ def moved(alert: Alert, seconds: float) -> Alert:
 Step = tuple[Union[AlertRecord, None], Union[Transition, None]]
 
 
-def step(record: AlertRecord | None, condition: Condition, now: float, terms: RuleTiming) -> Step:
+def step(record: AlertRecord | None, condition: Holds | None, now: float, terms: RuleTiming) -> Step:
     """Return the new record of an alert at `now`, in wall seconds, and its transition; (None, None) if there is no
     alert.
+
+    Without a `condition` its query is false, or its series is gone, which is the same to Prometheus.
     """
-    if condition is Silence.FAILED:
-        return record, None
-    if isinstance(condition, Holds):
+    if condition is not None:
         if record is None or record.alert.phase is Phase.RESOLVED:
             return _begin(record, condition, now, terms)
         return _continue(record, condition, now, terms)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec import structs
 
 from agent.lib.record import replace
 from agent.model import Alert, Labels, Phase, RuleHealth, Transition
 from alerts.changes import ANNOTATION as CHANGES
-from alerts.lifecycle import AlertRecord, Condition, Holds, Silence, step
+from alerts.lifecycle import AlertRecord, Holds, step
 from alerts.limits import (
     ALWAYS_KEPT,
     CHARACTERS_PER_SAMPLE,
@@ -28,7 +28,7 @@ from alerts.limits import (
 from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar, compile_query
 from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.labels import LimitError, drop_name, refuse_large, set_labels
-from alerts.promql.storage import SampleSource
+from alerts.promql.storage import AnyStore
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleGroup, Templates
 from alerts.template import Element, RenderError, Root
 
@@ -44,22 +44,6 @@ _SERIES = 2 * SAMPLES_PER_LABEL_SET
 """Samples that a recorded series counts for: its label set, and the entry that finds it."""
 _ELEMENT = 8
 """Samples that an element counts for in templates, where its labels are a mapping."""
-
-
-class SampleStore(SampleSource, Protocol):
-    """Reads the samples of queries, and takes those that rules write."""
-
-    @property
-    def refused(self) -> Mapping[Rule, str]:
-        """Rules for which no samples are kept, and why."""
-
-    @property
-    def version(self) -> object:
-        """Another object after each series that came or went."""
-
-    def append(self, labels: Labels, at: float, value: float) -> None: ...
-
-    def mark_stale(self, labels: Labels, at: float) -> None: ...
 
 
 class TemplateContext(NamedTuple):
@@ -118,7 +102,7 @@ class RuleEvaluator:
         """Return True if the rule has written nothing that an evaluation without a result would have to end."""
         return not (self.written or self.inherited or self._kept)
 
-    def finds_nothing(self, query: Query, store: SampleStore, budget: Callable[[], Budget]) -> bool:
+    def finds_nothing(self, query: Query, store: AnyStore, budget: Callable[[], Budget]) -> bool:
         """Return True if the rule's query reads no series that exists. Many rules are for hardware that a node lacks.
 
         The store is searched only after a series came or went, with a new budget. Raises LimitError.
@@ -128,7 +112,7 @@ class RuleEvaluator:
             self._barren = (version, query.is_barren(store, budget()))
         return self._barren[1]
 
-    def found_nothing(self, store: SampleStore) -> bool:
+    def found_nothing(self, store: AnyStore) -> bool:
         """Return True if `finds_nothing` was the whole evaluation, and would be again in this version of the store."""
         version, is_barren = self._barren
         return is_barren and version is store.version and self.is_idle and self.health is RuleHealth.OK
@@ -159,7 +143,7 @@ def _constant_report(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float,
     return rule.name, True, query, rule.identity[1], annotations, rule.terms.hold, rule.terms.keep
 
 
-def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> Sequence[Sample]:
+def _vector(query: Query, store: AnyStore, stamp: float, budget: Budget) -> Sequence[Sample]:
     """Return a query's result as samples: a scalar is one without labels."""
     result = query.evaluate(store, stamp, budget)
     if isinstance(result, list):
@@ -186,7 +170,7 @@ class RecordingRuleEvaluator(RuleEvaluator):
         self._take(_SERIES * len(self.written))
 
     def evaluate(
-        self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
+        self, store: AnyStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
     ) -> Written:
         """Return what the rule writes. Raises EvaluationError and RuleError; then nothing has changed."""
         del at, transitions  # a recording rule has no alerts
@@ -235,7 +219,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         self._context = context
 
     def evaluate(
-        self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
+        self, store: AnyStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
     ) -> Written:
         """Return what the rule writes of its alerts.
 
@@ -249,10 +233,11 @@ class AlertingRuleEvaluator(RuleEvaluator):
         found: list[Transition] = []
         records: dict[Labels, AlertRecord] = {}
         for labels in budget.each([*{**self.records, **holding}], _STEP):
-            silence = Silence.FAILED if labels in self.kept_until else Silence.CLEAR
-            condition: Condition = holding.get(labels, silence)
-            before = self.records.get(labels)
-            record, transition = step(before, condition, at, self.rule.terms)
+            before, condition = self.records.get(labels), holding.get(labels)
+            if condition is None and labels in self.kept_until:
+                record, transition = before, None
+            else:
+                record, transition = step(before, condition, at, self.rule.terms)
             if record is not None:
                 records[labels] = record = self._explained(record, before, at)
             if transition is not None:
@@ -308,7 +293,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         """The alerts that are pending or firing."""
         return tuple(record.alert for record in self.records.values() if record.alert.phase is not Phase.RESOLVED)
 
-    def _holding(self, store: SampleStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
+    def _holding(self, store: AnyStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
         """Return the elements of the query's result, by the identity of their alerts."""
         found = _vector(self.rule.query, store, stamp, budget)
         if not found:
@@ -370,7 +355,7 @@ _compiled = lru_cache(maxsize=MAX_TEMPLATE_QUERIES)(compile_query)
 class _Asker:
     """Evaluates the `query` of templates, at the time of the evaluation and from its budget."""
 
-    def __init__(self, store: SampleStore, stamp: float, budget: Budget) -> None:
+    def __init__(self, store: AnyStore, stamp: float, budget: Budget) -> None:
         self.budget = budget
         self.stamp = stamp
         self._store = store

@@ -94,13 +94,10 @@ class Board:
     `profile` is the smallest `metrics.profile` whose pages have everything that it shows.
     """
 
-    def __init__(
-        self, name: str, description: str, *, profile: str = "default", since: str = "now-1h", refresh: str = "30s"
-    ) -> None:
+    def __init__(self, name: str, description: str, *, profile: str = "default") -> None:
         self.name = name
         self.profile = profile
         self._description = f"{description} Needs metrics.profile {profile}, or more, on every node."
-        self._since, self._refresh = since, refresh
         self._variables = VARIABLES[name]
         self._matchers = {each.label: each.matcher for each in self._variables}
         self._pinned = frozenset(each.label for each in self._variables if not each.many) | {"cluster"}
@@ -138,8 +135,8 @@ class Board:
             description=self._description,
             tags=["coldplate", "gpu"],
             timezone="browser",
-            time=core.Time(self._since, "now"),
-            refresh=self._refresh,
+            time=core.Time("now-1h", "now"),
+            refresh="30s",
             graphTooltip=core.GRAPH_TOOLTIP_MODE_SHARED_CROSSHAIR,
             templating=core.Templating([_SOURCE_VARIABLE, *map(_variable, self._variables)]),
             annotations=core.Annotations([_GRAFANA_ANNOTATIONS, *self._alert_annotations()]),

@@ -28,6 +28,9 @@ _SIZES = {
 """Width and height if the board gives none."""
 YES_NO: Mapped = ((1, "yes", "orange"), (0, "no", "green"))
 UP_DOWN: Mapped = ((1, "up", "green"), (0, "down", "red"))
+NONE: Steps = (("green", None), ("red", 1))
+FEW: Steps = (("green", None), ("orange", 1))
+"""Limits of what should be 0."""
 
 
 class TableColumn(Struct, frozen=True):

@@ -175,6 +175,7 @@ def legend_for(query: PanelQuery, title: str, pinned: frozenset[str]) -> str:
     return legend_by(labels, pinned) or title
 
 
+RATE = "[$__rate_interval]"
 HARMFUL = 'reason!~"gpu_idle|low_utilization|sw_power_cap"'
 """Reasons that cost work: not those of an idle GPU, nor the power cap at which a busy GPU lives."""
 THROTTLED = f"clamp_max(rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}[$__rate_interval]), 1)"

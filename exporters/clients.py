@@ -19,7 +19,7 @@ from http import HTTPStatus
 from agent.lib.logs import LogOnce
 from exporters.connection import Connection, ConnectionState, Timeouts
 from exporters.deferred import Answer, Deferred
-from exporters.gate import PASS, HandshakeRefusedError, OpenGate, PortGate
+from exporters.gate import PASS, HandshakeRefusedError, PortGate
 from exporters.http_messages import FAILED, RefusedError, Request, Response
 
 SLOW_SECONDS = 0.5
@@ -65,7 +65,7 @@ def hoarders(connections: Iterable[Connection], limit: int) -> list[Connection]:
     kept: dict[int, int] = {}
     gone = []
     for each in sorted(connections, key=lambda each: each.answered, reverse=True):
-        body = each.holds
+        body = each.body
         if not body or id(body) in kept:
             continue
         if kept and sum(kept.values()) + len(body) > limit:
@@ -110,7 +110,7 @@ class Clients:
         *,
         nudge: Callable[[], None],
         hang_up: Callable[[socket.socket], None],
-        gate: PortGate | None = None,
+        gate: PortGate,
     ) -> None:
         self.connections: set[Connection] = set()
         self._handler = handler
@@ -119,7 +119,7 @@ class Clients:
         self._once = once
         self._nudge = nudge
         self._hang_up = hang_up
-        self._gate: PortGate = gate or OpenGate()
+        self._gate = gate
         self._edition = self._gate.edition
         self._ready: deque[tuple[Connection, Deferred, Request]] = deque()
         self._halved = 0.0
@@ -205,10 +205,6 @@ class Clients:
             for connection in self.connections:
                 connection.cost /= 2
 
-    def victim(self, now: float) -> Connection | None:
-        """Return the client that can be spared, if any."""
-        return victim(self.connections, now)
-
     def spare(self, connection: Connection) -> None:
         """Disconnect a client that can be spared, unless that is done already."""
         if connection in self.connections:
@@ -216,7 +212,7 @@ class Clients:
 
     def evict(self, now: float) -> bool:
         """Disconnect the client that can be spared; returns whether there was one."""
-        spared = self.victim(now)
+        spared = victim(self.connections, now)
         if spared is not None:
             self.spare(spared)
         return spared is not None

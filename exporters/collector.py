@@ -13,19 +13,15 @@ from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.core import Metric as ClientMetric
 from prometheus_client.registry import Collector
 
-from agent.model import Reading, Snapshot
-from exporters.encoder import AGE_SERIES, group, labels_of, openmetrics_kinds, openmetrics_unit
+from agent.model import Snapshot
+from exporters.encoder import group, labels_of, openmetrics_kinds, openmetrics_unit
 
 
 class SnapshotCollector(Collector):
-    """Yields the families of the latest snapshot; nothing before the first one.
+    """Yields the families of the latest snapshot; nothing before the first one."""
 
-    With a `clock` (the one of the snapshots' `mono`), the age of the sample is among them.
-    """
-
-    def __init__(self, latest: Callable[[], Snapshot | None], clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, latest: Callable[[], Snapshot | None]) -> None:
         self._latest = latest
-        self._clock = clock
 
     def describe(self) -> Iterator[ClientMetric]:
         """Return nothing: the families are known only once there is a sample."""
@@ -36,9 +32,6 @@ class SnapshotCollector(Collector):
         if snapshot is None:
             return
         readings = tuple(snapshot)
-        if self._clock is not None:
-            age = round(max(0.0, self._clock() - snapshot.at.mono), 3)
-            readings = (Reading(AGE_SERIES, age), *readings)
         families = group([reading.series for reading in readings])
         kinds = openmetrics_kinds(family.metric for family in families)
         for family, (name, kind) in zip(families, kinds, strict=True):

@@ -49,7 +49,6 @@ class Connection:
     """The state of one connection. `now` is always the server's clock."""
 
     __slots__ = (
-        "_body",
         "_drained",
         "_last",
         "_out",
@@ -58,6 +57,7 @@ class Connection:
         "_with_body",
         "answered",
         "answers",
+        "body",
         "cost",
         "deadline",
         "kept",
@@ -66,11 +66,13 @@ class Connection:
         "pending",
         "phase",
         "since",
+        "sock",
         "transport",
     )
 
     def __init__(self, transport: ClientTransport, peer: str, timeouts: Timeouts, now: float) -> None:
         self.transport = transport
+        self.sock = transport.sock
         self.peer = peer
         self.phase = ConnectionState.SHAKING if transport.shaking else ConnectionState.READING
         self.since = now  # time of the last complete request, or of the connect
@@ -84,25 +86,15 @@ class Connection:
         self._timeouts = timeouts
         self._reader = RequestReader()
         self._out: deque[memoryview] = deque()
-        self._body = b""
+        self.body = b""  # what is kept in memory until the client has taken it
         self._last = False
         self._with_body = True
         self._drained = 0
 
     @property
-    def sock(self) -> socket.socket:
-        """The events for which the selector waits."""
-        return self.transport.sock
-
-    @property
     def half_asked(self) -> bool:
         """Whether the client has begun a request but not completed it."""
         return self.phase is ConnectionState.READING and self._reader.begun
-
-    @property
-    def holds(self) -> bytes:
-        """The body that is kept in memory until this client has taken it."""
-        return self._body
 
     @property
     def through(self) -> bool:
@@ -169,7 +161,7 @@ class Connection:
         self.answers += 1
         self._out.append(memoryview(response.head(not self._last)))
         if self._with_body and response.body:
-            self._body = response.body
+            self.body = response.body
             self._out.append(memoryview(response.body))
 
     def refuse(self, response: Response, now: float) -> None:
@@ -195,7 +187,7 @@ class Connection:
             self.transport.send(())
         if not self.through:
             return False
-        self._body = b""
+        self.body = b""
         return True
 
     def turn(self, now: float) -> None:
@@ -236,7 +228,7 @@ class Connection:
     def close(self, hang_up: Callable[[socket.socket], None]) -> None:
         """Have the socket closed; a response that the client did not take is dropped from the kernel's buffers, too."""
         self._abandon()
-        unsent, self._body = not self.through, b""
+        unsent, self.body = not self.through, b""
         self._out.clear()
         with suppress(OSError):
             if unsent:

@@ -23,7 +23,7 @@ class Deferred:
     The client gets `late` if there is no response within `timeout`, in seconds. Only the first response counts.
     """
 
-    __slots__ = ("_callback", "_lock", "_response", "abandoned", "late", "timeout")
+    __slots__ = ("_callback", "_lock", "abandoned", "late", "response", "timeout")
 
     def __init__(self, timeout: float = 10.0, late: Response = BUSY) -> None:
         self.timeout = timeout
@@ -31,20 +31,15 @@ class Deferred:
         self.abandoned = False
         """Whether the client no longer waits for the response, so that work on it may stop."""
         self._lock = threading.Lock()
-        self._response: Response | None = None
+        self.response: Response | None = None
         self._callback: Callable[[], None] | None = None
-
-    @property
-    def response(self) -> Response | None:
-        """The response, None before there is one."""
-        return self._response
 
     def answer(self, response: Response) -> None:
         """Give the response. For any thread; returns at once."""
         with self._lock:
-            if self._response is not None:
+            if self.response is not None:
                 return
-            self._response = response
+            self.response = response
             callback, self._callback = self._callback, None
         if callback is not None:
             callback()
@@ -52,7 +47,7 @@ class Deferred:
     def listen(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when there is a response, in the thread that gives it; at once if there is one."""
         with self._lock:
-            there = self._response is not None
+            there = self.response is not None
             if not there:
                 self._callback = callback
         if there:

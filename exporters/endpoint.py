@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from agent.model import GroupReport, PastMoment, Snapshot
 from exporters.deferred import Answer, ReloadRequests, StartReload
@@ -21,42 +21,32 @@ class RouteContext(Struct, frozen=True):
     must be quick.
     """
 
-    latest: Callable[[], Snapshot | None]
-    """Returns the last sample with the selected series, under coldplate's names; None before the first."""
-    readiness: Callable[[], tuple[bool, str]]
-    """Returns whether the agent is ready, and why not."""
-    clock: Callable[[], float]
-    """The clock of the snapshots' `mono`."""
     node: str
     version: str
-    reload: StartReload | None = None
-    """Starts a reload; None if reloading over HTTP is not enabled."""
-    synthetic: str | None = None
+    synthetic: str | None
     """The scenario, if the devices are synthetic."""
-    telemetry_path: str = "/metrics"
-    rules: Callable[[], tuple[GroupReport, ...]] | None = None
-    """Returns the state of every group of rules; None without a rule engine."""
-    rack: Callable[[], bytes | None] | None = None
+    telemetry_path: str
+    clock: Callable[[], float]
+    """The clock of the snapshots' `mono`."""
+    scraped: Callable[[], Snapshot | None]
+    """Returns the last sample with the selected series and the names of other exporters; None before the first."""
+    all_series: Callable[[], Snapshot | None]
+    """Returns the same with all series, for the overview and viewers: there, a series that scrapes exclude must not
+    look missing."""
+    history: Callable[[], Sequence[PastMoment]]
+    """Returns the samples of the last minutes, the oldest first."""
+    rules: Callable[[], tuple[GroupReport, ...]]
+    """Returns the state of every group of rules."""
+    rack: Callable[[], bytes | None]
     """Returns the report to the rack's other agents, in JSON; None if no rack is configured."""
-    health: Callable[[], tuple[bool, str]] = lambda: (True, "healthy")
+    readiness: Callable[[], tuple[bool, str]]
+    """Returns whether the agent is ready, and why not."""
+    health: Callable[[], tuple[bool, str]]
     """Returns whether the process works, and what is wrong."""
-    runbooks: Mapping[str, str] = field(default_factory=dict)
+    runbooks: Mapping[str, str]
     """Markdown of the runbooks, by the alert's name."""
-    all_series: Callable[[], Snapshot | None] | None = None
-    """Returns the last sample with all series, for the overview and viewers: there, a series that scrapes exclude must
-    not look missing. None if no series is excluded."""
-    history: Callable[[], Sequence[PastMoment]] | None = None
-    """Returns the samples of the last minutes, the oldest first; None if the daemon keeps none."""
-    scraped: Callable[[], Snapshot | None] | None = None
-    """Returns the last sample as scrapes get it, with the names of other exporters; None if that is `latest`."""
-
-    def scraped_snapshot(self) -> Snapshot | None:
-        """Return the last sample as scrapes get it; None before the first."""
-        return self.latest() if self.scraped is None else self.scraped()
-
-    def full_snapshot(self) -> Snapshot | None:
-        """Return the last sample with all series; None before the first."""
-        return self.latest() if self.all_series is None else self.all_series()
+    reload: StartReload | None
+    """Starts a reload; None if reloading over HTTP is not enabled."""
 
 
 READ_METHODS = ("GET", "HEAD")
@@ -85,10 +75,6 @@ class EndpointContext:
         self._pages = PageCache()
         self._queue = RenderQueue(self._pages, view.clock)
         self._cleaned = float("-inf")
-
-    def groups(self) -> tuple[GroupReport, ...]:
-        """Return the state of every group of rules; none if there is no rule engine."""
-        return () if self.view.rules is None else self.view.rules()
 
     def page(self, request: Request, rendering: Rendering, media: str, *headers: tuple[str, str]) -> Answer:
         """Return a page that is rendered in slices and cached, compressed if the client accepts gzip."""

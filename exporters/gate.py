@@ -10,7 +10,6 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Protocol
 
 from exporters.deferred import Answer
 from exporters.http_messages import Request, Response
@@ -22,59 +21,45 @@ CHUNK = 16 * 1024
 """Bytes that are read at once."""
 
 
-class ClientTransport(Protocol):
-    """The transport of one connection. Every method raises OSError for a client that cannot be served any more."""
+class HandshakeRefusedError(OSError):
+    """The server rejected a client, and has sent it the reason; the text is the reason."""
 
-    sock: socket.socket
 
-    @property
-    def shaking(self) -> bool:
+class ClientTransport:
+    """The transport of one connection, unencrypted.
+
+    Every method raises OSError for a client that cannot be served any more.
+    """
+
+    __slots__ = ("shaking", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.shaking = False
         """Whether the handshake with the client is not complete yet."""
 
     @property
     def blocked(self) -> bool:
         """Whether bytes wait for the socket to take them."""
+        return False
 
     def shake(self) -> None:
         """Go on with the handshake as far as possible now. Raises HandshakeRefusedError."""
 
     def receive(self) -> bytes | None:
         """Return what the client has sent, up to a chunk; None if there is nothing now, no bytes if it has ended."""
-
-    def send(self, pieces: Iterable[memoryview]) -> int:
-        """Take bytes to be sent; returns how many, 0 if none can be taken now."""
-
-    def end(self) -> None:
-        """Send the end of the stream."""
-
-
-class HandshakeRefusedError(OSError):
-    """The server rejected a client, and has sent it the reason; the text is the reason."""
-
-
-class PlainTransport:
-    """Bytes as they are."""
-
-    __slots__ = ("sock",)
-    shaking = blocked = False
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-
-    def shake(self) -> None:
-        """There is no handshake."""
-
-    def receive(self) -> bytes | None:
         with suppress(BlockingIOError, InterruptedError):
             return self.sock.recv(CHUNK)
         return None
 
     def send(self, pieces: Iterable[memoryview]) -> int:
+        """Take bytes to be sent; returns how many, 0 if none can be taken now."""
         with suppress(BlockingIOError, InterruptedError):
             return self.sock.sendmsg(pieces)
         return 0
 
     def end(self) -> None:
+        """Send the end of the stream."""
         self.sock.shutdown(socket.SHUT_WR)
 
 
@@ -91,33 +76,20 @@ PASS = Response(HTTPStatus.OK)
 """The answer that a gate gives later to a request that may go on: no client sees it."""
 
 
-class PortGate(Protocol):
-    """For the server's thread."""
+class PortGate:
+    """Everyone may ask, unencrypted. For the server's thread."""
 
-    @property
-    def edition(self) -> int:
-        """Another number once connections that were opened before should not be kept."""
+    edition = 0
+    """Another number once connections that were opened before should not be kept."""
 
     def transport(self, sock: socket.socket) -> ClientTransport:
         """Return how to talk to a new client."""
+        return ClientTransport(sock)
 
-    def admit(self, request: Request, peer: str) -> Answer | None:
+    def admit(self, request: Request, peer: str) -> Answer | None:  # noqa: ARG002 for those who override it
         """Return None for a request that may go on; else its answer, or a promise that may turn out to be PASS."""
-
-    def dress(self, response: Response) -> Response:
-        """Return a response as it is sent."""
-
-
-class OpenGate:
-    """Everyone may ask, unencrypted."""
-
-    edition = 0
-
-    def transport(self, sock: socket.socket) -> ClientTransport:
-        return PlainTransport(sock)
-
-    def admit(self, request: Request, peer: str) -> Answer | None:  # noqa: ARG002 the names are the protocol's
         return None
 
     def dress(self, response: Response) -> Response:
+        """Return a response as it is sent."""
         return response

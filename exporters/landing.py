@@ -7,33 +7,37 @@ verdict: healthy or not, and why, the worst first.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import groupby
 from urllib.parse import parse_qs
-
-from msgspec import Struct
 
 from agent.catalogue import BY_NAME
 from agent.health import device_states
 from agent.health.device_states import ComparedGpus, PortState
 from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode
 from agent.health.verdicts import is_bad, power_verdict
-from agent.model import BackendReport, Entity, GroupReport, Outcome, PastMoment, Snapshot
+from agent.model import BackendReport, Entity, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_parts
+from exporters.endpoint import RouteContext
 from exporters.landing_alerts import Overview
 from exporters.markup import STYLE, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, span, table_head
+from exporters.pages import age_of
 
 _WORDS = {Tone.BAD: "Bad", Tone.WARN: "Degraded", Tone.CALM: "OK", Tone.GOOD: "OK"}
 _MOST_NAMES = 12
 
 
-def _state(facts: Facts, found: SeenNode, alerts: Overview | None) -> tuple[str, str]:
+Readiness = tuple[bool, str]
+"""Whether the agent is ready, and why not."""
+
+
+def _state(readiness: Readiness, snapshot: Snapshot | None, found: SeenNode, alerts: Overview) -> tuple[str, str]:
     """Return the state in a word, and a banner of it and what is wrong, the worst first."""
-    if facts.snapshot is None:
-        tone, word, lines = Tone.WARN, "Starting", [facts.readiness[1]]
+    if snapshot is None:
+        tone, word, lines = Tone.WARN, "Starting", [readiness[1]]
     else:
-        troubles = sorted(_troubles(facts, found, facts.snapshot.reports, alerts), key=lambda each: each[0])
+        troubles = sorted(_troubles(readiness, found, snapshot.reports, alerts), key=lambda each: each[0])
         tone = troubles[0][0] if troubles else Tone.GOOD
         word, lines = _WORDS[tone], [text for _, text in troubles] or [_peace(len(found.by_gpu), alerts)]
     items = "".join(f"<li>{cut(text)}</li>" for text in lines)
@@ -43,17 +47,16 @@ def _state(facts: Facts, found: SeenNode, alerts: Overview | None) -> tuple[str,
 
 
 def _troubles(
-    facts: Facts, found: SeenNode, reports: Sequence[BackendReport], alerts: Overview | None
+    readiness: Readiness, found: SeenNode, reports: Sequence[BackendReport], alerts: Overview
 ) -> Iterator[tuple[Tone, str]]:
-    ready, readiness = facts.readiness
+    ready, why = readiness
     if not ready:
-        yield from ((Tone.BAD, f"not ready: {line}") for line in readiness.splitlines())
+        yield from ((Tone.BAD, f"not ready: {line}") for line in why.splitlines())
     yield from _silent(list(found.by_gpu.values()), found.expected_gpus)
-    if alerts is not None:
-        for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):
-            if names := sorted(alerts.names[tone]):
-                some = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-                yield tone, f"{severity}: {some}"
+    for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):
+        if names := sorted(alerts.names[tone]):
+            some = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+            yield tone, f"{severity}: {some}"
     by_word: dict[tuple[Tone, str], list[str]] = {}
     for device in found.by_gpu.values():
         if device.up:
@@ -65,7 +68,7 @@ def _troubles(
     for report in reports:
         if report.outcome is Outcome.FAILED:
             yield Tone.WARN, f"{report.backend} cannot be read: {report.detail or 'no reason given'}"
-    if alerts is not None and alerts.failed:
+    if alerts.failed:
         yield Tone.WARN, f"rules that failed at their last evaluation: {alerts.failed}"
 
 
@@ -82,9 +85,9 @@ def _silent(devices: Sequence[SeenGpu], expected: int | None) -> Iterator[tuple[
         yield Tone.BAD, f"{known} of {expected} GPUs are present"
 
 
-def _peace(count: int, alerts: Overview | None) -> str:
+def _peace(count: int, alerts: Overview) -> str:
     gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers" if count else "no GPU is expected here"
-    return f"{gpus}, and nothing fires" if alerts is not None and not alerts.counts.firing else gpus
+    return f"{gpus}, and nothing fires" if not alerts.counts.firing else gpus
 
 
 REPLAY = BY_NAME["coldplate_replay_info"]
@@ -103,28 +106,6 @@ METRICS = (
 """The metrics that the page shows."""
 
 
-class Facts(Struct, frozen=True):
-    """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rule engine.
-
-    `series` is the number of series in a scrape, None before the first sample. `refresh` is one of REFRESHES.
-    `runbooks` are the alerts for which the agent has a runbook page. `pages` are the listed paths, each with its
-    description.
-    """
-
-    node: str
-    version: str
-    synthetic: str | None
-    snapshot: Snapshot | None
-    series: int | None
-    age: float | None
-    readiness: tuple[bool, str]
-    groups: tuple[GroupReport, ...] | None = None
-    refresh: int = REFRESH_SECONDS
-    runbooks: Container[str] = ()
-    pages: Sequence[tuple[str, str]] = ()
-    moments: Sequence[PastMoment] = ()
-
-
 def refresh_of(query: str) -> int:
     """Return the refresh that a query string asks for; the default for a value that is not offered."""
     try:
@@ -134,66 +115,71 @@ def refresh_of(query: str) -> int:
     return next((each for each in REFRESHES_SECONDS if asked == str(each)), REFRESH_SECONDS)
 
 
-def pieces(facts: Facts) -> Iterator[bytes]:
-    """Yield the HTML document, piece by piece."""
-    for part in _document(facts):
+def pieces(view: RouteContext, pages: Sequence[tuple[str, str]], moment: float, refresh: int) -> Iterator[bytes]:
+    """Yield the HTML document, piece by piece, for a moment of the view's clock.
+
+    `pages` are the listed paths, each with its description. `refresh` is one of REFRESHES_SECONDS.
+    """
+    for part in _document(view, pages, moment, refresh):
         yield part.encode("utf-8", "replace")
 
 
-def _document(facts: Facts) -> Iterator[str]:
+def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: float, refresh: int) -> Iterator[str]:
+    snapshot, scraped, readiness = view.all_series(), view.scraped(), view.readiness()
+    groups, moments = view.rules(), view.history()
     found, now = SeenNode(METRICS), None
-    if facts.snapshot is not None:
-        now = facts.snapshot.at.wall
-        yield from found.look(facts.snapshot)
+    if snapshot is not None:
+        now = snapshot.at.wall
+        yield from found.look(snapshot)
     devices = list(found.by_gpu.values())
     yield ""
-    alerts = None
-    if facts.groups is not None:
-        alerts = yield from landing_alerts.look_at(facts.groups, [device.gpu for device in devices])
+    alerts = yield from landing_alerts.look_at(groups, [device.gpu for device in devices])
     peers = ComparedGpus(devices)
     for count, device in enumerate(devices):
         if count % _ENOUGH_GPUS == 0:
             yield ""
-        device.alerts = [] if alerts is None else alerts.of_gpu.get(device.gpu, [])
+        device.alerts = alerts.of_gpu.get(device.gpu, [])
         peers.judge(device, now)
     ports = device_states.port_states(found)
     yield ""
-    word, banner = _state(facts, found, alerts)
-    yield _head(facts, word)
+    word, banner = _state(readiness, snapshot, found, alerts)
+    yield _head(view, snapshot, refresh, word)
     yield banner
-    yield _summary(facts, found, devices, ports, alerts)
-    rules = "" if alerts is None else landing_alerts.section(alerts, now, facts.runbooks)
-    urgent = alerts is not None and alerts.counts.firing > 0
+    agent = _agent(readiness, None if snapshot is None else age_of(snapshot, moment), scraped)
+    yield _summary(found, devices, ports, alerts, agent)
+    rules = landing_alerts.section(alerts, now, view.runbooks)
+    urgent = alerts.counts.firing > 0
     if urgent:
         yield rules
     if devices:
-        lines = yield from _busy_lines(facts.moments)
-        yield from landing_parts.gpus_section(devices, facts.runbooks, lines)
+        lines = yield from _busy_lines(moments)
+        yield from landing_parts.gpus_section(devices, view.runbooks, lines)
     if not urgent:
         yield rules
     yield landing_parts.jobs_section(found, devices, now)
     yield landing_parts.fabric_section(found, ports)
-    if facts.snapshot is not None and facts.snapshot.reports:
-        yield _backends(facts.snapshot.reports)
-    yield _links(facts.pages)
+    if snapshot is not None and snapshot.reports:
+        yield _backends(snapshot.reports)
+    yield _links(pages)
     yield "</main>\n</body>\n</html>\n"
 
 
-def _head(facts: Facts, word: str) -> str:
-    node = escape(facts.node)
-    refresh = f'<meta http-equiv="refresh" content="{facts.refresh}">\n' if facts.refresh else ""
+def _head(view: RouteContext, snapshot: Snapshot | None, refresh: int, word: str) -> str:
+    node = escape(view.node)
+    reload = f'<meta http-equiv="refresh" content="{refresh}">\n' if refresh else ""
     synthetic = ""
-    if facts.synthetic is not None:
+    if view.synthetic is not None:
         synthetic = (
-            f'<p class="banner" role="alert">Synthetic devices, scenario {escape(facts.synthetic)}:'
+            f'<p class="banner" role="alert">Synthetic devices, scenario {escape(view.synthetic)}:'
             " nothing they show is real.</p>\n"
         )
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{word}: {node}</title>\n{refresh}'
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{word}: {node}</title>\n{reload}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<header><h1>{node} <small>coldplate {escape(facts.version)}</small></h1>\n{_control(facts)}</header>\n"
-        f"{synthetic}{_replay(facts.snapshot)}"
+        f"<header><h1>{node} <small>coldplate {escape(view.version)}</small></h1>\n"
+        f"{_control(snapshot, refresh)}</header>\n"
+        f"{synthetic}{_replay(snapshot)}"
     )
 
 
@@ -210,14 +196,14 @@ def _replay(snapshot: Snapshot | None) -> str:
     return ""
 
 
-def _control(facts: Facts) -> str:
+def _control(snapshot: Snapshot | None, refresh: int) -> str:
     """Return the time of the sample on the page, and the choice of the interval at which the page reloads."""
     at = ""
-    if facts.snapshot is not None:
-        sampled = datetime.fromtimestamp(facts.snapshot.at.wall, timezone.utc)
+    if snapshot is not None:
+        sampled = datetime.fromtimestamp(snapshot.at.wall, timezone.utc)
         at = f"sampled <b>{sampled:%Y-%m-%d %H:%M:%S} UTC</b> · "
     choices = (
-        f"<b>{_every(each)}</b>" if each == facts.refresh else f'<a href="/?refresh={each}">{_every(each)}</a>'
+        f"<b>{_every(each)}</b>" if each == refresh else f'<a href="/?refresh={each}">{_every(each)}</a>'
         for each in REFRESHES_SECONDS
     )
     return f"<nav>{at}refresh: {' '.join(choices)}</nav>\n"
@@ -228,24 +214,29 @@ def _every(seconds: int) -> str:
 
 
 def _summary(
-    facts: Facts, found: SeenNode, devices: Sequence[SeenGpu], ports: Sequence[PortState], alerts: Overview | None
+    found: SeenNode,
+    devices: Sequence[SeenGpu],
+    ports: Sequence[PortState],
+    alerts: Overview,
+    agent: Iterable[tuple[str, str]],
 ) -> str:
-    ready, text = facts.readiness
-    tiles = [("GPUs", _gpus(devices))]
-    if alerts is not None:
-        tiles.append(("Alerts", landing_alerts.tile(alerts)))
+    tiles = [("GPUs", _gpus(devices)), ("Alerts", landing_alerts.tile(alerts))]
     if jobs := landing_parts.held(devices):
         tiles.append(("Jobs", str(len(jobs))))
     if ports:
         up = sum(port.is_up for port in ports)
         words = f"{up} of {len(ports)} up"
         tiles.append(("InfiniBand", words if up == len(ports) else span(Tone.WARN, words)))
-    tiles += _power(found)
-    sampled = "no sample yet" if facts.age is None else f"{facts.age:.1f} s"
-    tiles.append(("Sample age", sampled if ready else span(Tone.BAD, sampled)))
-    tiles.append(("Agent", "ready" if ready else span(Tone.BAD, cut(text))))
-    tiles.append(("Series", "none yet" if facts.series is None else str(facts.series)))
+    tiles += [*_power(found), *agent]
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
+
+
+def _agent(readiness: Readiness, age: float | None, scraped: Snapshot | None) -> Iterator[tuple[str, str]]:
+    ready, text = readiness
+    sampled = "no sample yet" if age is None else f"{age:.1f} s"
+    yield "Sample age", sampled if ready else span(Tone.BAD, sampled)
+    yield "Agent", "ready" if ready else span(Tone.BAD, cut(text))
+    yield "Series", "none yet" if scraped is None else str(len(scraped))
 
 
 def _gpus(devices: Sequence[SeenGpu]) -> str:

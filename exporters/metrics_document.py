@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from agent.catalogue.groups import GROUPS, Group, Profile, profile_of
-from agent.model import Backend, Gpu, IbPort, Lane, Metric, Node, NvLink, Rack, Shown
+from agent.model import Backend, Gpu, IbPort, Metric, Node, NvLink, Rack, Shown
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import MHZ, MIB, MILLI, NANO, PERCENT, ForeignProfile, Term
 
-_LANES = {Lane.FAST: "fast", Lane.SLOW: "slow", Lane.COLD: "cold", Lane.EVENT: "event"}
 _EXAMPLES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
 _ENTITY_LABELS = {type(example): tuple(name for name, _ in example.labels) for example in _EXAMPLES}
 
@@ -62,7 +61,7 @@ def _line(row: Metric) -> str:
         ", ".join(f"`{name}`" for name in labels_of(row)),
         row.help,
         ", ".join(dict.fromkeys(map(str, row.origin))),
-        _LANES[row.lane],
+        row.lane.value,
         row.shown.value if profile is Profile.DEFAULT and row.shown is Shown.COUNTED else profile.word,
         _others(row),
     )

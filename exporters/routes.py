@@ -73,7 +73,7 @@ class Routes:
         return self._context.work()
 
     def _metrics(self, request: Request) -> Answer:
-        snapshot = self._context.view.scraped_snapshot()
+        snapshot = self._context.view.scraped()
         if snapshot is None:
             return text(HTTPStatus.SERVICE_UNAVAILABLE, NO_SAMPLE_YET, _VARY)
         fmt = choose_format(request.headers.get("accept", ""))

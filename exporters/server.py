@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
-from exporters.clients import Clients, Handler
+from exporters.clients import Clients, Handler, victim
 from exporters.connection import Connection, Timeouts
 from exporters.gate import PortGate
 from exporters.listeners import Acceptor, BindError, address_of, has_gone, open_listeners
@@ -79,7 +79,9 @@ class HttpServer:
         self._limit = max(1, max_connections)
         self._once = LogOnce(logger)
         timeouts = Timeouts(idle_timeout, request_timeout, write_timeout)
-        self._clients = Clients(handler, clock, timeouts, self._once, nudge=self.nudge, hang_up=self._close, gate=gate)
+        self._clients = Clients(
+            handler, clock, timeouts, self._once, nudge=self.nudge, hang_up=self._close, gate=gate or PortGate()
+        )
         self._acceptor = Acceptor((), self._clients.evict, self._once)
         self._thread: KeptThread | None = None
         self._ident: int | None = None
@@ -207,7 +209,7 @@ class HttpServer:
                 break
             full = self.connections >= self._limit
             if full and spared is None:
-                spared = self._clients.victim(now)
+                spared = victim(self._clients.connections, now)
                 if spared is None:
                     if self._acceptor.somebody_waits(listener):
                         self._acceptor.pause(now)

@@ -14,8 +14,23 @@ from exporters.routes import Routes
 
 def context(latest: Snapshot | None = None, **more: Any) -> RouteContext:
     """What a site shows: this snapshot, at second 100 of a node that is ready, but for what is given."""
-    usual: dict[str, Any] = {"readiness": lambda: (True, "fresh"), "clock": lambda: 100.0, "node": "n", "version": "1"}
-    return RouteContext(lambda: latest, **(usual | more))
+    usual: dict[str, Any] = {
+        "node": "n",
+        "version": "1",
+        "synthetic": None,
+        "telemetry_path": "/metrics",
+        "clock": lambda: 100.0,
+        "scraped": lambda: latest,
+        "all_series": lambda: latest,
+        "history": tuple,
+        "rules": tuple,
+        "rack": lambda: None,
+        "readiness": lambda: (True, "fresh"),
+        "health": lambda: (True, "healthy"),
+        "runbooks": {},
+        "reload": None,
+    }
+    return RouteContext(**(usual | more))
 
 
 def overview(view: RouteContext, query: str = "") -> str:

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -117,12 +117,10 @@ def _firing(layout: Layout) -> frozenset[Labels]:
 
 
 class FlightRecorder:
-    """Follows the hub. `header` says whose recordings these are; `wall` gives seconds since the epoch."""
+    """Follows the hub. `header` says whose recordings these are."""
 
-    def __init__(
-        self, settings: FlightSettings, header: RecordingHeader, threads: Threads, wall: Callable[[], float] = time.time
-    ) -> None:
-        self._settings, self._header, self._threads, self._wall = settings, header, threads, wall
+    def __init__(self, settings: FlightSettings, header: RecordingHeader, threads: Threads) -> None:
+        self._settings, self._header, self._threads = settings, header, threads
         self._segment_seconds = min(max(settings.span / SEGMENTS, LEAST_SEGMENT_SECONDS), LONGEST_SEGMENT_SECONDS)
         self._triggers = FlightTriggers(settings.triggers)
         self._gathered: list[Snapshot] = []
@@ -271,7 +269,7 @@ class FlightRecorder:
             return
         for each in segments:
             each.written = True
-        self._written_at = self._wall()
+        self._written_at = time.time()
         self._files += 1
         log.info("flight recording written", extra={"facts": {"file": str(folder / name), "bytes": len(content)}})
         self._good = True

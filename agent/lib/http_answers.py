@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Protocol
+from typing import Union
 
 from msgspec import Struct, field
 
@@ -187,13 +187,12 @@ def _plain_length(headers: Mapping[str, str], doubtful: bool, most: int) -> int:
     return int(length)
 
 
-class _Framing(Protocol):
-    def take(self, buffer: bytearray, body: bytearray) -> bool:
-        """Move what belongs to the body from `buffer` to `body`; returns whether it is complete. Raises HttpError."""
-
-
 class _Sized:
-    """A body of a known number of bytes."""
+    """A body of a known number of bytes.
+
+    As in each framing, `take` moves what belongs to the body from `buffer` to `body`, and returns whether it is
+    complete. Raises HttpError.
+    """
 
     def __init__(self, missing: int) -> None:
         self._missing = missing
@@ -253,6 +252,9 @@ class _Chunked:
         if self._missing == 0:
             self._trailers = 0
         return False
+
+
+_Framing = Union[_Sized, _UntilClose, _Chunked]
 
 
 def _move(buffer: bytearray, body: bytearray, most: int) -> int:

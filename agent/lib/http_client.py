@@ -18,6 +18,10 @@ from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFaul
 from agent.lib.http_link import HttpLink, HttpRequest, Place
 from agent.lib.http_target import HttpTarget
 
+DENIED = (401, 403)
+"""Statuses of a refused login."""
+_TRUST = "; set ca_file to the issuer's certificate, or verify: false"
+
 
 class HttpClient:
     """A client of one target. `clock` gives monotonic seconds. For one thread, except `abort`.
@@ -36,11 +40,6 @@ class HttpClient:
         trust = HttpTrust(target) if target.tls else None
         self._link = HttpLink(self._find, target, trust, bounds, self._watch)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the connection of the last exchange is still open."""
-        return self._link.is_open
-
     def exchange(self, request: HttpRequest, until: float) -> HttpAnswer:
         """Send a request and read the answer, by a deadline on the monotonic clock. Raises HttpError."""
         began = self._clock()
@@ -58,6 +57,29 @@ class HttpClient:
             self._link.close()
             raise
         return answer
+
+    def deliver(self, request: HttpRequest, until: float) -> HttpAnswer:
+        """Send a request of whose answer only the status matters: it counts even if the body breaks off.
+
+        After a refused login the request is sent again over a new connection: the token or password may have
+        changed since the last one was opened. Raises HttpError.
+        """
+        kept = self._link.is_open
+        try:
+            answer = self.exchange(request, until)
+        except HttpError as error:
+            if error.head is None:
+                raise
+            answer = error.head
+        if answer.status in DENIED:
+            self.close()
+            if kept:
+                return self.deliver(request, until)
+        return answer
+
+    def explain(self, error: HttpError) -> str:
+        """Return why there is no answer, with the remedy, and without what the server repeats of secrets."""
+        return self.masked(str(error)) + (_TRUST if error.fault is HttpFault.UNTRUSTED else "")
 
     def close(self) -> None:
         """Close the connection; the next exchange opens a new one."""

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from pathlib import Path
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -46,18 +45,8 @@ from alerts.rule_evaluator import TemplateContext
 from alerts.rulefile import RuleFile, RuleFileError, RuleGroup, TooManyRulesError
 from alerts.windows.needs import selectors_of
 
-
-class ReceiverKind(Protocol):
-    """The type of RECEIVER: a class of receivers. `name` is the key below `notify` with their addresses."""
-
-    @property
-    def name(self) -> str: ...
-
-    def __call__(
-        self, target: HttpTarget, clock: Callable[[], Instant], external_url: str, *, threads: Threads
-    ) -> HttpReceiver:
-        """Return a receiver; `external_url` is the address of coldplate's own pages. Raises ValueError."""
-        ...
+ReceiverKind = type[HttpReceiver]
+"""The type of RECEIVER; its `name` is the key below `notify` with the addresses of such receivers."""
 
 
 def _discover() -> tuple[ReceiverKind, ...]:

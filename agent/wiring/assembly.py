@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from agent import __version__
@@ -29,7 +30,7 @@ from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import drill_file, node_name
 from agent.wiring.peering import load_rack, make_rack_monitor
 from agent.wiring.pushing import make_pushes
-from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
+from agent.wiring.reconfiguration import rack_options, reconfigure, steps_of
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
 from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 from agent.wiring.start_checks import check, load_choice
@@ -105,7 +106,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         options, alerting, receivers, exposed=exposed, sampling=sampling, rack=rack, rules=rules,
         expectations=expectations, protection=protection,
     )  # fmt: skip
-    reloads = Reloader(Reconfiguration(read_config, config, steps), last, clock, notifier, threads)
+    reloads = Reloader(partial(reconfigure, read_config, config, steps), last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now, threads=threads.troubles, rules=rules.failing, files=files.states)
     server = make_server(
         config,

@@ -84,14 +84,14 @@ def make_rack_monitor(
     clock: Callable[[], Instant],
     threads: Threads,
     *,
-    path: Path | None = None,
-    put: Callable[[Path, bytes], None] | None = None,
+    path: Path | None,
+    put: Callable[[Path, bytes], None],
 ) -> RackMonitor:
     """Return the rack monitor, with an identity of its own that no other agent and no later run has.
 
     It takes over what an earlier run saved at `path`; `put` writes there what it saves.
     """
-    keep = None if path is None or put is None else partial(_put, put, path)
+    keep = None if path is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
     made = RackMonitor(
         member,

@@ -30,25 +30,17 @@ Prepare = Callable[[Config], Apply]
 """Takes its part out of a new configuration, and returns what puts that in force. Raises ConfigError."""
 
 
-class Reconfiguration:
-    """Reloads the configuration: every step prepares its part before the first one is applied.
+def reconfigure(read_config: Callable[[], Config], booted: Config, steps: Sequence[Prepare]) -> None:
+    """Reload the configuration: every step prepares its part before the first one is applied.
 
-    `booted` is the configuration that the agent was started with.
+    `booted` is the configuration that the agent was started with. Raises ConfigError, and then nothing has changed.
     """
-
-    def __init__(self, read_config: Callable[[], Config], booted: Config, steps: Sequence[Prepare]) -> None:
-        self._read_config = read_config
-        self._booted = booted
-        self._steps = tuple(steps)
-
-    def __call__(self) -> None:
-        """Reload. Raises ConfigError, and then nothing has changed."""
-        config = self._read_config()
-        prepared = [prepare(config) for prepare in self._steps]
-        for key in keys_for_a_restart(self._booted, config):
-            log.warning("%s has changed: the change takes effect at the next restart", key)
-        for apply in prepared:
-            apply()
+    config = read_config()
+    prepared = [prepare(config) for prepare in steps]
+    for key in keys_for_a_restart(booted, config):
+        log.warning("%s has changed: the change takes effect at the next restart", key)
+    for apply in prepared:
+        apply()
 
 
 def steps_of(

@@ -33,7 +33,7 @@ from exporters.server import HttpServer
 
 if TYPE_CHECKING:
     from exporters.compatibility.translation import Translation
-    from exporters.protection.web_gate import WebGate, WebReload, WebTerms, WebWatch
+    from exporters.protection.web_gate import WebReload, WebTerms, WebWatch
 
 
 class Protection:
@@ -49,13 +49,10 @@ class Protection:
         if config.web.config_file is None:
             return
         from exporters.protection.web_file import WebFileError  # only where the configuration names a web file
-        from exporters.protection.web_gate import WebGate, WebWatch
-
-        def make_gate(terms: WebTerms) -> WebGate:
-            return WebGate(terms, self.passwords, time.monotonic)
+        from exporters.protection.web_gate import WebWatch
 
         try:
-            self.watch = WebWatch(Path(config.web.config_file), make_gate, wall)
+            self.watch = WebWatch(Path(config.web.config_file), self.passwords, time.monotonic, wall)
         except WebFileError as error:
             raise ConfigError(f"web.config_file: {error}") from error
 
@@ -204,7 +201,6 @@ def make_server(
             version=__version__,
             synthetic=scenario_of(config),
             telemetry_path=web.telemetry_path,
-            latest=exposed.latest,
             rules=rules.reports,
             rack=rack.report,
             readiness=readiness,

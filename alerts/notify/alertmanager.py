@@ -20,7 +20,6 @@ class Alertmanager(HttpReceiver):
     path = PATH
     repeats = True
     expires = True
-    compares = True
 
     def check(self) -> None:
         if self.target.path.endswith(("/api/v1/alerts", PATH)):

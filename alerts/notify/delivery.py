@@ -18,12 +18,12 @@ from functools import partial
 
 from msgspec import Struct
 
-from agent.lib.http_client import HttpClient
+from agent.lib.http_client import DENIED, HttpClient
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels, Phase
-from alerts.notify.receiver import BOUNDS, DENIED, Counts, Notice, ReceiverAnswer, ServerClock, UnreachableError, post
+from alerts.notify.receiver import BOUNDS, Counts, Notice, ReceiverAnswer, ServerClock, UnreachableError, post
 
 CAPACITY = 10_000
 """As many as Prometheus queues for its Alertmanagers."""
@@ -160,8 +160,7 @@ class HttpReceiver:
     """The path that is added to the receiver's address."""
     repeats = True
     expires = True
-    compares = False
-    """Whether it compares the times that it receives with its own clock."""
+    """Whether it compares the times that it receives with its own clock: to it an alert may end by itself."""
 
     def __init__(
         self,
@@ -276,7 +275,7 @@ class HttpReceiver:
     def _attempt(self, batch: Sequence[Notice]) -> None:
         answer, sent, received = self._post(batch)
         delivered = 200 <= answer.status < 300
-        if self.compares and delivered and self._server_clock.hear(answer.date, sent, received):
+        if self.expires and delivered and self._server_clock.hear(answer.date, sent, received):
             self._tell_clocks()
             answer, _, _ = self._post(batch)  # at once, since the times just sent may have ended alerts
         answer = answer._replace(text=self._client.masked(answer.text))

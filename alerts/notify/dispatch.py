@@ -94,10 +94,10 @@ class Dispatcher:
             _end(before, after, at, post)
             post.hand_over(at)
 
-    def mark_notified(self, alerts: Iterable[Alert], receivers: Sequence[Receiver] | None = None) -> None:
-        """Mark incidents restored at the start as known to these (or all) receivers that get changes only."""
+    def mark_notified(self, alerts: Iterable[Alert], receivers: Sequence[Receiver]) -> None:
+        """Mark incidents restored at the start as known to these receivers that get changes only."""
         with self._lock:
-            notified = frozenset(map(id, self.receivers if receivers is None else receivers))
+            notified = frozenset(map(id, receivers))
             known = (alert for alert in alerts if alert.phase is not Phase.PENDING)
             self._restored.update((alert.labels, (alert, notified)) for alert in known)
 
@@ -121,14 +121,12 @@ class Dispatcher:
                 labels: (moved(alert, seconds), notified) for labels, (alert, notified) in self._restored.items()
             }
 
-    def forget(self, group: str, at: float | None = None) -> None:
-        """Forget a group that is no longer evaluated; with a time, its incidents end then for receivers of changes."""
+    def forget(self, group: str, at: float) -> None:
+        """Forget a group that is no longer evaluated; its incidents end at `at` for receivers of changes."""
         with self._lock:
-            before = self._groups.pop(group, {})
-            if at is not None:
-                post = _Post(self.receivers, self._external, at)
-                _end(before, {}, at, post)
-                post.hand_over(at)
+            post = _Post(self.receivers, self._external, at)
+            _end(self._groups.pop(group, {}), {}, at, post)
+            post.hand_over(at)
 
     def reconfigure(
         self,

@@ -1,7 +1,5 @@
 """A receiver of alerts: its interface, its counters, its connection, and the difference between its clock and ours.
 
-Of an answer only the status matters: it counts even if the body breaks off or is too long.
-
 Alertmanager compares `endsAt` with its own clock. From a node whose clock is ten minutes behind every alert would be
 expired on arrival, and one that other nodes also send would be resolved for all of them each time it is sent. The
 `Date` of each response (RFC 9110, 6.6.1) gives the time there, to the second. It may not come from Alertmanager itself:
@@ -18,7 +16,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple, Protocol
 
-from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.logs import LogOnce
@@ -155,9 +153,7 @@ def _parsed(date: str) -> float | None:
 
 
 BOUNDS = AnswerBounds(body=64 * 1024)
-DENIED = (401, 403)
 _JSON = (("Content-Type", "application/json"),)
-_TRUST = "; set ca_file to the issuer's certificate, or verify: false"
 
 
 class UnreachableError(Exception):
@@ -174,18 +170,10 @@ class ReceiverAnswer(NamedTuple):
 
 def post(client: HttpClient, path: str, body: bytes, until: float) -> ReceiverAnswer:
     """Send JSON and read the answer, by a deadline on the monotonic clock. Raises UnreachableError."""
-    kept = client.is_open
     try:
-        answer = client.exchange(HttpRequest("POST", path, _JSON, body), until)
+        answer = client.deliver(HttpRequest("POST", path, _JSON, body), until)
     except HttpError as error:
-        if error.head is None:
-            remedy = _TRUST if error.fault is HttpFault.UNTRUSTED else ""
-            raise UnreachableError(f"{error}{remedy}") from error
-        answer = error.head
-    if answer.status in DENIED:
-        client.close()
-        if kept:  # the token or password may have changed since
-            return post(client, path, body, until)
+        raise UnreachableError(client.explain(error)) from error
     if 300 <= answer.status < 400:
         return ReceiverAnswer(answer.status, answer.headers.get("location", ""))
     return ReceiverAnswer(answer.status, answer.body.decode("utf-8", "replace"), answer.headers.get("date", ""))

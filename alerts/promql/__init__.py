@@ -21,10 +21,10 @@ from alerts.promql.labels import (
 )
 from alerts.promql.query import Query, compile_query
 from alerts.promql.selectors import Selector
-from alerts.promql.storage import STALE, SampleSource, Storage, is_stale
+from alerts.promql.storage import STALE, Storage, is_stale
 from alerts.promql.syntax import count_tokens
 
 __all__ = [
-    "STALE", "EvaluationError", "Labels", "Matcher", "PromqlError", "Query", "Sample", "SampleSource", "Scalar",
+    "STALE", "EvaluationError", "Labels", "Matcher", "PromqlError", "Query", "Sample", "Scalar",
     "Selector", "Storage", "String", "Value", "Vector", "compile_query", "count_tokens", "is_stale", "make_labels",
 ]  # fmt: skip

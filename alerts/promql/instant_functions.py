@@ -35,7 +35,7 @@ from alerts.promql.plan import (
     refuse_same_labels,
 )
 from alerts.promql.syntax.literals import is_text, quoted, readable
-from alerts.regex import Expansion, Regex, RegexError, RegexLimitError, TextTooLongError, compile_regex
+from alerts.regex import Expansion, Regex, RegexError, RegexLimitError, TextTooLongError
 
 ValueFunction = Callable[[float], float]
 
@@ -206,8 +206,8 @@ def replace_regex(pattern: str) -> Regex:
     """Compile the expression of a `label_replace`. Raises PromqlError, and RegexLimitError."""
     try:
         if "\\" in pattern:
-            compile_regex(f"(?:{pattern})")  # Prometheus puts it in parentheses, which an open \Q would swallow
-        return compile_regex(pattern, groups=True)
+            Regex(f"(?:{pattern})")  # Prometheus puts it in parentheses, which an open \Q would swallow
+        return Regex(pattern, groups=True)
     except RegexLimitError:
         raise
     except RegexError as error:

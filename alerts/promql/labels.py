@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Union
 
 from alerts.limits import LONGEST_LABELS, LONGEST_VALUE
-from alerts.regex import RegexError, TextTooLongError, compile_regex
+from alerts.regex import Regex, RegexError, TextTooLongError
 
 
 class PromqlError(ValueError):
@@ -170,7 +170,7 @@ def _predicate(operator: str, value: str) -> Callable[[str], bool]:
 
 def _expression(pattern: str) -> Callable[[str], bool]:
     try:
-        is_whole = compile_regex(pattern).predicate()
+        is_whole = Regex(pattern).predicate()
     except RegexError as error:
         raise PromqlError(f"regular expression {pattern!r}: {error}") from None
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from alerts.limits import MOST_REMEMBERED, SAMPLES_PER_LABEL_SET
 from alerts.promql.budget import Budget
 from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels
-from alerts.promql.storage import SampleSource, Window, without_markers
+from alerts.promql.storage import AnyStore, Window, without_markers
 
 LOOKBACK_MS = 300_000
 
@@ -67,7 +67,7 @@ class EvaluationContext(NamedTuple):
     it. `steps` is set within a subquery (see `Steps`).
     """
 
-    source: SampleSource
+    source: AnyStore
     at_ms: int
     query_ms: int
     budget: Budget

@@ -10,7 +10,7 @@ from alerts.promql.compiler import compile_text
 from alerts.promql.labels import Sample, Scalar, String, Value
 from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan
 from alerts.promql.selectors import Selector
-from alerts.promql.storage import SampleSource, to_milliseconds
+from alerts.promql.storage import AnyStore, to_milliseconds
 from alerts.promql.syntax.literals import number_value, readable
 from alerts.promql.syntax.scanner import Scanner
 
@@ -57,7 +57,7 @@ class Query:
         self._plan = plan
         self._space = space
 
-    def evaluate(self, source: SampleSource, at: float, budget: Budget | None = None) -> Value:
+    def evaluate(self, source: AnyStore, at: float, budget: Budget | None = None) -> Value:
         """Evaluate at an instant (seconds since the epoch, taken to the millisecond).
 
         Without a budget, it has that of one evaluation, but no deadline. Raises EvaluationError.
@@ -85,7 +85,7 @@ class Query:
             if collects:
                 gc.enable()
 
-    def is_barren(self, source: SampleSource, budget: Budget) -> bool:
+    def is_barren(self, source: AnyStore, budget: Budget) -> bool:
         """Return True if every evaluation gives no elements and no error until the source has other series.
 
         Raises LimitError.

@@ -1,10 +1,9 @@
-"""Samples in memory, found by matchers, and the interface that an evaluation needs.
+"""Samples in memory, found by matchers.
 
-`SampleSource` is that interface: the series that match, with their samples after `start` and up to `end`. `Storage`
-implements it with arrays, for tests and for code without windows. `Index` finds series by metric name first, and keeps
-results until a series comes or goes. Times are seconds and are kept to the millisecond, which is Prometheus's
-resolution, so that the edges of a range are exact. It never reads a clock and never expires anything by itself:
-`drop_before` does.
+`SampleStore` is what an evaluation needs: the series that match, with their samples after `start` and up to `end`.
+`Storage` keeps everything, for code without windows. `Index` finds series by metric name first, and keeps results until
+a series comes or goes. Times are seconds and are kept to the millisecond, which is Prometheus's resolution, so that the
+edges of a range are exact.
 
 Prometheus's staleness marker is the one NaN that means that a series has ended. An ordinary NaN is a value. Only the
 marker's bits differ, so every test checks the bits.
@@ -14,10 +13,10 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from alerts.limits import SAMPLES_PER_ELEMENT
 from alerts.promql.budget import Budget
@@ -57,14 +56,18 @@ _MATCHED = 4
 """Units of work to compare a series with matchers."""
 
 
-class Labelled(Protocol):
-    """Anything that has the labels of a series."""
+class SampledSeries:
+    """A series with its samples, oldest first. It has at least one when it is read."""
 
-    @property
-    def labels(self) -> Labels: ...
+    __slots__ = ("labels", "times", "values")
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self.times: array[float] = array("d")
+        self.values: array[float] = array("d")
 
 
-S = TypeVar("S", bound=Labelled)
+S = TypeVar("S", bound=SampledSeries)
 
 
 class Index(Generic[S]):
@@ -135,28 +138,6 @@ Window = tuple[Labels, Sequence[float], Sequence[float]]
 Newest = tuple[Labels, float, float]
 
 
-class SampleSource(Protocol):
-    """A source of samples to evaluate over; a `forgetful` one keeps them only for as long as rules look back from now.
-
-    What follows raises LimitError if it takes more than the budget has.
-    """
-
-    forgetful: bool
-
-    def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterable[Window]:
-        """Yield label set, times and values of each series that matches, for start < time <= end.
-
-        Staleness markers are among the values. A series without samples in the range is left out. Only one window needs
-        to be in memory at a time.
-        """
-
-    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
-        """Return the newest sample of each series that matches, for start < time <= end; they count as held."""
-
-    def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-        """Return whether no series matches at all, at any time."""
-
-
 def to_milliseconds(at: float) -> int:
     """Return a time in whole milliseconds."""
     return round(at * 1000)
@@ -175,16 +156,8 @@ def is_newer(newest_at: float, newest: float, at: float, value: float) -> bool:
     raise OutOfOrderError(f"sample at {at} is not after the newest of its series at {newest_at}")
 
 
-class Sampled(Protocol):
-    """A series with its samples, oldest first. It has at least one when it is read."""
-
-    labels: Labels
-    times: array[float]
-    values: array[float]
-
-
-def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budget) -> Iterator[Window]:
-    """Yield what `SampleSource.select` yields for these series."""
+def windows_of(found: Sequence[SampledSeries], start: float, end: float, budget: Budget) -> Iterator[Window]:
+    """Yield what `SampleStore.select` yields for these series."""
     for series in budget.each(found):
         times = series.times
         low = 0 if times[0] > start else bisect_right(times, start)
@@ -196,7 +169,7 @@ def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budge
             yield series.labels, times[low:high], series.values[low:high]
 
 
-def newest_of(found: Sequence[Sampled], start: float, end: float, budget: Budget) -> list[Newest]:
+def newest_of(found: Sequence[SampledSeries], start: float, end: float, budget: Budget) -> list[Newest]:
     """Return label set, time and value of the newest sample of each series, for start < time <= end.
 
     The elements count as held. Raises LimitError if they are more than the budget has.
@@ -216,67 +189,72 @@ def newest_of(found: Sequence[Sampled], start: float, end: float, budget: Budget
     return newest
 
 
-class _Series:
-    __slots__ = ("labels", "times", "values")
-
-    def __init__(self, labels: Labels) -> None:
-        self.labels = labels
-        self.times: array[float] = array("d")
-        self.values: array[float] = array("d")
-
-
-class Storage:
-    """Series in memory, found by metric name."""
+class SampleStore(Generic[S]):
+    """Series to evaluate over, and to write to. What reads raises LimitError if it takes more than the budget has."""
 
     forgetful = False
-    refused: ClassVar[Mapping[Any, str]] = {}
-    """Rules for which nothing is kept: none, everything is kept."""
+    """Whether samples are kept only for as long as rules look back from now."""
 
     def __init__(self) -> None:
-        self._index: Index[_Series] = Index()
+        self._index: Index[S] = Index()
 
     def __len__(self) -> int:
         """Return the number of series."""
         return len(self._index)
-
-    def append(self, labels: Labels, at: float, value: float) -> None:
-        """Add a sample; it must be newer than the series' newest, unless it repeats that one."""
-        series = self._index.get(labels) or self._index.add(_Series(labels))
-        at = to_milliseconds(at) / 1000
-        if not series.times or is_newer(series.times[-1], series.values[-1], at, value):
-            series.times.append(at)
-            series.values.append(value)
 
     @property
     def version(self) -> object:
         """Another object after each series that came or went."""
         return self._index.version
 
-    def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-        """Return whether no series matches. Raises LimitError."""
-        return not self._index.matching(matchers, budget)
+    @property
+    def refused(self) -> Mapping[Any, str]:
+        """Rules for which no samples are kept, and why."""
+        return {}
+
+    def append(self, labels: Labels, at: float, value: float) -> None:
+        """Add a sample that is newer than the series' newest, unless it repeats that one. Raises OutOfOrderError."""
+        raise NotImplementedError
 
     def mark_stale(self, labels: Labels, at: float) -> None:
-        """End a series; a series without samples, or that has ended, is left alone."""
+        """End a series; one that does not exist, or has ended, is left alone."""
+        raise NotImplementedError
+
+    def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterator[Window]:
+        """Yield label set, times and values of each series that matches, for start < time <= end.
+
+        Staleness markers are among the values. A series without samples in the range is left out. Only one window needs
+        to be in memory at a time.
+        """
+        return windows_of(self._matching(matchers, budget), start, end, budget)
+
+    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
+        """Return the newest sample of each series that matches, for start < time <= end; they count as held."""
+        return newest_of(self._matching(matchers, budget), start, end, budget)
+
+    def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
+        """Return whether no series matches at all, at any time."""
+        return not self._index.matching(matchers, budget)
+
+    def _matching(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[S]:
+        """Return the series that match, with all their samples."""
+        return self._index.matching(matchers, budget)
+
+
+AnyStore = SampleStore[Any]
+
+
+class Storage(SampleStore[SampledSeries]):
+    """Keeps every sample."""
+
+    def append(self, labels: Labels, at: float, value: float) -> None:
+        series = self._index.get(labels) or self._index.add(SampledSeries(labels))
+        at = to_milliseconds(at) / 1000
+        if not series.times or is_newer(series.times[-1], series.values[-1], at, value):
+            series.times.append(at)
+            series.values.append(value)
+
+    def mark_stale(self, labels: Labels, at: float) -> None:
         series = self._index.get(labels)
         if series is not None and not is_stale(series.values[-1]):
             self.append(labels, at, STALE)
-
-    def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterator[Window]:
-        """Yield the windows of the series that match (see `SampleSource`)."""
-        return windows_of(self._index.matching(matchers, budget), start, end, budget)
-
-    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
-        """Return the newest samples of the series that match (see `newest_of`)."""
-        return newest_of(self._index.matching(matchers, budget), start, end, budget)
-
-    def drop_before(self, at: float) -> None:
-        """Forget every sample older than a time, and every series that has none left."""
-        at = to_milliseconds(at) / 1000
-        for series in list(self._index):
-            first = bisect_left(series.times, at)
-            if first:
-                del series.times[:first]
-                del series.values[:first]
-                if not series.times:
-                    self._index.remove(series)

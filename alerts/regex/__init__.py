@@ -2,12 +2,12 @@
 
 They have RE2's syntax, as in Go's package regexp and so in Prometheus, and are matched in time linear in the text:
 Python's `re` backtracks, and one pattern of six characters could block every thread of the daemon for ever. All
-external expressions are compiled by `compile_regex`; `re` is for patterns in the code.
+external expressions are compiled by `Regex`; `re` is for patterns in the code.
 """
 
 from __future__ import annotations
 
 from alerts.regex.linear import RegexError, RegexLimitError, TextTooLongError
-from alerts.regex.pattern import Expansion, Regex, compile_regex
+from alerts.regex.pattern import Expansion, Regex
 
-__all__ = ["Expansion", "Regex", "RegexError", "RegexLimitError", "TextTooLongError", "compile_regex"]
+__all__ = ["Expansion", "Regex", "RegexError", "RegexLimitError", "TextTooLongError"]

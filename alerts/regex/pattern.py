@@ -137,11 +137,16 @@ LONGEST = 8192
 
 
 class Regex:
-    """A checked expression. It keeps nothing of the engine's: that memory is bounded for all expressions together."""
+    """A regular expression of Go's dialect. Raises RegexError.
+
+    By default it is read as in Prometheus 3's matchers and `label_replace`, where a dot matches a line break; templates
+    do not use `dot_all`. Groups can be referred to only if requested by `groups`. It keeps nothing of the engine's:
+    that memory is bounded for all expressions together.
+    """
 
     __slots__ = ("_dot_all", "_groups", "_plain", "_simple", "_words", "names", "pattern")
 
-    def __init__(self, pattern: str, *, dot_all: bool, groups: bool) -> None:
+    def __init__(self, pattern: str, *, dot_all: bool = True, groups: bool = False) -> None:
         self.pattern = pattern
         self.names: Mapping[str, int] = {}
         """Named groups and their numbers; empty unless groups were requested."""
@@ -230,12 +235,3 @@ class Regex:
 
 def _parts(subject: linear.Subject, spans: Sequence[linear.Span]) -> list[str | None]:
     return [None if start < 0 else subject.part(start, end) for start, end in spans]
-
-
-def compile_regex(pattern: str, *, dot_all: bool = True, groups: bool = False) -> Regex:
-    """Compile a regular expression of Go's dialect. Raises RegexError.
-
-    By default it is read as in Prometheus 3's matchers and `label_replace`, where a dot matches a line break; templates
-    do not use `dot_all`. Groups can be referred to only if requested by `groups`.
-    """
-    return Regex(pattern, dot_all=dot_all, groups=groups)

@@ -9,67 +9,62 @@ from msgspec import Struct
 from alerts.go_literals import quoted
 
 
-class IdentifierNode(Struct, frozen=True, eq=False):
-    """The name of a function; first in a command it is called with the rest."""
+class _TemplatePart(Struct, frozen=True, eq=False):
+    """A part of a template; `at` is its offset in the text."""
 
     at: int
+
+
+class IdentifierNode(_TemplatePart, frozen=True):
+    """The name of a function; first in a command it is called with the rest."""
+
     name: str
 
 
-class VariableNode(Struct, frozen=True, eq=False):
+class VariableNode(_TemplatePart, frozen=True):
     """`$x`, and `$x.y` with the names of its fields; `$` is a name, too."""
 
-    at: int
     name: str
     fields: tuple[str, ...] = ()
 
 
-class DotNode(Struct, frozen=True, eq=False):
+class DotNode(_TemplatePart, frozen=True):
     """`.`"""
 
-    at: int
 
-
-class FieldNode(Struct, frozen=True, eq=False):
+class FieldNode(_TemplatePart, frozen=True):
     """`.x.y`"""
 
-    at: int
     fields: tuple[str, ...]
 
 
-class NilNode(Struct, frozen=True, eq=False):
+class NilNode(_TemplatePart, frozen=True):
     """`nil`, which can be an argument but not a command."""
 
-    at: int
 
-
-class ConstantNode(Struct, frozen=True, eq=False):
+class ConstantNode(_TemplatePart, frozen=True):
     """A truth value, a number or a text in quotes as written, and its value; None of a number beyond an int."""
 
-    at: int
     text: str
     value: bool | int | float | complex | str | None
 
 
-class ChainNode(Struct, frozen=True, eq=False):
+class ChainNode(_TemplatePart, frozen=True):
     """The fields of anything else, such as `(query "x").y`."""
 
-    at: int
     of: Operand
     fields: tuple[str, ...]
 
 
-class CommandNode(Struct, frozen=True, eq=False):
+class CommandNode(_TemplatePart, frozen=True):
     """A function or value, and arguments."""
 
-    at: int
     operands: tuple[Operand, ...]
 
 
-class PipeNode(Struct, frozen=True, eq=False):
+class PipeNode(_TemplatePart, frozen=True):
     """Commands, each with the previous result as its last argument; `declares` are its variables."""
 
-    at: int
     commands: tuple[CommandNode, ...]
     declares: tuple[str, ...] = ()
     assigns: bool = False
@@ -78,32 +73,28 @@ class PipeNode(Struct, frozen=True, eq=False):
 Operand = Union[IdentifierNode, VariableNode, DotNode, FieldNode, NilNode, ConstantNode, ChainNode, PipeNode]
 
 
-class TextNode(Struct, frozen=True, eq=False):
+class TextNode(_TemplatePart, frozen=True):
     """Text as it is."""
 
-    at: int
     text: str
 
 
-class ActionNode(Struct, frozen=True, eq=False):
+class ActionNode(_TemplatePart, frozen=True):
     """A pipeline whose result is printed."""
 
-    at: int
     pipeline: PipeNode
 
 
-class TemplateNode(Struct, frozen=True, eq=False):
+class TemplateNode(_TemplatePart, frozen=True):
     """`template`, or the call that is part of a `block`."""
 
-    at: int
     name: str
     pipeline: PipeNode | None
 
 
-class BreakNode(Struct, frozen=True, eq=False):
+class BreakNode(_TemplatePart, frozen=True):
     """`break` or `continue`."""
 
-    at: int
     kind: str
 
 
@@ -114,10 +105,9 @@ class Arm(Struct, frozen=True, eq=False):
     body: Body
 
 
-class BranchNode(Struct, frozen=True, eq=False):
+class BranchNode(_TemplatePart, frozen=True):
     """`if`, `with` or `range`, as `kind` says; several arms if there is `else if` or `else with`."""
 
-    at: int
     kind: str
     arms: tuple[Arm, ...]
     otherwise: Body

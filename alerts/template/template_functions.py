@@ -16,7 +16,7 @@ from urllib.parse import quote_plus
 
 from alerts.go_literals import from_octets, octets
 from alerts.limits import LONGEST_TEXT
-from alerts.regex import Expansion, Regex, RegexError, TextTooLongError, compile_regex
+from alerts.regex import Expansion, Regex, RegexError, TextTooLongError
 from alerts.template import number_format
 from alerts.template.comparing import equal, less
 from alerts.template.number_format import span_of
@@ -61,7 +61,7 @@ class Called(NamedTuple):
 def pattern(text: str) -> Regex:
     """Compile a template's expression, where unlike in a matcher a dot matches no line break. Raises RenderError."""
     try:
-        return compile_regex(text, dot_all=False, groups=True)
+        return Regex(text, dot_all=False, groups=True)
     except RegexError as error:
         raise RenderError(_in_go(str(error), text)) from None
 

@@ -17,8 +17,8 @@ from alerts import durations
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
 from alerts.promql.labels import format_labels
-from alerts.promql.storage import Storage
-from alerts.rule_evaluator import SampleStore, TemplateContext
+from alerts.promql.storage import AnyStore, Storage
+from alerts.rule_evaluator import TemplateContext
 from alerts.rulefile import RuleFile
 from alerts.template.number_format import shortest
 from alerts.unittests.unit_test_file import AlertCase, Document, ExpectedAlert, QueryCase, Test
@@ -171,7 +171,7 @@ class _Run:
 class Given:
     """The input series of a test, written to the storage as time passes."""
 
-    def __init__(self, test: Test, storage: SampleStore) -> None:
+    def __init__(self, test: Test, storage: AnyStore) -> None:
         self._storage = storage
         self._series = [(labels, iter(samples)) for labels, samples in test.series]
         self._interval = round(test.interval * 1000)

@@ -22,7 +22,7 @@ from alerts.alert_state import ArchivedSeries
 from alerts.promql import STALE, is_stale
 from alerts.promql.budget import Budget
 from alerts.promql.labels import Labels, Matcher, make_labels
-from alerts.promql.storage import Index, Newest, Window, is_newer, newest_of, to_milliseconds, windows_of
+from alerts.promql.storage import SampledSeries, SampleStore, is_newer, to_milliseconds
 from alerts.rulefile import Rule
 from alerts.windows.needs import Needs
 
@@ -59,17 +59,15 @@ def too_long(history: float, price: int, capacity: int) -> str:
     )
 
 
-class _Window:
+class _Window(SampledSeries):
     """The samples of one series. `live` while the last round's readings had it."""
 
-    __slots__ = ("fed", "history", "labels", "live", "place", "reserved", "times", "values")
+    __slots__ = ("fed", "history", "live", "place", "reserved")
 
     def __init__(self, labels: Labels, history: float, reserved: int) -> None:
-        self.labels = labels
+        super().__init__(labels)
         self.history = history
         self.reserved = reserved
-        self.times: array[float] = array("d")
-        self.values: array[float] = array("d")
         self.live = False
         self.place: tuple[int, int] | None = None
         """The number of the frame that has the series, and the position in it; None if no frame has it."""
@@ -96,7 +94,7 @@ class _Window:
             self.put(at, STALE)
 
 
-class Windows:
+class Windows(SampleStore[_Window]):
     """The store that rule groups evaluate on.
 
     `target` are the labels that a scrape would add to every series, `period` the seconds between two rounds,
@@ -107,10 +105,12 @@ class Windows:
     """Samples are kept for as long as rules look back: those at a fixed time may be gone (see `promql.plan`)."""
 
     def __init__(self, needs: Needs, target: Labels, period: float, capacity: int = CAPACITY) -> None:
+        super().__init__()
+        self.bytes = 0
+        """The bytes reserved for all windows."""
         self.dropped = 0
         """Samples that a rule reads but that were left out for lack of memory."""
         self._target = dict(target)
-        self._index: Index[_Window] = Index()
         self._round = 0
         self._live: list[_Window] = []
         self._placed: list[_Window] = []
@@ -119,14 +119,6 @@ class Windows:
         self._rows: list[list[Sequence[float]]] = []
         """Of the rounds that some window has not taken over: their times, and for each frame the values of each."""
         self.rewire(needs, period, capacity)
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    @property
-    def bytes(self) -> int:
-        """The bytes reserved for all windows."""
-        return self._reserved
 
     @property
     def refused(self) -> Mapping[Rule, str]:
@@ -158,7 +150,7 @@ class Windows:
             if history == 0.0:
                 del window.times[:-1]
                 del window.values[:-1]
-        self._reserved = sum(window.reserved for window in self._index)
+        self.bytes = sum(window.reserved for window in self._index)
         self._live = [window for window in self._index if window.live]
 
     def take(self, frames: Sequence[Frame], at: float, foreign: Iterable[Reading] = ()) -> None:
@@ -256,7 +248,6 @@ class Windows:
             window.put(at, value)
 
     def mark_stale(self, labels: Labels, at: float) -> None:
-        """End a series; one that does not exist, or has ended, is left alone."""
         window = self._index.get(labels)
         if window is not None:
             self._catch_up((window,))
@@ -271,26 +262,10 @@ class Windows:
         if window.times[-1] <= to_milliseconds(since) / 1000:
             window.end(to_milliseconds(at) / 1000)
 
-    def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterator[Window]:
-        """See `alerts.promql.storage.SampleSource`."""
+    def _matching(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[_Window]:
         found = self._index.matching(matchers, budget)
         self._catch_up(found)
-        return windows_of(found, start, end, budget)
-
-    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
-        """See `alerts.promql.storage.SampleSource`."""
-        found = self._index.matching(matchers, budget)
-        self._catch_up(found)
-        return newest_of(found, start, end, budget)
-
-    @property
-    def version(self) -> object:
-        """See `alerts.rule_evaluator.SampleStore`."""
-        return self._index.version
-
-    def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-        """See `alerts.promql.storage.SampleSource`."""
-        return not self._index.matching(matchers, budget)
+        return found
 
     def shift(self, seconds: float) -> None:
         """Move the whole past in time: the clock was set, but the distances between samples did not change."""
@@ -339,7 +314,7 @@ class Windows:
         history = self._needs.history_of(labels)
         if history is None:
             return None
-        while self._reserved + self._price(history) > self._capacity:
+        while self.bytes + self._price(history) > self._capacity:
             if not self._make_room(labels):
                 self._refused.add(labels)
                 return None
@@ -347,7 +322,7 @@ class Windows:
             if history is None:
                 return None
         price = self._price(history)
-        self._reserved += price
+        self.bytes += price
         return self._index.add(_Window(labels, history, price))
 
     def _make_room(self, labels: Labels) -> bool:
@@ -390,7 +365,7 @@ class Windows:
             if window.times[-1] <= at - window.history - LOOKBACK_SECONDS:
                 gone.add(window.labels)
                 self._index.remove(window)
-                self._reserved -= window.reserved
+                self.bytes -= window.reserved
             elif window.history:
                 window.cut(at)
         if gone or self._refused or len(self._sampled) > 2 * len(self._live) + _REMEMBERED:

@@ -2,11 +2,9 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, TableColumn, alerts, graph, stat, state_timeline, table
+from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, alerts, graph, stat, state_timeline, table
+from dashboards.queries import RATE
 
-NONE = (("green", None), ("red", 1))
-FEW = (("green", None), ("orange", 1))
-RATE = "[$__rate_interval]"
 SERVED = f"rate(coldplate_ticks_total{RATE})"
 MISSED = f"rate(coldplate_ticks_missed_total{RATE})"
 

@@ -2,12 +2,9 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, TableColumn, graph, stat, state_timeline, table
-from dashboards.queries import per_gpu
+from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, graph, stat, state_timeline, table
+from dashboards.queries import RATE, per_gpu
 
-NONE = (("green", None), ("red", 1))
-FEW = (("green", None), ("orange", 1))
-RATE = "[$__rate_interval]"
 PORT = {"instance": "Node", "device": "Device", "port": "Port"}
 
 

@@ -2,10 +2,9 @@
 
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
-from dashboards.panels import TableColumn, alerts, bar_gauge, graph, stat, table
+from dashboards.panels import NONE, TableColumn, alerts, bar_gauge, graph, stat, table
 from dashboards.queries import BREACH, OVER, per_gpu
 
-NONE = (("green", None), ("red", 1))
 SOME = (("red", None), ("green", 1))
 POWER = steps("RackPowerHigh")
 UTILIZATION = "coldplate_node_gpu_utilization_mean_ratio"

@@ -2,13 +2,11 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import YES_NO, TableColumn, alerts, bar_gauge, graph, heatmap, stat, table
-from dashboards.queries import ITS_GPUS, THROTTLED, alerts_of_job, held, of_job, per_gpu
+from dashboards.panels import NONE, YES_NO, TableColumn, alerts, bar_gauge, graph, heatmap, stat, table
+from dashboards.queries import ITS_GPUS, RATE, THROTTLED, alerts_of_job, held, of_job, per_gpu
 
-NONE = (("green", None), ("red", 1))
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))
 SPREAD = (("green", None), ("orange", 0.5))
-RATE = "[$__rate_interval]"
 MEMORY = "coldplate_gpu_memory_used_bytes / coldplate_gpu_memory_total_bytes"
 PCIE = "coldplate_gpu_pcie_link_width / coldplate_gpu_pcie_link_width_max"
 CLOCK = of_job('coldplate_gpu_clock_mean_hertz{domain="sm"}')

@@ -2,15 +2,13 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import TableColumn, alerts, graph, heatmap, stat, table
-from dashboards.queries import ITS_GPUS, THROTTLED
+from dashboards.panels import NONE, TableColumn, alerts, graph, heatmap, stat, table
+from dashboards.queries import ITS_GPUS, RATE, THROTTLED
 
-NONE = (("green", None), ("red", 1))
 MARGIN = steps("GpuHot")
 THROTTLE = steps("GpuThrottled")
 STATES = ((0, "lost", "red"), (0.5, "behind", "orange"), (1, "up", "transparent"))
 REMAPS = ((2, "failed", "red"), (1, "pending", "orange"), (0, "no", "green"))
-RATE = "[$__rate_interval]"
 
 
 def per_gpu(operator: str, expr: str) -> str:

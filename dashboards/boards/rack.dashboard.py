@@ -23,7 +23,6 @@ NODES = (
 )
 """1 for each node of the rack whose agent answers, 0 for one that is silent, or that its peers cannot reach."""
 ANSWERS = ((0, "silent", "red"), (1, "up", "transparent"))
-NONE = (("green", None), ("red", 1))
 
 
 def not_ok(state: str) -> str:

@@ -231,7 +231,7 @@ def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:
         *((name, known.info.get(FURTHER_LABELS[name], "")) for name in FURTHER_LABELS if name in facts.further_labels),
         ("DCGM_FI_DRIVER_VERSION", known.info.get("driver_version", "")),
         *(_window(own) if name == _XID_COUNT else ()),
-        *_job(known.job(own["gpu_instance"] if mig else WHOLE)),
+        *_job(known.jobs.get(own["gpu_instance"] if mig else WHOLE, {})),
     )
     return tuple(pair for pair in pairs if pair[1])
 

@@ -92,9 +92,6 @@ class KnownGpu(Struct, frozen=True):
     info: Mapping[str, str] = field(default_factory=dict)
     jobs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def job(self, slot: str) -> Mapping[str, str]:
-        return self.jobs.get(slot, {})
-
 
 class KnownNode(Struct, frozen=True):
     """What labels are made of. `host_labels` are the host's name under the label names that the configuration says.

@@ -9,7 +9,7 @@ from exporters.pages import Rendering
 
 
 def _alerts(context: EndpointContext, request: Request) -> Answer:
-    groups = context.groups()
+    groups = context.view.rules()
     rendering = Rendering("alerts", None, groups, lambda _: context.printer.alerts(groups), tells_age=False)
     return context.page(request, rendering, JSON, VARY_BY_ENCODING)
 

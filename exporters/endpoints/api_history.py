@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from http import HTTPStatus
 
 from exporters import envelope, snapshot_json
@@ -14,18 +13,11 @@ from exporters.pages import Rendering
 
 def _history(context: EndpointContext, request: Request) -> Answer:
     view = context.view
-    snapshot = None if view.history is None else view.latest()
-    if view.history is None or snapshot is None:
+    snapshot = view.all_series()
+    if snapshot is None:
         return Response(HTTPStatus.NOT_FOUND, envelope.failure("not_found", "nothing is remembered here"), JSON)
-    moments = view.history
-
-    def pieces(now: float) -> Iterator[bytes]:
-        del now
-        return snapshot_json.past(moments())
-
-    return context.page(
-        request, Rendering("history", None, (snapshot,), pieces, tells_age=False), JSON, VARY_BY_ENCODING
-    )
+    rendering = Rendering("history", None, (snapshot,), lambda _: snapshot_json.past(view.history()), tells_age=False)
+    return context.page(request, rendering, JSON, VARY_BY_ENCODING)
 
 
 ENDPOINT = Endpoint("/api/v1/history", _history)

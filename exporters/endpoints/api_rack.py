@@ -12,7 +12,7 @@ from exporters.http_messages import Request, Response
 
 def _rack(context: EndpointContext, request: Request) -> Answer:
     del request
-    answer = None if context.view.rack is None else context.view.rack()
+    answer = context.view.rack()
     if answer is None:
         text = "no rack is configured here: set rack.name"
         return Response(HTTPStatus.NOT_FOUND, envelope.failure("not_found", text), JSON)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from http import HTTPStatus
 
 from exporters import envelope
@@ -18,12 +17,11 @@ def _rules(context: EndpointContext, request: Request) -> Answer:
         selection = selection_of(request.query)
     except ParameterError as error:
         return Response(HTTPStatus.BAD_REQUEST, envelope.failure("bad_data", str(error)), JSON)
-    groups = context.groups()
-
-    def pieces(_: float) -> Iterator[bytes]:
-        return context.printer.rules(groups, selection)
-
-    return context.page(request, Rendering("rules", selection, groups, pieces, tells_age=False), JSON, VARY_BY_ENCODING)
+    groups = context.view.rules()
+    rendering = Rendering(
+        "rules", selection, groups, lambda _: context.printer.rules(groups, selection), tells_age=False
+    )
+    return context.page(request, rendering, JSON, VARY_BY_ENCODING)
 
 
 ENDPOINT = Endpoint(

@@ -13,7 +13,7 @@ from exporters.pages import Rendering, age_of
 
 
 def _snapshot(context: EndpointContext, request: Request) -> Answer:
-    snapshot = context.view.full_snapshot()
+    snapshot = context.view.all_series()
     if snapshot is None:
         return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", NO_SAMPLE_YET), JSON)
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from agent.lib import textfile
 from agent.lib.certificates import KeyPairError, load_key_pair
-from exporters.gate import CERTIFICATE, CHUNK, HANDSHAKE, HandshakeRefusedError
+from exporters.gate import CERTIFICATE, CHUNK, HANDSHAKE, ClientTransport, HandshakeRefusedError
 from exporters.http_messages import Response
 from exporters.protection.web_file import CIPHERS, CURVES, ServerTls, WebFileError
 
@@ -127,13 +127,13 @@ _OF_CERTIFICATES = frozenset({"CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_
 _NOT_TLS = Response(HTTPStatus.BAD_REQUEST, b"this port speaks https, not http\n")
 
 
-class TlsTransport:
+class TlsTransport(ClientTransport):
     """One client's connection. Of its certificate one name must be among those `allowed`; None allows any.
 
     `count` is called with the reason of each rejected handshake: CERTIFICATE or HANDSHAKE.
     """
 
-    __slots__ = ("_allowed", "_count", "_ended", "_incoming", "_outgoing", "_tls", "_unsent", "shaking", "sock")
+    __slots__ = ("_allowed", "_count", "_ended", "_incoming", "_outgoing", "_tls", "_unsent")
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class TlsTransport:
         allowed: Collection[str] | None,
         count: Callable[[str], None],
     ) -> None:
-        self.sock = sock
+        super().__init__(sock)
         self.shaking = True
         self._allowed = allowed
         self._count = count
@@ -156,7 +156,7 @@ class TlsTransport:
         return bool(self._unsent) or self._outgoing.pending > 0
 
     def shake(self) -> None:
-        data = self._raw()
+        data = super().receive()
         if data == b"":
             raise ConnectionResetError("the client left during the handshake")
         if data:
@@ -176,8 +176,8 @@ class TlsTransport:
 
     def receive(self) -> bytes | None:
         if self._ended:
-            return self._raw()
-        data = self._raw()
+            return super().receive()
+        data = super().receive()
         if data:
             self._incoming.write(data)
         plain, closed = self._decrypted()
@@ -226,11 +226,6 @@ class TlsTransport:
         except ssl.SSLZeroReturnError:
             pass
         return b"".join(pieces), True
-
-    def _raw(self) -> bytes | None:
-        with suppress(BlockingIOError, InterruptedError):
-            return self.sock.recv(CHUNK)
-        return None
 
     def _flush(self) -> bool:
         """Give the socket what waits for it; returns whether it took everything."""

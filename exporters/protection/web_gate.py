@@ -24,7 +24,7 @@ from agent.lib.certificates import first_expiry
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from exporters.deferred import Answer
-from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PlainTransport
+from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PortGate
 from exporters.http_messages import Request, Response
 from exporters.protection.passwords import DENIED, PasswordChecks
 from exporters.protection.web_file import RateLimit, WebFile, WebFileError, read_web_file
@@ -82,11 +82,10 @@ def _stamp(file: Path | str) -> tuple[int, ...] | None:
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
 
 
-class WebGate:
+class WebGate(PortGate):
     """Enforces the terms that were given last; `enforce` is for any thread. `clock` gives monotonic seconds."""
 
     def __init__(self, terms: WebTerms, passwords: PasswordChecks, clock: Callable[[], float]) -> None:
-        self.edition = 0
         self.refused = dict.fromkeys(REFUSALS, 0)
         """Clients and requests that were refused since the start, by the reason."""
         self.terms = terms
@@ -98,17 +97,13 @@ class WebGate:
 
     def enforce(self, terms: WebTerms) -> None:
         """Apply other terms; connections under the former ones are not kept."""
-        self.renew(terms)
-        self.edition += 1
-
-    def renew(self, terms: WebTerms) -> None:
-        """Replace the terms by equal ones that were read again, for new connections."""
         self.terms = terms
+        self.edition += 1
 
     def transport(self, sock: socket.socket) -> ClientTransport:
         terms = self.terms
         if terms.context is None or terms.file.tls is None:
-            return PlainTransport(sock)
+            return ClientTransport(sock)
         from exporters.protection.tls import TlsTransport
 
         return TlsTransport(sock, terms.context, terms.file.tls.client_allowed_sans, self._count)
@@ -172,20 +167,17 @@ class _Seen(NamedTuple):
 
 
 class WebWatch:
-    """Reads the file at `path` and whatever it names. `wall` gives Unix seconds; `changed` is called after a change.
+    """Reads the file at `path` and whatever it names. `clock` gives monotonic seconds, and `wall` Unix seconds.
 
     Raises WebFileError if the file cannot be used at first.
     """
 
     def __init__(
-        self,
-        path: Path,
-        make_gate: Callable[[WebTerms], WebGate],
-        wall: Callable[[], float],
-        changed: Callable[[], None] = lambda: None,
+        self, path: Path, passwords: PasswordChecks, clock: Callable[[], float], wall: Callable[[], float]
     ) -> None:
         self.path = path
-        self.changed = changed
+        self.changed: Callable[[], None] = lambda: None
+        """Called after a change."""
         self._wall = wall
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -193,7 +185,7 @@ class WebWatch:
         self._once = LogOnce(log)
         self._periods = 0
         terms = load_terms(path)
-        self.gate = make_gate(terms)
+        self.gate = WebGate(terms, passwords, clock)
         self.last = WebReload(wall(), terms.expires)
         self._seen = _Seen(terms.stamps, True)
 
@@ -240,7 +232,7 @@ class WebWatch:
             self._take()
         elif self._has_kept_sessions():
             with suppress(WebFileError):  # then once they can be used again
-                self.gate.renew(load_terms(self.path))
+                self.gate.terms = load_terms(self.path)
 
     def _take(self) -> None:
         try:

@@ -37,7 +37,7 @@ from agent.model import Instant, Layout, Series, Snapshot
 from exporters.encoder import AGE_SERIES, ageless_places
 from exporters.pages import age_of
 from exporters.push.otlp_names import Instrument, OtlpName, attributes_of, name_of
-from exporters.push.push_queue import EXPIRED, PushFigures
+from exporters.push.push_queue import EXPIRED, PushFigures, push_regularly
 
 SCHEMA = "https://opentelemetry.io/schemas/1.36.0"
 """The version of the conventions that the names follow."""
@@ -170,19 +170,14 @@ class OtlpPush:
             self._exporter.shutdown()  # ends the pauses between its attempts
 
     def _run(self) -> None:
-        due = self._clock().mono
-        while not self._stopping.wait(max(due - self._clock().mono, 0.0)):
-            now = self._clock()
-            snapshot = self._latest()
-            if snapshot is None:
-                due = now.mono + min(self.settings.interval, 1.0)
-                continue
-            self._push(snapshot, now)
-            missed = (self._clock().mono - due) // self.settings.interval
-            due += (missed + 1) * self.settings.interval
+        push_regularly(self._stopping, self._clock, self.settings.interval, self._push)
         self._forget()
 
-    def _push(self, snapshot: Snapshot, now: Instant) -> None:
+    def _push(self, now: Instant) -> bool:
+        """Push the newest snapshot; of one that was pushed already, only how old it is. False before the first."""
+        snapshot = self._latest()
+        if snapshot is None:
+            return False
         age = age_of(snapshot, now.mono)
         new = self._last is None or snapshot.sequence != self._last.sequence
         self._last = snapshot
@@ -198,6 +193,7 @@ class OtlpPush:
             self.figures.dropped[EXPIRED] += samples
             self.figures.oldest = self.figures.oldest or now.wall
         self._tell(why)
+        return True
 
     def _export(self, data: MetricsData) -> str | None:
         """Send the data; return the reason of a failure. After a failure the login is read again."""

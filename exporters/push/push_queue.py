@@ -105,6 +105,23 @@ class PushPace:
         self.not_before = now + max(pause, min(wish, LONGEST_WISH_SECONDS))
 
 
+def push_regularly(
+    stopping: threading.Event, clock: Callable[[], Instant], interval: float, push: Callable[[Instant], bool]
+) -> None:
+    """Call `push` every `interval` seconds until the end, on a grid of the monotonic clock.
+
+    It returns False if there is no snapshot yet, and is then called again soon.
+    """
+    due = clock().mono
+    while not stopping.wait(max(due - clock().mono, 0.0)):
+        now = clock()
+        if push(now):
+            missed = (clock().mono - due) // interval
+            due += (missed + 1) * interval
+        else:
+            due = now.mono + min(interval, 1.0)
+
+
 log = logging.getLogger("coldplate.push")
 
 _T = TypeVar("_T")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
@@ -28,20 +28,18 @@ from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
 from exporters.pages import age_of
 from exporters.push.disk_buffer import DiskBuffer
-from exporters.push.push_queue import REJECTED, PushFigures, PushPace, PushQueue
+from exporters.push.push_queue import REJECTED, PushFigures, PushPace, PushQueue, push_regularly
 from exporters.push.write_request import RequestWriter, WriteRequest
 
 BOUNDS = AnswerBounds(body=64 * 1024)
 SHOWN = 200
 """Most characters of a receiver's answer that are shown."""
 NOT_ABOUT_CONTENT = frozenset({401, 403, 404, 407, 408, 421, 425, 429})
-_LOGIN = (401, 403)
 _HEADERS = (
     ("Content-Encoding", "snappy"),
     ("Content-Type", "application/x-protobuf"),
     ("X-Prometheus-Remote-Write-Version", "0.1.0"),
 )
-_TRUST = "; set ca_file to the issuer's certificate, or verify: false"
 
 
 class WriteOutcome(Enum):
@@ -61,45 +59,20 @@ class WriteAnswer(NamedTuple):
     wish: float = 0.0
 
 
-class WriteLink:
-    """The connection to one receiver. `clock` gives monotonic seconds. For one thread, except `abort`."""
-
-    def __init__(self, target: HttpTarget, clock: Callable[[], float]) -> None:
-        self._path = target.path
-        self._client = HttpClient(target, BOUNDS, clock)
-
-    def post(self, body: bytes, until: float) -> WriteAnswer:
-        """Send a body, by a deadline on the monotonic clock. Never raises for what the receiver does."""
-        kept = self._client.is_open
-        try:
-            answer = self._client.exchange(HttpRequest("POST", self._path, _HEADERS, body), until)
-        except HttpError as error:
-            if error.head is None:
-                remedy = _TRUST if error.fault is HttpFault.UNTRUSTED else ""
-                return WriteAnswer(WriteOutcome.LATER, f"{self._client.masked(str(error))}{remedy}")
-            answer = error.head
-        if answer.status in _LOGIN:
-            self._client.close()
-            if kept:  # the token or password may have changed since
-                return self.post(body, until)
-        return self._judged(answer)
-
-    def close(self) -> None:
-        self._client.close()
-
-    def abort(self) -> None:
-        """End an exchange under way, from another thread."""
-        self._client.abort()
-
-    def _judged(self, answer: HttpAnswer) -> WriteAnswer:
-        status = answer.status
-        if 200 <= status < 300:
-            return WriteAnswer(WriteOutcome.TAKEN)
-        content = answer.headers.get("location", "") if status < 400 else answer.body.decode("utf-8", "replace")
-        text = f"HTTP status {status}: {self._client.masked(content)[:SHOWN].strip()}"
-        if 400 <= status < 500 and status not in NOT_ABOUT_CONTENT:
-            return WriteAnswer(WriteOutcome.REFUSED, text)
-        return WriteAnswer(WriteOutcome.LATER, text, wished(answer.headers.get("retry-after", "")))
+def post(client: HttpClient, path: str, body: bytes, until: float) -> WriteAnswer:
+    """Send a body, by a deadline on the monotonic clock. Never raises for what the receiver does."""
+    try:
+        answer = client.deliver(HttpRequest("POST", path, _HEADERS, body), until)
+    except HttpError as error:
+        return WriteAnswer(WriteOutcome.LATER, client.explain(error))
+    status = answer.status
+    if 200 <= status < 300:
+        return WriteAnswer(WriteOutcome.TAKEN)
+    content = answer.headers.get("location", "") if status < 400 else answer.body.decode("utf-8", "replace")
+    text = f"HTTP status {status}: {client.masked(content)[:SHOWN].strip()}"
+    if 400 <= status < 500 and status not in NOT_ABOUT_CONTENT:
+        return WriteAnswer(WriteOutcome.REFUSED, text)
+    return WriteAnswer(WriteOutcome.LATER, text, wished(answer.headers.get("retry-after", "")))
 
 
 def wished(text: str) -> float:
@@ -143,7 +116,7 @@ class RemoteWrite:
         self._writer = RequestWriter(settings.labels)
         self._last: Snapshot | None = None
         self._pace = PushPace(settings.interval)
-        self._link = WriteLink(settings.target, lambda: clock().mono)
+        self._client = HttpClient(settings.target, BOUNDS, lambda: clock().mono)
         self._stopping = threading.Event()
         self._work = threading.Condition()  # guards what follows
         self._fresh = False
@@ -167,23 +140,16 @@ class RemoteWrite:
             self._until = self._clock().mono + seconds
             self._work.notify()
         if self._sender is not None and not self._sender.join(seconds):
-            self._link.abort()
+            self._client.abort()
             self._sender.join(seconds)
         lost = self._queue.close()
         if lost:
             log.warning("push %s: %d samples not delivered", self.settings.name, lost)
 
     def _make(self) -> None:
-        """Put a snapshot into the queue every interval, on a grid of the monotonic clock."""
+        """Put a snapshot into the queue every interval."""
         self._queue.open(self._clock().wall)
-        due = self._clock().mono
-        while not self._stopping.wait(max(due - self._clock().mono, 0.0)):
-            now = self._clock()
-            if self._take(now):
-                missed = (now.mono - due) // self.settings.interval
-                due += (missed + 1) * self.settings.interval
-            else:
-                due = now.mono + min(self.settings.interval, 1.0)  # there is no snapshot yet
+        push_regularly(self._stopping, self._clock, self.settings.interval, self._take)
         self._put(self._writer.end(self._clock().wall) if self._last is not None else [])
 
     def _take(self, now: Instant) -> bool:
@@ -206,7 +172,7 @@ class RemoteWrite:
     def _send(self) -> None:
         while (request := self._next()) is not None:
             self._attempt(request)
-        self._link.close()
+        self._client.close()
 
     def _next(self) -> WriteRequest | None:
         """Wait for the next request that may be sent now; None when it is time to end."""
@@ -231,7 +197,8 @@ class RemoteWrite:
     def _attempt(self, request: WriteRequest) -> None:
         now = self._clock().mono
         deadline = now + self.settings.target.timeout
-        answer = self._link.post(request.body, deadline if self._until is None else min(deadline, self._until))
+        until = deadline if self._until is None else min(deadline, self._until)
+        answer = post(self._client, self.settings.target.path, request.body, until)
         now = self._clock().mono
         if answer.outcome is WriteOutcome.LATER:
             self._pace.failed(now, answer.wish)

@@ -17,7 +17,7 @@ from agent.lib.logs import LogOnce
 from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, Clients, hoarders, victim
 from exporters.connection import Connection, Timeouts
 from exporters.deferred import Deferred
-from exporters.gate import PlainTransport
+from exporters.gate import ClientTransport, PortGate
 from exporters.http_messages import Request, Response
 
 TIMEOUTS = Timeouts(30.0, 10.0, 10.0)
@@ -26,7 +26,7 @@ TIMEOUTS = Timeouts(30.0, 10.0, 10.0)
 def clients_by(clock: Callable[[], float]) -> Clients:
     return Clients(
         lambda request: Response(HTTPStatus.OK), clock, TIMEOUTS, LogOnce(logging.getLogger("t")),
-        nudge=lambda: None, hang_up=socket.socket.close,
+        nudge=lambda: None, hang_up=socket.socket.close, gate=PortGate(),
     )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ class Bottomless:
 
 def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() -> None:
     sock = Bottomless()
-    connection = Connection(PlainTransport(sock), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
+    connection = Connection(ClientTransport(sock), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
     connection.ask(Request("GET", "/"), 0.0)
     connection.answer(Response(HTTPStatus.OK, bytes(4 * 1024 * 1024)), 0.0)
     turns = 1
@@ -53,13 +53,13 @@ def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() 
         turns += 1
     assert sock.taken > 4 * 1024 * 1024
     assert turns > 10
-    assert connection.holds == b""
+    assert connection.body == b""
 
 
 def test_what_a_client_has_cost_is_forgotten_with_time() -> None:
     """A scraper that has been there for a year must not come after those who arrived a moment ago."""
     clients = clients_by(lambda: 0.0)
-    connection = Connection(PlainTransport(Bottomless()), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
+    connection = Connection(ClientTransport(Bottomless()), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
     connection.cost = 8.0
     clients.connections.add(connection)
     for tenth in range(1, 101):
@@ -98,13 +98,11 @@ class Line:
         return self.served
 
 
-class SlowTransport:
+class SlowTransport(ClientTransport):
     """Time passes with each step; the handshake never ends."""
 
-    blocked = False
-
     def __init__(self, line: Line, name: str, sock: socket.socket, shaking: bool) -> None:
-        self.sock = sock
+        super().__init__(sock)
         self.shaking = shaking
         self._line = line
         self._name = name
@@ -114,12 +112,6 @@ class SlowTransport:
         self._line.served.append(self._name)
 
     receive = shake
-
-    def send(self, pieces: object) -> int:
-        return 0
-
-    def end(self) -> None:
-        """Nobody waits for a farewell."""
 
 
 @pytest.fixture
@@ -158,7 +150,7 @@ def pair() -> Iterator[socket.socket]:
 
 
 def idle(sock: socket.socket, ago: float) -> Connection:
-    return Connection(PlainTransport(sock), "client", TIMEOUTS, NOW - ago)
+    return Connection(ClientTransport(sock), "client", TIMEOUTS, NOW - ago)
 
 
 def waiting(sock: socket.socket, ago: float) -> Connection:
@@ -243,6 +235,6 @@ def test_what_stays_is_within_the_limit_or_one_page(
     pages = {(number, size): bytes(size) for _, number, size in readers}
     made = [writing(pair, ago, pages[number, size]) for ago, number, size in readers]
     gone = hoarders(made, limit)
-    kept = {id(each.holds): len(each.holds) for each in made if each not in gone}
+    kept = {id(each.body): len(each.body) for each in made if each not in gone}
     assert sum(kept.values()) <= limit or len(kept) == 1
     assert not gone or any(each not in gone for each in made)

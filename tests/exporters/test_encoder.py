@@ -267,9 +267,10 @@ GENERATE: dict[Format, Callable[[CollectorRegistry], bytes]] = {
 @pytest.mark.parametrize("fmt", Format)
 def test_both_ways_give_the_same_families(full_snapshot: Snapshot, fmt: Format) -> None:
     registry = CollectorRegistry()
-    registry.register(SnapshotCollector(lambda: full_snapshot, clock=lambda: 100.25))
-    ours = Encoder().render(full_snapshot, fmt, 0.25)
-    assert families(ours.decode(), fmt) == families(GENERATE[fmt](registry).decode(), fmt)
+    registry.register(SnapshotCollector(lambda: full_snapshot))
+    ours = families(Encoder().render(full_snapshot, fmt, 0.25).decode(), fmt)
+    ageless = [each for each in ours if each.name != "coldplate_sample_age_seconds"]
+    assert ageless == families(GENERATE[fmt](registry).decode(), fmt)
     assert list(SnapshotCollector(lambda: None).collect()) == [], "before the first sample"
 
 

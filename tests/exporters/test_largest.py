@@ -122,8 +122,7 @@ def test_rules_and_alerts(shape: str) -> None:
 def test_the_overview_shows_the_worst_of_all(snapshot: Snapshot, shape: str) -> None:
     worst = Alert("Worst", (("alertname", "Worst"), ("severity", "critical")), Phase.FIRING, 1.0, 1.7e9)
     groups = (*GROUPS[shape], GroupReport("z", "z.yml", 15.0, rules=(rule(1, 0)._replace(alerts=(worst,)),)))
-    facts = landing.Facts("n", "1", None, snapshot, len(snapshot.readings), 0.5, (True, ""), groups)
-    size, page = largest(landing.pieces(facts))
+    size, page = largest(landing.pieces(context(snapshot, rules=lambda: groups), (), 100.5, 0))
     assert size <= BIT
     assert b"5001 firing" in page
     assert page.index(b"Worst") < page.index(b"R0")
@@ -133,8 +132,8 @@ def test_the_overview_shows_the_worst_of_all(snapshot: Snapshot, shape: str) -> 
 def empty_bits(readings: Iterable[Reading], groups: tuple[GroupReport, ...]) -> int:
     """At how many places the overview can be put aside before the first word of it is there."""
     snapshot = snapshot_of(1, Instant(100.0, 1.7e9), tuple(readings))
-    facts = landing.Facts("n", "1", None, snapshot, 0, 0.5, (True, ""), groups)
-    return sum(1 for _ in takewhile(lambda bit: not bit, landing.pieces(facts)))
+    bits = landing.pieces(context(snapshot, rules=lambda: groups), (), 100.5, 0)
+    return sum(1 for _ in takewhile(lambda bit: not bit, bits))
 
 
 def test_the_overview_can_be_put_aside_between_a_few_gpus_and_a_few_alerts() -> None:

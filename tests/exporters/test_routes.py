@@ -8,7 +8,7 @@ import json
 import re
 import weakref
 from collections import UserDict
-from collections.abc import KeysView
+from collections.abc import Callable, KeysView
 from http import HTTPStatus
 from pathlib import Path
 from typing import cast
@@ -36,20 +36,19 @@ from exporters.endpoint import Endpoint, RouteContext
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
 from exporters.routes import Routes
-from tests.asking import ask
+from tests.asking import ask, context
 from tests.exporters.conftest import FakeClock
 from tests.frames import frame_of, snapshot_of
 
 
 @pytest.fixture
 def view(full_snapshot: Snapshot) -> RouteContext:
-    return RouteContext(
-        latest=lambda: full_snapshot,
-        readiness=lambda: (True, "the last sample is fresh"),
-        clock=lambda: 100.25,
-        node="node-17",
-        version="1.2.3",
-    )
+    ready = (True, "the last sample is fresh")
+    return context(full_snapshot, readiness=lambda: ready, clock=lambda: 100.25, node="node-17", version="1.2.3")
+
+
+def showing(view: RouteContext, latest: Callable[[], Snapshot | None]) -> RouteContext:
+    return replace(view, scraped=latest, all_series=latest)
 
 
 def get(site: Routes, path: str, **headers: str) -> Response:
@@ -96,7 +95,7 @@ def test_a_new_snapshot_is_shown_at_once_even_if_it_has_the_same_number(
     view: RouteContext, full_snapshot: Snapshot, path: str
 ) -> None:
     held = [full_snapshot]
-    site = Routes(replace(view, latest=lambda: held[0]))
+    site = Routes(showing(view, lambda: held[0]))
     before = get(site, path).body
     held[0] = record.replace(full_snapshot, frames=(frame_of(full_snapshot.readings[:-1]),))
     assert get(site, path).body != before
@@ -167,7 +166,7 @@ def test_what_is_no_longer_requested_is_not_kept(view: RouteContext, clock: Fake
 
 
 def test_before_the_first_sample_metrics_and_snapshot_say_so(view: RouteContext) -> None:
-    site = Routes(replace(view, latest=lambda: None))
+    site = Routes(showing(view, lambda: None))
     answer = get(site, "/metrics")
     assert (answer.status, answer.content_type) == (503, "text/plain; charset=utf-8")
     assert b"no sample yet" in answer.body
@@ -303,7 +302,7 @@ def test_the_landing_page_says_what_the_node_is_and_samples(view: RouteContext) 
 def test_the_landing_page_shows_zero_as_zero_and_absent_as_absent(view: RouteContext, full_snapshot: Snapshot) -> None:
     series = {each.metric.name: each.series for each in full_snapshot.readings}
     readings = (Reading(series["coldplate_gpu_up"], 0), Reading(series["coldplate_gpu_power_watts"], 0.0))
-    page = get(Routes(replace(view, latest=lambda: snapshot_of(1, Instant(100.0, 0.0), readings))), "/").body.decode()
+    page = get(Routes(showing(view, lambda: snapshot_of(1, Instant(100.0, 0.0), readings))), "/").body.decode()
     assert "0 of 1 answer" in page
     assert "✖ no answer" in page
     assert '<td data-h="Power" class="n">0 W</td>' in page
@@ -317,7 +316,7 @@ def test_nothing_from_a_device_or_a_configuration_becomes_markup(view: RouteCont
     readings = (Reading(Series(info, Gpu(nasty, nasty), (("model", nasty),)), 1),)
     snapshot = snapshot_of(1, Instant(100.0, 0.0), readings, reports)
     site = Routes(replace(
-        view, latest=lambda: snapshot, readiness=lambda: (False, nasty), node=nasty, version=nasty, synthetic=nasty,
+        showing(view, lambda: snapshot), readiness=lambda: (False, nasty), node=nasty, version=nasty, synthetic=nasty,
         telemetry_path=f"/{nasty}",
     ))  # fmt: skip
     page = get(site, "/").body.decode()

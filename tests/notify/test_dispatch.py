@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Alert, Phase
-from alerts.lifecycle import AlertRecord, Holds, RuleTiming, Silence, step
+from alerts.lifecycle import AlertRecord, Holds, RuleTiming, step
 from alerts.notify.delivery import NotificationQueue
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import Notice
@@ -54,7 +54,7 @@ def test_alertmanagers_are_notified_exactly_when_prometheus_would(resend, interv
     at = 1_700_000_000.0
     for holds, later in steps:
         at += later
-        condition = Holds(LABELS, 1.0) if holds else Silence.CLEAR
+        condition = Holds(LABELS, 1.0) if holds else None
         record, _ = step(record, condition, at, RuleTiming("GpuHot", hold, keep))
         alerts = [record.alert] if record else []
         for alert in alerts:
@@ -111,7 +111,7 @@ def test_what_was_sent_before_a_restart_is_sent_again_only_to_alertmanager() -> 
     dispatcher, repeats, once = dispatching()
     fires, over = make_alert("Fires"), make_alert("Over", resolved_at=1010.0)
     ends, anew = make_alert("Ends"), make_alert("Anew")
-    dispatcher.mark_notified([fires, over, ends, anew, make_alert("Waits", fired_at=None)])
+    dispatcher.mark_notified([fires, over, ends, anew, make_alert("Waits", fired_at=None)], dispatcher.receivers)
     ended, begun = make_alert("Ends", resolved_at=1100.0), make_alert("Anew", fired_at=1100.0)
     dispatcher.consider("g", [fires, over, ended, begun, make_alert("Waits")], 1100.0, 1.0)
     told = [(notice.alert.rule, notice.alert.phase.value) for _, notice in once.heard]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from alerts.promql import EvaluationError, PromqlError, SampleSource, Scalar, String, compile_query
+from alerts.promql import EvaluationError, PromqlError, Scalar, String, compile_query
+from alerts.promql.storage import AnyStore
 
 Answer = Any
 """A number, a text, a list of labels and values, or a `Refusal`."""
@@ -18,7 +19,7 @@ class Refusal(NamedTuple):
     at_load: bool
 
 
-def ours(source: SampleSource, query: str, at: float) -> Answer:
+def ours(source: AnyStore, query: str, at: float) -> Answer:
     try:
         compiled = compile_query(query)
     except PromqlError as error:

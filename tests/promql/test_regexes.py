@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from alerts.promql import Matcher, PromqlError
-from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex, linear
+from alerts.regex import Expansion, Regex, RegexError, TextTooLongError, linear
 from alerts.regex.pattern import predicate, words_of
 from tests.promql import oracle
 from tests.promql.regexes import Patterns, differences, samples, texts
@@ -28,7 +28,7 @@ def test_generated_expressions_match_and_replace_as_in_prometheus(tmp_path: Path
 
 
 def is_match(pattern: str, text: str) -> bool:
-    return compile_regex(pattern).predicate()(text)
+    return Regex(pattern).predicate()(text)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_dialect_is_gos(pattern: str, taken: str, left: str | None) -> None:
 )
 def test_what_go_refuses_or_costs_too_much_is_refused_by_name(pattern: str, words: str) -> None:
     with pytest.raises(RegexError) as caught:
-        compile_regex(pattern)
+        Regex(pattern)
     assert any(each in str(caught.value) for each in words.split("|"))
     with pytest.raises(PromqlError, match="regular expression"):
         Matcher("x", "=~", pattern)
@@ -101,7 +101,7 @@ def test_expressions_whose_groups_are_asked_for_have_a_hundred_of_them_at_most()
     many = "(a)?" * 101
     assert is_match(many, "aa")
     with pytest.raises(RegexError, match="more than 100 groups"):
-        compile_regex(many, groups=True)
+        Regex(many, groups=True)
 
 
 NASTY = ("(([0-9a-zA-Z-])+)+!", "(a+)+b", "(a|a)*b", "(a|aa)+$b", "(.*)(.*)(.*)(.*)(.*)b", "(?:a?){60}a{60}b")
@@ -121,17 +121,17 @@ def test_halves_of_characters_are_no_error() -> None:
     odd = "mlx\udcff_\udce9"
     for pattern in ("mlx.*", r"mlx._[^a]", "(?i)MLX\ufffd_.", r"\w+.+"):
         assert is_match(pattern, odd)
-    groups = compile_regex("(mlx)(.)_(.)", groups=True)
+    groups = Regex("(mlx)(.)_(.)", groups=True)
     assert groups.expanded(odd, Expansion("$3$2$1", {}), 100) == "\udce9\udcffmlx"
     assert groups.replaced(f"-{odd}-", Expansion("<$2>", {}), 100) == "-<\udcff>-"
-    assert compile_regex(".", dot_all=False, groups=True).found_in("\udcff")
+    assert Regex(".", dot_all=False, groups=True).found_in("\udcff")
 
 
 def test_a_text_that_is_too_long_for_an_expression_is_reported() -> None:
     with pytest.raises(TextTooLongError, match="too long; the limit"):
         is_match("x.{900}", "x" * 10_000)
     with pytest.raises(TextTooLongError, match="replacement is too long"):
-        compile_regex("a", groups=True).replaced("aaaa", Expansion("1234", {}), 15)
+        Regex("a", groups=True).replaced("aaaa", Expansion("1234", {}), 15)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_text_that_is_too_long_for_an_expression_is_reported() -> None:
 )
 def test_a_replacement_may_be_as_long_as_its_bound(pattern: str, text: str, replacement: str, made: str) -> None:
     """Also where a match is empty, right after another: nothing is replaced there, and nothing counted."""
-    regex, expansion = compile_regex(pattern, groups=True), Expansion(replacement, {})
+    regex, expansion = Regex(pattern, groups=True), Expansion(replacement, {})
     assert regex.replaced(text, expansion, len(made)) == made
     with pytest.raises(TextTooLongError, match="replacement is too long"):
         regex.replaced(text, expansion, len(made) - 1)
@@ -156,7 +156,7 @@ def test_alternatives_of_words_need_no_engine(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["_web_", "a|b", r"\||x", r"a\.b", "", "|b"])
 def test_words_are_found_in_a_text_without_an_engine(pattern: str) -> None:
-    regex, engine = compile_regex(pattern, dot_all=False), linear.program(pattern, dot_all=False, groups=True)
+    regex, engine = Regex(pattern, dot_all=False), linear.program(pattern, dot_all=False, groups=True)
     assert words_of(pattern) is not None
     given = [*texts(5, 300), "x_web_y", "a.b", "|", "x", ""]
     assert [regex.found_in(text) for text in given] == [engine.is_within(text) for text in given]
@@ -182,14 +182,14 @@ def test_what_needs_no_engine_is_answered_as_by_one() -> None:
 
 def test_the_memory_of_compiled_expressions_is_bounded() -> None:
     """They are dropped while their users live on, and come back when they are asked."""
-    matchers = [compile_regex(f"[a-z]{{{number}}}") for number in range(1, 10 * linear.KEPT)]
+    matchers = [Regex(f"[a-z]{{{number}}}") for number in range(1, 10 * linear.KEPT)]
     assert linear.program.cache_info().currsize <= linear.KEPT
     assert [each.predicate()("a" * 7) for each in matchers].count(True) == 1
     assert linear.program.cache_info().currsize <= linear.KEPT
 
 
 def test_nothing_is_written_to_standard_error() -> None:
-    done = python("from alerts.regex import compile_regex\ntry:\n compile_regex('(')\nexcept ValueError: pass")
+    done = python("from alerts.regex import Regex\ntry:\n Regex('(')\nexcept ValueError: pass")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -205,10 +205,10 @@ def python(script: str) -> subprocess.CompletedProcess[str]:
 
 def test_without_the_library_what_needs_it_is_refused_with_the_remedy() -> None:
     script = f"""{HIDDEN}
-from alerts.regex import RegexError, compile_regex
+from alerts.regex import Regex, RegexError
 for pattern in {[*NASTY, "[ab]", "a?", "(a|b)", "x.*y"]!r}:
     try:
-        compile_regex(pattern)
+        Regex(pattern)
         print("accepted", pattern)
     except RegexError as error:
         print("install the package google-re2" in str(error))

@@ -162,10 +162,9 @@ def test_an_error_of_matching_names_the_group_the_side_and_the_series() -> None:
 
 def test_series_that_come_and_go_do_not_fill_the_memory_of_a_query() -> None:
     query = compile_query("sum by (i) (m)")
-    storage = Storage()
     for turn in range(2_500):
+        storage = Storage()
         storage.append(make_labels({"i": str(turn)}, "m"), float(turn), 1.0)
-        storage.drop_before(float(turn))
         (sample,) = query.evaluate(storage, float(turn))
         assert sample.labels == (("i", str(turn)),)
     assert query.remembered_label_sets < 500
@@ -222,19 +221,6 @@ def test_a_sample_must_be_newer_than_the_newest_but_may_repeat_it() -> None:
     with pytest.raises(OutOfOrderError):
         storage.append(make_labels({}, "m"), 4.0, 1.0)
     assert windows(storage) == [[5.0]]
-
-
-def test_old_samples_are_dropped_and_so_are_series_that_have_none_left() -> None:
-    storage = Storage()
-    for at in (1.0, 2.0, 3.0):
-        storage.append(make_labels({"gpu": "0"}, "m"), at, at)
-    storage.append(make_labels({"gpu": "1"}, "m"), 1.0, 1.0)
-    storage.drop_before(2.0)
-    assert windows(storage) == [[2.0, 3.0]]
-    assert len(storage) == 1
-    storage.drop_before(10.0)
-    assert windows(storage) == []
-    assert len(storage) == 0
 
 
 def test_a_series_that_comes_later_is_found_by_a_selection_that_was_asked_before() -> None:

@@ -22,7 +22,7 @@ from agent.recording.recording_reader import Recording
 from agent.sampler.health import LoopFacts
 from agent.sampler.schedule import Settings
 from agent.wiring.command_line import read_config, read_options
-from agent.wiring.replaying import FasterClock, make_replayed_node, replayed_header
+from agent.wiring.replaying import faster_clock, make_replayed_node, replayed_header
 from alerts.engine import RuleEngine, Ruleset
 from tests.asking import context, overview
 from tests.lab.score.play import TARGET, load_pack
@@ -171,7 +171,7 @@ def test_a_torn_recording_is_replayed_as_far_as_it_goes(tmp_path: Path, caplog: 
 
 def test_a_faster_clock_goes_faster_from_when_it_was_made() -> None:
     now = [Instant(100.0, 1000.0)]
-    clock = FasterClock(10.0, lambda: now[0])
+    clock = faster_clock(10.0, lambda: now[0])
     assert clock() == now[0]
     now[0] = Instant(103.0, 1003.0)
     assert clock() == Instant(130.0, 1030.0)

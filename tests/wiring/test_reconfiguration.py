@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from agent.wiring import identity
 from agent.wiring.alerting import Receivers, check_receivers, load_alerting, make_rule_manager
 from agent.wiring.assembly import dry_start
 from agent.wiring.command_line import CommandLineOptions
-from agent.wiring.reconfiguration import Reconfiguration, steps_of
+from agent.wiring.reconfiguration import reconfigure, steps_of
 from agent.wiring.start_checks import check
 from agent.wiring.web_serving import Exposed, Protection
 from alerts.notify.receiver import Receiver
@@ -49,7 +50,7 @@ class Bench:
         parts: Any = {name: vars(self)[name] for name in ("sampling", "rack", "rules", "expectations")}
         protection = Protection(config, lambda: 0.0)
         steps = steps_of(options, self.started_with, receivers, exposed=self.exposed, protection=protection, **parts)
-        self.reload = Reconfiguration(lambda: parse(self.text, "c.yaml"), config, steps)
+        self.reload = partial(reconfigure, lambda: parse(self.text, "c.yaml"), config, steps)
 
     @property
     def told(self) -> list[int]:

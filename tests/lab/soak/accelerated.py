@@ -28,10 +28,9 @@ from agent.rack.rack_options import RackOptions
 from agent.recording.file_records import RecordingHeader
 from alerts import rulefile
 from alerts.engine import Ruleset
-from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.routes import Routes
-from tests.asking import ask
+from tests.asking import ask, context
 from tests.lab.bench.report import Progress
 from tests.lab.score.play import Play, load_pack
 from tests.lab.soak.churn import rules_of
@@ -89,12 +88,10 @@ class Hours:
 
     def _make_site(self) -> Routes:
         return Routes(
-            RouteContext(
-                latest=lambda: self._latest,
-                readiness=lambda: (True, "ready"),
+            context(
+                scraped=lambda: self._latest,
+                all_series=lambda: self._latest,
                 clock=lambda: self._play.now.mono,
-                node="node",
-                version="0",
                 rules=self._play.engine.reports,
                 rack=self._monitors[0].report,
             )

@@ -11,7 +11,7 @@ from alerts import durations
 from alerts.promql import EvaluationError, PromqlError, Storage, compile_query, make_labels
 from alerts.promql.budget import Budget
 from alerts.promql.labels import LimitError
-from alerts.regex import RegexError, TextTooLongError, compile_regex
+from alerts.regex import Regex, RegexError, TextTooLongError
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.unittests import notation
 from tests.lab.fuzz.target import Target
@@ -38,7 +38,7 @@ def use_template(data: bytes, folder: Path) -> None:
 
 def use_regex(data: bytes, folder: Path) -> None:
     pattern, _, text = data.decode("utf-8", "surrogateescape").partition("\n")
-    regex = compile_regex(pattern, groups=True)
+    regex = Regex(pattern, groups=True)
     subject = text.encode("utf-8", "replace").decode()[:2000]
     regex.predicate()(subject)
     regex.found_in(subject)
