@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import threading
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from agent.model import Alert, GroupReport, Phase, RuleReport
 from exporters import snapshot_json
 from exporters.rules_json import RulePrinter
+from tests.http_client.conftest import Server
 from tests.screen.scenes import played
 
 ALERT = Alert(
@@ -38,26 +38,12 @@ def canned(scenario: str, second: int) -> Answers:
 def serving(answers: Answers) -> Iterator[str]:
     """Its host and port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(held: socket.socket, number: int) -> None:
+        status, body = answers(server.questions[number - 1].split()[1].decode())
+        held.sendall(b"HTTP/1.1 %d Status\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
 
-        def do_GET(self) -> None:
-            status, body = answers(self.path)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
+    server = Server(answer)
     try:
-        yield f"127.0.0.1:{server.server_address[1]}"
+        yield f"127.0.0.1:{server.port}"
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        server.stop()

@@ -227,7 +227,7 @@ def test_a_notifier(product: ProductCopy, serve: Serve) -> None:
         told = f"rules: {{files: [r.yml]}}\nnotify: {{pager: {{urls: ['{pagers.url}']}}}}\n"
         daemon = serve(*product.configure(NOTHING_ELSE + told))
         daemon.until("a page comes", lambda: bool(pagers.posts), 30)
-    assert pagers.posts[0] == ("/page", b"Always")
+    assert (pagers.posts[0].path, pagers.posts[0].body) == ("/page", b"Always")
     daemon.until("it is counted", lambda: daemon.family("coldplate_notifications_total", "notifier")["pager"] >= 1, 30)
 
 

@@ -7,10 +7,8 @@ import os
 import re
 import shutil
 import sys
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -18,6 +16,7 @@ from urllib.parse import urlencode
 from tests.deployment.fleet_files import ROOT
 from tests.lab.bench.processes import Program, cpu_seconds, started
 from tests.lab.bench.report import CannotRunError
+from tests.notify.conftest import Listener
 from tests.servers import fetch, free_port
 
 ALERTMANAGER = ROOT / "packaging" / "alertmanager"
@@ -144,39 +143,15 @@ class Notification(NamedTuple):
         return sorted({each["labels"]["alertname"] for each in self.alerts})
 
 
-class Inbox(ThreadingHTTPServer):
-    """Takes what is posted to a free port of the loopback interface, between `with` and its end: paths and bodies."""
-
-    def __init__(self) -> None:
-        self.posts: list[tuple[str, bytes]] = []
-        super().__init__(("127.0.0.1", 0), _Taking)
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1})
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+class Inbox(Listener):
+    """Takes what is posted to a free port of the loopback interface, between `with` and its end."""
 
     @property
     def told(self) -> list[Notification]:
-        bodies = [json.loads(body) for _, body in self.posts]
-        return [Notification(each["receiver"], each["groupLabels"], each["alerts"]) for each in bodies]
+        return [Notification(each.json["receiver"], each.json["groupLabels"], each.alerts) for each in self.posts]
 
     def __enter__(self) -> Inbox:  # noqa: PYI034 Python 3.10 has no Self
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-
-class _Taking(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        assert isinstance(self.server, Inbox)
-        self.server.posts.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None: ...
+        self.stop()

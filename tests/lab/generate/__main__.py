@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.cli import make_parser
 from exporters import metrics_document
 from tests.lab.generate import alert_tables, configuration_table, migration_document, scenario_document, xid_texts
-from tests.lab.generate.command_line import SCRIPTS, pages, script, tree_of
+from tests.lab.generate.command_line import SCRIPTS, pages, script
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
@@ -27,7 +27,7 @@ def main() -> None:
         document = DOCS / name
         document.write_text(splice(document.read_text(encoding="utf-8")), encoding="utf-8")
     xid_texts.write()
-    manual = pages(tree_of(make_parser()))
+    manual = pages(make_parser())
     for stale in {path.name for path in PAGES.iterdir()} - manual.keys():
         (PAGES / stale).unlink()
     for name, text in manual.items():

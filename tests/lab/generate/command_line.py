@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import shtab
 
@@ -14,150 +12,112 @@ from agent import __version__
 from agent.cli import make_parser
 from agent.lib.commandline import Parser
 
-
-@dataclass(frozen=True, slots=True)
-class UsageArgument:
-    """An option, or a positional argument, which has no `flags`. `metavar` is empty if it takes no value."""
-
-    flags: tuple[str, ...]
-    metavar: str
-    help: str
-    required: bool = False
-    repeats: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CommandUsage:
-    """A command with its actions, which are commands in turn. `words` are how it is called: `coldplate rules check`."""
-
-    words: tuple[str, ...]
-    help: str
-    description: str
-    arguments: tuple[UsageArgument, ...]
-    actions: tuple[CommandUsage, ...]
-    examples: tuple[tuple[str, str], ...]
-    exit_statuses: tuple[tuple[int, str], ...]
-    choose: str = ""
-    """What stands for its actions in a synopsis."""
-
-    @property
-    def name(self) -> str:
-        return " ".join(self.words)
-
-    @property
-    def options(self) -> tuple[UsageArgument, ...]:
-        return tuple(each for each in self.arguments if each.flags)
-
-    @property
-    def places(self) -> tuple[UsageArgument, ...]:
-        """The arguments that are no options."""
-        return tuple(each for each in self.arguments if not each.flags)
-
-
-def tree_of(parser: Parser, what: str = "") -> CommandUsage:
-    """The command that a parser parses; `what` is its line in the help of the one above."""
-    arguments, actions, choose = [], [], ""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            lines = {each.dest: each.help or "" for each in action._choices_actions}
-            actions = [tree_of(each, lines.get(name, "")) for name, each in action.choices.items()]
-            choose = str(action.metavar or "COMMAND")
-        elif action.help != argparse.SUPPRESS:
-            arguments.append(_argument(parser, action))
-    return CommandUsage(
-        tuple(parser.prog.split()),
-        what,
-        parser.description or "",
-        tuple(arguments),
-        tuple(actions),
-        parser.examples,
-        tuple(sorted(parser.exit_statuses.items())),
-        choose,
-    )
-
-
-def _argument(parser: Parser, action: argparse.Action) -> UsageArgument:
-    known: dict[str, Any] = {**vars(action), "prog": parser.prog}
-    metavar = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
-    return UsageArgument(
-        tuple(action.option_strings),
-        metavar,
-        (action.help or "") % known,
-        action.required if action.option_strings else action.nargs not in ("?", "*", argparse.REMAINDER),
-        action.nargs in ("+", "*", argparse.REMAINDER) or isinstance(action, argparse._AppendAction),
-    )
-
-
 FILES = (
     ("/etc/coldplate/coldplate.yaml", "the configuration, if there is one; every key has a default"),
     ("/var/lib/coldplate", "state that outlives the agent"),
 )
 
 
-def pages(tree: CommandUsage) -> dict[str, str]:
+def pages(parser: Parser) -> dict[str, str]:
     """Return file name and text of each page: the whole command's, and one for each command with its actions."""
-    made = {"coldplate.1": _page(tree, [f"coldplate-{each.words[1]}" for each in tree.actions], whole=True)}
-    for each in tree.actions:
-        made[f"{'-'.join(each.words)}.1"] = _page(each, ["coldplate"], whole=False)
+    commands = _commands(parser)
+    made = {"coldplate.1": _page(parser, "GPU node agent", [f"coldplate-{name}" for name in commands], whole=True)}
+    for name, (summary, command) in commands.items():
+        made[f"coldplate-{name}.1"] = _page(command, summary, ["coldplate"], whole=False)
     return made
 
 
-def _page(node: CommandUsage, others: Iterable[str], *, whole: bool) -> str:
-    title = "-".join(node.words)
-    summary = "GPU node agent" if whole else node.help
+def _commands(parser: Parser) -> dict[str, tuple[str, Parser]]:
+    """Return the commands of a parser by name, each with its line in the help."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            summaries = {each.dest: each.help or "" for each in action._choices_actions}
+            return {name: (summaries.get(name, ""), command) for name, command in action.choices.items()}
+    return {}
+
+
+def _arguments(parser: Parser) -> tuple[list[argparse.Action], list[argparse.Action]]:
+    """Return the options of a command, and its other arguments."""
+    shown = [each for each in parser._actions
+             if each.help != argparse.SUPPRESS and not isinstance(each, argparse._SubParsersAction)]  # fmt: skip
+    return [each for each in shown if each.option_strings], [each for each in shown if not each.option_strings]
+
+
+def _page(parser: Parser, summary: str, others: Iterable[str], *, whole: bool) -> str:
+    title = parser.prog.replace(" ", "-")
+    commands = _commands(parser)
     lines = [
         f'.TH {_text(title.upper())} 1 "" "coldplate {__version__}" "User Commands"',
         ".SH NAME",
         f"{_text(title)} \\- {_text(summary)}",
         ".SH SYNOPSIS",
-        *_synopsis(node),
+        *_synopsis(parser),
         ".SH DESCRIPTION",
-        _text(node.description),
-        *_arguments(node, ".SH"),
+        _text(parser.description or ""),
+        *_described(parser, ".SH"),
     ]
     if whole:
-        lines += [".SH COMMANDS", *_list((f"\\fB{_text(each.words[-1])}\\fR", each.help) for each in node.actions)]
+        lines += [".SH COMMANDS", *_list((f"\\fB{_text(name)}\\fR", what) for name, (what, _) in commands.items())]
     else:
-        lines += [line for each in node.actions for line in _action(each)]
-    lines += [".SH EXIT STATUS", *_list((f"\\fB{status}\\fR", what) for status, what in node.exit_statuses)]
+        lines += [line for _, action in commands.values() for line in _action(action)]
+    lines += [".SH EXIT STATUS", *_exit_statuses(parser)]
     lines += [".SH FILES", *_list((f"\\fI{_text(path)}\\fR", what) for path, what in FILES)] if whole else []
-    lines += [".SH EXAMPLES", *_examples(node)]
+    lines += [".SH EXAMPLES", *_examples(parser)]
     seen = ", ".join(f"\\fB{_text(each)}\\fR(1)" for each in others)
     return "\n".join([*lines, ".SH SEE ALSO", seen, ""])
 
 
-def _action(node: CommandUsage) -> Iterator[str]:
+def _action(parser: Parser) -> Iterator[str]:
     """An action has a section of its own in its command's page."""
-    yield f".SH {_text(node.name.upper())}"
-    yield from _synopsis(node)
+    yield f".SH {_text(parser.prog.upper())}"
+    yield from _synopsis(parser)
     yield ".PP"
-    yield _text(node.description)
-    yield from _arguments(node, ".SS")
+    yield _text(parser.description or "")
+    yield from _described(parser, ".SS")
     yield ".SS Exit status"
-    yield from _list((f"\\fB{status}\\fR", what) for status, what in node.exit_statuses)
+    yield from _exit_statuses(parser)
     yield ".SS Examples"
-    yield from _examples(node)
+    yield from _examples(parser)
 
 
-def _synopsis(node: CommandUsage) -> Iterator[str]:
-    yield f".B {_text(node.name)}"
-    for option in node.options:
-        shown = f"{_flag(option.flags[-1])}{_value(option)}"
-        yield f"{shown if option.required else f'[{shown}]'}{' ...' if option.repeats else ''}"
-    if node.choose:
-        yield f"\\fI{_text(node.choose)}\\fR ..."
-    for place in node.places:
-        name = f"\\fI{_text(place.metavar)}\\fR{' ...' if place.repeats else ''}"
-        yield name if place.required else f"[{name}]"
+def _synopsis(parser: Parser) -> Iterator[str]:
+    options, others = _arguments(parser)
+    yield f".B {_text(parser.prog)}"
+    for option in options:
+        shown = f"{_flag(option.option_strings[-1])}{_value(option)}"
+        repeats = " ..." if isinstance(option, argparse._AppendAction) or option.nargs in MANY else ""
+        yield f"{shown if option.required else f'[{shown}]'}{repeats}"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield f"\\fI{_text(str(action.metavar or 'COMMAND'))}\\fR ..."
+    for each in others:
+        name = f"\\fI{_text(_metavar(each))}\\fR{' ...' if each.nargs in MANY else ''}"
+        yield f"[{name}]" if each.nargs in ("?", "*", argparse.REMAINDER) else name
 
 
-def _arguments(node: CommandUsage, heading: str) -> Iterator[str]:
-    if node.places:
+def _described(parser: Parser, heading: str) -> Iterator[str]:
+    options, others = _arguments(parser)
+    if others:
         yield f"{heading} {'ARGUMENTS' if heading == '.SH' else 'Arguments'}"
-        yield from _list((f"\\fI{_text(each.metavar)}\\fR", each.help) for each in node.places)
+        yield from _list((f"\\fI{_text(_metavar(each))}\\fR", _help(parser, each)) for each in others)
     yield f"{heading} {'OPTIONS' if heading == '.SH' else 'Options'}"
-    named = ((", ".join(f"{_flag(flag)}{_value(each)}" for flag in each.flags), each.help) for each in node.options)
-    yield from _list(named)
+    yield from _list(
+        (", ".join(f"{_flag(flag)}{_value(each)}" for flag in each.option_strings), _help(parser, each))
+        for each in options
+    )
+
+
+MANY = ("+", "*", argparse.REMAINDER)
+"""What argparse calls an argument that may have several values."""
+
+
+def _metavar(action: argparse.Action) -> str:
+    """Return what stands for the value; empty if it takes none."""
+    return "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
+
+
+def _help(parser: Parser, action: argparse.Action) -> str:
+    return (action.help or "") % {**vars(action), "prog": parser.prog}
 
 
 def _list(items: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -165,16 +125,21 @@ def _list(items: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f".TP\n{name}\n{_text(what)}"
 
 
-def _examples(node: CommandUsage) -> Iterator[str]:
-    return _list((f"\\fB{_text(line)}\\fR", what) for line, what in node.examples)
+def _exit_statuses(parser: Parser) -> Iterator[str]:
+    return _list((f"\\fB{status}\\fR", what) for status, what in sorted(parser.exit_statuses.items()))
+
+
+def _examples(parser: Parser) -> Iterator[str]:
+    return _list((f"\\fB{_text(line)}\\fR", what) for line, what in parser.examples)
 
 
 def _flag(flag: str) -> str:
     return f"\\fB{_text(flag)}\\fR"
 
 
-def _value(option: UsageArgument) -> str:
-    return f" \\fI{_text(option.metavar)}\\fR" if option.metavar else ""
+def _value(option: argparse.Action) -> str:
+    metavar = _metavar(option)
+    return f" \\fI{_text(metavar)}\\fR" if metavar else ""
 
 
 def _text(text: str) -> str:
