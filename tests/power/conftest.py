@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from agent.backends.power import PowerBackend
 from agent.backends.protocol import BackendSample
 from agent.model import Gap, Instant, Lane
 from tests.broker.conftest import Bmc
+from tests.http_client.conftest import Server
 
 
 class Tree:
@@ -111,22 +113,46 @@ class Dcmi(Bmc):
         return super().power_reading()
 
 
-class Controller:
+class Controller(Server):
     """A Redfish service: documents by path, and what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.documents: dict[str, Any] = {}
         self.status: dict[str, int] = {}
         self.headers: dict[str, str] = {}
         self.login: str | None = None
         self.asked: list[str] = []
-        self.connections = 0
         self.break_off: bytes | None = None
         """Said instead of the next answer, before it hangs up; of each one where it is `broken_for_good`."""
         self.broken_for_good = False
         self.hang = threading.Event()
         self.hang.set()
-        self.url = ""
+        wrap = None if context is None else partial(context.wrap_socket, server_side=True)
+        super().__init__(lambda held, number: None, wrap=wrap)
+        self.url = f"{'https' if context else 'http'}://127.0.0.1:{self.port}"
+
+    def take(self, held: socket.socket, question: bytes, body: bytes) -> None:
+        line, *fields = question.decode("latin-1").split("\r\n")
+        path = line.split()[1]
+        self.asked.append(path)
+        self.hang.wait(5)
+        if self.break_off is not None or self.broken_for_good:
+            said, self.break_off = self.break_off, None  # before the client asks again
+            held.sendall(said or b"")
+            held.shutdown(socket.SHUT_RDWR)
+            return
+        status = self.status.get(path, 200 if path in self.documents else 404)
+        if self.login is not None and f"Authorization: {self.login}" not in fields:
+            status = 401
+        document = self.documents.get(path)
+        answer = document if isinstance(document, bytes) else json.dumps(document).encode()
+        headers = {**self.headers, "Content-Length": str(len(answer))}
+        head = (f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in headers.items()), "", "")
+        held.sendall("\r\n".join(head).encode() + answer)
+
+    def stop(self) -> None:
+        self.hang.set()
+        super().stop()
 
     def collection(self, path: str, members: dict[str, Any]) -> dict[str, str]:
         """Serve a collection with these documents; the link to it."""
@@ -154,63 +180,10 @@ class Controller:
         self.login = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # its head and body are two packets, and the second would wait 40 ms
-    server: Service
-
-    def setup(self) -> None:
-        super().setup()
-        self.server.controller.connections += 1
-
-    def do_GET(self) -> None:
-        controller = self.server.controller
-        controller.asked.append(self.path)
-        controller.hang.wait(5)
-        if controller.break_off is not None or controller.broken_for_good:
-            said, controller.break_off = controller.break_off, None  # before the client asks again
-            self.close_connection = True
-            self.wfile.write(said or b"")
-            return
-        status = controller.status.get(self.path, 200 if self.path in controller.documents else 404)
-        if controller.login is not None and self.headers.get("Authorization") != controller.login:
-            status = 401
-        document = controller.documents.get(self.path)
-        body = document if isinstance(document, bytes) else json.dumps(document).encode()
-        self.send_response(status)
-        for name, value in controller.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class Service(ThreadingHTTPServer):
-    daemon_threads = True
-    controller: Controller
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that refuses our certificate is what a test wants."""
-
-
 def _serve(context: ssl.SSLContext | None = None) -> Iterator[Controller]:
-    service = Service(("127.0.0.1", 0), Handler)
-    if context is not None:
-        service.socket = context.wrap_socket(service.socket, server_side=True)
-    service.controller = Controller()
-    service.controller.url = f"{'https' if context else 'http'}://127.0.0.1:{service.server_address[1]}"
-    thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield service.controller
-    finally:
-        service.controller.hang.set()
-        service.shutdown()
-        thread.join()
-        service.server_close()
+    controller = Controller(context)
+    yield controller
+    controller.stop()
 
 
 @pytest.fixture
