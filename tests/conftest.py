@@ -109,3 +109,15 @@ def long_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     from agent.recording import recording_file
 
     monkeypatch.setattr(recording_file, "EARLY_SHARE", 1e9)
+
+
+class FakeClock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()

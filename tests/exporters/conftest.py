@@ -88,18 +88,6 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
 
 
-class FakeClock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 class Client:
     def __init__(self, address: tuple[str, int], receive_buffer: int | None = None) -> None:
         self.sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)

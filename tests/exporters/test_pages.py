@@ -24,7 +24,7 @@ from exporters.pages import (
     choose_format,
     compressed,
 )
-from tests.exporters.conftest import FakeClock
+from tests.conftest import FakeClock
 from tests.frames import snapshot_of
 
 

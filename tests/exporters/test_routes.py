@@ -37,7 +37,7 @@ from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
 from exporters.routes import Routes
 from tests.asking import ask, context
-from tests.exporters.conftest import FakeClock
+from tests.conftest import FakeClock
 from tests.frames import frame_of, snapshot_of
 
 

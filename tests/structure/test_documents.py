@@ -136,23 +136,19 @@ def module_of(prog: str) -> str:
 
 
 @pytest.mark.parametrize("prog", PARSERS)
-def test_a_command_has_examples(prog: str) -> None:
-    where = "EXAMPLES beside HELP" if prog.count(" ") == 1 else "examples=... to its add_parser()"
-    assert PARSERS[prog].examples, (
-        f'{prog} has no example: add {where} in {module_of(prog)}, such as (("{prog} ...", "what it is for"),)'
+def test_a_command_is_described_with_examples_and_exit_statuses(prog: str) -> None:
+    """A command has EXAMPLES and EXIT_STATUSES beside HELP, an action gives them to its add_parser()."""
+    parser = PARSERS[prog]
+    assert (parser.description or "").endswith("."), f"{prog}: DESCRIPTION in {module_of(prog)} is to be sentences"
+    silent = [action.dest for action in parser._actions if not action.help and action.metavar not in
+              ("COMMAND", "ACTION", "WHAT")]  # fmt: skip
+    assert silent == [], f"{prog}: options and arguments without help="
+    assert parser.examples, f'{prog} has no examples in {module_of(prog)}, such as (("{prog} ...", "what it is for"),)'
+    statuses = parser.exit_statuses
+    assert {0, 2} <= statuses.keys() and all(statuses.values()), (
+        f'{prog} does not say how it ends in {module_of(prog)}, such as {{0: "...", 1: "...", **INVALID}}'
     )
-
-
-@pytest.mark.parametrize("prog", PARSERS)
-def test_a_command_has_its_exit_statuses(prog: str) -> None:
-    where = "EXIT_STATUSES beside HELP" if prog.count(" ") == 1 else "exit_statuses=... to its add_parser()"
-    statuses = PARSERS[prog].exit_statuses
-    assert {0, 2} <= statuses.keys(), (
-        f"{prog} does not say how it ends: add {where} in {module_of(prog)}, such as "
-        '{0: "...", 1: "...", **INVALID} with INVALID from agent.lib.commandline'
-    )
-    assert all(statuses.values())
-    assert "xit status:" not in (PARSERS[prog].description or ""), f"{prog}: it belongs into EXIT_STATUSES"
+    assert "xit status:" not in (parser.description or ""), f"{prog}: it belongs into EXIT_STATUSES"
 
 
 @pytest.mark.parametrize("prog", PARSERS)
@@ -169,15 +165,6 @@ def test_an_example_is_a_command_line_that_is_taken(prog: str, capsys: pytest.Ca
         except SystemExit:
             pytest.fail(f"{prog}: its example {line!r} is refused: {capsys.readouterr().err}")
         assert what and not what.endswith("."), f"{prog}: say what {line!r} is for, without a full stop"
-
-
-@pytest.mark.parametrize("prog", PARSERS)
-def test_a_command_is_described(prog: str) -> None:
-    parser = PARSERS[prog]
-    assert (parser.description or "").endswith("."), f"{prog}: DESCRIPTION in {module_of(prog)} is to be sentences"
-    silent = [action.dest for action in parser._actions if not action.help and action.metavar not in
-              ("COMMAND", "ACTION", "WHAT")]  # fmt: skip
-    assert silent == [], f"{prog}: options and arguments without help="
 
 
 def test_the_help_ends_with_examples_and_exit_statuses() -> None:

@@ -11,17 +11,10 @@ from functools import partial
 import pytest
 
 from agent.lib.threads import AWAY_SECONDS, SETTLED_SECONDS, KeptThread, Threads
+from tests.conftest import FakeClock
 from tests.waiting import wait_until
 
 WAIT = 10.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Worker:
@@ -51,11 +44,6 @@ class Worker:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def worker() -> Iterator[Worker]:
     made = Worker()
     yield made
@@ -72,7 +60,7 @@ def restarts(threads: Threads, name: str = "work") -> int:
 
 @pytest.mark.parametrize("error", [ValueError("odd"), MemoryError(), SystemExit(3), KeyboardInterrupt()])
 def test_whatever_ends_a_thread_its_work_begins_again(
-    clock: Clock, worker: Worker, error: BaseException, caplog: pytest.LogCaptureFixture
+    clock: FakeClock, worker: Worker, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = Threads(clock)
     threads.begin("work", worker, vital=True)
@@ -89,7 +77,7 @@ def test_whatever_ends_a_thread_its_work_begins_again(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_fails_while_it_waits_to_begin_again_is_started_again(
-    clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    clock: FakeClock, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class NoMemory:
         def wait(self, _seconds: float) -> None:
@@ -108,7 +96,7 @@ def test_a_thread_that_fails_while_it_waits_to_begin_again_is_started_again(
 
 
 def test_a_thread_that_fails_for_the_same_reason_again_and_again_is_counted_and_logged_once(
-    clock: Clock, worker: Worker, caplog: pytest.LogCaptureFixture
+    clock: FakeClock, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = Threads(clock)
     threads.begin("work", worker)
@@ -119,7 +107,7 @@ def test_a_thread_that_fails_for_the_same_reason_again_and_again_is_counted_and_
     assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
 
 
-def test_a_thread_that_is_done_holds_nothing_of_its_work_any_more(clock: Clock) -> None:
+def test_a_thread_that_is_done_holds_nothing_of_its_work_any_more(clock: FakeClock) -> None:
     """Whoever keeps the thread, to ask whether it is done, would keep what it wrote: minutes of a recording, say."""
 
     class Content:
@@ -138,7 +126,7 @@ def _take(_content: object) -> None:
     """Some work with it."""
 
 
-def test_work_that_returns_is_done_and_its_restarts_stay_counted(clock: Clock, worker: Worker) -> None:
+def test_work_that_returns_is_done_and_its_restarts_stay_counted(clock: FakeClock, worker: Worker) -> None:
     threads = Threads(clock)
     kept = threads.begin("work", worker)
     worker.fall(ValueError())
@@ -149,7 +137,7 @@ def test_work_that_returns_is_done_and_its_restarts_stay_counted(clock: Clock, w
     assert restarts(threads) == 1 and up(threads)
 
 
-def test_a_thread_that_begins_while_another_tends_them_is_started_once(clock: Clock, monkeypatch) -> None:
+def test_a_thread_that_begins_while_another_tends_them_is_started_once(clock: FakeClock, monkeypatch) -> None:
     threads, begun, end = Threads(clock), threading.Semaphore(0), threading.Event()
     start = threading.Thread.start
 
@@ -172,7 +160,7 @@ def test_a_thread_that_begins_while_another_tends_them_is_started_once(clock: Cl
 
 
 def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
-    clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    clock: FakeClock, worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -190,7 +178,7 @@ def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
     assert up(threads) and threads.trouble() == ""
 
 
-def test_a_thread_that_fails_at_once_is_in_trouble(clock: Clock, worker: Worker, monkeypatch) -> None:
+def test_a_thread_that_fails_at_once_is_in_trouble(clock: FakeClock, worker: Worker, monkeypatch) -> None:
     """It may have fallen before whoever started it goes on."""
     real, risen = threading.Thread.start, threading.Event()
 
@@ -211,7 +199,7 @@ def test_a_thread_that_fails_at_once_is_in_trouble(clock: Clock, worker: Worker,
     assert "ended by ValueError" in threads.trouble() and not up(threads)
 
 
-def still(clock: Clock, patience: float | None, vital: bool, worker: Worker) -> tuple[Threads, KeptThread]:
+def still(clock: FakeClock, patience: float | None, vital: bool, worker: Worker) -> tuple[Threads, KeptThread]:
     threads = Threads(clock)
     kept = threads.begin("work", worker, stall_timeout=patience, vital=vital)
     assert worker.begun.acquire(timeout=WAIT)
@@ -219,13 +207,13 @@ def still(clock: Clock, patience: float | None, vital: bool, worker: Worker) -> 
     return threads, kept
 
 
-def pass_time(threads: Threads, clock: Clock, seconds: float) -> None:
+def pass_time(threads: Threads, clock: FakeClock, seconds: float) -> None:
     for _ in range(round(seconds)):
         clock.now += 1.0
         threads.tend()
 
 
-def test_a_thread_that_is_stuck_is_in_trouble_until_it_moves(clock: Clock, worker: Worker, caplog) -> None:
+def test_a_thread_that_is_stuck_is_in_trouble_until_it_moves(clock: FakeClock, worker: Worker, caplog) -> None:
     caplog.set_level(logging.INFO)
     threads, kept = still(clock, 10.0, True, worker)
     pass_time(threads, clock, 10)
@@ -246,14 +234,14 @@ def test_a_thread_that_is_stuck_is_in_trouble_until_it_moves(clock: Clock, worke
     ],
 )
 def test_trouble_that_is_not_the_process_s(
-    clock: Clock, worker: Worker, patience: float | None, vital: bool, is_up: bool
+    clock: FakeClock, worker: Worker, patience: float | None, vital: bool, is_up: bool
 ) -> None:
     threads, _ = still(clock, patience, vital, worker)
     pass_time(threads, clock, 100)
     assert (threads.trouble(), up(threads)) == ("", is_up)
 
 
-def test_no_thread_is_stuck_if_the_process_itself_did_not_run(clock: Clock, worker: Worker) -> None:
+def test_no_thread_is_stuck_if_the_process_itself_did_not_run(clock: FakeClock, worker: Worker) -> None:
     """Stopped by SIGSTOP or a debugger, frozen with its cgroup: the first look afterwards blames nobody."""
     threads, _ = still(clock, 10.0, True, worker)
     clock.now += 3600.0 + AWAY_SECONDS
@@ -264,7 +252,7 @@ def test_no_thread_is_stuck_if_the_process_itself_did_not_run(clock: Clock, work
 
 
 def test_threads_of_one_name_are_up_if_all_are_and_their_restarts_add_up_with_those_that_are_done(
-    clock: Clock, worker: Worker
+    clock: FakeClock, worker: Worker
 ) -> None:
     well, again = Worker(), Worker()
     threads = Threads(clock)
