@@ -286,9 +286,10 @@ def test_readings_need_no_health(cooled: Make) -> None:
     assert text.endswith("/Thermal: Fans[2]: Status is not an object")
 
 
-def test_a_fan_that_stands_still_is_shown_as_such(cooled: Make) -> None:
+@pytest.mark.parametrize("more", [{}, {"State": "Disabled"}])
+def test_a_fan_that_stands_still_is_shown_as_such(cooled: Make, more: dict[str, str]) -> None:
     node = cooled()
-    newer(node, intake=None, Fan1=fan(0, 0, Health="Critical"))
+    newer(node, intake=None, Fan1=fan(0, 0, Health="Critical", **more))
     assert shown(node) == {"Fan1 critical": 1, "fan_speed_ratio Fan1": 0, "fan_rotation_hertz Fan1": 0}
 
 

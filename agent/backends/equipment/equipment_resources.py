@@ -148,7 +148,7 @@ def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, s
             yield name_in(group, "GroupName", str(place + 1)), state
 
 
-_FAN_WORKS = (None, "Enabled", "StandbySpare", "InTest", "Starting", "Qualified")
+_SENSOR_WORKS = (None, "Enabled", "StandbySpare", "InTest", "Starting", "Qualified")
 _PERCENT, _RPM = 1e-2, 1 / 60
 
 
@@ -200,7 +200,7 @@ def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | Non
     """Return what a fan with these speeds says: none if it is not known to work; unavailable if it says nothing."""
     if _state_in(document) == _ABSENT:
         return None
-    state = _state(document)
+    state = parse_status(document)
     found = ((FAN_SPEED, scaled(percent, _PERCENT)), (FAN_ROTATION, scaled(turns, _RPM)))
     speeds = {row: value for row, value in found if value is not None and state != UNAVAILABLE}
     return FanReading(state, speeds) if state or speeds else BLIND_FAN
@@ -209,17 +209,4 @@ def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | Non
 def _works(document: dict[str, Any]) -> bool:
     """Return whether what it reads counts: unless its State says otherwise. A reading has no need of a Health."""
     status = document.get("Status")
-    return status is None or (isinstance(status, dict) and status.get("State") in _FAN_WORKS)
-
-
-def _state(document: dict[str, Any]) -> str | None:
-    """By its Status; None without one. One that is off, or says what no schema knows, is unavailable."""
-    status = document.get("Status")
-    if status is None:
-        return None
-    if not _works(document):
-        return UNAVAILABLE
-    health = status.get("Health")
-    if health is None:
-        return None if status.get("State") is None else "ok"
-    return HEALTHS.get(str(health), UNAVAILABLE)
+    return status is None or (isinstance(status, dict) and status.get("State") in _SENSOR_WORKS)
