@@ -55,7 +55,7 @@ FACTS = (
            "Energy of the GPUs held by this job alone, since the agent first saw it there.",
            Lane.SLOW, (Derived("growth of the GPUs' energy counters"),), labels=JOB, span=(0, 1e15), growth=JOB_WATTS),
     Metric("coldplate_job_attribution_problems_total", Kind.COUNTER, Unit.NONE, Node,
-           "Problems in attributing GPUs to jobs, by problem; the log shows the first of each.",
+           "Problems in attributing GPUs to jobs, by problem; the log shows the first of each (`vanished`: at debug).",
            Lane.SLOW, (Derived("count"),), labels=("problem",)),
 )  # fmt: skip
 
