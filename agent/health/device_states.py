@@ -51,7 +51,7 @@ BUSY = 0.7
 BEHIND = 0.5
 """As in the rules of imbalance: how far below the busiest GPU of its job, if that one is busy."""
 WAITING_POWER = 0.35
-"""Share of the power limit: a GPU that is busy below it waits for others; 150 of 700 W were measured, 690 at work."""
+"""Share of the default power limit below which a busy GPU waits for others; 150 of 700 W were measured, 690 at work."""
 LOW_CLOCK = 0.75
 """Share of the highest clock, or of its peers' at the power cap: matrix products hold an H200 at 1,440 of 1,980 MHz."""
 RECENT_SECONDS = 3600.0
@@ -123,8 +123,8 @@ class ComparedGpus:
         if most >= BUSY and busy < most - BEHIND:
             text = f"{busy:.0%} busy while another GPU of its job is {most:.0%} busy"
             yield GpuFinding(Verdict.WARNING, "behind", text)
-        power, limit = values.get(POWER), values.get(LIMIT)
-        if busy < BUSY or power is None or limit is None or any(_throttled(gpu)):
+        power, limit = values.get(POWER), max(values.get(LIMIT, 0.0), values.get(LIMIT_DEFAULT, 0.0))
+        if busy < BUSY or power is None or not limit or any(_throttled(gpu)):
             return
         if power < WAITING_POWER * limit:
             text = f"busy at {power / limit:.0%} of its power limit: waiting for other GPUs"

@@ -31,6 +31,7 @@ _ROWS = {
         ("busy", "utilization_ratio"),
         ("power", "power_watts"),
         ("limit", "power_limit_watts"),
+        ("default", "power_limit_default_watts"),
         ("tensor", "tensor_active_ratio"),
         ("sm", "sm_active_ratio"),
         ("dram", "dram_active_ratio"),
@@ -47,9 +48,16 @@ _READ = ("coldplate_node_disk_read_bytes_total", "coldplate_node_network_receive
 _PRESSURE = BY_NAME["coldplate_node_pressure_waiting_seconds_total"]
 
 WORKING_POWER = 0.35
-"""Share of the power limit from which a busy GPU computes, whatever its activity counters say."""
+"""Share of the default power limit from which a busy GPU computes, whatever its activity counters say.
+
+A lower limit in force changes what a GPU draws at work, not what it draws while it spins.
+"""
 SPINNING_POWER = 0.25
-"""Share of it below which a busy GPU without activity counters waits: spinning reaches 24%, decoding falls to 27%."""
+"""Share of it below which a busy GPU without activity counters waits: spinning reaches 24%, decoding falls to 27%.
+
+Reported of spinning GPUs: H100 100 to 157 W of 700 W (NeMo issue 9291, nccl issue 1550), V100 40 to 47 W of 250 W
+(horovod issue 3611). Boards whose idle power is above this share of their limit (L4, T4) compute when they are busy.
+"""
 WORKING_TENSOR, WORKING_SM, WORKING_DRAM = 0.05, 0.3, 0.1
 """Activities from which a busy GPU computes."""
 GROWTHS = {"used": 64 * 2**20, "received": 1e9}
@@ -82,7 +90,7 @@ class GpuSecond(NamedTuple):
     is_fed: bool = False
     """Whether much data arrives over PCIe."""
     activity: float | None = None
-    """Activity of the tensor cores, else power as a share of its limit; None where the device shows neither."""
+    """Activity of the tensor cores, else power as a share of the default limit; None where the device shows neither."""
     used: float = 0.0
     """Bytes of its memory in use."""
     has_worked: bool = True
@@ -211,8 +219,8 @@ class _TrackedGpu:
         read = {key: values[frame][place] for key, (frame, place) in self._places}
         if not read.get("up"):
             return GpuSecond(False, 0.0, False, False, False)
-        limit = read.get("limit")
-        power = read["power"] / limit if limit and "power" in read else None
+        limit = max(read.get("limit", 0.0), read.get("default", 0.0))
+        power = read["power"] / limit if limit > 0.0 and "power" in read else None
         throttled = any(values[frame][place] for frame, place in self._throttles)
         busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
         works = is_working(read, power)
@@ -381,7 +389,7 @@ def _held_by(holders: Sequence[dict[str, str]]) -> GpuHolder:
 
 
 def is_working(read: Mapping[str, float], power: float | None) -> bool:
-    """Return whether a busy GPU or instance computes. `power` is a share of its limit; None where it has none."""
+    """Return whether a busy GPU or instance computes. `power` is a share of the default limit; None if unknown."""
     if power is not None and power >= WORKING_POWER:
         return True
     activities = ("tensor", WORKING_TENSOR), ("sm", WORKING_SM), ("dram", WORKING_DRAM)

@@ -88,7 +88,8 @@ def test_the_states_of_every_gpu_add_up_to_the_time_that_passed_and_are_those_of
 def frame_at(**values: float) -> Frame:
     gpu = Gpu("0", "GPU-0")
     names = {"up": "coldplate_gpu_up", "busy": "coldplate_gpu_utilization_ratio", "power": "coldplate_gpu_power_watts",
-             "limit": "coldplate_gpu_power_limit_watts", "tensor": "coldplate_gpu_tensor_active_ratio"}  # fmt: skip
+             "limit": "coldplate_gpu_power_limit_watts", "default": "coldplate_gpu_power_limit_default_watts",
+             "tensor": "coldplate_gpu_tensor_active_ratio"}  # fmt: skip
     return Framer().frame(Reading(Series(BY_NAME[names[key]], gpu), value) for key, value in values.items())
 
 
@@ -100,6 +101,8 @@ def frame_at(**values: float) -> Frame:
         ({"busy": 1.0, "power": 190.0, "limit": 700.0}, "computing"),  # decoding falls to 27% of the limit
         ({"busy": 1.0, "power": 150.0, "limit": 700.0, "tensor": 0.2}, "computing"),
         ({"busy": 1.0, "power": 190.0, "limit": 700.0, "tensor": 0.0}, "waiting"),
+        ({"busy": 1.0, "power": 150.0, "limit": 400.0, "default": 700.0, "tensor": 0.0}, "waiting"),
+        ({"busy": 1.0, "power": 390.0, "limit": 400.0, "default": 700.0}, "computing"),
         ({"busy": 1.0}, "computing"),  # nothing tells the two apart
         ({"power": 650.0, "limit": 700.0}, "computing"),
         ({"power": 90.0, "limit": 700.0}, "free"),
