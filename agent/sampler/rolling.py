@@ -122,7 +122,7 @@ class RollingWindow:
                 [inf if value is None else float(value) for value in values],
                 [-inf if value is None else float(value) for value in values],
                 [value or 0.0 for value in values],
-                tuple(int(value is not None) for value in values),
+                tuple([value is not None for value in values]),
             )
         row: Row = list(map(float, values))  # type: ignore[arg-type]  # no None is among them
         return Bucket(row, row, row, 1)

@@ -127,15 +127,19 @@ class Sampler:
         self._framer = Framer()
         self._own_framer, self._estimate_framer, self._power_framer = Framer(), Framer(), Framer()
         self._sequence = 0
-        self._read: list[Layout] = []
-        """What was read for the last whole snapshot."""
+        self._shown: list[tuple[Key, Layout]] = []
+        """The blocks that the last whole snapshot showed, and their series."""
+        self._blocks_then = 0
+        """How many blocks there were, shown or not."""
+        self._changed = True
+        """Whether a device came, went or had an error since then."""
         self._computed: tuple[Frame, ...] = ()
         self._reports: tuple[BackendReport, ...] = ()
         self._lateness, self._late_at = 0.0, -inf
 
     def reconfigure(self, settings: Settings) -> None:
         """Continue with other settings; history and counters stay."""
-        self.settings = settings
+        self.settings, self._changed = settings, True
         self._patiences.clear()
         self._enumerate()
         self._gpus.recognise()
@@ -148,6 +152,7 @@ class Sampler:
         now: float,
     ) -> None:
         """Take in a worker's channels, and the GPUs that have not identified themselves. Call it for each change."""
+        self._changed = True
         if self._gpus.enlist(channels, unidentified, now):
             self._enumerate()
         self._gpus.recognise()
@@ -159,10 +164,12 @@ class Sampler:
 
     def refused(self, reason: Reason, detail: str) -> None:
         """Record that the devices cannot be read at all, for this reason."""
+        self._changed = True
         self._gpus.refused(reason, detail)
 
     def pause(self, detail: str) -> None:
         """Release the devices for a while on request; they come back as a worker shows them again."""
+        self._changed = True
         self._gpus.pause(detail)
         self._processes.clear()
         self.health.outcome(self.devices, Outcome.ABSENT, detail)
@@ -173,10 +180,13 @@ class Sampler:
         self._store(key, sample.mono, self._in_known_series(key, sample.frame), sample.gaps)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes)
-        return sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
+        recovered = sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
+        self._changed |= recovered
+        return recovered
 
     def take_error(self, error: ChannelError) -> None:
         """Take in that one device could not be read as a whole."""
+        self._changed = True
         self._gpus.failed(error)
         key = (self.devices, error.channel, error.lane)
         block = self._blocks.get(key)
@@ -246,14 +256,14 @@ class Sampler:
         """Return the node as known now, with the frames of other parts of the agent as they are."""
         patience = self._device_patience(now.mono)
         frames, shown, missing = self._current(now.mono, patience)
-        self._read = [frame.layout for frame in frames]
+        self._shown = [(key, self._blocks[key].frame.layout) for key in shown if key is not ESTIMATE]
+        self._blocks_then, self._changed = len(self._blocks), False
         unseen = self._gpus.unseen(now.mono, patience)
         more = (*self.health.unheard().items(), (self.devices, unseen))
         missing.extend((backend, extra) for backend, extra in more if extra)
         gaps_of, missing_frame = self._missing.gather(missing)
         self._gpus.log_changes(now.mono, patience)
         self.xids.tell(now.mono)
-        read = len(frames)
         frames += (
             self._framer.frame(self._rejections()),
             self._statistics.frame(shown),
@@ -266,18 +276,25 @@ class Sampler:
         frames.extend(self._ledger.frames(now.mono, frames))
         frames.append(self._mig_ledger.frame(now.mono, frames))
         frames.append(self._sums.frame(frames))
-        self._computed = tuple(frames[read:])
+        self._computed = tuple(frames[len(self._shown) :])
         self._reports = self.health.reports(gaps_of)
         return self._numbered(now, tuple(frames))
 
     def refreshed(self, now: Instant) -> Snapshot | None:
         """Return the last snapshot with the newest readings, and what was computed of earlier ones as it was.
 
-        None if other series were read than then: a device that is lost or a new job needs a whole snapshot.
+        None if other series were read than then: a device that is lost or a new job needs a whole snapshot. Whether
+        something is silent for too long is seen with the next whole one.
         """
-        frames, _, _ = self._current(now.mono, self._device_patience(now.mono))
-        if [frame.layout for frame in frames] != self._read:
+        if self._changed or len(self._blocks) != self._blocks_then:
             return None
+        frames: list[Frame] = []
+        for key, layout in self._shown:
+            block = self._blocks.get(key)
+            if block is None or block.frame.layout is not layout:
+                return None
+            frames.append(block.frame)
+        self._statistics.add(now.mono)
         return self._numbered(now, (*frames, *self._computed))
 
     def _numbered(self, now: Instant, frames: tuple[Frame, ...]) -> Snapshot:
@@ -287,7 +304,7 @@ class Sampler:
     def _current(self, now: float, patience: float) -> tuple[list[Frame], list[Key], list[Source]]:
         """Return the readings that are shown, the keys of their blocks, and what is missing.
 
-        The rolling statistics take in what was read since the last call.
+        The estimate of the node's power comes last. The rolling statistics take in what was read since the last call.
         """
         frames: list[Frame] = []
         shown: list[Key] = []

@@ -100,6 +100,8 @@ def boot_of(module: str) -> str:
 
 MOST_AT_ONCE = 2**18
 """Bytes read from the worker at once: one that writes faster than we read must not keep us here."""
+READ_BYTES = 2**16
+"""Bytes of one read, as many as a pipe holds."""
 STANDARD_ERROR = 2
 
 
@@ -164,7 +166,7 @@ class ChildProcess:
         parts, taken = [self._buffer], 0
         while taken < MOST_AT_ONCE:
             try:
-                data = os.read(self.descriptor, 1 << 16)
+                data = os.read(self.descriptor, READ_BYTES)
             except BlockingIOError:
                 break
             except OSError:
@@ -173,6 +175,8 @@ class ChildProcess:
                 break
             parts.append(data)
             taken += len(data)
+            if len(data) < READ_BYTES:
+                break  # the pipe is empty
         *lines, self._buffer = b"".join(parts).split(b"\n")
         if len(self._buffer) > MAX_LINE:
             lines.append(self._buffer[:MAX_LINE])
