@@ -56,8 +56,15 @@ SPINNING_POWER = 0.25
 """Share of it below which a busy GPU without activity counters waits: spinning reaches 24%, decoding falls to 27%.
 
 Reported of spinning GPUs: H100 100 to 157 W of 700 W (NeMo issue 9291, nccl issue 1550), V100 40 to 47 W of 250 W
-(horovod issue 3611). Boards whose idle power is above this share of their limit (L4, T4) compute when they are busy.
+(horovod issue 3611).
 """
+ABOVE_IDLE = 0.05
+"""Share of it by which spinning exceeds the GPU's own idle power, at most. PCIe boards idle above `SPINNING_POWER`.
+
+Beside 129 to 137 W of idle H100 whose memory a job holds, one that spins draws 152 W (nccl issue 1550): 3%.
+"""
+SETTLED_SECONDS, IDLE_SECONDS = 10.0, 60.0
+"""For how long a GPU must be idle before its power counts as idle power, and the time constant of learning that."""
 WORKING_TENSOR, WORKING_SM, WORKING_DRAM = 0.05, 0.3, 0.1
 """Activities from which a busy GPU computes."""
 GROWTHS = {"used": 64 * 2**20, "received": 1e9}
@@ -195,10 +202,32 @@ class _Flow:
         self.rate = sum(self._rates.values())
 
 
+class _IdlePower:
+    """What one GPU draws when a job holds it and nothing runs, as a share of its default limit; 0 until it is known."""
+
+    def __init__(self) -> None:
+        self.share = 0.0
+        self._idle_since: float | None = None
+        self._at = 0.0
+
+    def learn(self, now: float, busy: float, power: float) -> None:
+        """Take in a tick. The driver reports means of power, so the first idle seconds still show work."""
+        if busy > 0.0:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now - self._idle_since >= SETTLED_SECONDS:
+            weight = min((now - self._at) / IDLE_SECONDS, 1.0) if self.share else 1.0
+            self.share += (power - self.share) * weight
+        self._at = now
+
+
 class _TrackedGpu:
     """One GPU of the node: where its values are, who holds it, and what it did so far."""
 
-    __slots__ = ("_growing", "_grown", "_has_worked", "_places", "_throttles", "gpu", "held", "of_job", "totals")
+    __slots__ = (
+        "_growing", "_grown", "_has_worked", "_idle", "_places", "_throttles", "gpu", "held", "of_job", "totals"
+    )  # fmt: skip
 
     def __init__(
         self, gpu: Entity, places: dict[str, Where], throttles: Sequence[Where], held: GpuHolder,
@@ -213,6 +242,7 @@ class _TrackedGpu:
         self._throttles = throttles
         self._has_worked: bool = before is not None and before._has_worked and before.held == held
         self._grown: dict[str, tuple[object, float, float, bool]] = {} if before is None else before._grown
+        self._idle: _IdlePower = _IdlePower() if before is None else before._idle
 
     def read(self, values: Sequence[Sequence[float]], now: float) -> GpuSecond:
         """Return what the GPU did since the tick before. `values` are those of all frames."""
@@ -223,7 +253,9 @@ class _TrackedGpu:
         power = read["power"] / limit if limit > 0.0 and "power" in read else None
         throttled = any(values[frame][place] for frame, place in self._throttles)
         busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
-        works = is_working(read, power)
+        if power is not None and self.held.job is not None:
+            self._idle.learn(now, busy, power)
+        works = is_working(read, power, self._idle.share)
         loads = fed = False
         if busy < 1.0:  # of a busy GPU it does not matter
             loads, fed = map(self._grows, GROWTHS, self._growing, repeat(values), repeat(now))
@@ -388,11 +420,15 @@ def _held_by(holders: Sequence[dict[str, str]]) -> GpuHolder:
     return GpuHolder(None, True)
 
 
-def is_working(read: Mapping[str, float], power: float | None) -> bool:
-    """Return whether a busy GPU or instance computes. `power` is a share of the default limit; None if unknown."""
-    if power is not None and power >= WORKING_POWER:
+def is_working(read: Mapping[str, float], power: float | None, idle: float = 0.0) -> bool:
+    """Return whether a busy GPU or instance computes.
+
+    `power` is a share of the default limit, None if unknown; `idle` is what the GPU draws when idle, 0 if unknown.
+    """
+    spinning = max(SPINNING_POWER, idle + ABOVE_IDLE)
+    if power is not None and power >= max(WORKING_POWER, spinning):
         return True
     activities = ("tensor", WORKING_TENSOR), ("sm", WORKING_SM), ("dram", WORKING_DRAM)
     if any(name in read for name, _ in activities):
         return any(read.get(name, 0.0) >= least for name, least in activities)
-    return power is None or power >= SPINNING_POWER
+    return power is None or power >= spinning

@@ -115,6 +115,20 @@ def test_spinning_is_told_from_work_by_what_the_device_shows(values: dict[str, f
     assert totals(ledger.frames(11.0, [frame_at(up=1.0, **values)])[0])["0"] == {state: pytest.approx(1.0)}
 
 
+def test_what_a_gpu_draws_when_idle_tells_how_it_spins() -> None:
+    """A board without activity counters that idles at 85 of 350 W: 95 W are spinning, as soon as that is known."""
+    ledger, now = GpuLedger(), 0.0
+    steps = ((95.0, 1.0, 5, "computing"), (300.0, 0.0, 5, "held"), (85.0, 0.0, 90, "held"), (95.0, 1.0, 5, "waiting"),
+             (120.0, 1.0, 5, "computing"))  # fmt: skip
+    for watts, busy, seconds, state in steps:
+        frames = job_of({0: level(power_watts=watts, power_limit_watts=350.0, utilization_ratio=busy)})
+        before = totals(ledger.frames(now, frames)[0])["0"].get(state, 0.0)
+        for _ in range(seconds):
+            now += 1.0
+            found = totals(ledger.frames(now, frames)[0])["0"]
+        assert found[state] - before == pytest.approx(seconds), (watts, found)
+
+
 def test_a_clock_that_stands_or_jumps_costs_no_second_twice() -> None:
     ledger, reading = GpuLedger(), frame_at(up=1.0, busy=1.0, power=650.0, limit=700.0)
     for now in (10.0, 11.0, 11.0, 10.5, 40.0):
