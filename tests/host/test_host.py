@@ -7,7 +7,9 @@ import os
 import shutil
 import threading
 from typing import Any
+from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from agent.backends.host.disks_and_network import block_mounts
@@ -121,6 +123,14 @@ def test_a_filesystem_that_is_gone_affects_only_itself(host) -> None:
     host.write("self/mounts", f"/dev/a / ext4 rw 0 0\n/dev/b {host.root}/gone ext4 rw 0 0\n")
     assert 'coldplate_node_filesystem_size_bytes{mountpoint="/"}' in host.values()
     assert "gone" in host.gaps()["coldplate_node_filesystem_size_bytes"].detail
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(errno.EBUSY, Reason.TIMEOUT), (errno.EINVAL, Reason.UNSUPPORTED), (errno.EIO, Reason.LOST)]
+)
+def test_what_the_kernel_answers_becomes_the_reason(host, monkeypatch, code: int, reason: Reason) -> None:
+    monkeypatch.setattr(psutil, "disk_usage", Mock(side_effect=OSError(code, "refused")))
+    assert host.gaps()["coldplate_node_filesystem_size_bytes"].reason is reason
 
 
 def test_a_kernel_without_pressure_figures_is_one_gap_of_each_row_that_says_unsupported(host) -> None:

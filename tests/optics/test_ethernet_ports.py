@@ -105,6 +105,7 @@ def test_a_port_for_management_that_counts_nothing_makes_no_gap_beside_others(po
         (errno.EPERM, Reason.DENIED, "Operation not permitted"),
         (errno.ENODEV, Reason.LOST, "the interface is gone"),
         (errno.EIO, Reason.LOST, "Input/output error"),
+        (errno.EBUSY, Reason.TIMEOUT, "Device or resource busy"),
         (errno.ETIMEDOUT, Reason.TIMEOUT, "no answer"),
     ],
 )

@@ -17,10 +17,9 @@ from agent.backends.infiniband.infiniband_ports import PortDiscovery, RdmaPort
 from agent.backends.infiniband.sysfs_attribute import (
     LinkStateTracker,
     SysfsAttribute,
-    describe_error,
-    reason_of,
     text_file,
 )
+from agent.backends.os_errors import describe_error, reason_of
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.sysfs import printable
 from agent.catalogue import metric

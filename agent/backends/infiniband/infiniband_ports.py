@@ -16,10 +16,9 @@ from agent.backends.infiniband.sysfs_attribute import (
     DECODERS,
     LinkStateTracker,
     SysfsAttribute,
-    describe_error,
-    reason_of,
     text_file,
 )
+from agent.backends.os_errors import describe_error, reason_of
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.sysfs import list_names, printable
 from agent.catalogue.bindings import PortFile

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from os import pread
 
 from agent.backends.file_reader_pool import CaughtRead
+from agent.backends.os_errors import describe_error, reason_of
 from agent.backends.sysfs import FLAGS, text
 from agent.catalogue.infiniband import ACTIVE, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, STATE_ID
 from agent.model import Gap, IbPort, Metric, Reading, Reason, Series
@@ -26,22 +27,6 @@ BYTES_PER_GIGABIT = 125_000_000
 _CODE = re.compile(rb"(\d{1,3}):[ \w-]*\Z")
 _RATE = re.compile(rb"(\d{1,9}(?:\.\d{1,6})?) *Gb/sec\b", re.IGNORECASE)
 
-_REASONS = {
-    errno.EINVAL: Reason.UNSUPPORTED,  # ConnectX-7 in switch mode, VL15_dropped (node_exporter issue 3265)
-    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
-    errno.ENOSYS: Reason.UNSUPPORTED,
-    errno.ENODATA: Reason.UNSUPPORTED,
-    errno.EISDIR: Reason.UNSUPPORTED,
-    errno.EACCES: Reason.DENIED,
-    errno.EPERM: Reason.DENIED,
-    errno.EMFILE: Reason.DENIED,  # the limit is the user's: LimitNOFILE
-    errno.ENFILE: Reason.DENIED,
-    errno.ETIMEDOUT: Reason.TIMEOUT,  # the adapter's firmware did not answer the driver
-    errno.EAGAIN: Reason.TIMEOUT,
-    errno.EBUSY: Reason.TIMEOUT,
-    errno.EINTR: Reason.TIMEOUT,
-}
-
 
 class InvalidSysfsValueError(ValueError):
     """The content is not a value; `reason` and `detail` are those of its gap."""
@@ -50,21 +35,6 @@ class InvalidSysfsValueError(ValueError):
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
-
-
-def reason_of(error: OSError) -> Reason:
-    """Return the reason of a failed read's gap. An errno that is not in the table (EIO, ENODEV) is a lost device."""
-    return _REASONS.get(error.errno or 0, Reason.LOST)
-
-
-def describe_error(error: OSError) -> str:
-    """Describe a failed read, with the remedy if there is one."""
-    text = os.strerror(error.errno or errno.EIO)
-    if error.errno == errno.EMFILE:
-        return f"{text}: raise LimitNOFILE in the unit, or ulimit -n"
-    if error.errno == errno.ENFILE:
-        return f"{text}: raise the sysctl fs.file-max"
-    return text
 
 
 def parse_counter(raw: bytes) -> int:

@@ -25,6 +25,7 @@ from agent.backends.optics.netlink import (
     u32,
     whole_number,
 )
+from agent.backends.os_errors import describe_error, reason_of
 from agent.backends.protocol import DeviceError
 from agent.catalogue import optics
 from agent.model import Gap, Labels, Metric, Node, Reason
@@ -191,20 +192,9 @@ QUESTIONS = (
 """All that is asked of each port."""
 
 
-_REASONS = {
-    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
-    errno.EINVAL: Reason.UNSUPPORTED,  # what a kernel says to a flag that it does not know yet
-    errno.EPERM: Reason.DENIED,
-    errno.EACCES: Reason.DENIED,
-    errno.EAFNOSUPPORT: Reason.DENIED,
-    errno.EMFILE: Reason.DENIED,
-    errno.ENFILE: Reason.DENIED,
-}
 _WORDS = {
     errno.EOPNOTSUPP: "not offered by this driver or this kernel",
     errno.EINVAL: "not known to this kernel or driver",
-    errno.EMFILE: "too many open files: raise LimitNOFILE in the unit, or ulimit -n",
-    errno.ENFILE: "too many open files on the node: raise the sysctl fs.file-max",
     errno.EAFNOSUPPORT: "netlink is not allowed: add AF_NETLINK to RestrictAddressFamilies= of the unit",
     errno.ENODEV: "the interface is gone",
 }
@@ -233,8 +223,7 @@ def explain_failure(error: OSError | NetlinkFormatError) -> RequestFailure:
         return RequestFailure(Reason.MALFORMED, f"the kernel's answer cannot be understood: {error}")
     if isinstance(error, TimeoutError):
         return RequestFailure(Reason.TIMEOUT, "no answer from the kernel")
-    number = error.errno or errno.EIO
-    return RequestFailure(_REASONS.get(number, Reason.LOST), _WORDS.get(number, os.strerror(number)))
+    return RequestFailure(reason_of(error), _WORDS.get(error.errno or errno.EIO, describe_error(error)))
 
 
 class MissingPortMetrics:
