@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from agent.backends.protocol import DeviceError
 from agent.model import Reason
 
 _REASONS = {
@@ -38,3 +39,8 @@ def describe_error(error: OSError) -> str:
     """Describe a failed read, with the remedy if there is one."""
     number = error.errno or errno.EIO
     return ": ".join(filter(None, (os.strerror(number), _REMEDIES.get(number))))
+
+
+def device_error(path: str, error: OSError, *, missing: Reason = Reason.LOST) -> DeviceError:
+    """Return a failed read of a path as a DeviceError, whose detail begins with the path."""
+    return DeviceError(reason_of(error, missing=missing), f"{path}: {describe_error(error)}")

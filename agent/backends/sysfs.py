@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.os_errors import describe_error, reason_of
+from agent.backends.os_errors import device_error
 from agent.backends.protocol import DeviceError
 from agent.model import Reason
 
@@ -108,7 +108,7 @@ def read_text(path: str) -> str:
     try:
         return text(path)
     except OSError as error:
-        raise _told(path, error) from error
+        raise device_error(path, error, missing=Reason.UNSUPPORTED) from error
 
 
 def read_name(path: str) -> str:
@@ -134,8 +134,4 @@ def list_paths(directory: str, prefix: str) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise _told(directory, error) from error
-
-
-def _told(path: str, error: OSError) -> DeviceError:
-    return DeviceError(reason_of(error, missing=Reason.UNSUPPORTED), f"{path}: {describe_error(error)}")
+        raise device_error(directory, error, missing=Reason.UNSUPPORTED) from error

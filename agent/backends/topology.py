@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, PathRead, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, PathRead, UnansweredError
 from agent.backends.protocol import BackendSample
 from agent.backends.registration import BackendContext
 from agent.backends.sysfs import list_names, printable, text
@@ -83,7 +83,9 @@ class TopologyBackend:
         gpus = [each for each in self._gpus() if each.slot]
         root = f"{self._sysfs}/class/infiniband"
         listed = self._pool.read(CaughtRead(root, list_names, OSError), now.mono)
-        if not isinstance(listed, UnansweredRead):  # a node without InfiniBand, which its own backend reports, has none
+        if not isinstance(
+            listed, UnansweredError
+        ):  # without InfiniBand, which its own backend reports, none
             self._adapters = listed[:HCAS] if isinstance(listed, list) else []
         adapters = {name: f"{root}/{name}/device" for name in self._adapters}
         slots = {each.gpu: f"{self._sysfs}/bus/pci/devices/{each.slot}" for each in gpus}
@@ -104,18 +106,18 @@ class TopologyBackend:
     def close(self) -> None:
         self._pool.close()
 
-    def _look(self, paths: Sequence[str], mono: float) -> list[UnansweredRead]:
+    def _look(self, paths: Sequence[str], mono: float) -> list[UnansweredError]:
         """Find out where the devices sit; returns why for each device whose place is still not known."""
         answers = self._pool.read_each([PathRead(path, _place_of) for path in paths], mono)
         known, self._places = self._places, {}
         silent = []
         for path, answer in zip(paths, answers, strict=True):
-            if not isinstance(answer, UnansweredRead):
+            if not isinstance(answer, UnansweredError):
                 self._places[path] = answer
             elif path in known:
                 self._places[path] = known[path]
             else:
-                silent.append(UnansweredRead(answer.reason, f"{path}: {answer.detail}"))
+                silent.append(answer)
         return silent
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredError
 from agent.backends.host.disks_and_network import (
     FILESYSTEM,
     MAX_FILESYSTEMS,
@@ -42,19 +42,17 @@ class _HostSample:
         self.left_out = 0
         self.calls = 0
 
-    def take_group(self, answer: GroupReadings | UnansweredRead | Exception, group: ReadingGroup) -> None:
-        self.calls += not isinstance(answer, UnansweredRead)
-        self.take(answer, group.rows, group.path, group.of)
+    def take_group(self, answer: GroupReadings | Exception, group: ReadingGroup) -> None:
+        self.calls += not isinstance(answer, UnansweredError)
+        self.take(answer, group.rows, group.of)
 
-    def take(
-        self, answer: GroupReadings | UnansweredRead | Exception, rows: Sequence[Metric], path: str, of: str = ""
-    ) -> None:
+    def take(self, answer: GroupReadings | Exception, rows: Sequence[Metric], of: str = "") -> None:
         if isinstance(answer, GroupReadings):
             self.readings += answer.readings
             self.left_out += answer.left_out
             return
-        if isinstance(answer, UnansweredRead):
-            reason, detail = answer.reason, f"{path}: {answer.detail}"
+        if isinstance(answer, UnansweredError):
+            reason, detail = answer.reason, answer.detail
         else:  # psutil quotes whole lines
             reason, detail = gap_reason(answer), f"{of}{type(answer).__name__}: {one_line(str(answer))}"
         for row in rows:
@@ -109,7 +107,7 @@ class HostBackend:
     def _read_filesystems(self, sample: _HostSample, mono: float) -> None:
         listed = self._pool.read(self._mounts, mono, "mounts")
         if not isinstance(listed, list):
-            sample.take(listed, FILESYSTEM, "mounts")
+            sample.take(listed, FILESYSTEM)
             return
         chosen = listed[:MAX_FILESYSTEMS]
         sample.left_out += len(FILESYSTEM) * (len(listed) - len(chosen))
@@ -123,7 +121,7 @@ class HostBackend:
         """Ask every network filesystem; one that gives no answer is down."""
         listed = self._pool.read(self._network_mounts, mono, "network mounts")
         if not isinstance(listed, list):
-            sample.take(listed, (MOUNT_UP,), "network mounts")
+            sample.take(listed, (MOUNT_UP,))
             return
         self._mounts_left_out = max(len(listed) - MAX_MOUNTS, 0)
         mounts = listed[:MAX_MOUNTS]
@@ -133,7 +131,7 @@ class HostBackend:
             if answer is not None:
                 figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
         sample.calls += 1
-        sample.take(figures, (MOUNT_UP,), "network mounts")
+        sample.take(figures, (MOUNT_UP,))
 
     def _tell_left_out(self, sample: _HostSample) -> None:
         if sample.left_out:

@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeGuard
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredError
 from agent.backends.infiniband.infiniband_ports import PortDiscovery, RdmaPort
 from agent.backends.infiniband.sysfs_attribute import (
     LinkStateTracker,
     SysfsAttribute,
     text_file,
 )
-from agent.backends.os_errors import describe_error, reason_of
+from agent.backends.os_errors import device_error
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.sysfs import printable
 from agent.catalogue import metric
@@ -142,7 +142,7 @@ def _depths(ports: Collection[RdmaPort]) -> dict[RdmaPort, int]:
 DEVICE_FACTS = (("board_id", "board_id"), ("firmware_version", "fw_ver"), ("hca_type", "hca_type"))
 PORT_FACT = ("link_layer", "link_layer")
 
-Answer = str | OSError | UnansweredRead
+Answer = str | OSError | UnansweredError
 
 
 def describe(root: str, ports: Iterable[RdmaPort], pool: FileReaderPool, mono: float) -> list[Reading | Gap]:
@@ -172,15 +172,15 @@ def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Ga
     for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
         if isinstance(answer, str):
             port.facts[path] = answer
-        elif isinstance(answer, UnansweredRead) and path in port.facts:
+        elif isinstance(answer, UnansweredError) and path in port.facts:
             answers[place] = port.facts[path]
-        elif isinstance(answer, UnansweredRead):
-            return Gap(INFO, port.entity, answer.reason, f"{path}: {answer.detail}")
+        elif isinstance(answer, UnansweredError):
+            return Gap(INFO, port.entity, answer.reason, answer.detail)
     errors = [(path, each) for path, each in zip(paths, answers, strict=True) if isinstance(each, OSError)]
     texts = [printable(each) if isinstance(each, str) else "" for each in answers]
     if errors and not any(texts):
-        path, error = errors[-1]
-        return Gap(INFO, port.entity, reason_of(error), f"{path}: {describe_error(error)}")
+        failed = device_error(*errors[-1])
+        return Gap(INFO, port.entity, failed.reason, failed.detail)
     labels = (*(label for label, _ in DEVICE_FACTS), PORT_FACT[0])
     return Reading(port.info(tuple(zip(labels, texts, strict=True))), 1)
 
@@ -246,8 +246,8 @@ class InfinibandBackend:
                     if attribute.tracker is not None:
                         readings += attribute.tracker.update(answer.value)
                     continue
-                unread += isinstance(answer, UnansweredRead)
-                gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else answer
+                unread += isinstance(answer, UnansweredError)
+                gap = attribute.gap(answer) if isinstance(answer, UnansweredError) else answer
                 gaps.append(gap)
                 if attribute.tracker is not None:
                     unknown, counted = attribute.tracker.update_failed(gap)
@@ -264,5 +264,5 @@ class InfinibandBackend:
         return BackendSample(readings, gaps, calls=len(described))
 
 
-def _all_read(batch: list[Reading | Gap | UnansweredRead]) -> TypeGuard[list[Reading]]:
+def _all_read(batch: list[Reading | Gap | UnansweredError]) -> TypeGuard[list[Reading]]:
     return {Reading}.issuperset(map(type, batch))
