@@ -6,7 +6,7 @@ lane of each channel are a block, which is withdrawn when it becomes stale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from msgspec import Struct
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Derived
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.model import (
     EMPTY_FRAME,
     EMPTY_LAYOUT,
@@ -90,7 +91,6 @@ def _overdue_read(backend: str, lane: Lane, age: float) -> Trouble:
 
 
 ESTIMATE: Key = ("estimate", "", Lane.FAST)
-REJECTED = BY_NAME["coldplate_readings_rejected_total"]
 FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 
 
@@ -123,8 +123,7 @@ class Sampler:
         self._patiences: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, self.presence)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
-        self._rejected: dict[tuple[str, str], Series] = {}
-        self._framer = Framer()
+        self._rejected = OwnSeries()
         self._own_framer, self._estimate_framer, self._power_framer = Framer(), Framer(), Framer()
         self._sequence = 0
         self._read: list[Layout] = []
@@ -255,7 +254,7 @@ class Sampler:
         self.xids.tell(now.mono)
         read = len(frames)
         frames += (
-            self._framer.frame(self._rejections()),
+            self._rejected.frame(self._rejections()),
             self._statistics.frame(shown),
             missing_frame,
             self.presence.frame(now.mono, patience, self.settings.expected_gpus),
@@ -424,13 +423,8 @@ class Sampler:
             power.append(value if fresh else None)
         return power + [None] * len(self.presence.strangers)
 
-    def _rejections(self) -> list[Reading]:
-        rows = []
+    def _rejections(self) -> Iterator[OwnReading]:
         for backend, conditioner in self._conditioners.items():
             for cause, count in conditioner.rejected.items():
-                series = self._rejected.get((backend, cause))
-                if series is None:
-                    labels = (("cause", cause),)
-                    series = self._rejected[backend, cause] = Series(REJECTED, Backend(backend), labels)
-                rows.append(Reading(series, count))
-        return rows
+                labels = (("cause", cause),)
+                yield OwnReading("coldplate_readings_rejected_total", count, labels, Backend(backend))
