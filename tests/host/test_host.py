@@ -199,7 +199,6 @@ def test_mounts_are_those_with_a_device_behind_them_and_their_names_are_undone(h
 
 
 # Faults of the host that stop jobs: dead filesystems, stuck processes, Fabric Manager, the module for RDMA.
-LEFT_OUT = "coldplate_backend_series_left_out"
 UP, STUCK, MANAGER, PEERMEM = (
     f"coldplate_node_{name}" for name in ("mount_up", "processes_stuck", "fabric_manager_up", "peermem_loaded")
 )
@@ -277,8 +276,7 @@ def test_network_filesystems_beyond_the_limit_are_counted(host: Any, dead: dict[
     host.write("self/mounts", "".join(f"srv:/{n:02} /data/{n:02} nfs4 rw 0 0\n" for n in range(MAX_MOUNTS + 3)))
     values, _ = look(host)
     assert sum(name.startswith("/data/") for name in values) == MAX_MOUNTS
-    readings = dict(host.backend.read(Lane.SLOW, Instant(2.0, 1.7e9)).readings)
-    assert {value for series, value in readings.items() if series.metric.name == LEFT_OUT} == {3}
+    assert host.backend.read(Lane.SLOW, Instant(2.0, 1.7e9)).left_out == 3
 
 
 def test_a_process_is_stuck_that_does_not_run_for_two_minutes(host: Any, caplog: pytest.LogCaptureFixture) -> None:

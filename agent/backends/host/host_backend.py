@@ -19,9 +19,8 @@ from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroup
 from agent.backends.host.kernel import KernelGroups
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, gap_reason
 from agent.backends.protocol import BackendSample
-from agent.catalogue import metric
 from agent.lib.wording import one_line
-from agent.model import Backend, Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
+from agent.model import Gap, Instant, Lane, Metric, Node, Reading, Reason
 
 log = logging.getLogger("coldplate.host")
 
@@ -29,7 +28,6 @@ PATIENCE_SECONDS = 1.0
 """Seconds to wait for a group: the lane is slow, and a busy disk is not a dead one."""
 READERS = 24
 """More readers than there are groups and filesystems: all of them may hang."""
-LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("host"))
 
 
 class _HostSample:
@@ -99,7 +97,7 @@ class HostBackend:
             self._read_filesystems(sample, now.mono)
             sample.left_out += self._mounts_left_out
             self._tell_left_out(sample)
-        return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls)
+        return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls, left_out=sample.left_out)
 
     def close(self) -> None:
         self._pool.close()
@@ -134,8 +132,6 @@ class HostBackend:
         sample.take(figures, (MOUNT_UP,))
 
     def _tell_left_out(self, sample: _HostSample) -> None:
-        if sample.left_out:
-            sample.readings.append(Reading(LEFT_OUT, sample.left_out))
         if bool(sample.left_out) != bool(self._left_out):
             facts = {"left_out": sample.left_out}
             log.info("disks, filesystems or interfaces over the limit are not exposed", extra={"facts": facts})

@@ -22,9 +22,8 @@ from agent.backends.infiniband.sysfs_attribute import (
 from agent.backends.os_errors import device_error
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.sysfs import printable
-from agent.catalogue import metric
 from agent.catalogue.infiniband import INFO
-from agent.model import Backend, Gap, Instant, Lane, Reading, Series
+from agent.model import Gap, Instant, Lane, Reading
 
 log = logging.getLogger("coldplate.infiniband")
 
@@ -185,9 +184,6 @@ def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Ga
     return Reading(port.info(tuple(zip(labels, texts, strict=True))), 1)
 
 
-LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("infiniband"))
-
-
 class InfinibandBackend:
     """Every file of every port under `sysfs`/class/infiniband.
 
@@ -253,9 +249,8 @@ class InfinibandBackend:
                     unknown, counted = attribute.tracker.update_failed(gap)
                     gaps.append(unknown)
                     readings.append(counted)
-        if lane is Lane.SLOW and self._layout.left_out:
-            readings.append(Reading(LEFT_OUT, self._layout.left_out))
-        return BackendSample(readings, gaps, calls=files - unread)
+        left_out = layout.left_out if lane is Lane.SLOW else 0
+        return BackendSample(readings, gaps, calls=files - unread, left_out=left_out)
 
     def _describe(self, mono: float) -> BackendSample:
         described = describe(self._root, self._census.ports.values(), self._pool, mono)

@@ -20,8 +20,7 @@ from agent.backends.optics.netlink import Connect, resolve_family
 from agent.backends.os_errors import device_error
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import is_physical_interface, list_names, printable, text
-from agent.catalogue import metric
-from agent.model import Backend, Labels, Metric, Node, Reading, Series
+from agent.model import Labels, Metric, Node, Reading, Series
 
 PORTS = 64
 """Most ports that are asked. The largest node has eight for GPUs, and some for storage and management."""
@@ -104,9 +103,6 @@ def _fact(path: str) -> str:
     return ""
 
 
-LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("optics"))
-
-
 class PortStatistics:
     """The physical layer of every Ethernet port of the census, in one round of questions.
 
@@ -140,10 +136,8 @@ class PortStatistics:
                     series = _series(each.row, device, each.labels)
                     readings[series] = Reading(series, each.value)  # once, should the kernel say it twice
                 missing.take(question, device, answer)
-        shown = list(readings.values())
-        if self._census.left_out:
-            shown.append(Reading(LEFT_OUT, self._census.left_out * len(self.rows)))
-        return BackendSample(shown, list(missing.gaps()), calls=calls)
+        left_out = self._census.left_out * len(self.rows)
+        return BackendSample(list(readings.values()), list(missing.gaps()), calls=calls, left_out=left_out)
 
     def _request(self, question: EthtoolRequest, family: int, port: str) -> PathRead[list[PortValue] | DeviceError]:
         return PathRead(f"{question.name} {port}", lambda _: tried(lambda: question.ask(self._connect, family, port)))
