@@ -17,7 +17,6 @@ from agent.catalogue.bindings import Derived
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.model import (
     EMPTY_FRAME,
-    EMPTY_LAYOUT,
     Backend,
     BackendReport,
     Frame,
@@ -113,7 +112,6 @@ class Sampler:
         self._statistics = RollingStatistics(settings.window)
         self._estimates = Conditioner(self._statistics)
         self._metered = False
-        self._layouts: dict[Key, Layout] = {}
         self._links: dict[str, LinkRates] = {}
         self._blocks: dict[Key, Block] = {}
         self._missing = MissingMetrics()
@@ -169,7 +167,7 @@ class Sampler:
     def take_lane(self, sample: LaneSample) -> bool:
         """Take in one lane of one device. True if it is back from an error, which had withdrawn its other lanes."""
         key = (self.devices, sample.channel, sample.lane)
-        self._store(key, sample.mono, self._in_known_series(key, sample.frame), sample.gaps)
+        self._store(key, sample.mono, sample.frame, sample.gaps)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes)
         return sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
@@ -345,20 +343,6 @@ class Sampler:
     def identities(self) -> list[GpuIdentity]:
         return self._gpus.identities
 
-    def _in_known_series(self, key: Key, frame: Frame) -> Frame:
-        """Return the same frame, in the series of the one before it if they are equal.
-
-        A restarted worker makes new series. With the known ones, no consumer has to look at them again, and the history
-        does not hold each of them once per worker.
-        """
-        known = self._layouts.get(key, EMPTY_LAYOUT)
-        if frame.layout is known:
-            return frame
-        if frame.layout.series == known.series:
-            return Frame(known, frame.values)
-        self._layouts[key] = frame.layout
-        return frame
-
     def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
         conditioner = self._conditioners.get(key[0])
         if conditioner is None:
@@ -383,7 +367,6 @@ class Sampler:
         known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._gpus.channels)
         for key in [key for key in self._blocks if key[1] and key[1] not in known]:
             del self._blocks[key]
-        self._layouts = {key: layout for key, layout in self._layouts.items() if key[1] in known}
         self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in known}
         self._links = {uuid: rates for uuid, rates in self._links.items() if uuid in known}
         self._gpus.forget(known)
