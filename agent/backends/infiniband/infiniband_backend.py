@@ -10,7 +10,7 @@ import logging
 import resource
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredError
 from agent.backends.infiniband.infiniband_ports import PortDiscovery, RdmaPort
@@ -40,6 +40,14 @@ def descriptor_budget() -> int:
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
 
 
+class DeviceLane(NamedTuple):
+    """What one lane reads of one device; `trackers` are the positions of the attributes that hold a port's state."""
+
+    reads: DeviceReads[Reading | Gap]
+    attributes: list[SysfsAttribute]
+    trackers: list[tuple[int, LinkStateTracker]]
+
+
 class PortReadPlan:
     """Which files are read in which lane, which of them are exposed, and which stay open. Belongs to one thread.
 
@@ -49,11 +57,7 @@ class PortReadPlan:
     """
 
     def __init__(self, pool: FileReaderPool, descriptors: Callable[[], int]) -> None:
-        self.attributes: dict[Lane, list[list[SysfsAttribute]]] = {lane: [] for lane in SAMPLED}
-        self.batches: dict[Lane, list[DeviceReads[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
-        """The reads of these attributes, device by device, in the same order."""
-        self.trackers: dict[Lane, list[list[tuple[int, LinkStateTracker]]]] = {lane: [] for lane in SAMPLED}
-        """For each batch, the positions of the attributes that hold a port's state, with its tracker."""
+        self.devices: dict[Lane, list[DeviceLane]] = {lane: [] for lane in SAMPLED}
         self.left_out = 0
         """Files that the driver offers and that are not shown."""
         self._pool = pool
@@ -66,18 +70,16 @@ class PortReadPlan:
         for port in ports:
             port.adopt(depths[port])
         shown = {id(each) for port in ports for each in port.attributes.values()}
+        self._orphans += [(device, each) for device, each in self._all() if id(each) not in shown]
         for lane in SAMPLED:
-            for batch, attributes in zip(self.batches[lane], self.attributes[lane], strict=True):
-                self._orphans += [(batch.name, each) for each in attributes if id(each) not in shown]
             by_device: dict[str, list[SysfsAttribute]] = {}
             for port in ports:
                 by_device.setdefault(port.device, []).extend(port.of(lane))
-            self.attributes[lane] = [each for each in by_device.values() if each]
-            self.batches[lane] = [DeviceReads(device, each) for device, each in by_device.items() if each]
-            self.trackers[lane] = [
-                [(place, each.tracker) for place, each in enumerate(attributes) if each.tracker is not None]
-                for attributes in self.attributes[lane]
-            ]
+            self.devices[lane] = []
+            for device, attributes in by_device.items():
+                trackers = [(place, each.tracker) for place, each in enumerate(attributes) if each.tracker is not None]
+                if attributes:
+                    self.devices[lane].append(DeviceLane(DeviceReads(device, attributes), attributes, trackers))
         self._count(ports, depths, ignored)
         self._budget = -1
 
@@ -86,11 +88,11 @@ class PortReadPlan:
         budget = self._descriptors()
         if budget != self._budget:
             self._budget = budget
-            for batch, attribute in self._all():
+            for device, attribute in self._all():
                 attribute.keep_open = budget > 0
                 budget -= 1
                 if not attribute.keep_open:
-                    self._orphans.append((batch, attribute))
+                    self._orphans.append((device, attribute))
         self._close_orphans()
 
     def release(self) -> None:
@@ -99,9 +101,9 @@ class PortReadPlan:
 
     def _all(self) -> Iterable[tuple[str, SysfsAttribute]]:
         for lane in SAMPLED:
-            for batch, attributes in zip(self.batches[lane], self.attributes[lane], strict=True):
-                for attribute in attributes:
-                    yield batch.name, attribute
+            for device in self.devices[lane]:
+                for attribute in device.attributes:
+                    yield device.reads.name, attribute
 
     def _close_orphans(self) -> None:
         """Close what should no longer be open; a file in which a reader hangs is closed when the reader is out."""
@@ -227,9 +229,9 @@ class InfinibandBackend:
     def _sample(self, lane: Lane, mono: float, gaps: list[Gap]) -> BackendSample:
         readings: list[Reading] = []
         files = unread = 0
-        answers = self._pool.round(self._layout.batches[lane], mono)
-        layout = self._layout
-        for attributes, trackers, batch in zip(layout.attributes[lane], layout.trackers[lane], answers, strict=True):
+        devices = self._layout.devices[lane]
+        answers = self._pool.round([device.reads for device in devices], mono)
+        for (_, attributes, trackers), batch in zip(devices, answers, strict=True):
             files += len(batch)
             if _all_read(batch):  # nearly always, and it saves a check of each file
                 readings += batch
@@ -249,7 +251,7 @@ class InfinibandBackend:
                     unknown, counted = attribute.tracker.update_failed(gap)
                     gaps.append(unknown)
                     readings.append(counted)
-        left_out = layout.left_out if lane is Lane.SLOW else 0
+        left_out = self._layout.left_out if lane is Lane.SLOW else 0
         return BackendSample(readings, gaps, calls=files - unread, left_out=left_out)
 
     def _describe(self, mono: float) -> BackendSample:
