@@ -23,6 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from agent.backends.protocol import DeviceError
+from agent.lib.wording import no_answer_for
 from agent.model import Reason
 
 log = logging.getLogger("coldplate.backend")
@@ -309,8 +310,7 @@ class FileReaderPool:
         self, device: _DeviceRound, hanging: dict[str, float], path: str, mono: float
     ) -> tuple[Reason, str]:
         if path in hanging:
-            waited = max(mono - hanging[path], self._timeout)
-            return Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s"
+            return Reason.TIMEOUT, no_answer_for(max(mono - hanging[path], self._timeout))
         if hanging:
             return Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer"
         limit = MAX_TIMEOUTS_PER_DEVICE * self._timeout

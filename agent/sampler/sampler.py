@@ -85,10 +85,6 @@ def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
     return missed(block.frame.layout, reason, detail) + list(block.gaps)
 
 
-def _overdue_read(backend: str, lane: Lane, age: float) -> Trouble:
-    return Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
-
-
 ESTIMATE: Key = ("estimate", "", Lane.FAST)
 FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 
@@ -303,7 +299,8 @@ class Sampler:
                     devices[channel] = self._gpus.trouble(channel, block.at, now, patience)
                 trouble = devices.get(channel)
                 if trouble is None and now - block.at > self._patience(backend, lane) + slack:
-                    trouble = _overdue_read(backend, lane, now - block.at)
+                    detail = f"{backend} did not finish a {lane.value} read for {now - block.at:.1f} s"
+                    trouble = Trouble(Reason.TIMEOUT, detail)
             if trouble is None:
                 frames.append(block.frame)
                 shown.append(key)
