@@ -22,6 +22,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from agent.backends.protocol import DeviceError
+from agent.lib.wording import no_answer_for
 from agent.model import Reason
 
 log = logging.getLogger("coldplate.backend")
@@ -86,11 +88,8 @@ class DeviceReads(Struct, Generic[R], frozen=True):
     items: Sequence[ReadItem[R]]
 
 
-class UnansweredRead(Struct, frozen=True):
-    """Stands for the answer of an item that hangs, or was not read in this round, with the reason."""
-
-    reason: Reason
-    detail: str
+class UnansweredError(DeviceError):
+    """Stands for the answer of an item that hangs, or was not read in this round; `detail` begins with its path."""
 
 
 _PENDING: Any = object()
@@ -169,12 +168,12 @@ class FileReaderPool:
         self._closed = False
         self._hanging: dict[str, dict[str, float]] = {}
         """By device, the paths in which abandoned readers hang, and since when, in monotonic seconds."""
-        self._no_reader = UnansweredRead(Reason.TIMEOUT, "not read")
+        self._no_reader = (Reason.TIMEOUT, "not read")
         """Why no reader could be added last."""
         self._logged: set[str] = set()
         self._logged_defects: set[tuple[str, type[BaseException]]] = set()
 
-    def round(self, reads: Sequence[DeviceReads[R]], mono: float) -> list[list[R | UnansweredRead]]:
+    def round(self, reads: Sequence[DeviceReads[R]], mono: float) -> list[list[R | UnansweredError]]:
         """Read all items, and return the answers by device and item, in the order of `reads`.
 
         Returns when every item has answered or has used up its timeout. Call from one thread; `mono` is the current
@@ -198,12 +197,12 @@ class FileReaderPool:
             self._log_recovered(reads, answers)
         return answers
 
-    def read(self, item: ReadItem[R], mono: float, device: str = "") -> R | UnansweredRead:
+    def read(self, item: ReadItem[R], mono: float, device: str = "") -> R | UnansweredError:
         """Read one item and return its answer; without a `device`, its path stands for one."""
         ((answer,),) = self.round([DeviceReads(device or item.path, [item])], mono)
         return answer
 
-    def read_each(self, items: Sequence[ReadItem[R]], mono: float) -> list[R | UnansweredRead]:
+    def read_each(self, items: Sequence[ReadItem[R]], mono: float) -> list[R | UnansweredError]:
         """Read items whose paths each stand for a device, and return their answers in that order."""
         return [answer for (answer,) in self.round([DeviceReads(item.path, [item]) for item in items], mono)]
 
@@ -239,9 +238,7 @@ class FileReaderPool:
             self._has_idle = False
             self._orders.put((work, reader))
         elif self._threads >= self._max_readers:
-            self._no_reader = UnansweredRead(
-                Reason.TIMEOUT, f"not read: {self._threads} reads hang, which is the limit"
-            )
+            self._no_reader = (Reason.TIMEOUT, f"not read: {self._threads} reads hang, which is the limit")
             return False
         else:
             thread = threading.Thread(target=self._run, args=(work, reader), name=f"{self._name}-reader", daemon=True)
@@ -249,7 +246,7 @@ class FileReaderPool:
                 thread.start()
             except (RuntimeError, MemoryError) as error:
                 detail = f"not read: {error}; raise TasksMax in the unit, or the user's process limit"
-                self._no_reader = UnansweredRead(Reason.DENIED, detail)
+                self._no_reader = (Reason.DENIED, detail)
                 return False
             self._threads += 1
         work.readers.append(reader)
@@ -305,18 +302,20 @@ class FileReaderPool:
         answers = list(device.answers)
         for index, item in enumerate(device.reads.items):
             if answers[index] is _PENDING:
-                answers[index] = self._unanswered(device, hanging, item.path, mono)
+                reason, why = self._why_unanswered(device, hanging, item.path, mono)
+                answers[index] = UnansweredError(reason, f"{item.path}: {why}")
         return answers
 
-    def _unanswered(self, device: _DeviceRound, hanging: dict[str, float], path: str, mono: float) -> UnansweredRead:
+    def _why_unanswered(
+        self, device: _DeviceRound, hanging: dict[str, float], path: str, mono: float
+    ) -> tuple[Reason, str]:
         if path in hanging:
-            waited = max(mono - hanging[path], self._timeout)
-            return UnansweredRead(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
+            return Reason.TIMEOUT, no_answer_for(max(mono - hanging[path], self._timeout))
         if hanging:
-            return UnansweredRead(Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer")
+            return Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer"
         limit = MAX_TIMEOUTS_PER_DEVICE * self._timeout
         if device.seconds >= limit:
-            return UnansweredRead(Reason.TIMEOUT, f"not read: {device.reads.name} took longer than {limit:g} s")
+            return Reason.TIMEOUT, f"not read: {device.reads.name} took longer than {limit:g} s"
         return self._no_reader
 
     def _log_once(self, problem: str, path: str) -> None:
@@ -330,7 +329,7 @@ class FileReaderPool:
             answered = [
                 item.path
                 for item, answer in zip(device.items, found, strict=True)
-                if not isinstance(answer, UnansweredRead)
+                if not isinstance(answer, UnansweredError)
             ]
             recovered = self._logged.intersection(answered)
             if len(answered) == len(found):
@@ -401,7 +400,7 @@ class FileReaderPool:
         if not hanging:
             self._hanging.pop(name, None)
 
-    def _log_defect(self, path: str, error: BaseException) -> UnansweredRead:
+    def _log_defect(self, path: str, error: BaseException) -> UnansweredError:
         """Log an unexpected error once, and return it as the answer of its item. Never raises."""
         detail = type(error).__name__
         with contextlib.suppress(Exception):  # the error may have no text, or there is no memory left to log it
@@ -413,4 +412,4 @@ class FileReaderPool:
                     self._logged_defects.add((path, type(error)))
             if fresh:
                 log.error("reading failed", extra={"facts": self._facts(path)}, exc_info=error)
-        return UnansweredRead(Reason.MALFORMED, detail)
+        return UnansweredError(Reason.MALFORMED, f"{path}: {detail}")

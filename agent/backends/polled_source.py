@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.lib.logs import LogOnce
+from agent.lib.wording import no_answer_for
 from agent.model import Instant, Reason
 
 ABSENT_RETRY_SECONDS = 60.0
@@ -93,8 +94,8 @@ class PolledSource(Generic[T]):
             self._answer = self._asked = None
             self._take(answer, mono)
         elif self._asked is not None and mono - self._asked > self.source.timeout:
-            waited = f"no answer for {mono - self._asked:.0f} s yet"
-            self.value, self.absence, self.fault = None, "", DeviceError(Reason.TIMEOUT, waited)
+            fault = DeviceError(Reason.TIMEOUT, f"{no_answer_for(mono - self._asked)} yet")
+            self.value, self.absence, self.fault = None, "", fault
         return begun
 
     def close(self) -> None:

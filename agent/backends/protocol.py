@@ -56,6 +56,8 @@ class BackendSample(NamedTuple):
     `awaited`: a source that is asked in a thread has not answered yet since it was first asked.
 
     `processes` are all that compute on the device; None if this read did not ask, or could not list them.
+
+    `left_out` counts the series beyond the backend's limits.
     """
 
     readings: Sequence[Reading] = ()
@@ -64,6 +66,7 @@ class BackendSample(NamedTuple):
     calls: int = 0
     processes: tuple[GpuProcess, ...] | None = None
     awaited: bool = False
+    left_out: int = 0
 
 
 class LaneSample(NamedTuple):

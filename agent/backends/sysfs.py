@@ -5,12 +5,12 @@ A driver decides what is there: how many entries a directory has, how long a fil
 
 from __future__ import annotations
 
-import errno
 import os
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.backends.os_errors import device_error
 from agent.backends.protocol import DeviceError
 from agent.model import Reason
 
@@ -103,18 +103,12 @@ def _is_passed_through(sysfs: Path, device: PciDevice) -> bool:
     return driver == "vfio-pci" or os.path.lexists(folder / "physfn")
 
 
-DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE})
-UNSUPPORTED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EOPNOTSUPP, errno.EISDIR})
-# acpi_power_meter answers EBUSY, ENODATA or ETIMEDOUT while its firmware does not deliver.
-LATE = frozenset({errno.EBUSY, errno.ENODATA, errno.ETIMEDOUT, errno.EAGAIN})
-
-
 def read_text(path: str) -> str:
     """Return the file's text without white space around it. Raises DeviceError naming the file."""
     try:
         return text(path)
     except OSError as error:
-        raise _told(path, error) from error
+        raise device_error(path, error, missing=Reason.UNSUPPORTED) from error
 
 
 def read_name(path: str) -> str:
@@ -137,20 +131,7 @@ def list_paths(directory: str, prefix: str) -> list[str]:
     """Return the paths of the entries with this prefix; none without the directory. Raises DeviceError."""
     try:
         return [f"{directory}/{name}" for name in list_names(directory) if name.startswith(prefix)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
-            return []
-        raise _told(directory, error) from error
-
-
-def _told(path: str, error: OSError) -> DeviceError:
-    remedy = "; raise LimitNOFILE in the unit, or ulimit -n" if error.errno == errno.EMFILE else ""
-    return DeviceError(_reason(error), f"{path}: {error.strerror or error}{remedy}")
-
-
-def _reason(error: OSError) -> Reason:
-    if error.errno in DENIED:
-        return Reason.DENIED
-    if error.errno in UNSUPPORTED:
-        return Reason.UNSUPPORTED
-    return Reason.TIMEOUT if error.errno in LATE else Reason.LOST
+        raise device_error(directory, error, missing=Reason.UNSUPPORTED) from error

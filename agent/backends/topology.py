@@ -16,19 +16,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, PathRead, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, PathRead, UnansweredError
 from agent.backends.protocol import BackendSample
 from agent.backends.registration import BackendContext
 from agent.backends.sysfs import list_names, printable, text
-from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
-from agent.model import Backend, Gap, Gpu, GpuIdentity, Instant, Lane, Reading, Series
+from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Reading, Series
 
 HCAS = 1_280
 """Most adapters that are looked at: eight with 127 virtual functions each, and some to spare."""
 OF_GPU = 64
 """Most adapters at the same distance that are shown for a GPU."""
-LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("topology"))
 
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 """How sysfs names a root complex: the first part of every PCI device's path."""
@@ -83,7 +81,7 @@ class TopologyBackend:
         gpus = [each for each in self._gpus() if each.slot]
         root = f"{self._sysfs}/class/infiniband"
         listed = self._pool.read(CaughtRead(root, list_names, OSError), now.mono)
-        if not isinstance(listed, UnansweredRead):  # a node without InfiniBand, which its own backend reports, has none
+        if not isinstance(listed, UnansweredError):  # without InfiniBand, which its own backend reports, none
             self._adapters = listed[:HCAS] if isinstance(listed, list) else []
         adapters = {name: f"{root}/{name}/device" for name in self._adapters}
         slots = {each.gpu: f"{self._sysfs}/bus/pci/devices/{each.slot}" for each in gpus}
@@ -96,26 +94,24 @@ class TopologyBackend:
             near = nearest_adapters(here, hcas) if here else []
             left_out += max(len(near) - OF_GPU, 0)
             readings += [Reading(_series(gpu, device, each.name), 1) for device, each in near[:OF_GPU]]
-        if left_out:
-            readings.append(Reading(LEFT_OUT, left_out))
         gaps = [Gap(NEAREST_HCA, gpu, error.reason, error.detail) for gpu in slots for error in silent[:1]]
-        return BackendSample(readings, gaps, calls=len(adapters) + len(slots))
+        return BackendSample(readings, gaps, calls=len(adapters) + len(slots), left_out=left_out)
 
     def close(self) -> None:
         self._pool.close()
 
-    def _look(self, paths: Sequence[str], mono: float) -> list[UnansweredRead]:
+    def _look(self, paths: Sequence[str], mono: float) -> list[UnansweredError]:
         """Find out where the devices sit; returns why for each device whose place is still not known."""
         answers = self._pool.read_each([PathRead(path, _place_of) for path in paths], mono)
         known, self._places = self._places, {}
         silent = []
         for path, answer in zip(paths, answers, strict=True):
-            if not isinstance(answer, UnansweredRead):
+            if not isinstance(answer, UnansweredError):
                 self._places[path] = answer
             elif path in known:
                 self._places[path] = known[path]
             else:
-                silent.append(UnansweredRead(answer.reason, f"{path}: {answer.detail}"))
+                silent.append(answer)
         return silent
 
 

@@ -25,6 +25,11 @@ def shown(value: object, most: int = 80) -> str:
     return one_line(repr(value), most)
 
 
+def no_answer_for(seconds: float) -> str:
+    """Return for how long something has been silent, in whole seconds from ten on."""
+    return f"no answer for {seconds:.{int(seconds < 10)}f} s"
+
+
 NEAR = 0.6
 """How much of two words is the same, 0 to 1, where one may have been meant by the other."""
 _MOST_CHOICES = 30

@@ -11,8 +11,9 @@ from queue import SimpleQueue
 from msgspec import Struct
 
 from agent.backends.protocol import AbsentError, BackendProtocol, BackendSample, DeviceError
+from agent.catalogue import BY_NAME
 from agent.lib.threads import Threads
-from agent.model import EMPTY_FRAME, Frame, Framer, Gap, Instant, Lane, Outcome, Reason, Xid
+from agent.model import EMPTY_FRAME, Backend, Frame, Framer, Gap, Instant, Lane, Outcome, Reading, Reason, Series, Xid
 
 log = logging.getLogger("coldplate.backend")
 
@@ -63,6 +64,7 @@ class Runner:
         self._absent = False
         self._finished: deque[Read] = deque()
         self._framers: defaultdict[Lane, Framer] = defaultdict(Framer)
+        self._left_out = Series(BY_NAME["coldplate_backend_series_left_out"], Backend(backend.name))
         self._told: set[type[Exception]] = set()
         self._failed_at = -inf
         self.flight: Flight | None = None
@@ -136,7 +138,10 @@ class Runner:
             self._failed(error, began.mono)
         self._absent = outcome is Outcome.ABSENT
         took = self._clock().mono - began.mono
-        frame = self._framers[lane].frame(sample.readings)
+        readings = sample.readings
+        if sample.left_out:
+            readings = (*readings, Reading(self._left_out, sample.left_out))
+        frame = self._framers[lane].frame(readings)
         name, gaps, events, calls = self.backend.name, sample.gaps, sample.events, sample.calls
         return Read(name, lane, began.mono, took, outcome, frame, gaps, events, calls, detail, reason, sample.awaited)
 

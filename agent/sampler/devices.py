@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from agent.backends.protocol import ChannelError, Unidentified
 from agent.catalogue import BY_NAME
+from agent.lib.wording import no_answer_for
 from agent.model import Gap, GpuIdentity, Lane, Reason
 from agent.sampler.presence import Inventory, Presence, stranger
 
@@ -61,7 +62,7 @@ GONE = Trouble(Reason.LOST, "the driver does not show the device")
 
 
 def _silence(seconds: float) -> Trouble:
-    return Trouble(Reason.TIMEOUT, f"no answer for {seconds:.{int(seconds < 10)}f} s")
+    return Trouble(Reason.TIMEOUT, no_answer_for(seconds))
 
 
 class Devices:

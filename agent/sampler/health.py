@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.lib.wording import no_answer_for
 from agent.model import (
     EMPTY_FRAME,
     Backend,
@@ -61,8 +62,7 @@ class Overdue:
         for name in [name for name in self._since if name not in late]:
             seconds = round(now - self._since.pop(name), 1)
             log.info("backend answers again", extra={"facts": {"backend": name, "seconds": seconds}})
-        waited = {name: now - flight.since for name, flight in late.items()}
-        return {name: f"no answer for {seconds:.{int(seconds < 10)}f} s" for name, seconds in waited.items()}
+        return {name: no_answer_for(now - flight.since) for name, flight in late.items()}
 
 
 MISSING = BY_NAME["coldplate_metric_missing"]

@@ -6,7 +6,7 @@ lane of each channel are a block, which is withdrawn when it becomes stale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
 from msgspec import Struct
@@ -14,9 +14,9 @@ from msgspec import Struct
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Derived
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.model import (
     EMPTY_FRAME,
-    EMPTY_LAYOUT,
     Backend,
     BackendReport,
     Frame,
@@ -85,12 +85,7 @@ def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
     return missed(block.frame.layout, reason, detail) + list(block.gaps)
 
 
-def _overdue_read(backend: str, lane: Lane, age: float) -> Trouble:
-    return Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
-
-
 ESTIMATE: Key = ("estimate", "", Lane.FAST)
-REJECTED = BY_NAME["coldplate_readings_rejected_total"]
 FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 
 
@@ -113,7 +108,6 @@ class Sampler:
         self._statistics = RollingStatistics(settings.window)
         self._estimates = Conditioner(self._statistics)
         self._metered = False
-        self._layouts: dict[Key, Layout] = {}
         self._links: dict[str, LinkRates] = {}
         self._blocks: dict[Key, Block] = {}
         self._missing = MissingMetrics()
@@ -123,8 +117,7 @@ class Sampler:
         self._patiences: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, self.presence)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
-        self._rejected: dict[tuple[str, str], Series] = {}
-        self._framer = Framer()
+        self._rejected = OwnSeries()
         self._own_framer, self._estimate_framer, self._power_framer = Framer(), Framer(), Framer()
         self._sequence = 0
         self._shown: list[tuple[Key, Layout]] = []
@@ -177,7 +170,7 @@ class Sampler:
     def take_lane(self, sample: LaneSample) -> bool:
         """Take in one lane of one device. True if it is back from an error, which had withdrawn its other lanes."""
         key = (self.devices, sample.channel, sample.lane)
-        self._store(key, sample.mono, self._in_known_series(key, sample.frame), sample.gaps)
+        self._store(key, sample.mono, sample.frame, sample.gaps)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes)
         recovered = sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
@@ -265,7 +258,7 @@ class Sampler:
         self._gpus.log_changes(now.mono, patience)
         self.xids.tell(now.mono)
         frames += (
-            self._framer.frame(self._rejections()),
+            self._rejected.frame(self._rejections()),
             self._statistics.frame(shown),
             missing_frame,
             self.presence.frame(now.mono, patience, self.settings.expected_gpus),
@@ -323,7 +316,8 @@ class Sampler:
                     devices[channel] = self._gpus.trouble(channel, block.at, now, patience)
                 trouble = devices.get(channel)
                 if trouble is None and now - block.at > self._patience(backend, lane) + slack:
-                    trouble = _overdue_read(backend, lane, now - block.at)
+                    detail = f"{backend} did not finish a {lane.value} read for {now - block.at:.1f} s"
+                    trouble = Trouble(Reason.TIMEOUT, detail)
             if trouble is None:
                 frames.append(block.frame)
                 shown.append(key)
@@ -363,20 +357,6 @@ class Sampler:
     def identities(self) -> list[GpuIdentity]:
         return self._gpus.identities
 
-    def _in_known_series(self, key: Key, frame: Frame) -> Frame:
-        """Return the same frame, in the series of the one before it if they are equal.
-
-        A restarted worker makes new series. With the known ones, no consumer has to look at them again, and the history
-        does not hold each of them once per worker.
-        """
-        known = self._layouts.get(key, EMPTY_LAYOUT)
-        if frame.layout is known:
-            return frame
-        if frame.layout.series == known.series:
-            return Frame(known, frame.values)
-        self._layouts[key] = frame.layout
-        return frame
-
     def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
         conditioner = self._conditioners.get(key[0])
         if conditioner is None:
@@ -401,7 +381,6 @@ class Sampler:
         known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._gpus.channels)
         for key in [key for key in self._blocks if key[1] and key[1] not in known]:
             del self._blocks[key]
-        self._layouts = {key: layout for key, layout in self._layouts.items() if key[1] in known}
         self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in known}
         self._links = {uuid: rates for uuid, rates in self._links.items() if uuid in known}
         self._gpus.forget(known)
@@ -441,13 +420,8 @@ class Sampler:
             power.append(value if fresh else None)
         return power + [None] * len(self.presence.strangers)
 
-    def _rejections(self) -> list[Reading]:
-        rows = []
+    def _rejections(self) -> Iterator[OwnReading]:
         for backend, conditioner in self._conditioners.items():
             for cause, count in conditioner.rejected.items():
-                series = self._rejected.get((backend, cause))
-                if series is None:
-                    labels = (("cause", cause),)
-                    series = self._rejected[backend, cause] = Series(REJECTED, Backend(backend), labels)
-                rows.append(Reading(series, count))
-        return rows
+                labels = (("cause", cause),)
+                yield OwnReading("coldplate_readings_rejected_total", count, labels, Backend(backend))

@@ -9,15 +9,17 @@ a broken library thousands: each kind is logged at once, and a storm once a minu
 from __future__ import annotations
 
 import logging
+from collections import Counter as Tally
 from collections import deque
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.catalogue.xid_triage import ACTIONS, TRIAGE, Grade, XidClass, class_of, grade_of
 from agent.lib.logs import LogOnce
 from agent.lib.record import replace
-from agent.model import Frame, Framer, Gpu, Reading, Series, Xid
+from agent.model import Frame, Gpu, Labels, Xid
 from agent.sampler.presence import Inventory
 
 log = logging.getLogger("coldplate.xid")
@@ -33,6 +35,7 @@ STRANGER = "unknown"
 """The index under which a GPU is shown that the inventory has not."""
 
 Kind = tuple[Gpu, str]
+"""A device, and a code or `other`."""
 
 
 class _Entry(Struct):
@@ -93,11 +96,6 @@ def _meaning(xid: Xid) -> dict[str, object]:
     return {"name": row.name, "action": row.action if decided is row.triage else ACTIONS[decided]}
 
 
-ALL = BY_NAME["coldplate_gpu_xids_total"]
-TOTAL = BY_NAME["coldplate_gpu_xid_errors_total"]
-GRADED = BY_NAME["coldplate_gpu_xid_graded_errors_total"]
-LAST = BY_NAME["coldplate_gpu_xid_last_timestamp_seconds"]
-
 OTHER = "other"
 CODES = 256
 """Most codes with counters of their own on one GPU; the catalogue has some 170."""
@@ -110,8 +108,6 @@ PAIRING_SECONDS = 10.0
 UNPAIRED = 8192
 """Most reports that wait for their second one. In a larger storm, an error that is reported twice may count twice."""
 
-"""A device, and a code or `other`."""
-
 
 class XidLedger:
     """Counts XIDs by GPU and code, for as long as the agent runs."""
@@ -122,13 +118,11 @@ class XidLedger:
         self._last: dict[Kind, float] = {}
         self._codes: dict[Gpu, int] = {}
         """How many codes of its own a device has, beside those that exist from the start."""
-        self._graded: dict[tuple[Gpu, int, Grade], tuple[Series, int]] = {}
+        self._graded: Tally[tuple[Gpu, int, Grade]] = Tally()
         """What log lines said of errors whose code says nothing: seven codes, and two grades of each."""
         self._strangers: dict[str, Gpu] = {}
         self._unpaired = _Unpaired()
-        self._series: dict[Kind, tuple[Series, Series]] = {}
-        self._sums: dict[Gpu, Series] = {}
-        self._framer = Framer()
+        self._series = OwnSeries()
         self._frame: Frame | None = None
         self._log = XidLog()
         self._once = LogOnce(log)
@@ -138,9 +132,6 @@ class XidLedger:
         self._frame = None
         known = {identity.gpu for identity in self._inventory.gpus.values()}
         self._counts = {kind: count for kind, count in self._counts.items() if count or kind[0] in known}
-        self._series = {kind: pair for kind, pair in self._series.items() if kind in self._counts}
-        counted = {gpu for gpu, _ in self._counts}
-        self._sums = {gpu: series for gpu, series in self._sums.items() if gpu in counted}
 
     def enter(self, xid: Xid) -> None:
         """Count one report, unless it is the second one of an error that was already counted.
@@ -160,10 +151,7 @@ class XidLedger:
     def _enter_grade(self, gpu: Gpu, xid: Xid) -> None:
         grade = grade_of(xid.code, xid.text)
         if grade is not None:
-            kind = (gpu, xid.code, grade)
-            labels = (("xid", str(xid.code)), ("grade", grade.value))
-            series, count = self._graded.get(kind) or (Series(GRADED, gpu, labels), 0)
-            self._graded[kind] = (series, count + 1)
+            self._graded[gpu, xid.code, grade] += 1
             self._frame = None
 
     def tell(self, now: float) -> None:
@@ -173,7 +161,7 @@ class XidLedger:
     def frame(self) -> Frame:
         """Return the counters of every known GPU, and when each code that occurred was last seen."""
         if self._frame is None:
-            self._frame = self._framer.frame(self._make_rows())
+            self._frame = self._series.frame(self._make_rows())
         return self._frame
 
     def _device(self, device: str) -> Gpu:
@@ -203,26 +191,19 @@ class XidLedger:
     def _tell_full(self, what: str) -> None:
         self._once.problem("full", "%s", what, level=logging.ERROR)
 
-    def _make_rows(self) -> list[Reading]:
-        rows = []
+    def _make_rows(self) -> Iterator[OwnReading]:
         sums = dict.fromkeys((identity.gpu for identity in self._inventory.gpus.values()), 0)
-        for kind, count in self._counts.items():
-            total, last = self._series.get(kind) or self._make(kind)
-            rows.append(Reading(total, count))
-            sums[kind[0]] = sums.get(kind[0], 0) + count
-            if kind in self._last:
-                rows.append(Reading(last, self._last[kind]))
+        for (gpu, code), count in self._counts.items():
+            labels: Labels = (("xid", code),)
+            yield OwnReading("coldplate_gpu_xid_errors_total", count, labels, gpu)
+            sums[gpu] = sums.get(gpu, 0) + count
+            if (gpu, code) in self._last:
+                yield OwnReading("coldplate_gpu_xid_last_timestamp_seconds", self._last[gpu, code], labels, gpu)
         for gpu, count in sums.items():
-            series = self._sums.get(gpu) or self._sums.setdefault(gpu, Series(ALL, gpu))
-            rows.append(Reading(series, count))
-        rows += [Reading(series, count) for series, count in self._graded.values()]
-        return rows
-
-    def _make(self, kind: Kind) -> tuple[Series, Series]:
-        gpu, code = kind
-        labels = (("xid", code),)
-        pair = self._series[kind] = (Series(TOTAL, gpu, labels), Series(LAST, gpu, labels))
-        return pair
+            yield OwnReading("coldplate_gpu_xids_total", count, (), gpu)
+        for (gpu, number, grade), count in self._graded.items():
+            labels = (("xid", str(number)), ("grade", grade.value))
+            yield OwnReading("coldplate_gpu_xid_graded_errors_total", count, labels, gpu)
 
 
 class _Unpaired:

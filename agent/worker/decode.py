@@ -145,7 +145,7 @@ class Decoder:
         earlier worker's lines: a layout equal to one of its layouts stays the same object, which other parts hold.
         """
         self._source = source
-        self._inherited: dict[Place, Layout] = {} if before is None else before.legacy
+        self._inherited: dict[tuple[str, Lane], Layout] = {} if before is None else before.legacy
         self._rows, self._missable = rows_of(source), missable(source)
         self._hello: Hello | None = None
         self._said: object = None
@@ -165,9 +165,13 @@ class Decoder:
         }  # fmt: skip
 
     @property
-    def legacy(self) -> dict[Place, Layout]:
-        """The last layout of each lane: this worker's or, if it has sent none, that of an earlier worker."""
-        return {**self._inherited, **{place: layout for place, (_, layout) in self._layouts.items()}}
+    def legacy(self) -> dict[tuple[str, Lane], Layout]:
+        """The last layout of each channel's lane: this worker's or, if it has sent none, that of an earlier worker.
+
+        By the channel's key: it has another number where a GPU before it is lost or back.
+        """
+        own = {(self._channels[number][0], lane): layout for (number, lane), (_, layout) in self._layouts.items()}
+        return {**self._inherited, **own}
 
     def decode(self, line: bytes) -> Message | Alive | None:
         """Return the message of a line; None if it only changed what is remembered. Raises MessageError."""
@@ -220,7 +224,7 @@ class Decoder:
         if made != layout.series:
             for series in layout.series:
                 del self._owners[series]
-            inherited = self._inherited.get(place, EMPTY_LAYOUT)
+            inherited = self._inherited.get((self._channels[place[0]][0], place[1]), EMPTY_LAYOUT)
             # Equal series keep their layout: other code knows it by identity.
             layout = inherited if inherited.series == made else Layout(made)
             self._owners.update(dict.fromkeys(layout.series, place))

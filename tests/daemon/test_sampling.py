@@ -13,12 +13,11 @@ from agent.backends.protocol import BackendSample, ChannelError, LaneSample
 from agent.catalogue import BY_NAME
 from agent.daemon import sampling
 from agent.daemon.sampling import LATE_SECONDS
-from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series, Snapshot, Xid
+from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Layout, Reason, Series, Snapshot, Xid
 from agent.sampler.schedule import Settings
 from agent.worker.worker_messages import Hello, Message
 from tests.daemon.standin import LoopRig, QuickBackend
 from tests.daemon.test_sampling_facts import Quick, Worker
-from tests.frames import frame_of
 from tests.waiting import wait_until
 
 
@@ -159,8 +158,10 @@ def test_a_gpu_that_is_back_is_read_in_every_lane_at_once() -> None:
 class WarmingWorker(ScriptedWorker):
     """One whose GPU draws as many watts as it was read times."""
 
+    _layout = Layout((Series(BY_NAME["coldplate_gpu_power_watts"], Gpu("0", "GPU-0")),))
+
     def receive(self, now: float) -> list[Message]:
-        frame = frame_of([Reading(Series(BY_NAME["coldplate_gpu_power_watts"], Gpu("0", "GPU-0")), len(self.asked))])
+        frame = Frame(self._layout, (len(self.asked),))
         return [
             each._replace(frame=frame) if isinstance(each, LaneSample) and each.lane is Lane.FAST else each
             for each in super().receive(now)

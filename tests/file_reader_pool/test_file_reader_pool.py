@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.backends.file_reader_pool import MAX_READERS_PER_DEVICE, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import MAX_READERS_PER_DEVICE, DeviceReads, FileReaderPool, UnansweredError
 from agent.model import Reason
 from tests.waiting import wait_until
 
@@ -53,16 +53,16 @@ class Track:
         for device, item in places:
             self.items[device][item].act = lambda: self.gate.wait(60)
 
-    def round(self) -> list[list[str | UnansweredRead]]:
+    def round(self) -> list[list[str | UnansweredError]]:
         self.mono += 1.0
         return self.pool.round(self.batches, self.mono)
 
-    def unread(self) -> dict[str, UnansweredRead]:
+    def unread(self) -> dict[str, UnansweredError]:
         """What a round did not tell, by path; everything else must have answered for itself."""
         missing = {}
         for items, answers in zip(self.items, self.round(), strict=True):
             for item, answer in zip(items, answers, strict=True):
-                if isinstance(answer, UnansweredRead):
+                if isinstance(answer, UnansweredError):
                     missing[item.path] = answer
                 else:
                     assert answer == item.path
@@ -112,10 +112,10 @@ def test_no_legs_and_empty_legs_are_no_trouble(track) -> None:
 def test_an_item_that_hangs_affects_only_itself_and_is_not_asked_again(track) -> None:
     one = track(3, 4)
     one.hang((1, 2))
-    (first,) = one.unread().items()
-    assert first == ("1/2", UnansweredRead(Reason.TIMEOUT, f"no answer for {PATIENCE:.1f} s"))
+    (first,) = one.unread().values()
+    assert (first.reason, first.detail) == (Reason.TIMEOUT, f"1/2: no answer for {PATIENCE:.1f} s")
     for second in range(1, 4):
-        assert one.unread() == {"1/2": UnansweredRead(Reason.TIMEOUT, f"no answer for {second:.1f} s")}
+        assert [each.detail for each in one.unread().values()] == [f"1/2: no answer for {second:.1f} s"]
     assert one.items[1][2].reads == 1
     assert one.threads == 2
     one.cure()
@@ -130,7 +130,7 @@ def test_a_device_keeps_two_readers_and_its_rest_is_not_read(track) -> None:
         missing = sick.unread()
         assert set(missing) == {item.path for item in sick.items[1]}
         assert {each.reason for each in missing.values()} == {Reason.TIMEOUT}
-        assert missing["1/3"].detail == "not read because 1/0 does not answer"
+        assert missing["1/3"].detail == "1/3: not read because 1/0 does not answer"
     assert [item.reads for item in sick.items[1]] == [1, 1, 0, 0, 0, 0]
     assert sick.threads == MAX_READERS_PER_DEVICE + 1
     sick.cure()
@@ -144,7 +144,7 @@ def test_there_are_never_more_threads_than_allowed_and_the_round_ends(track) -> 
         assert len(dead.unread()) == 18
         assert dead.threads <= 5
     assert sum(item.reads for items in dead.items for item in items) == 5
-    assert any(each.detail.startswith("not read: 5 reads hang") for each in dead.unread().values())
+    assert any(": not read: 5 reads hang" in each.detail for each in dead.unread().values())
     dead.cure()
     assert dead.unread() == {}
     wait_until(lambda: dead.threads == 1)
@@ -168,7 +168,7 @@ def test_a_device_that_is_slow_without_end_leaves_the_others_their_time(track) -
     missing = slow.unread()
     assert {path.split("/")[0] for path in missing} == {"0"}
     assert "0/0" not in missing
-    assert missing["0/59"].detail.startswith(("not read: 0 took longer than", "not read because 0/"))
+    assert missing["0/59"].detail.startswith(("0/59: not read: 0 took longer than", "0/59: not read because 0/"))
 
 
 def test_what_an_item_did_not_foresee_affects_only_itself_and_is_reported_once(track, caplog) -> None:
@@ -179,7 +179,8 @@ def test_what_an_item_did_not_foresee_affects_only_itself_and_is_reported_once(t
 
     odd.items[0][1].act = stumble
     for _ in range(5):
-        assert odd.unread() == {"0/1": UnansweredRead(Reason.MALFORMED, "ZeroDivisionError: surprise")}
+        (missing,) = odd.unread().values()
+        assert (missing.reason, missing.detail) == (Reason.MALFORMED, "0/1: ZeroDivisionError: surprise")
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
@@ -211,7 +212,7 @@ def test_whatever_an_item_raises_its_reader_lives_and_the_item_is_read_again(
         missing = odd.unread()
         assert set(missing) == {"0/1"}
         assert missing["0/1"].reason is Reason.MALFORMED
-        assert missing["0/1"].detail.startswith(error.__name__)
+        assert missing["0/1"].detail.startswith(f"0/1: {error.__name__}")
     assert threading.active_count() == before + 1, "one reader serves them all"
     odd.items[0][1].act = lambda: None
     assert odd.unread() == {}

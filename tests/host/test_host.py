@@ -7,7 +7,9 @@ import os
 import shutil
 import threading
 from typing import Any
+from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from agent.backends.host.disks_and_network import block_mounts
@@ -123,6 +125,12 @@ def test_a_filesystem_that_is_gone_affects_only_itself(host) -> None:
     assert "gone" in host.gaps()["coldplate_node_filesystem_size_bytes"].detail
 
 
+@pytest.mark.parametrize(("code", "reason"), [(errno.EBUSY, Reason.TIMEOUT), (errno.EINVAL, Reason.UNSUPPORTED)])
+def test_what_the_kernel_answers_becomes_the_reason(host, monkeypatch, code: int, reason: Reason) -> None:
+    monkeypatch.setattr(psutil, "disk_usage", Mock(side_effect=OSError(code, "refused")))
+    assert host.gaps()["coldplate_node_filesystem_size_bytes"].reason is reason
+
+
 def test_a_kernel_without_pressure_figures_is_one_gap_of_each_row_that_says_unsupported(host) -> None:
     for resource in ("cpu", "memory", "io"):
         (host.proc / "pressure" / resource).unlink()
@@ -189,7 +197,6 @@ def test_mounts_are_those_with_a_device_behind_them_and_their_names_are_undone(h
 
 
 # Faults of the host that stop jobs: dead filesystems, stuck processes, Fabric Manager, the module for RDMA.
-LEFT_OUT = "coldplate_backend_series_left_out"
 UP, STUCK, MANAGER, PEERMEM = (
     f"coldplate_node_{name}" for name in ("mount_up", "processes_stuck", "fabric_manager_up", "peermem_loaded")
 )
@@ -267,8 +274,7 @@ def test_network_filesystems_beyond_the_limit_are_counted(host: Any, dead: dict[
     host.write("self/mounts", "".join(f"srv:/{n:02} /data/{n:02} nfs4 rw 0 0\n" for n in range(MAX_MOUNTS + 3)))
     values, _ = look(host)
     assert sum(name.startswith("/data/") for name in values) == MAX_MOUNTS
-    readings = dict(host.backend.read(Lane.SLOW, Instant(2.0, 1.7e9)).readings)
-    assert {value for series, value in readings.items() if series.metric.name == LEFT_OUT} == {3}
+    assert host.backend.read(Lane.SLOW, Instant(2.0, 1.7e9)).left_out == 3
 
 
 def test_a_process_is_stuck_that_does_not_run_for_two_minutes(host: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -60,6 +60,7 @@ ERRORS = (
     (errno.EPERM, Reason.DENIED),
     (errno.EMFILE, Reason.DENIED),
     (errno.ETIMEDOUT, Reason.TIMEOUT),
+    (errno.ENODATA, Reason.TIMEOUT),
     (errno.EIO, Reason.LOST),
     (errno.ENODEV, Reason.LOST),
     (errno.ESTALE, Reason.LOST),

@@ -16,7 +16,7 @@ from agent.backends.infiniband.infiniband_ports import MAX_PORTS as PORTS
 from agent.backends.infiniband.infiniband_ports import MAX_UNKNOWN_FILES as FILES
 from agent.backends.protocol import AbsentError
 from agent.catalogue.infiniband import PHYSICAL_STATE_ID, PORT_UP, RATE
-from agent.model import Backend, Entity, Gap, Instant, Lane, Metric, Reading, Series
+from agent.model import Entity, Gap, Instant, Lane, Metric, Series
 from tests.fakes.trees import KINDS, OddTree
 
 LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
@@ -105,19 +105,14 @@ def crowd(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def left_out(readings: list[Reading]) -> float:
-    (found,) = [each.value for each in readings if each.entity == Backend("infiniband")]
-    return found
-
-
 def test_of_too_many_counters_the_known_ones_are_shown_and_the_rest_is_counted(crowd, opened, now, caplog) -> None:
     backend = opened(crowd)
     for _ in range(3):
         slow = backend.read(Lane.SLOW, now)
         rows = {each.metric.name for each in slow.readings}
         assert "coldplate_infiniband_out_of_buffer_drops_total" in rows
-        assert len(slow.readings) == FILES + 1 + 1
-        assert left_out(slow.readings) == 2 * FILES + 1
+        assert len(slow.readings) == FILES + 1
+        assert slow.left_out == 2 * FILES + 1
         assert {gap.metric for gap in slow.gaps} == {PHYSICAL_STATE_ID, RATE}, "files that this port does not have"
     assert len([record for record in caplog.records if "driver counters over" in record.message]) == 1
 
@@ -148,7 +143,7 @@ def test_ports_beyond_the_bound_are_left_out_and_virtual_functions_first(tmp_pat
     up = {each.entity.device for each in sample.readings if each.metric is PORT_UP}
     assert len(up) == PORTS
     assert "z_card" in up
-    assert left_out(backend.read(Lane.SLOW, now).readings) > 0
+    assert backend.read(Lane.SLOW, now).left_out > 0
 
 
 def test_a_folder_of_devices_without_end_is_looked_into_up_to_a_bound(tmp_path, opened, now) -> None:
@@ -159,10 +154,10 @@ def test_a_folder_of_devices_without_end_is_looked_into_up_to_a_bound(tmp_path, 
     backend = opened(tmp_path)
     slow, fast = backend.read(Lane.SLOW, now), backend.read(Lane.FAST, now)
     assert [each.entity.device for each in fast.readings if each.metric is PORT_UP] == ["a"]
-    assert left_out(slow.readings) == 5_001 - LOOKED_INTO
+    assert slow.left_out == 5_001 - LOOKED_INTO
     assert len(slow.gaps) < LOOKED_INTO + 10
     (devices / "zz").symlink_to("nowhere")
-    assert left_out(backend.read(Lane.SLOW, now).readings) == 5_002 - LOOKED_INTO
+    assert backend.read(Lane.SLOW, now).left_out == 5_002 - LOOKED_INTO
 
 
 def test_what_comes_and_goes_leaves_nothing_behind_but_hardware_does(tmp_path, opened, now) -> None:

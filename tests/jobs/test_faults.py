@@ -266,7 +266,7 @@ def test_a_process_that_does_not_answer_at_all_is_a_gap_of_its_gpu(rig: Rig) -> 
     for _ in range(2):
         (gap,) = [each for each in rig.look().sample.gaps if each.reason is Reason.TIMEOUT]
         assert gap.entity == rig.gpus[0]
-        assert "/100: no answer for" in gap.detail
+        assert "/100/stat: no answer for" in gap.detail
         assert rig.holder(1)["job_id"] == "101"
         assert rig.up("jobs_procfs") == 0
     stuck.gate.set()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from agent.backends.protocol import GpuProcess, LaneSample, Unidentified
-from agent.model import BackendReport, Gap, GpuIdentity, Instant, Lane, Reading, Snapshot
+from agent.model import BackendReport, Framer, Gap, GpuIdentity, Instant, Lane, Reading, Snapshot
 from agent.sampler.health import LoopFacts
 from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
-from tests.frames import frame_of
 
 
 class SamplerRig:
     def __init__(self, settings: Settings | None = None, inventory: Inventory | None = None) -> None:
         self.sampler = Sampler(settings or Settings(), inventory or Inventory(None), "nvml")
+        self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
 
     def enlist(self, channels: Sequence[GpuIdentity], missing: Sequence[Unidentified] = (), at: float = 0.0) -> None:
         self.sampler.enlist([(each.gpu.uuid, each) for each in channels], missing, at)
@@ -30,7 +31,8 @@ class SamplerRig:
         gaps: Sequence[Gap] = (),
         processes: tuple[GpuProcess, ...] | None = None,
     ) -> None:
-        self.sampler.take_lane(LaneSample(uuid, lane, at, 0.001, 7, frame_of(readings), tuple(gaps), processes))
+        frame = self._framers[uuid, lane].frame(readings)
+        self.sampler.take_lane(LaneSample(uuid, lane, at, 0.001, 7, frame, tuple(gaps), processes))
 
     def see(self, at: float) -> Snapshot:
         return self.sampler.snapshot(Instant(at, 1e9 + at), LoopFacts())

@@ -25,12 +25,12 @@ class Told:
         self.shortest = shortest
         self.act: Callable[[], None] = lambda: None
         self.asked: list[tuple[Lane, float]] = []
-        self.closed = 0
+        self.closed = self.left_out = 0
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         self.asked.append((lane, now.mono))
         self.act()
-        return BackendSample(calls=3)
+        return BackendSample(calls=3, left_out=self.left_out)
 
     def close(self) -> None:
         self.closed += 1
@@ -106,6 +106,14 @@ def test_a_read_takes_as_long_as_the_clock_says_and_began_when_it_did(stage) -> 
     one.backend.act = act
     (read,) = one.read(Lane.FAST, at=10.0)
     assert (read.mono, read.duration) == (10.0, 2.5)
+
+
+def test_what_a_backend_leaves_out_is_a_series_of_it_while_it_leaves_out_any(stage) -> None:
+    one = stage()
+    assert not one.read(Lane.SLOW)[0].frame.readings
+    one.backend.left_out = 7
+    ((series, value),) = one.read(Lane.SLOW)[0].frame.readings
+    assert (repr(series), value) == ('coldplate_backend_series_left_out{backend="told"}', 7)
 
 
 def test_a_backend_is_not_read_more_often_than_it_has_news(stage) -> None:

@@ -77,18 +77,6 @@ def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity() -> None:
     assert set(rig.values(0.5, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
 
 
-def test_a_worker_that_was_started_again_brings_no_series_that_are_known() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 1.0, 500.0)
-    before = {id(each.series) for each in rig.see(1.0) if each.metric is POWER}
-    rig.series["GPU-0"] = Series(POWER, Gpu("0", "GPU-0"))
-    rig.enlist(rig.identities)
-    rig.sample("GPU-0", 2.0, 600.0)
-    after = [each for each in rig.see(2.0) if each.metric is POWER]
-    assert [each.value for each in after] == [600.0]
-    assert {id(each.series) for each in after} == before
-
-
 def test_a_reload_that_expects_fewer_gpus_forgets_the_missing_one() -> None:
     rig = Rig()
     rig.sample("GPU-1", 0.0)

@@ -77,12 +77,12 @@ def test_layouts_that_the_next_worker_tells_again_stay_the_same_objects() -> Non
     first = ready_decoder()
     got = first.decode(sample(1.0, [400.0, 1]))
     idle = Decoder("synthetic", first)  # one that told nothing
-    for rows, same in ((LAYOUT, True), (LAYOUT[:1], False)):
+    for rows, number, same in ((LAYOUT, 0, True), (LAYOUT, 2, True), (LAYOUT[:1], 0, False)):
         decoder = Decoder("synthetic", idle)
         for _ in range(2):
-            decoder.decode(hello())
-        decoder.decode(encode("layout", 0, "fast", 1, rows))
-        again = decoder.decode(sample(1.0, [400.0, 1][: len(rows)]))
+            decoder.decode(hello(ROWS if number == 0 else ROWS[::-1]))
+        decoder.decode(encode("layout", number, "fast", 1, rows))
+        again = decoder.decode(sample(1.0, [400.0, 1][: len(rows)], channel=number))
         assert (again.frame.layout is got.frame.layout) is same
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredError
 from agent.backends.host.disks_and_network import (
     FILESYSTEM,
     MAX_FILESYSTEMS,
@@ -19,9 +19,8 @@ from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroup
 from agent.backends.host.kernel import KernelGroups
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, gap_reason
 from agent.backends.protocol import BackendSample
-from agent.catalogue import metric
 from agent.lib.wording import one_line
-from agent.model import Backend, Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
+from agent.model import Gap, Instant, Lane, Metric, Node, Reading, Reason
 
 log = logging.getLogger("coldplate.host")
 
@@ -29,7 +28,6 @@ PATIENCE_SECONDS = 1.0
 """Seconds to wait for a group: the lane is slow, and a busy disk is not a dead one."""
 READERS = 24
 """More readers than there are groups and filesystems: all of them may hang."""
-LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("host"))
 
 
 class _HostSample:
@@ -42,19 +40,17 @@ class _HostSample:
         self.left_out = 0
         self.calls = 0
 
-    def take_group(self, answer: GroupReadings | UnansweredRead | Exception, group: ReadingGroup) -> None:
-        self.calls += not isinstance(answer, UnansweredRead)
-        self.take(answer, group.rows, group.path, group.of)
+    def take_group(self, answer: GroupReadings | Exception, group: ReadingGroup) -> None:
+        self.calls += not isinstance(answer, UnansweredError)
+        self.take(answer, group.rows, group.of)
 
-    def take(
-        self, answer: GroupReadings | UnansweredRead | Exception, rows: Sequence[Metric], path: str, of: str = ""
-    ) -> None:
+    def take(self, answer: GroupReadings | Exception, rows: Sequence[Metric], of: str = "") -> None:
         if isinstance(answer, GroupReadings):
             self.readings += answer.readings
             self.left_out += answer.left_out
             return
-        if isinstance(answer, UnansweredRead):
-            reason, detail = answer.reason, f"{path}: {answer.detail}"
+        if isinstance(answer, UnansweredError):
+            reason, detail = answer.reason, answer.detail
         else:  # psutil quotes whole lines
             reason, detail = gap_reason(answer), f"{of}{type(answer).__name__}: {one_line(str(answer))}"
         for row in rows:
@@ -101,7 +97,7 @@ class HostBackend:
             self._read_filesystems(sample, now.mono)
             sample.left_out += self._mounts_left_out
             self._tell_left_out(sample)
-        return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls)
+        return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls, left_out=sample.left_out)
 
     def close(self) -> None:
         self._pool.close()
@@ -109,7 +105,7 @@ class HostBackend:
     def _read_filesystems(self, sample: _HostSample, mono: float) -> None:
         listed = self._pool.read(self._mounts, mono, "mounts")
         if not isinstance(listed, list):
-            sample.take(listed, FILESYSTEM, "mounts")
+            sample.take(listed, FILESYSTEM)
             return
         chosen = listed[:MAX_FILESYSTEMS]
         sample.left_out += len(FILESYSTEM) * (len(listed) - len(chosen))
@@ -123,7 +119,7 @@ class HostBackend:
         """Ask every network filesystem; one that gives no answer is down."""
         listed = self._pool.read(self._network_mounts, mono, "network mounts")
         if not isinstance(listed, list):
-            sample.take(listed, (MOUNT_UP,), "network mounts")
+            sample.take(listed, (MOUNT_UP,))
             return
         self._mounts_left_out = max(len(listed) - MAX_MOUNTS, 0)
         mounts = listed[:MAX_MOUNTS]
@@ -133,11 +129,9 @@ class HostBackend:
             if answer is not None:
                 figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
         sample.calls += 1
-        sample.take(figures, (MOUNT_UP,), "network mounts")
+        sample.take(figures, (MOUNT_UP,))
 
     def _tell_left_out(self, sample: _HostSample) -> None:
-        if sample.left_out:
-            sample.readings.append(Reading(LEFT_OUT, sample.left_out))
         if bool(sample.left_out) != bool(self._left_out):
             facts = {"left_out": sample.left_out}
             log.info("disks, filesystems or interfaces over the limit are not exposed", extra={"facts": facts})

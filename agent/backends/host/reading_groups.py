@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 
+from agent.backends.os_errors import reason_of
 from agent.backends.sysfs import printable
 from agent.model import Metric, Node, Reading, Reason, Series
 
 
 def gap_reason(error: Exception) -> Reason:
     """Return why a group of figures is absent, from the error that its reading raised."""
-    code = error.errno if isinstance(error, OSError) else None
-    if code in (errno.ENOENT, errno.ENOTDIR, errno.EOPNOTSUPP, errno.ENOSYS):
-        return Reason.UNSUPPORTED  # EOPNOTSUPP: a kernel that was started with psi=0
-    if code in (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE):
-        return Reason.DENIED
-    return Reason.LOST if code is not None else Reason.MALFORMED
+    # EOPNOTSUPP: a kernel that was started with psi=0
+    return reason_of(error, missing=Reason.UNSUPPORTED) if isinstance(error, OSError) else Reason.MALFORMED
 
 
 @lru_cache(maxsize=8_192)  # disks come and go

@@ -10,22 +10,20 @@ import logging
 import resource
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredError
 from agent.backends.infiniband.infiniband_ports import PortDiscovery, RdmaPort
 from agent.backends.infiniband.sysfs_attribute import (
     LinkStateTracker,
     SysfsAttribute,
-    describe_error,
-    reason_of,
     text_file,
 )
+from agent.backends.os_errors import device_error
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.sysfs import printable
-from agent.catalogue import metric
 from agent.catalogue.infiniband import INFO
-from agent.model import Backend, Gap, Instant, Lane, Reading, Series
+from agent.model import Gap, Instant, Lane, Reading
 
 log = logging.getLogger("coldplate.infiniband")
 
@@ -42,6 +40,14 @@ def descriptor_budget() -> int:
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
 
 
+class DeviceLane(NamedTuple):
+    """What one lane reads of one device; `trackers` are the positions of the attributes that hold a port's state."""
+
+    reads: DeviceReads[Reading | Gap]
+    attributes: list[SysfsAttribute]
+    trackers: list[tuple[int, LinkStateTracker]]
+
+
 class PortReadPlan:
     """Which files are read in which lane, which of them are exposed, and which stay open. Belongs to one thread.
 
@@ -51,11 +57,7 @@ class PortReadPlan:
     """
 
     def __init__(self, pool: FileReaderPool, descriptors: Callable[[], int]) -> None:
-        self.attributes: dict[Lane, list[list[SysfsAttribute]]] = {lane: [] for lane in SAMPLED}
-        self.batches: dict[Lane, list[DeviceReads[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
-        """The reads of these attributes, device by device, in the same order."""
-        self.trackers: dict[Lane, list[list[tuple[int, LinkStateTracker]]]] = {lane: [] for lane in SAMPLED}
-        """For each batch, the positions of the attributes that hold a port's state, with its tracker."""
+        self.devices: dict[Lane, list[DeviceLane]] = {lane: [] for lane in SAMPLED}
         self.left_out = 0
         """Files that the driver offers and that are not shown."""
         self._pool = pool
@@ -68,18 +70,16 @@ class PortReadPlan:
         for port in ports:
             port.adopt(depths[port])
         shown = {id(each) for port in ports for each in port.attributes.values()}
+        self._orphans += [(device, each) for device, each in self._all() if id(each) not in shown]
         for lane in SAMPLED:
-            for batch, attributes in zip(self.batches[lane], self.attributes[lane], strict=True):
-                self._orphans += [(batch.name, each) for each in attributes if id(each) not in shown]
             by_device: dict[str, list[SysfsAttribute]] = {}
             for port in ports:
                 by_device.setdefault(port.device, []).extend(port.of(lane))
-            self.attributes[lane] = [each for each in by_device.values() if each]
-            self.batches[lane] = [DeviceReads(device, each) for device, each in by_device.items() if each]
-            self.trackers[lane] = [
-                [(place, each.tracker) for place, each in enumerate(attributes) if each.tracker is not None]
-                for attributes in self.attributes[lane]
-            ]
+            self.devices[lane] = []
+            for device, attributes in by_device.items():
+                trackers = [(place, each.tracker) for place, each in enumerate(attributes) if each.tracker is not None]
+                if attributes:
+                    self.devices[lane].append(DeviceLane(DeviceReads(device, attributes), attributes, trackers))
         self._count(ports, depths, ignored)
         self._budget = -1
 
@@ -88,11 +88,11 @@ class PortReadPlan:
         budget = self._descriptors()
         if budget != self._budget:
             self._budget = budget
-            for batch, attribute in self._all():
+            for device, attribute in self._all():
                 attribute.keep_open = budget > 0
                 budget -= 1
                 if not attribute.keep_open:
-                    self._orphans.append((batch, attribute))
+                    self._orphans.append((device, attribute))
         self._close_orphans()
 
     def release(self) -> None:
@@ -101,9 +101,9 @@ class PortReadPlan:
 
     def _all(self) -> Iterable[tuple[str, SysfsAttribute]]:
         for lane in SAMPLED:
-            for batch, attributes in zip(self.batches[lane], self.attributes[lane], strict=True):
-                for attribute in attributes:
-                    yield batch.name, attribute
+            for device in self.devices[lane]:
+                for attribute in device.attributes:
+                    yield device.reads.name, attribute
 
     def _close_orphans(self) -> None:
         """Close what should no longer be open; a file in which a reader hangs is closed when the reader is out."""
@@ -143,7 +143,7 @@ def _depths(ports: Collection[RdmaPort]) -> dict[RdmaPort, int]:
 DEVICE_FACTS = (("board_id", "board_id"), ("firmware_version", "fw_ver"), ("hca_type", "hca_type"))
 PORT_FACT = ("link_layer", "link_layer")
 
-Answer = str | OSError | UnansweredRead
+Answer = str | OSError | UnansweredError
 
 
 def describe(root: str, ports: Iterable[RdmaPort], pool: FileReaderPool, mono: float) -> list[Reading | Gap]:
@@ -173,20 +173,17 @@ def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Ga
     for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
         if isinstance(answer, str):
             port.facts[path] = answer
-        elif isinstance(answer, UnansweredRead) and path in port.facts:
+        elif isinstance(answer, UnansweredError) and path in port.facts:
             answers[place] = port.facts[path]
-        elif isinstance(answer, UnansweredRead):
-            return Gap(INFO, port.entity, answer.reason, f"{path}: {answer.detail}")
+        elif isinstance(answer, UnansweredError):
+            return Gap(INFO, port.entity, answer.reason, answer.detail)
     errors = [(path, each) for path, each in zip(paths, answers, strict=True) if isinstance(each, OSError)]
     texts = [printable(each) if isinstance(each, str) else "" for each in answers]
     if errors and not any(texts):
-        path, error = errors[-1]
-        return Gap(INFO, port.entity, reason_of(error), f"{path}: {describe_error(error)}")
+        failed = device_error(*errors[-1])
+        return Gap(INFO, port.entity, failed.reason, failed.detail)
     labels = (*(label for label, _ in DEVICE_FACTS), PORT_FACT[0])
     return Reading(port.info(tuple(zip(labels, texts, strict=True))), 1)
-
-
-LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("infiniband"))
 
 
 class InfinibandBackend:
@@ -232,9 +229,9 @@ class InfinibandBackend:
     def _sample(self, lane: Lane, mono: float, gaps: list[Gap]) -> BackendSample:
         readings: list[Reading] = []
         files = unread = 0
-        answers = self._pool.round(self._layout.batches[lane], mono)
-        layout = self._layout
-        for attributes, trackers, batch in zip(layout.attributes[lane], layout.trackers[lane], answers, strict=True):
+        devices = self._layout.devices[lane]
+        answers = self._pool.round([device.reads for device in devices], mono)
+        for (_, attributes, trackers), batch in zip(devices, answers, strict=True):
             files += len(batch)
             if _all_read(batch):  # nearly always, and it saves a check of each file
                 readings += batch
@@ -247,16 +244,15 @@ class InfinibandBackend:
                     if attribute.tracker is not None:
                         readings += attribute.tracker.update(answer.value)
                     continue
-                unread += isinstance(answer, UnansweredRead)
-                gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else answer
+                unread += isinstance(answer, UnansweredError)
+                gap = attribute.gap(answer) if isinstance(answer, UnansweredError) else answer
                 gaps.append(gap)
                 if attribute.tracker is not None:
                     unknown, counted = attribute.tracker.update_failed(gap)
                     gaps.append(unknown)
                     readings.append(counted)
-        if lane is Lane.SLOW and self._layout.left_out:
-            readings.append(Reading(LEFT_OUT, self._layout.left_out))
-        return BackendSample(readings, gaps, calls=files - unread)
+        left_out = self._layout.left_out if lane is Lane.SLOW else 0
+        return BackendSample(readings, gaps, calls=files - unread, left_out=left_out)
 
     def _describe(self, mono: float) -> BackendSample:
         described = describe(self._root, self._census.ports.values(), self._pool, mono)
@@ -265,5 +261,5 @@ class InfinibandBackend:
         return BackendSample(readings, gaps, calls=len(described))
 
 
-def _all_read(batch: list[Reading | Gap | UnansweredRead]) -> TypeGuard[list[Reading]]:
+def _all_read(batch: list[Reading | Gap | UnansweredError]) -> TypeGuard[list[Reading]]:
     return {Reading}.issuperset(map(type, batch))

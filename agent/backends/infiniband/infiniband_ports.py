@@ -11,16 +11,15 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredError
 from agent.backends.infiniband.sysfs_attribute import (
     DECODERS,
     LinkStateTracker,
     SysfsAttribute,
-    describe_error,
-    reason_of,
     text_file,
 )
-from agent.backends.protocol import AbsentError, DeviceError
+from agent.backends.os_errors import device_error
+from agent.backends.protocol import AbsentError
 from agent.backends.sysfs import list_names, printable
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import DIRECTORIES, FILES, INFO, STATE_ID, driver_counter
@@ -201,12 +200,12 @@ class PortDiscovery:
         found = {
             name: answer for name, answer in zip(devices, answers, strict=True) if isinstance(answer, DeviceListing)
         }
-        silent = {name for name, answer in zip(devices, answers, strict=True) if isinstance(answer, UnansweredRead)}
+        silent = {name for name, answer in zip(devices, answers, strict=True) if isinstance(answer, UnansweredError)}
         known = {port.device for port in self.ports.values()}
         gaps = [
             self._gap(name, answer)
             for name, answer in zip(devices, answers, strict=True)
-            if isinstance(answer, OSError) or (isinstance(answer, UnansweredRead) and name not in known)
+            if isinstance(answer, OSError) or (isinstance(answer, UnansweredError) and name not in known)
         ]
         forgot = self._forget(found, silent)
         changed = self._meet(found)
@@ -230,17 +229,11 @@ class PortDiscovery:
             )
         if self.ports:
             return None
-        if isinstance(answer, UnansweredRead):
-            raise DeviceError(answer.reason, f"{self._root}: {answer.detail}")
-        raise DeviceError(reason_of(answer), f"{self._root}: {describe_error(answer)}")
+        raise answer if isinstance(answer, UnansweredError) else device_error(self._root, answer)
 
-    def _gap(self, device: str, answer: OSError | UnansweredRead) -> Gap:
-        reason, detail = (
-            (answer.reason, answer.detail)
-            if isinstance(answer, UnansweredRead)
-            else (reason_of(answer), describe_error(answer))
-        )
-        return Gap(INFO, IbPort(printable(device), ""), reason, f"{self._root}/{device}/ports: {detail}")
+    def _gap(self, device: str, answer: OSError | UnansweredError) -> Gap:
+        error = answer if isinstance(answer, UnansweredError) else device_error(f"{self._root}/{device}/ports", answer)
+        return Gap(INFO, IbPort(printable(device), ""), error.reason, error.detail)
 
     def _forget(self, found: dict[str, DeviceListing], silent: set[str]) -> bool:
         """Drop virtual ports that are gone, and the oldest of the lost hardware ports if there are too many."""

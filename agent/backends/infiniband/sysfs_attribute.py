@@ -14,6 +14,8 @@ from collections.abc import Callable
 from os import pread
 
 from agent.backends.file_reader_pool import CaughtRead
+from agent.backends.os_errors import device_error
+from agent.backends.protocol import DeviceError
 from agent.backends.sysfs import FLAGS, text
 from agent.catalogue.infiniband import ACTIVE, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, STATE_ID
 from agent.model import Gap, IbPort, Metric, Reading, Reason, Series
@@ -26,49 +28,9 @@ BYTES_PER_GIGABIT = 125_000_000
 _CODE = re.compile(rb"(\d{1,3}):[ \w-]*\Z")
 _RATE = re.compile(rb"(\d{1,9}(?:\.\d{1,6})?) *Gb/sec\b", re.IGNORECASE)
 
-_REASONS = {
-    errno.EINVAL: Reason.UNSUPPORTED,  # ConnectX-7 in switch mode, VL15_dropped (node_exporter issue 3265)
-    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
-    errno.ENOSYS: Reason.UNSUPPORTED,
-    errno.ENODATA: Reason.UNSUPPORTED,
-    errno.EISDIR: Reason.UNSUPPORTED,
-    errno.EACCES: Reason.DENIED,
-    errno.EPERM: Reason.DENIED,
-    errno.EMFILE: Reason.DENIED,  # the limit is the user's: LimitNOFILE
-    errno.ENFILE: Reason.DENIED,
-    errno.ETIMEDOUT: Reason.TIMEOUT,  # the adapter's firmware did not answer the driver
-    errno.EAGAIN: Reason.TIMEOUT,
-    errno.EBUSY: Reason.TIMEOUT,
-    errno.EINTR: Reason.TIMEOUT,
-}
-
-
-class InvalidSysfsValueError(ValueError):
-    """The content is not a value; `reason` and `detail` are those of its gap."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
-
-
-def reason_of(error: OSError) -> Reason:
-    """Return the reason of a failed read's gap. An errno that is not in the table (EIO, ENODEV) is a lost device."""
-    return _REASONS.get(error.errno or 0, Reason.LOST)
-
-
-def describe_error(error: OSError) -> str:
-    """Describe a failed read, with the remedy if there is one."""
-    text = os.strerror(error.errno or errno.EIO)
-    if error.errno == errno.EMFILE:
-        return f"{text}: raise LimitNOFILE in the unit, or ulimit -n"
-    if error.errno == errno.ENFILE:
-        return f"{text}: raise the sysctl fs.file-max"
-    return text
-
 
 def parse_counter(raw: bytes) -> int:
-    """Return an unsigned number of at most 64 bits. Raises InvalidSysfsValueError, as the other parsers do."""
+    """Return an unsigned number of at most 64 bits. Raises DeviceError, as the other parsers do."""
     text = raw.strip()
     if text.isdigit() and len(text) < MAX_BYTES:
         value = int(text)
@@ -103,13 +65,13 @@ DECODERS: dict[Metric, Callable[[bytes], int]] = {
 """Parsers of the metrics whose file holds something other than a plain number."""
 
 
-def _invalid(text: bytes, expected: str) -> InvalidSysfsValueError:
+def _invalid(text: bytes, expected: str) -> DeviceError:
     if not text:
-        return InvalidSysfsValueError(Reason.MALFORMED, f"is empty, expected {expected}")
+        return DeviceError(Reason.MALFORMED, f"is empty, expected {expected}")
     shown = ascii(text[:32].decode("utf-8", "replace"))
     if text.upper().startswith(b"N/A"):  # 'N/A (no PMA)': iWARP drivers (node_exporter issue 966)
-        return InvalidSysfsValueError(Reason.UNSUPPORTED, f"contains {shown}")
-    return InvalidSysfsValueError(Reason.MALFORMED, f"contains {shown}, expected {expected}")
+        return DeviceError(Reason.UNSUPPORTED, f"contains {shown}")
+    return DeviceError(Reason.MALFORMED, f"contains {shown}, expected {expected}")
 
 
 class LinkStateTracker:
@@ -166,7 +128,7 @@ class SysfsAttribute:
             raw = pread(self.fd, MAX_BYTES, 0) if self.fd >= 0 else self._open()
         except OSError as error:
             if self.fd < 0 or error.errno not in GONE:
-                return self.gap(self._reason(error), describe_error(error))
+                return self.gap(device_error(self.path, error, missing=self._reason_if_missing()))
             if error.errno == errno.EBADF:
                 self.fd = -1  # the number may belong to another file by now: do not close it
             self.release()
@@ -174,13 +136,13 @@ class SysfsAttribute:
         if raw != self._raw:  # most counters rarely change
             try:
                 self._reading = Reading(self.series, self.decode(raw) * self.scale)
-            except InvalidSysfsValueError as error:
-                return self.gap(error.reason, error.detail)
+            except DeviceError as error:
+                return self.gap(DeviceError(error.reason, f"{self.path}: {error.detail}"))
             self._raw = raw
         return self._reading
 
-    def gap(self, reason: Reason, detail: str) -> Gap:
-        return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {detail}")
+    def gap(self, error: DeviceError) -> Gap:
+        return Gap(self.series.metric, self.series.entity, error.reason, error.detail)
 
     def release(self) -> None:
         """Close the descriptor, if one is open; a failure to close it is ignored."""
@@ -203,11 +165,10 @@ class SysfsAttribute:
                 os.close(fd)
         return content
 
-    def _reason(self, error: OSError) -> Reason:
-        """Return the reason of a failed read; the driver does not offer a file that its directory lacks."""
-        if error.errno == errno.ENOENT and os.path.isdir(self.path.rpartition("/")[0]):  # noqa: PTH112 - Path's may raise
-            return Reason.UNSUPPORTED
-        return reason_of(error)
+    def _reason_if_missing(self) -> Reason:
+        """Return why the file is missing: the driver does not offer one that its directory lacks."""
+        has_directory = os.path.isdir(self.path.rpartition("/")[0])  # noqa: PTH112 - Path's may raise
+        return Reason.UNSUPPORTED if has_directory else Reason.LOST
 
 
 def text_file(path: str) -> CaughtRead[str, OSError]:

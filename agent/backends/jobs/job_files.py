@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredError
 from agent.catalogue import metric
 from agent.model import Node, Reading, Series
 
@@ -75,7 +75,7 @@ class TimedReader:
 
     def _answer(self, read: CaughtRead[T, Any], device: str) -> T:
         answer = self._pool.read(read, self.mono, device)
-        if isinstance(answer, UnansweredRead):
+        if isinstance(answer, UnansweredError):
             raise TimeoutError(errno.ETIMEDOUT, answer.detail)
         if isinstance(answer, Exception):
             raise answer

@@ -204,7 +204,7 @@ class ProcessTable:
             self.refused[pid] = describe_error(path, error)
             return "unreadable", self.refused[pid]
         if error.errno == errno.ETIMEDOUT:
-            self.late[pid] = f"{path}: {error.strerror}"
+            self.late[pid] = str(error.strerror)
             return "unreadable", self.late[pid]
         return "vanished" if error.errno in GONE else "malformed", describe_error(path, error)
 

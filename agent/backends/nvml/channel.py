@@ -11,9 +11,8 @@ from agent.backends.nvml.driver import (
     Driver,
     DriverError,
     GpuHandle,
+    RefusableRows,
     describe,
-    escalate,
-    reason_of,
 )
 from agent.backends.nvml.mig import MigReader
 from agent.backends.nvml.probe import GpuReadPlan, LanePlan, MetricRequest, Prober
@@ -45,25 +44,18 @@ class FabricReader:
             (aspect, {code: Series(_FABRIC_PROBLEM, gpu, (("problem", name),)) for code, name in aspect.bad.items()})
             for aspect in FABRIC_HEALTH
         ]
-        self._absent: tuple[Gap, ...] = ()
+        self._rows = RefusableRows(gpu, _FABRIC_INFO, _FABRIC_STATE, _FABRIC_PROBLEM)
         self._info: dict[tuple[str, int], Reading] = {}
 
     def read(self, readings: list[Reading], gaps: list[Gap]) -> None:
         """Read the state and the health, and the domain once the registration is completed."""
-        if self._absent:
-            gaps.extend(self._absent)
+        if self._rows.refused:
+            gaps.extend(self._rows.refused)
             return
         try:
             answer = self._device.call(FABRIC_CALL)
         except DriverError as error:
-            escalate(error)
-            absent = tuple(
-                Gap(row, self._gpu, reason_of(error.code), str(error))
-                for row in (_FABRIC_INFO, _FABRIC_STATE, _FABRIC_PROBLEM)
-            )
-            if error.code in PERMANENT_CODES:
-                self._absent = absent
-            gaps.extend(absent)
+            gaps.extend(self._rows.gaps(error))
             return
         state = self._codes.get(answer["state"])
         if state is None:
@@ -140,28 +132,23 @@ class ProcessReader:
 
     def __init__(self, device: GpuHandle, gpu: Gpu) -> None:
         self._device = device
-        self._gpu = gpu
-        self._refusal: Gap | None = None
+        self._holder = RefusableRows(gpu, _HOLDER)
+        self._sm_share = RefusableRows(gpu, _SM_SHARE)
         self._has_mps = True
         self._mps_rest = 0
         """Reads for which an MPS server without clients is not asked again."""
-        self._share_refusal: Gap | None = None
         self._newest = 0
         """Time of the newest utilization sample that was read, in microseconds."""
 
     def read(self, gaps: list[Gap]) -> tuple[GpuProcess, ...] | None:
         """Return all processes, in the order of their ids; None and a gap if they cannot be listed."""
-        if self._refusal is not None:
-            gaps.append(self._refusal)
+        if self._holder.refused:
+            gaps.extend(self._holder.refused)
             return None
         try:
             entries = [*self._device.call(_PROCESSES_CALL), *self._mps_clients()]
         except DriverError as error:
-            escalate(error)
-            gap = Gap(_HOLDER, self._gpu, reason_of(error.code), str(error))
-            if error.code in PERMANENT_CODES:
-                self._refusal = gap
-            gaps.append(gap)
+            gaps.extend(self._holder.gaps(error))
             return None
         found = {(pid, instance): memory for pid, memory, instance, *_ in entries}
         shares = self._shares(gaps) if len(found) > 1 else {}
@@ -194,17 +181,14 @@ class ProcessReader:
 
     def _shares(self, gaps: list[Gap]) -> dict[int, float]:
         """Return each process's mean share of SM time since the last read; the driver lists those that ran."""
-        if self._share_refusal is not None:
-            gaps.append(self._share_refusal)
+        if self._sm_share.refused:
+            gaps.extend(self._sm_share.refused)
             return {}
         try:
             samples = self._device.call(_UTILIZATION_CALL, self._newest)
         except DriverError as error:
-            escalate(error)
             if error.code != NOT_FOUND:  # that no process ran since is no failure
-                gap = Gap(_SM_SHARE, self._gpu, reason_of(error.code), str(error))
-                self._share_refusal = gap if error.code in PERMANENT_CODES else None
-                gaps.append(gap)
+                gaps.extend(self._sm_share.gaps(error))
             return {}
         percents: dict[int, list[int]] = {}
         for pid, stamp, percent in samples:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from agent.backends.protocol import DeviceError, SourceError
-from agent.model import Reason
+from agent.model import Gap, Gpu, Metric, Reason
 
 
 class Driver(Protocol):
@@ -176,6 +176,24 @@ def describe(code: int) -> str:
 def reason_of(code: int) -> Reason:
     """Return the reason of the gap for a reading whose call returned this code."""
     return _REASONS.get(code, Reason.MALFORMED)
+
+
+class RefusableRows:
+    """Makes the gaps of a GPU's rows whose call failed, and keeps those of a driver that refuses it permanently."""
+
+    def __init__(self, gpu: Gpu, *rows: Metric) -> None:
+        self._gpu = gpu
+        self._rows = rows
+        self.refused: list[Gap] = []
+        """Once there are any, the call is not to be made again."""
+
+    def gaps(self, error: DriverError, about: str = "") -> list[Gap]:
+        """Return a gap for each row. Raises DeviceError or SourceError, as `escalate`."""
+        escalate(error)
+        gaps = [Gap(row, self._gpu, reason_of(error.code), f"{about}{error}") for row in self._rows]
+        if error.code in PERMANENT_CODES:
+            self.refused = gaps
+        return gaps
 
 
 def escalate(error: DriverError) -> None:

@@ -9,12 +9,10 @@ from agent.backends.nvml.arrays import SENTINELS
 from agent.backends.nvml.driver import (
     INVALID_ARGUMENT,
     NOT_FOUND,
-    PERMANENT_CODES,
     Driver,
     DriverError,
     GpuHandle,
-    escalate,
-    reason_of,
+    RefusableRows,
 )
 from agent.backends.nvml.fields import GpmSampler
 from agent.catalogue import metric
@@ -49,32 +47,27 @@ class _MigActivity:
 
     def __init__(self, driver: Driver, parent: GpuHandle, gpu: Gpu, instance: _MigInstance) -> None:
         self._parent = parent
-        self._gpu = gpu
         self._uuid = instance.uuid
         self._sampler = GpmSampler(driver, instance.gpu_instance)
         labels = (("mig_uuid", instance.uuid), ("gpu_instance", str(instance.gpu_instance)))
         for row, binding in _MIG_ACTIVITY.items():
             self._sampler.add(binding, Series(row, gpu, labels))
         self._probed = False
-        self._refusal: list[Gap] = []
+        self._rows = RefusableRows(gpu, *_MIG_ACTIVITY)
 
     def read(self, now: Instant, readings: list[Reading], gaps: list[Gap]) -> bool:
         """Read the means since the read before; False if the instance did not answer, and may be gone."""
-        if self._refusal:
-            gaps.extend(self._refusal)
+        if self._rows.refused:
+            gaps.extend(self._rows.refused)
             return True
         try:
             if not self._probed:
                 self._sampler.probe(self._parent)
                 self._probed = True
         except DriverError as error:
-            escalate(error)
-            detail = f"{self._uuid}: {error}"
-            absent = [Gap(row, self._gpu, reason_of(error.code), detail) for row in _MIG_ACTIVITY]
-            if error.code in PERMANENT_CODES:
-                self._refusal = absent
+            gaps.extend(self._rows.gaps(error, f"{self._uuid}: "))
+            if self._rows.refused:
                 self.close()
-            gaps.extend(absent)
             return False
         own: list[Gap] = []
         self._sampler.read(self._parent, now, readings, own)
@@ -102,6 +95,8 @@ class MigReader:
         self._driver = driver
         self._parent = parent
         self._gpu = gpu
+        self._memory_rows = RefusableRows(gpu, *_MIG_MEMORY.values())
+        self._all_rows = RefusableRows(gpu, _MIG_INFO, *_MIG_MEMORY.values(), *_MIG_ACTIVITY)
         self._instances: tuple[_MigInstance, ...] | None = None
         self._activity: dict[tuple[int, str], _MigActivity] = {}
         """By GPU instance and the UUID of its first MIG device."""
@@ -133,10 +128,8 @@ class MigReader:
             try:
                 answer = self._ask(instance.device, "nvmlDeviceGetMemoryInfo_v2")
             except DriverError as error:
-                escalate(error)
+                gaps.extend(self._memory_rows.gaps(error, f"{instance.uuid}: "))
                 self._instances = None
-                detail = f"{instance.uuid}: {error}"
-                gaps.extend(Gap(row, self._gpu, reason_of(error.code), detail) for row in _MIG_MEMORY.values())
                 continue
             for part, series in instance.parts:
                 if answer[part] in SENTINELS:
@@ -154,8 +147,7 @@ class MigReader:
                 if handle is not None:
                     found.extend(self._identified(GpuHandle(self._driver, handle), gaps))
         except DriverError as error:
-            escalate(error)
-            gaps.extend(self._absent(error))
+            gaps.extend(self._all_rows.gaps(error))
             return
         self._instances = tuple(found)
         self._follow(found)
@@ -184,13 +176,8 @@ class MigReader:
         try:
             return (self._identify(device),)
         except DriverError as error:
-            escalate(error)
-            gaps.extend(self._absent(error))
+            gaps.extend(self._all_rows.gaps(error))
             return ()
-
-    def _absent(self, error: DriverError) -> Iterable[Gap]:
-        rows = (_MIG_INFO, *_MIG_MEMORY.values(), *_MIG_ACTIVITY)
-        return [Gap(row, self._gpu, reason_of(error.code), str(error)) for row in rows]
 
     def _identify(self, device: GpuHandle) -> _MigInstance:
         uuid = str(self._ask(device, "nvmlDeviceGetUUID"))

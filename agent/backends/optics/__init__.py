@@ -59,7 +59,7 @@ class OpticsBackend:
         gaps: list[Gap] = []
         absences: list[str] = []
         faults: list[DeviceError] = []
-        calls = 0
+        calls = left_out = 0
         for part in self._parts:
             try:
                 sample = part.read(now.mono)
@@ -72,12 +72,13 @@ class OpticsBackend:
                 readings += sample.readings
                 gaps += sample.gaps
                 calls += sample.calls
+                left_out += sample.left_out
         self._is_absent = len(absences) == len(self._parts)
         if self._is_absent:
             raise AbsentError("; ".join(absences))
         if len(absences) + len(faults) == len(self._parts):
             raise faults[0]
-        return BackendSample(readings, gaps, calls=calls)
+        return BackendSample(readings, gaps, calls=calls, left_out=left_out)
 
     def _read_modules(self, now: Instant) -> BackendSample:
         """Return the modules. A node without ports may have adapters with sensors: only without either is it absent."""

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredRead
-from agent.backends.optics.ethtool_requests import RequestFailure, explain_failure
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredError
+from agent.backends.os_errors import device_error
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import list_names, printable, text
 from agent.catalogue.optics import HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT
@@ -39,13 +39,13 @@ class AdapterSensor(Struct):
     limit: Reading | None = None
     """The temperature that the driver calls critical, which does not change."""
 
-    def read(self) -> Reading | RequestFailure:
+    def read(self) -> Reading | DeviceError:
         try:
             said = text(self.path)
         except OSError as error:
-            return explain_failure(error)
+            return device_error(self.path, error)
         if not _MILLIDEGREES.fullmatch(said):
-            return RequestFailure(Reason.MALFORMED, f"contains {said[:32]!a}, expected millidegrees")
+            return DeviceError(Reason.MALFORMED, f"{self.path}: contains {said[:32]!a}, expected millidegrees")
         return Reading(self.series, int(said) * _MILLI)
 
 
@@ -88,12 +88,12 @@ class AdapterTemperatures:
         """Return all. Raises AbsentError if no adapter has a sensor, and DeviceError if that is not known."""
         if mono >= self._due:
             found = self._pool.read(self._search, mono)
-            if isinstance(found, UnansweredRead):
-                raise DeviceError(found.reason, f"{self._search.path}: {found.detail}")
+            if isinstance(found, UnansweredError):
+                raise found
             self._sensors, self._due = found, mono + SEARCH_SECONDS
         if not self._sensors:
             raise AbsentError(f"no sensor in {self._search.path}")
-        batches: list[DeviceReads[Reading | RequestFailure]] = [
+        batches: list[DeviceReads[Reading | DeviceError]] = [
             DeviceReads(f"sensors of {name}", sensors) for name, sensors in self._sensors.items()
         ]
         readings: list[Reading] = []
@@ -105,7 +105,7 @@ class AdapterTemperatures:
                     if sensor.limit:
                         readings.append(sensor.limit)
                 else:
-                    gaps.append(Gap(HCA_TEMPERATURE, Node(), answer.reason, f"{sensor.path}: {answer.detail}"))
+                    gaps.append(Gap(HCA_TEMPERATURE, Node(), answer.reason, answer.detail))
         return BackendSample(readings, gaps, calls=sum(map(len, self._sensors.values())))
 
 

@@ -7,22 +7,20 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredError
 from agent.backends.optics.ethtool_requests import (
     LONGEST_NAME,
     QUESTIONS,
     EthtoolRequest,
     MissingPortMetrics,
     PortValue,
-    RequestFailure,
-    explain_failure,
     tried,
 )
 from agent.backends.optics.netlink import Connect, resolve_family
+from agent.backends.os_errors import device_error
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import is_physical_interface, list_names, printable, text
-from agent.catalogue import metric
-from agent.model import Backend, Labels, Metric, Node, Reading, Series
+from agent.model import Labels, Metric, Node, Reading, Series
 
 PORTS = 64
 """Most ports that are asked. The largest node has eight for GPUs, and some for storage and management."""
@@ -62,10 +60,9 @@ class PortList:
         elif isinstance(answer, FileNotFoundError):
             self._ports = []
         elif isinstance(answer, OSError):
-            failed = explain_failure(answer)
-            raise DeviceError(failed.reason, f"{self._folder.path}: {failed.detail}")
+            raise device_error(self._folder.path, answer)
         elif not self._ports:
-            raise DeviceError(answer.reason, f"{self._folder.path}: {answer.detail}")
+            raise answer
         if not self._ports:
             raise AbsentError(f"{self._folder.path} has no Ethernet port of hardware")
         return self._ports[:PORTS]
@@ -87,7 +84,9 @@ class PortList:
             answer = self._pool.read(request, mono)
             if answer is None:
                 raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
-            if not isinstance(answer, int):
+            if isinstance(answer, UnansweredError):
+                raise answer
+            if isinstance(answer, DeviceError):
                 raise DeviceError(answer.reason, f"{request.path}: {answer.detail}")
             self._family = answer
         return self._family
@@ -102,9 +101,6 @@ def _fact(path: str) -> str:
     with suppress(OSError):  # EOPNOTSUPP, or the interface is gone by now
         return text(path)
     return ""
-
-
-LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("optics"))
 
 
 class PortStatistics:
@@ -135,17 +131,15 @@ class PortStatistics:
         for port, batch in zip(ports, answers, strict=True):
             device = printable(port)
             for question, answer in zip(QUESTIONS, batch, strict=True):
-                calls += not isinstance(answer, UnansweredRead)
+                calls += not isinstance(answer, UnansweredError)
                 for each in answer if isinstance(answer, list) else ():
                     series = _series(each.row, device, each.labels)
                     readings[series] = Reading(series, each.value)  # once, should the kernel say it twice
                 missing.take(question, device, answer)
-        shown = list(readings.values())
-        if self._census.left_out:
-            shown.append(Reading(LEFT_OUT, self._census.left_out * len(self.rows)))
-        return BackendSample(shown, list(missing.gaps()), calls=calls)
+        left_out = self._census.left_out * len(self.rows)
+        return BackendSample(list(readings.values()), list(missing.gaps()), calls=calls, left_out=left_out)
 
-    def _request(self, question: EthtoolRequest, family: int, port: str) -> PathRead[list[PortValue] | RequestFailure]:
+    def _request(self, question: EthtoolRequest, family: int, port: str) -> PathRead[list[PortValue] | DeviceError]:
         return PathRead(f"{question.name} {port}", lambda _: tried(lambda: question.ask(self._connect, family, port)))
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import UnansweredRead
+from agent.backends.file_reader_pool import UnansweredError
 from agent.backends.optics.netlink import (
     Connect,
     NetlinkFormatError,
@@ -25,6 +25,7 @@ from agent.backends.optics.netlink import (
     u32,
     whole_number,
 )
+from agent.backends.os_errors import describe_error, reason_of
 from agent.backends.protocol import DeviceError
 from agent.catalogue import optics
 from agent.model import Gap, Labels, Metric, Node, Reason
@@ -191,50 +192,31 @@ QUESTIONS = (
 """All that is asked of each port."""
 
 
-_REASONS = {
-    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
-    errno.EINVAL: Reason.UNSUPPORTED,  # what a kernel says to a flag that it does not know yet
-    errno.EPERM: Reason.DENIED,
-    errno.EACCES: Reason.DENIED,
-    errno.EAFNOSUPPORT: Reason.DENIED,
-    errno.EMFILE: Reason.DENIED,
-    errno.ENFILE: Reason.DENIED,
-}
 _WORDS = {
     errno.EOPNOTSUPP: "not offered by this driver or this kernel",
     errno.EINVAL: "not known to this kernel or driver",
-    errno.EMFILE: "too many open files: raise LimitNOFILE in the unit, or ulimit -n",
-    errno.ENFILE: "too many open files on the node: raise the sysctl fs.file-max",
     errno.EAFNOSUPPORT: "netlink is not allowed: add AF_NETLINK to RestrictAddressFamilies= of the unit",
     errno.ENODEV: "the interface is gone",
 }
 
 
-class RequestFailure(Struct, frozen=True):
-    """Why a question has no answer."""
-
-    reason: Reason
-    detail: str
-
-
-def tried(read: Callable[[], T]) -> T | RequestFailure:
+def tried(read: Callable[[], T]) -> T | DeviceError:
     """Return what is read, or why it cannot be."""
     try:
         return read()
     except (OSError, NetlinkFormatError) as error:
         return explain_failure(error)
     except DeviceError as error:
-        return RequestFailure(error.reason, error.detail)
+        return error
 
 
-def explain_failure(error: OSError | NetlinkFormatError) -> RequestFailure:
+def explain_failure(error: OSError | NetlinkFormatError) -> DeviceError:
     """Return what an error means, with the remedy where there is one."""
     if isinstance(error, NetlinkFormatError):
-        return RequestFailure(Reason.MALFORMED, f"the kernel's answer cannot be understood: {error}")
+        return DeviceError(Reason.MALFORMED, f"the kernel's answer cannot be understood: {error}")
     if isinstance(error, TimeoutError):
-        return RequestFailure(Reason.TIMEOUT, "no answer from the kernel")
-    number = error.errno or errno.EIO
-    return RequestFailure(_REASONS.get(number, Reason.LOST), _WORDS.get(number, os.strerror(number)))
+        return DeviceError(Reason.TIMEOUT, "no answer from the kernel")
+    return DeviceError(reason_of(error), _WORDS.get(error.errno or errno.EIO, describe_error(error)))
 
 
 class MissingPortMetrics:
@@ -244,18 +226,17 @@ class MissingPortMetrics:
         self._given: set[Metric] = set()
         self._missing: dict[tuple[Metric, Reason], list[str]] = {}
 
-    def take(
-        self, question: EthtoolRequest, device: str, answer: list[PortValue] | RequestFailure | UnansweredRead
-    ) -> None:
+    def take(self, question: EthtoolRequest, device: str, answer: list[PortValue] | DeviceError) -> None:
         if isinstance(answer, list):
             given = {each.row for each in answer}
             self.give(given)
             rows: Iterable[Metric] = (row for row in question.offered if row not in given)
-            why: RequestFailure | UnansweredRead = RequestFailure(Reason.UNSUPPORTED, "not counted by this driver")
+            why = DeviceError(Reason.UNSUPPORTED, "not counted by this driver")
         else:
             rows, why = question.rows, answer
+        detail = why.detail if isinstance(why, UnansweredError) else f"{question.name} {device}: {why.detail}"
         for row in rows:
-            self.miss(row, why.reason, f"{question.name} {device}: {why.detail}")
+            self.miss(row, why.reason, detail)
 
     def give(self, rows: Iterable[Metric]) -> None:
         self._given.update(rows)

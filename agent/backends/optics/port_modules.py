@@ -21,12 +21,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredRead
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredError
 from agent.backends.optics.ethernet_ports import PortList
 from agent.backends.optics.ethtool_requests import (
     COMPACT,
     MissingPortMetrics,
-    RequestFailure,
     explain_failure,
     send_for_port,
     tried,
@@ -68,13 +67,13 @@ class ModuleFacts(Struct, frozen=True):
     upper: bytes
     identity: ModuleIdentity
     traits: ModuleCapabilities
-    limits: ModuleLimits | RequestFailure | None
-    diagnosed: Places | RequestFailure
+    limits: ModuleLimits | DeviceError | None
+    diagnosed: Places | DeviceError
 
     @property
     def complete(self) -> bool:
         """Whether no read of it failed, so that none must be repeated."""
-        return not isinstance(self.limits, RequestFailure) and not isinstance(self.diagnosed, RequestFailure)
+        return not isinstance(self.limits, DeviceError) and not isinstance(self.diagnosed, DeviceError)
 
 
 class ModuleReading(NamedTuple):
@@ -82,7 +81,7 @@ class ModuleReading(NamedTuple):
 
     known: ModuleFacts
     values: ModuleValues
-    diagnostics: Mapping[VdmSample, float] | RequestFailure
+    diagnostics: Mapping[VdmSample, float] | DeviceError
 
 
 def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
@@ -108,7 +107,7 @@ def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
 def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> ModuleFacts:
     identity = layout.identify(head, upper)
     traits = layout.traits(head, upper, [_read(memory, span) for span in layout.traits_spans(head, upper)])
-    limits: ModuleLimits | RequestFailure | None = None
+    limits: ModuleLimits | DeviceError | None = None
     span = layout.limits_span(head)
     if span is not None:
         limits = tried(lambda: layout.limits(traits, _read(memory, span, blank=True)))
@@ -122,8 +121,8 @@ def _places(memory: Memory, traits: ModuleCapabilities) -> Places:
     return cmis.find_samples(pages, traits.lanes, traits.host_lanes)
 
 
-def _diagnose(memory: Memory, places: Places | RequestFailure) -> Mapping[VdmSample, float] | RequestFailure:
-    if isinstance(places, RequestFailure):
+def _diagnose(memory: Memory, places: Places | DeviceError) -> Mapping[VdmSample, float] | DeviceError:
+    if isinstance(places, DeviceError):
         return places
     spans = cmis.value_spans(places)
     return tried(lambda: cmis.decode_samples(places, [_read(memory, span) for span in spans]))
@@ -174,25 +173,25 @@ def memory_of_port(connect: Connect, family: int, device: str) -> Memory:
     return read
 
 
-def _read_modules(modules: Sequence[tuple[Memory, ModuleFacts | None]], _: str) -> list[ModuleReading | RequestFailure]:
+def _read_modules(modules: Sequence[tuple[Memory, ModuleFacts | None]], _: str) -> list[ModuleReading | DeviceError]:
     return [_answer_of(memory, known) for memory, known in modules]
 
 
-def _answer_of(memory: Memory, known: ModuleFacts | None) -> ModuleReading | RequestFailure:
+def _answer_of(memory: Memory, known: ModuleFacts | None) -> ModuleReading | DeviceError:
     try:
         return read_module(memory, known)
     except DeviceError as error:
-        return RequestFailure(error.reason, error.detail)
+        return error
     except NetlinkFormatError as error:
         return explain_failure(error)
     except OSError as error:
         why = explain_failure(error)
         if error.errno == errno.EPERM:
-            return RequestFailure(why.reason, _DENIED)
+            return DeviceError(why.reason, _DENIED)
         if (
             why.reason is Reason.LOST and known is None
         ):  # an empty cage, which no driver distinguishes from a silent module
-            return RequestFailure(Reason.UNSUPPORTED, f"no module answers: {why.detail}")
+            return DeviceError(Reason.UNSUPPORTED, f"no module answers: {why.detail}")
         return why
 
 
@@ -210,11 +209,11 @@ class PortModule(Struct):
     """One port, what is known of its module, and what was said last."""
 
     known: ModuleFacts | None = None
-    said: ModuleReading | RequestFailure | UnansweredRead | None = None
+    said: ModuleReading | DeviceError | None = None
     due: float = float("-inf")
     failures: int = 0
 
-    def take(self, answer: ModuleReading | RequestFailure | UnansweredRead, mono: float) -> None:
+    def take(self, answer: ModuleReading | DeviceError, mono: float) -> None:
         """Note an answer, and when to ask again."""
         self.said = answer
         self.due = mono + MODULE_SECONDS
@@ -277,7 +276,7 @@ class TransceiverReader:
             batches.append(DeviceReads(card, [read]))
         for ports, (answer,) in zip(cards.values(), self._pool.round(batches, mono), strict=True):
             for place, port in enumerate(ports):
-                said = answer if isinstance(answer, UnansweredRead) else answer[place]
+                said = answer if isinstance(answer, UnansweredError) else answer[place]
                 self._ports[port].take(said, mono)
         return sum(map(len, cards.values()))
 
@@ -299,9 +298,9 @@ def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
     yield from _lanes(device, values.receive_power, rows.RECEIVE_LANE, rows.RECEIVE_LOWEST, rows.RECEIVE_HIGHEST)
     yield from _lanes(device, values.transmit_power, rows.TRANSMIT_LANE, rows.TRANSMIT_LOWEST, None)
     yield from _lanes(device, values.transmit_bias, rows.BIAS_LANE, None, rows.BIAS_HIGHEST)
-    if not isinstance(said.diagnostics, RequestFailure):
+    if not isinstance(said.diagnostics, DeviceError):
         yield from _diagnosed(device, said.diagnostics)
-    if limits is not None and not isinstance(limits, RequestFailure):
+    if limits is not None and not isinstance(limits, DeviceError):
         yield from _bounds(device, rows.TEMPERATURE_LIMIT, limits.temperature)
         if said.known.traits.lanes:
             yield from _bounds(device, rows.RECEIVE_LIMIT, limits.receive_power)
@@ -345,11 +344,11 @@ def _reading(row: Metric, device: str, value: float, *labels: tuple[str, str]) -
     return Reading(Series(row, Node(), every), value)
 
 
-def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, RequestFailure]]:
+def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, DeviceError]]:
     """Yield the rows that a module should give and does not, and why."""
     if said.values.trouble:
-        yield rows.RECEIVE_LOWEST, RequestFailure(Reason.LOST, said.values.trouble)
-    if isinstance(said.known.limits, RequestFailure):
+        yield rows.RECEIVE_LOWEST, DeviceError(Reason.LOST, said.values.trouble)
+    if isinstance(said.known.limits, DeviceError):
         yield rows.RECEIVE_LIMIT, said.known.limits
-    if isinstance(said.diagnostics, RequestFailure):
+    if isinstance(said.diagnostics, DeviceError):
         yield rows.ERRORS_HIGHEST, said.diagnostics

@@ -22,12 +22,11 @@ from agent.backends.power.rapl import RaplEnergy
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.registration import BackendContext
 from agent.broker.questions import IpmiDevice
-from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.config.schema import BackendsConfig
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
-from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Reason, Series
+from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series
 
 if TYPE_CHECKING:
     from agent.backends.power.redfish_power import RedfishPower
@@ -38,7 +37,6 @@ __all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
 PATIENCE_SECONDS = 1.0
 """Seconds to wait for a file: a meter may go through the firmware."""
-LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
@@ -134,13 +132,11 @@ class PowerBackend:
         preferred = self._paced if winner is None else self._paced[: self._paced.index(winner)]
         gaps.extend(self._missing(preferred, winner))
         self._tell_denied(gaps, readings)
-        left_out = sum(each.left_out for each in self._sysfs)
-        if left_out:
-            readings.append(Reading(LEFT_OUT, left_out))
         if not readings and not gaps and all(paced.absence for paced in self._paced):
             raise AbsentError("; ".join(filter(None, [*(p.absence for p in self._paced), self._looked_for])))
         awaited = any(paced.awaited for paced in preferred)
-        return BackendSample(readings=readings, gaps=gaps, calls=calls + asked, awaited=awaited)
+        left_out = sum(each.left_out for each in self._sysfs)
+        return BackendSample(readings=readings, gaps=gaps, calls=calls + asked, awaited=awaited, left_out=left_out)
 
     def _tell_denied(self, gaps: Sequence[Gap], readings: Sequence[Reading]) -> None:
         """Log reads that lack a permission, by metric: the counters of RAPL's many domains are refused together."""

@@ -16,7 +16,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredError
 from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import list_names, list_paths, read_name, read_number, read_text
@@ -138,8 +138,7 @@ class HwmonPower(PollableSource):
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         reads = [CaughtRead(meter.path, read_number, DeviceError) for meter in self._meters]
-        answers = self._pool.read_each(reads, now.mono)
-        self._answers = [_answer(meter.path, each) for meter, each in zip(self._meters, answers, strict=True)]
+        self._answers = self._pool.read_each(reads, now.mono)
         readings: list[Reading] = []
         gaps = list(self._gaps)
         for meter, answer in zip(self._meters, self._answers, strict=True):
@@ -155,7 +154,7 @@ class HwmonPower(PollableSource):
         """Find the meters. Those of a device that cannot be looked into now stay: their own reads will show why."""
         listed = self._pool.read(CaughtRead(self._root, partial(list_paths, prefix="hwmon"), DeviceError), mono)
         if not isinstance(listed, list):
-            self._gaps = [_untold(self._root, listed)]
+            self._gaps = [_gap(listed)]
             return
         devices, self.left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
         answers = self._pool.read_each([CaughtRead(each, _meters_of, DeviceError) for each in devices], mono)
@@ -164,8 +163,8 @@ class HwmonPower(PollableSource):
             if isinstance(answer, list):
                 self._by_device[device] = answer
                 continue
-            self._gaps.append(_untold(device, answer))
-            if isinstance(answer, UnansweredRead):
+            self._gaps.append(_gap(answer))
+            if isinstance(answer, UnansweredError):
                 self._by_device[device] = before.get(device, [])
         self._admit([meter for meters in self._by_device.values() for meter in meters])
 
@@ -185,10 +184,5 @@ class HwmonPower(PollableSource):
                 self.left_out += 1
 
 
-def _answer(path: str, answer: int | DeviceError | UnansweredRead) -> int | DeviceError:
-    return DeviceError(answer.reason, f"{path}: {answer.detail}") if isinstance(answer, UnansweredRead) else answer
-
-
-def _untold(path: str, answer: DeviceError | UnansweredRead) -> Gap:
-    detail = f"{path}: {answer.detail}" if isinstance(answer, UnansweredRead) else answer.detail
-    return Gap(COMPONENT, Node(), answer.reason, detail)
+def _gap(error: DeviceError) -> Gap:
+    return Gap(COMPONENT, Node(), error.reason, error.detail)

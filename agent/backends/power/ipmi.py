@@ -7,9 +7,9 @@ but Get Power Reading is ever sent, and no program is run.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 
+from agent.backends.os_errors import reason_of
 from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
@@ -66,20 +66,11 @@ def open_transport(
         return asked
 
 
-_ERRORS = {
-    errno.ETIMEDOUT: Reason.TIMEOUT,
-    errno.EBUSY: Reason.TIMEOUT,
-    errno.EBADMSG: Reason.MALFORMED,
-    **dict.fromkeys((errno.EACCES, errno.EPERM), Reason.DENIED),
-}
-
-
 def _fault(error: OSError) -> DeviceError:
     if isinstance(error, TimeoutError):
         return DeviceError(Reason.TIMEOUT, f"DCMI power reading: no answer within {TIMEOUT_SECONDS:g} s")
-    reason = _ERRORS.get(error.errno or errno.EIO, Reason.LOST)
     where = f"{error.filename}: " if error.filename and not isinstance(error, BrokerError) else ""
-    return DeviceError(reason, f"DCMI power reading: {where}{explained(error)}")
+    return DeviceError(reason_of(error), f"DCMI power reading: {where}{explained(error)}")
 
 
 class IpmiPower(PollableSource):

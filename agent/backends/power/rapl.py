@@ -10,7 +10,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import list_paths, read_name, read_number
 from agent.catalogue.node import RAPL
@@ -94,7 +94,7 @@ class RaplEnergy:
         for (zone, domain), (raw,) in zip(self._domains.items(), answers, strict=True):
             path = f"{zone}/energy_uj"
             if not isinstance(raw, int):
-                gaps.append(_gap(path, raw))
+                gaps.append(_gap(raw))
             elif raw > domain.wrap:
                 detail = f"{path}: {raw} exceeds the counter's range of {domain.wrap}"
                 gaps.append(Gap(ENERGY, Node(), Reason.MALFORMED, detail))
@@ -107,7 +107,7 @@ class RaplEnergy:
         entries = CaughtRead(self._root, partial(list_paths, prefix="intel-rapl:"), DeviceError)
         listed = self._pool.read(entries, mono)
         if not isinstance(listed, list):
-            self._gaps = [_gap(self._root, listed)]
+            self._gaps = [_gap(listed)]
             return
         paths, self.left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
         fresh = [path for path in paths if path not in self._zones]
@@ -118,7 +118,7 @@ class RaplEnergy:
             if isinstance(answer, RaplZone):
                 known[path] = answer
             else:
-                self._gaps.append(_gap(path, answer))
+                self._gaps.append(_gap(answer))
         self._zones = {path: known[path] for path in paths if path in known}
         self._name_domains()
 
@@ -156,8 +156,6 @@ def _row(zone: str, nested: bool) -> Metric:
     return PLATFORM_ENERGY if zone.startswith("psys") else ENERGY
 
 
-def _gap(path: str, answer: DeviceError | UnansweredRead) -> Gap:
-    if isinstance(answer, UnansweredRead):
-        return Gap(ENERGY, Node(), answer.reason, f"{path}: {answer.detail}")
-    forbidden = isinstance(answer.__cause__, PermissionError)
-    return Gap(ENERGY, Node(), answer.reason, answer.detail + (REMEDY if forbidden else ""))
+def _gap(error: DeviceError) -> Gap:
+    forbidden = isinstance(error.__cause__, PermissionError)
+    return Gap(ENERGY, Node(), error.reason, error.detail + (REMEDY if forbidden else ""))

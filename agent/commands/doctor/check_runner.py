@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredError
 from agent.commands.doctor import checks as all_checks
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import DoctorNode
@@ -40,10 +40,10 @@ def _answers(checks: Sequence[DoctorCheck], pool: FileReaderPool, mono: float) -
     ]
     for check, (answer,) in zip(checks, pool.round(batches, mono), strict=True):
         subject = FindingFactory(check.subject)
-        if not isinstance(answer, UnansweredRead):
+        if not isinstance(answer, UnansweredError):
             yield from answer
         elif answer.reason is Reason.TIMEOUT:
             remedy = "look for what hangs: dmesg -T | tail; ps -eo pid,stat,wchan:30,comm | grep ' D'"
-            yield subject.fail(f"{check.path}: {answer.detail}", remedy)
+            yield subject.fail(answer.detail, remedy)
         else:
-            yield subject.warn(f"{check.path} cannot be examined: {answer.detail}", "please report this line")
+            yield subject.warn(f"cannot be examined: {answer.detail}", "please report this line")
