@@ -20,6 +20,7 @@ from contextlib import suppress
 
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
+from agent.lib.wake_pipe import WakePipe
 from exporters.clients import Clients, Handler, victim
 from exporters.connection import Connection, Timeouts
 from exporters.gate import PortGate
@@ -107,9 +108,7 @@ class HttpServer:
             raise RuntimeError("the server is already running")
         self._acceptor = Acceptor(open_listeners(self._listen), self._clients.evict, self._once)
         self._stopping.clear()
-        self._waker, self._wake = socket.socketpair()
-        for each in (self._waker, self._wake):
-            each.setblocking(False)
+        self._wake_pipe = WakePipe()
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._thread = self._threads.begin("http", self._run, stall_timeout=3 * HEARTBEAT_SECONDS, vital=True)
 
@@ -126,14 +125,13 @@ class HttpServer:
             logger.error("HTTP server thread does not stop")
             return
         self._hang_up()  # again, in case the thread could not be started
-        for each in (self._selector, self._waker, self._wake):
-            each.close()
+        self._selector.close()
+        self._wake_pipe.close()
 
     def nudge(self) -> None:
         """Wake the loop up now, whatever it waits for. For any thread."""
         if self._thread is not None and self._ident != threading.get_ident():
-            with suppress(OSError):  # it is already full of wake-ups, or closed
-                self._wake.send(b"\0")
+            self._wake_pipe.wake()
 
     # Everything below runs in the server's thread.
 
@@ -164,7 +162,7 @@ class HttpServer:
         with suppress(OSError):
             self._selector.close()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._selector.register(self._wake_pipe, selectors.EVENT_READ)
         self._clients.attach(self._selector)
         self._acceptor.attach(self._selector)
 
@@ -177,9 +175,8 @@ class HttpServer:
         self._clients.deliver()
         self._clients.serve([key.data for key in ready if isinstance(key.data, Connection)], _ROUND_SECONDS)
         for key in ready:
-            if key.fileobj is self._waker:
-                with suppress(BlockingIOError):
-                    self._waker.recv(4096)
+            if key.fileobj is self._wake_pipe:
+                self._wake_pipe.drain()
             elif isinstance(key.fileobj, socket.socket) and not isinstance(key.data, Connection):
                 self._accept(key.fileobj)
         self._tell_pressure(self._clock())

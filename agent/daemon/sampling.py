@@ -5,7 +5,6 @@ It belongs to the roof, because it reads the clock and owns the worker process. 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
@@ -23,6 +22,7 @@ from agent.daemon.hub import Hub, Isolation
 from agent.daemon.pausing import PauseAnswer, PauseWatch
 from agent.lib import record
 from agent.lib.threads import KeptThread, Threads
+from agent.lib.wake_pipe import WakePipe
 from agent.lib.wording import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
@@ -92,8 +92,8 @@ class SamplingLoop:
         self._paused_until: float | None = None
         self.supervisor = supervisor
         self.sampler = sampler
-        self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._runners = [Runner(backend, clock, self._wake, threads) for backend in backends]
+        self._wake_pipe = WakePipe()
+        self._runners = [Runner(backend, clock, self._wake_pipe.wake, threads) for backend in backends]
         self._own = OwnProcesses()
         self._thread_costs = ThreadCosts()
         self._governing = governing
@@ -185,14 +185,14 @@ class SamplingLoop:
     def stop(self) -> None:
         """Have `run` return soon, and wait for the thread that `start` began. For any other thread."""
         self._stopping.set()
-        self._wake()
+        self._wake_pipe.wake()
         if self._thread is not None:
             self._thread.join(LAST_TICK_SECONDS)
 
     def reconfigure(self, settings: Settings) -> None:
         """Use other settings from the next tick on. For any thread."""
         self._reconfigured = settings
-        self._wake()
+        self._wake_pipe.wake()
 
     def close(self, wait: Callable[[float], None]) -> None:
         """End the worker and the backends' threads. After `run` has returned."""
@@ -200,9 +200,7 @@ class SamplingLoop:
             self.supervisor.stop(wait)
         for runner in self._runners:
             runner.stop(0.5)
-        if not any(runner.busy for runner in self._runners):
-            os.close(self._wake_out)
-            os.close(self._wake_in)
+        self._wake_pipe.close()
 
     def tick(self) -> None:
         """One tick of the fast lane, and of those lanes that are due with it."""
@@ -348,21 +346,17 @@ class SamplingLoop:
 
     def _wait(self, seconds: float) -> None:
         poll = select.poll()
-        poll.register(self._wake_out, select.POLLIN)
+        poll.register(self._wake_pipe, select.POLLIN)
         descriptor = self.supervisor.descriptor if self.supervisor else None
         if descriptor is not None:
             poll.register(descriptor, select.POLLIN)
         for ready, event in poll.poll(seconds * 1000):
-            if ready == self._wake_out:
-                os.read(self._wake_out, 4096)
+            if ready == self._wake_pipe.fileno():
+                self._wake_pipe.drain()
             elif event & select.POLLHUP:
                 # Until the worker's end is collected this descriptor ends every wait at once, and a process takes a
                 # moment between closing its pipe and being gone.
                 self._breathe()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # the pipe is already full of wake-ups
-            os.write(self._wake_in, b".")
 
     def _collect(self) -> None:
         for runner in self._runners:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 from collections.abc import Sequence
 from types import FrameType
+
+from agent.lib.wake_pipe import WakePipe
 
 
 class SignalWaker:
@@ -15,17 +16,17 @@ class SignalWaker:
     def __init__(self, numbers: Sequence[int]) -> None:
         self._came: list[int] = []
         # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
-        self._out, self._in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pipe = WakePipe()
         for number in numbers:
             signal.signal(number, self._note)
-        signal.set_wakeup_fd(self._in, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._pipe.into, warn_on_full_buffer=False)
 
     def wait(self, seconds: float) -> list[int]:
         """Return the signals received; wait for at most this many seconds."""
         poll = select.poll()
-        poll.register(self._out, select.POLLIN)
+        poll.register(self._pipe, select.POLLIN)
         if poll.poll(max(seconds, 0.0) * 1000):
-            os.read(self._out, 4096)
+            self._pipe.drain()
         came, self._came = self._came, []
         return came
 

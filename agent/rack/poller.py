@@ -20,6 +20,7 @@ from agent.lib.certificates import HttpTrust
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_link import HttpLink, HttpRequest, Place, Watch
 from agent.lib.threads import KeptThread, Threads
+from agent.lib.wake_pipe import WakePipe
 from agent.model import Instant
 from agent.rack.finder import PeerTarget
 from agent.rack.peer_messages import PATH, Access, PeerFault
@@ -75,8 +76,8 @@ class Poller:
         self._rests: dict[str, int] = {}
         self._pending: dict[str, Instant] = {}
         self._selector = selectors.DefaultSelector()
-        self._waker, self._wake = socket.socketpair()
-        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._wake_pipe = WakePipe()
+        self._selector.register(self._wake_pipe, selectors.EVENT_READ)
         self._stopping = False
         self._broken = ""
         self._threads = threads or Threads()
@@ -88,8 +89,7 @@ class Poller:
     def stop(self, timeout: float = 2.0) -> None:
         """End the thread."""
         self._stopping = True
-        with suppress(OSError):  # the thread has ended meanwhile, and closed it
-            self._wake.send(b".")
+        self._wake_pipe.wake()
         if self._thread is not None:
             self._thread.join(timeout)
 
@@ -110,8 +110,7 @@ class Poller:
         for link in self._links.values():
             link.close()
         self._selector.close()
-        self._waker.close()
-        self._wake.close()
+        self._wake_pipe.close()
 
     def _next(self, now: Instant) -> float:
         """When the next round begins, on the monotonic clock, since the other one may be set meanwhile."""
@@ -168,7 +167,7 @@ class Poller:
     def _wait(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):
             if key.data is None:
-                self._waker.recv(64)
+                self._wake_pipe.drain()
             elif key.data in self._links:
                 self._go_on(key.data, HttpLink.advance)
 
