@@ -46,7 +46,7 @@ class RouteContext(Struct, frozen=True):
     runbooks: Mapping[str, str]
     """Markdown of the runbooks, by the alert's name."""
     reload: StartReload | None
-    """Starts a reload; None if reloading over HTTP is not enabled."""
+    """Requests a reload; None if reloading over HTTP is not enabled."""
 
 
 READ_METHODS = ("GET", "HEAD")
@@ -90,8 +90,6 @@ class EndpointContext:
             self._cleaned = now
             if not self._pages.drop_old(now):
                 self.printer.forget()
-        if self.reloads is not None:
-            self.reloads.step()
         return self._queue.work()
 
 
