@@ -21,7 +21,8 @@ from msgspec import Struct, field
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.logs import LogOnce
 from agent.lib.threads import CLOSING_SECONDS, Threads
-from agent.model import Frame, Instant, Labels
+from agent.model import Frame, Instant, Labels, Snapshot
+from exporters.pages import age_of
 from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.write_request import WriteRequest
 
@@ -106,20 +107,27 @@ class PushPace:
 
 
 def push_regularly(
-    stopping: threading.Event, clock: Callable[[], Instant], interval: float, push: Callable[[Instant], bool]
+    stopping: threading.Event,
+    clock: Callable[[], Instant],
+    interval: float,
+    latest: Callable[[], Snapshot | None],
+    push: Callable[[Snapshot | None, float, Instant], None],
 ) -> None:
-    """Call `push` every `interval` seconds until the end, on a grid of the monotonic clock.
+    """Call `push` every `interval` seconds until the end, on a grid of the monotonic clock, from the first snapshot on.
 
-    It returns False if there is no snapshot yet, and is then called again soon.
+    It gets the latest snapshot, None if that was pushed already, its age in seconds, and the time.
     """
     due = clock().mono
+    pushed: int | None = None
     while not stopping.wait(max(due - clock().mono, 0.0)):
-        now = clock()
-        if push(now):
-            missed = (clock().mono - due) // interval
-            due += (missed + 1) * interval
-        else:
+        now, snapshot = clock(), latest()
+        if snapshot is None:
             due = now.mono + min(interval, 1.0)
+            continue
+        push(None if snapshot.sequence == pushed else snapshot, age_of(snapshot, now.mono), now)
+        pushed = snapshot.sequence
+        missed = (clock().mono - due) // interval
+        due += (missed + 1) * interval
 
 
 log = logging.getLogger("coldplate.push")
@@ -143,7 +151,6 @@ class PushQueue:
         self._figures = figures
         self._memory: deque[WriteRequest] = deque()
         self._lock = threading.Lock()
-        self._disk_is_well = True
         self._once = LogOnce(log)
         self._in_flight: WriteRequest | None = None
         """What is being sent, as far as is known. It is the oldest request, and the first to be dropped."""
@@ -228,14 +235,11 @@ class PushQueue:
                 self._disk = self._open_disk()
             result = work(self._disk)
         except OSError as error:
-            if self._disk_is_well:
-                self._disk_is_well = False
-                where = f"{error.filename or 'the buffer'}: {error.strerror or error}"
-                log.warning("push %s: cannot use %s; what is not sent waits in memory", self._figures.name, where)
+            where = f"{error.filename or 'the buffer'}: {error.strerror or error}"
+            text = "push %s: cannot use %s; what is not sent waits in memory"
+            self._once.problem("disk", text, self._figures.name, where)
             return None
-        if not self._disk_is_well:
-            self._disk_is_well = True
-            log.info("push %s: the buffer on the disk can be used again", self._figures.name)
+        self._once.over("disk", "push %s: the buffer on the disk can be used again", self._figures.name)
         for text, samples in self._disk.damage:
             self._figures.dropped[DAMAGED] += samples
             log.warning("push %s: %s; left out, with what is behind it", self._figures.name, text)

@@ -26,7 +26,6 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
-from exporters.pages import age_of
 from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.push_queue import REJECTED, PushFigures, PushPace, PushQueue, push_regularly
 from exporters.push.write_request import RequestWriter, WriteRequest
@@ -114,7 +113,7 @@ class RemoteWrite:
         disk = None if folder is None else lambda: DiskBuffer(folder, keep)
         self._queue = PushQueue(disk, settings.age, self.figures)
         self._writer = RequestWriter(settings.labels)
-        self._last: Snapshot | None = None
+        self._has_pushed = False
         self._pace = PushPace(settings.interval)
         self._client = HttpClient(settings.target, BOUNDS, lambda: clock().mono)
         self._stopping = threading.Event()
@@ -149,19 +148,14 @@ class RemoteWrite:
     def _make(self) -> None:
         """Put a snapshot into the queue every interval."""
         self._queue.open(self._clock().wall)
-        push_regularly(self._stopping, self._clock, self.settings.interval, self._take)
-        self._put(self._writer.end(self._clock().wall) if self._last is not None else [])
+        push_regularly(self._stopping, self._clock, self.settings.interval, self._latest, self._take)
+        if self._has_pushed:
+            self._put(self._writer.end(self._clock().wall))
 
-    def _take(self, now: Instant) -> bool:
-        """Push the newest snapshot; of one that was pushed already, only how old it is. False before the first."""
-        snapshot = self._latest()
-        if snapshot is None:
-            return False
-        age = age_of(snapshot, now.mono)
-        new = self._last is None or snapshot.sequence != self._last.sequence
-        self._last = snapshot
-        self._put(self._writer.write(snapshot, age) if new else [self._writer.only_age(age, now.wall)])
-        return True
+    def _take(self, snapshot: Snapshot | None, age: float, now: Instant) -> None:
+        """Push a new snapshot; of one that was pushed already, only how old it is."""
+        self._has_pushed = True
+        self._put([self._writer.only_age(age, now.wall)] if snapshot is None else self._writer.write(snapshot, age))
 
     def _put(self, requests: list[WriteRequest]) -> None:
         self._queue.put(requests, self._clock().wall)
