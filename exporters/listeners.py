@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from agent.lib.logs import LogOnce
-from agent.lib.wording import UserError
+from agent.lib.wording import UserError, show_address
 
 _BACKLOG = 2048
 
@@ -104,9 +104,7 @@ def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
 
 
 def _spell(host: str, port: int) -> str:
-    if host == "::":
-        return f":{port}"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f":{port}" if host == "::" else show_address(host, port)
 
 
 def _remedy(error: OSError, port: int) -> str:

@@ -1,4 +1,4 @@
-"""Texts in messages: foreign ones quoted in one line, lists of devices, times, and the user's error."""
+"""Texts in messages: foreign ones quoted in one line, addresses, lists of devices, times, and the user's error."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def shown(value: object, most: int = 80) -> str:
     if isinstance(value, (dict, list)):
         return "a mapping" if isinstance(value, dict) else "a list"
     return one_line(repr(value), most)
+
+
+def show_address(host: str, port: int | None = None) -> str:
+    """Return a host, with its port if there is one, as URLs have them: an IPv6 address in brackets."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return bracketed if port is None else f"{bracketed}:{port}"
 
 
 NEAR = 0.6

@@ -22,7 +22,7 @@ from agent.lib import textfile
 from agent.lib.logs import LogOnce
 from agent.lib.textfile import ReadError
 from agent.lib.threads import Threads
-from agent.lib.wording import shown
+from agent.lib.wording import show_address, shown
 
 DNS = "dns+"
 MOST = 256
@@ -85,10 +85,6 @@ def _refuse_credentials(text: str) -> None:
     """Reject user and password, which the peers' labels and the log would show, without repeating them."""
     if _CREDENTIALS.search(text):
         raise ValueError("an entry has a user or password before an @; give them in rack.peer, and only host:port here")
-
-
-def show_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def read_file(path: Path) -> tuple[HostEntry, ...]:
