@@ -54,18 +54,14 @@ def load_scenario(name_or_path: str, machine: MachineType | None = None) -> Scen
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
     else:
-        if name_or_path not in _shipped_names():
-            hint = meant(name_or_path, _shipped_names())
+        if name_or_path not in shipped_names():
+            hint = meant(name_or_path, shipped_names())
             raise ScenarioError(f"there is no shipped scenario {shown(name_or_path)}{hint}")
         path = SHIPPED / f"{name_or_path}.yaml"
     return ScenarioReader(parsed(path)).scenario(path.stem, machine)
 
 
-def shipped_scenarios() -> list[tuple[str, str]]:
-    return [(name, load_scenario(name).description) for name in _shipped_names()]
-
-
-def _shipped_names() -> list[str]:
+def shipped_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
