@@ -216,11 +216,6 @@ class Encoder:
     def __init__(self) -> None:
         self._layout = _PageLayout([])
 
-    @property
-    def cached(self) -> int:
-        """Number of series that are laid out."""
-        return sum(map(len, self._layout.layouts))
-
     def render(self, snapshot: Snapshot, fmt: Format, age: float) -> bytes:
         """Return the page. `age` is the seconds since the snapshot was taken, shown as coldplate_sample_age_seconds."""
         return b"".join(self.pieces(snapshot, fmt, age))

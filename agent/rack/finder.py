@@ -155,7 +155,7 @@ class Finder:
         self._entries = tuple(entries)
         self._clock = clock
         self._resolve = resolve
-        self._files: dict[Path, tuple[tuple[int, int, int] | None, tuple[HostEntry, ...]]] = {}
+        self._files: dict[Path, tuple[tuple[int, ...] | None, tuple[HostEntry, ...]]] = {}
         self._names: dict[tuple[str, int], tuple[float, tuple[str, ...]]] = {}
         self._once = LogOnce(log)
         self._stopping = threading.Event()
@@ -206,8 +206,7 @@ class Finder:
         before, known = self._files.get(path, (None, ()))
         stamp = before
         try:
-            status = path.stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            stamp = textfile.stamp_of(path)
             if stamp != before:
                 known = read_file(path)
                 self._say(str(path), "")

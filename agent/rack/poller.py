@@ -19,6 +19,7 @@ from typing import Protocol
 from agent.lib.certificates import HttpTrust
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_link import HttpLink, HttpRequest, Place, Watch
+from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wake_pipe import WakePipe
 from agent.model import Instant
@@ -79,7 +80,7 @@ class Poller:
         self._wake_pipe = WakePipe()
         self._selector.register(self._wake_pipe, selectors.EVENT_READ)
         self._stopping = False
-        self._broken = ""
+        self._once = LogOnce(log)
         self._threads = threads or Threads()
         self._thread: KeptThread | None = None
 
@@ -103,7 +104,7 @@ class Poller:
                     self._thread.beat()
                 if not self._stopping:
                     self._round()
-                    self._broken = ""
+                    self._once.over("round")
             except Exception as error:
                 self._survive(error)
             due = self._next(self._clock())
@@ -194,10 +195,8 @@ class Poller:
 
     def _survive(self, error: Exception) -> None:
         """Start from scratch with the next round: a defect in this code must not end polling."""
-        text = f"{type(error).__name__}: {error}"
-        if text != self._broken:
-            log.error("polling the peers failed; continuing with the next round", exc_info=error)
-        self._broken = text
+        text = "polling the peers failed; continuing with the next round"
+        self._once.problem("round", text, what=repr(error), level=logging.ERROR, error=error)
         self._pending.clear()
         for link in self._links.values():
             link.close()

@@ -96,10 +96,8 @@ class Protection:
             self.watch.enforce(terms)
 
 
-@with_places
-def protect(config: Config, wall: Callable[[], float], threads: Threads) -> Protection:
-    """Make the protection that the configuration asks for. Raises ConfigError with file and line."""
-    return Protection(config, wall, threads)
+protect = with_places(Protection)
+"""Makes the protection that the configuration asks for. Raises ConfigError with file and line."""
 
 
 @with_places

@@ -22,6 +22,7 @@ from msgspec import Struct, field, structs
 
 from agent.lib.certificates import first_expiry
 from agent.lib.logs import LogOnce
+from agent.lib.textfile import stamp_of
 from agent.lib.threads import KeptThread, Threads
 from exporters.deferred import Answer
 from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PortGate
@@ -75,11 +76,9 @@ def stamps_of(*files: Path | str) -> Stamps:
 
 
 def _stamp(file: Path | str) -> tuple[int, ...] | None:
-    try:
-        status = Path(file).stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
+    with suppress(OSError):
+        return stamp_of(file)
+    return None
 
 
 class WebGate(PortGate):
