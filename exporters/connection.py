@@ -92,7 +92,7 @@ class Connection:
         self._drained = 0
 
     @property
-    def half_asked(self) -> bool:
+    def has_partial_request(self) -> bool:
         """Whether the client has begun a request but not completed it."""
         return self.phase is ConnectionState.READING and self._reader.begun
 
@@ -129,7 +129,7 @@ class Connection:
         return True
 
     @property
-    def overfed(self) -> bool:
+    def is_input_full(self) -> bool:
         """Whether the client has already sent as much as is buffered while it waits for an answer."""
         return self._reader.held >= CHUNK
 

@@ -24,7 +24,7 @@ from agent.lib.wake_pipe import WakePipe
 from exporters.clients import Clients, Handler, victim
 from exporters.connection import Connection, Timeouts
 from exporters.gate import PortGate
-from exporters.listeners import Acceptor, BindError, address_of, has_gone, open_listeners
+from exporters.listeners import Acceptor, BindError, address_of, is_closed_by_peer, open_listeners
 
 __all__ = ["BindError", "HttpServer"]
 
@@ -42,10 +42,10 @@ _BURST = 32
 _RELIEF_SECONDS = 1.0
 """Seconds after which the last turn that left clients in the queue no longer counts."""
 
-_GRACE_SECONDS = 1.0
-_PATIENCE_SECONDS = 6.0
+_LAST_RESPONSE_SECONDS = 1.0
+_STOP_TIMEOUT_SECONDS = 6.0
 """Seconds that the thread has to end: it may have failed and be about to restart."""
-_BREATH_SECONDS = 0.02
+_RETRY_SECONDS = 0.02
 
 
 class HttpServer:
@@ -119,7 +119,7 @@ class HttpServer:
             return
         self._stopping.set()
         self.nudge()
-        ended = thread.join(_PATIENCE_SECONDS)
+        ended = thread.join(_STOP_TIMEOUT_SECONDS)
         self._thread = None
         if not ended:
             logger.error("HTTP server thread does not stop")
@@ -142,7 +142,7 @@ class HttpServer:
         while not self._stopping.is_set():
             sound = self._try(self._turn if sound else self._renew_selector)
             if not sound:
-                self._stopping.wait(_BREATH_SECONDS)
+                self._stopping.wait(_RETRY_SECONDS)
         self._try(self._dismiss)
         while self._clients.busy and self._try(self._turn):
             pass
@@ -208,13 +208,13 @@ class HttpServer:
             if full and spared is None:
                 spared = victim(self._clients.connections, now)
                 if spared is None:
-                    if self._acceptor.somebody_waits(listener):
+                    if self._acceptor.has_pending_client(listener):
                         self._acceptor.pause(now)
                     return
             taken = self._acceptor.take(listener, now)
             if taken is None:
                 return
-            if has_gone(taken[0]):  # in a flood most have: no other client is evicted for them
+            if is_closed_by_peer(taken[0]):  # in a flood most have: no other client is evicted for them
                 self._close(taken[0])
                 continue
             if full and spared is not None:
@@ -234,7 +234,7 @@ class HttpServer:
 
     def _dismiss(self) -> None:
         self._acceptor.close()
-        self._clients.dismiss(self._clock() + _GRACE_SECONDS)
+        self._clients.dismiss(self._clock() + _LAST_RESPONSE_SECONDS)
 
     def _hang_up(self) -> None:
         """Close everything."""

@@ -50,7 +50,7 @@ ANSWER_SECONDS = 30.0
 """Most seconds that a single sample waits for sources that are slow to answer."""
 OPENING_SECONDS = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
-PATIENCE_SECONDS = 30.0
+STALL_TIMEOUT_SECONDS = 30.0
 """Seconds for which the loop may make no progress before its thread is in trouble."""
 LAST_TICK_SECONDS = 5.0
 """Seconds that a tick under way has to end when the agent stops."""
@@ -58,7 +58,7 @@ LAST_TICK_SECONDS = 5.0
 Clock = Callable[[], Instant]
 
 
-class Teller(Protocol):
+class FrameProvider(Protocol):
     """A part of the agent that has readings for each snapshot, and that the loop need not wait for."""
 
     def frame(self, now: Instant) -> Frame:
@@ -66,7 +66,7 @@ class Teller(Protocol):
 
 
 class SamplingLoop:
-    """Runs the sources, makes the snapshots, and publishes them in the hub. The log names each teller by its key."""
+    """Runs the sources, makes the snapshots, and publishes them in the hub. The log names each provider by its key."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SamplingLoop:
         clock: Clock,
         *,
         hub: Hub,
-        tellers: Mapping[str, Teller] | None = None,
+        providers: Mapping[str, FrameProvider] | None = None,
         threads: Threads | None = None,
         pause: PauseWatch | None = None,
         governing: Governing | None = None,
@@ -86,7 +86,7 @@ class SamplingLoop:
         self._hub = hub
         self._threads = threads
         self._thread: KeptThread | None = None
-        self._tellers = list((tellers or {}).items())
+        self._providers = list((providers or {}).items())
         self._isolation = Isolation()
         self._pause = pause
         self._paused_until: float | None = None
@@ -114,7 +114,7 @@ class SamplingLoop:
 
     def start(self) -> None:
         """Sample in a supervised thread."""
-        self._thread = self._threads.begin("sampler", self.run, stall_timeout=PATIENCE_SECONDS, vital=True)
+        self._thread = self._threads.begin("sampler", self.run, stall_timeout=STALL_TIMEOUT_SECONDS, vital=True)
 
     def run(self) -> None:
         """Sample until `stop`."""
@@ -139,9 +139,9 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
-    def add_teller(self, what: str, teller: Teller) -> None:
+    def add_provider(self, what: str, provider: FrameProvider) -> None:
         """Add a part whose frame goes into each snapshot; before `run`. `what` says what it does, for the log."""
-        self._tellers.append((what, teller))
+        self._providers.append((what, provider))
 
     def glance(self, until: float) -> Snapshot:
         """Return one snapshot of every lane, as soon as all have answered; what there is by the monotonic second
@@ -217,7 +217,7 @@ class SamplingLoop:
         settings = self.sampler.settings
         limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
         if self._pending:
-            self._breathe()
+            self._yield_to_sources()
         self._pump(now.mono + limit, lambda: not self._pending)
         done = self._clock().mono
         self.sampler.late(max(late, done - now.mono - limit), done)
@@ -293,13 +293,13 @@ class SamplingLoop:
         if now.mono - self._computed_at < COMPUTED_SECONDS - self.sampler.settings.fast / 2:
             snapshot = self.sampler.refreshed(now)
         if snapshot is None:
-            snapshot = self.sampler.snapshot(now, self._own_facts(), self._told(now))
+            snapshot = self.sampler.snapshot(now, self._own_facts(), self._provider_frames(now))
             self._computed_at = now.mono
         self._hub.publish(snapshot)
 
-    def _told(self, now: Instant) -> list[Frame]:
+    def _provider_frames(self, now: Instant) -> list[Frame]:
         run = self._isolation.run
-        return [run(what, partial(teller.frame, now), EMPTY_FRAME) for what, teller in self._tellers]
+        return [run(what, partial(provider.frame, now), EMPTY_FRAME) for what, provider in self._providers]
 
     def _own_facts(self) -> LoopFacts:
         facts = LoopFacts(self.schedule.ticks, self.schedule.missed)
@@ -337,11 +337,11 @@ class SamplingLoop:
             self._receive()
             self._collect()
             if self._pending:
-                self._breathe()
+                self._yield_to_sources()
             else:
                 self._tend_worker(self._clock().mono)
 
-    def _breathe(self) -> None:
+    def _yield_to_sources(self) -> None:
         select.select((), (), (), GATHER_SECONDS)
 
     def _wait(self, seconds: float) -> None:
@@ -356,7 +356,7 @@ class SamplingLoop:
             elif event & select.POLLHUP:
                 # Until the worker's end is collected this descriptor ends every wait at once, and a process takes a
                 # moment between closing its pipe and being gone.
-                self._breathe()
+                self._yield_to_sources()
 
     def _collect(self) -> None:
         for runner in self._runners:

@@ -22,7 +22,7 @@ from agent.model import EMPTY_FRAME, Frame, Instant, Layout, Reading, Snapshot, 
 from agent.rack.agreement import NODES, Absences, Turns, differing, most_nodes
 from agent.rack.breakers import Heats
 from agent.rack.finder import Entry, Finder, PeerTarget
-from agent.rack.nvlink_domain import DomainCensus, DomainShare, add_up
+from agent.rack.nvlink_domain import DomainCounter, DomainShare, add_up
 from agent.rack.peer_messages import MOST_SHARES, VERSION, PeerFault, Report, encode
 from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
@@ -68,7 +68,7 @@ class RackMonitor:
         self._lock = threading.Lock()
         self._meter = NodeMeter(options.stale_after)
         self._power_places = RoundMemo(_power_places)
-        self._census = DomainCensus()
+        self._domain_counter = DomainCounter()
         self._equipment = tuple(equipment)
         self._turns = Turns(member.instance)
         self._domains: tuple[DomainShare, ...] = ()
@@ -122,7 +122,7 @@ class RackMonitor:
         if not self._options.name:
             return
         found = self._find_power(snapshot.frames)
-        domains = self._census.of(snapshot.frames)[:MOST_SHARES]
+        domains = self._domain_counter.of(snapshot.frames)[:MOST_SHARES]
         with self._lock:
             self._domains = domains
             if found is None:

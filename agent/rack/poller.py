@@ -30,7 +30,7 @@ log = logging.getLogger("coldplate.rack")
 
 PERIOD_SECONDS = 1.0
 TIMEOUT_SECONDS = 0.8
-PATIENCE_SECONDS = 30.0
+STALL_TIMEOUT_SECONDS = 30.0
 """Seconds without a round after which the thread counts as stuck."""
 GATHER_SECONDS = 0.004
 """Seconds for which answers are collected before they are read: one wake-up for many of them."""
@@ -45,7 +45,7 @@ _FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.GA
 _TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
 
 
-class Judge(Protocol):
+class PollHandler(Protocol):
     """Judges the outcome of asking a peer; each method returns for how many rounds to leave the peer alone."""
 
     def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int: ...
@@ -60,7 +60,7 @@ class Poller:
         self,
         targets: Callable[[], Sequence[PeerTarget]],
         access: Access,
-        judge: Judge,
+        handler: PollHandler,
         clock: Callable[[], Instant],
         *,
         phase: float,
@@ -69,7 +69,7 @@ class Poller:
         self._targets = targets
         self._access = access
         self._trust = HttpTrust(access) if access.tls else None
-        self._judge = judge
+        self._handler = handler
         self._clock = clock
         self._phase = phase
         self._peers: dict[str, PeerTarget] = {}
@@ -85,7 +85,7 @@ class Poller:
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        self._thread = self._threads.begin("rack", self._run, stall_timeout=PATIENCE_SECONDS)
+        self._thread = self._threads.begin("rack", self._run, stall_timeout=STALL_TIMEOUT_SECONDS)
 
     def stop(self, timeout: float = 2.0) -> None:
         """End the thread."""
@@ -106,7 +106,7 @@ class Poller:
                     self._round()
                     self._once.over("round")
             except Exception as error:
-                self._survive(error)
+                self._start_again(error)
             due = self._next(self._clock())
         for link in self._links.values():
             link.close()
@@ -185,15 +185,15 @@ class Poller:
             self._fail(name, PeerFault.HTTP, f"HTTP status {answer.status}{_REMEDIES.get(answer.status, '')}")
             return
         sent = self._pending.pop(name)
-        self._rests[name] = self._judge.answered(self._peers[name], answer.body, sent, self._clock())
+        self._rests[name] = self._handler.answered(self._peers[name], answer.body, sent, self._clock())
 
     def _fail(self, name: str, fault: PeerFault, detail: str) -> None:
         """Report a failure, unless a peer only closed its connection between two rounds: the next opens a new one."""
         self._links[name].close()
         if self._pending.pop(name, None) is not None:
-            self._rests[name] = self._judge.failed(self._peers[name], fault, detail)
+            self._rests[name] = self._handler.failed(self._peers[name], fault, detail)
 
-    def _survive(self, error: Exception) -> None:
+    def _start_again(self, error: Exception) -> None:
         """Start from scratch with the next round: a defect in this code must not end polling."""
         text = "polling the peers failed; continuing with the next round"
         self._once.problem("round", text, what=repr(error), level=logging.ERROR, error=error)

@@ -160,7 +160,7 @@ class WebReload(Struct):
     good: bool = True
 
 
-class _Seen(NamedTuple):
+class _FileStamps(NamedTuple):
     stamps: Stamps
     settled: bool
 
@@ -186,7 +186,7 @@ class WebWatch:
         terms = load_terms(path)
         self.gate = WebGate(terms, passwords, clock)
         self.last = WebReload(wall(), terms.expires)
-        self._seen = _Seen(terms.stamps, True)
+        self._seen = _FileStamps(terms.stamps, True)
 
     def start(self, threads: Threads) -> None:
         """Begin to look at the files."""
@@ -212,7 +212,7 @@ class WebWatch:
         """Have these terms enforced from now on."""
         with self._lock:
             self._once.over("load")
-            self._seen = _Seen(terms.stamps, True)
+            self._seen = _FileStamps(terms.stamps, True)
             self.last = WebReload(self._wall(), terms.expires)
             self.gate.enforce(terms)
         self.changed()
@@ -222,12 +222,12 @@ class WebWatch:
         tls = self.gate.terms.file.tls
         now = stamps_of(self.path, *(() if tls is None else tls.files))
         if now != self._seen.stamps:
-            self._seen = _Seen(now, False)
+            self._seen = _FileStamps(now, False)
             return
         self._periods += 1
         retried = not self.last.good and self._periods >= RETRY_PERIODS
         if not self._seen.settled or retried:
-            self._seen, self._periods = _Seen(now, True), 0
+            self._seen, self._periods = _FileStamps(now, True), 0
             self._take()
         elif self._has_kept_sessions():
             with suppress(WebFileError):  # then once they can be used again

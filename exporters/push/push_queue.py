@@ -66,9 +66,9 @@ def _one(name: str, value: float, labels: Labels) -> OwnReading:
     return OwnReading(f"coldplate_push_{name}", value, labels)
 
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
 """Seconds until a failed request is sent again, doubled each time."""
-LONGEST_WISH_SECONDS = 300.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 """Seconds for which a receiver may ask us to wait, by Retry-After."""
 CATCH_UP = 10
 """How many requests of a backlog are sent while one more is made: thousands of nodes catch up at the same time."""
@@ -98,12 +98,12 @@ class PushPace:
         self._failures = 0
         self.not_before = now + self._interval / CATCH_UP
 
-    def failed(self, now: float, wish: float = 0.0) -> None:
-        """Note that the receiver could not take a request. `wish` is how many seconds it asked us to wait."""
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 30), LONGEST_PAUSE_SECONDS)
+    def failed(self, now: float, retry_after: float = 0.0) -> None:
+        """Note that the receiver could not take a request. `retry_after` is how many seconds it asked us to wait."""
+        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 30), MAX_PAUSE_SECONDS)
         self._failures += 1
         pause *= 0.5 + 0.5 * self._jitter()
-        self.not_before = now + max(pause, min(wish, LONGEST_WISH_SECONDS))
+        self.not_before = now + max(pause, min(retry_after, MAX_RETRY_AFTER_SECONDS))
 
 
 def push_regularly(
@@ -134,7 +134,7 @@ log = logging.getLogger("coldplate.push")
 
 _T = TypeVar("_T")
 
-MOST_MEMORY = 4 * 2**20
+MAX_MEMORY_BYTES = 4 * 2**20
 """Bytes that wait in memory where there is no disk to write them to: some 80 requests of a node with 8 GPUs."""
 
 
@@ -253,7 +253,7 @@ class PushQueue:
             self._lose(EXPIRED, self._memory.popleft().samples)
 
     def _bound(self) -> None:
-        while len(self._memory) > 1 and sum(len(each.body) for each in self._memory) > MOST_MEMORY:
+        while len(self._memory) > 1 and sum(len(each.body) for each in self._memory) > MAX_MEMORY_BYTES:
             self._lose(OVERFLOW, self._memory.popleft().samples)
 
     def _land(self) -> None:

@@ -31,7 +31,7 @@ from exporters.push.push_queue import REJECTED, PushFigures, PushPace, PushQueue
 from exporters.push.write_request import RequestWriter, WriteRequest
 
 BOUNDS = AnswerBounds(body=64 * 1024)
-SHOWN = 200
+MAX_SHOWN = 200
 """Most characters of a receiver's answer that are shown."""
 NOT_ABOUT_CONTENT = frozenset({401, 403, 404, 407, 408, 421, 425, 429})
 _HEADERS = (
@@ -55,7 +55,7 @@ class WriteAnswer(NamedTuple):
 
     outcome: WriteOutcome
     text: str = ""
-    wish: float = 0.0
+    retry_after: float = 0.0
 
 
 def post(client: HttpClient, path: str, body: bytes, until: float) -> WriteAnswer:
@@ -68,13 +68,13 @@ def post(client: HttpClient, path: str, body: bytes, until: float) -> WriteAnswe
     if 200 <= status < 300:
         return WriteAnswer(WriteOutcome.TAKEN)
     content = answer.headers.get("location", "") if status < 400 else answer.body.decode("utf-8", "replace")
-    text = f"HTTP status {status}: {client.masked(content)[:SHOWN].strip()}"
+    text = f"HTTP status {status}: {client.masked(content)[:MAX_SHOWN].strip()}"
     if 400 <= status < 500 and status not in NOT_ABOUT_CONTENT:
         return WriteAnswer(WriteOutcome.REFUSED, text)
-    return WriteAnswer(WriteOutcome.LATER, text, wished(answer.headers.get("retry-after", "")))
+    return WriteAnswer(WriteOutcome.LATER, text, parse_retry_after(answer.headers.get("retry-after", "")))
 
 
-def wished(text: str) -> float:
+def parse_retry_after(text: str) -> float:
     """Return seconds of a Retry-After header; 0 for anything but a number of seconds."""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
 
@@ -195,7 +195,7 @@ class RemoteWrite:
         answer = post(self._client, self.settings.target.path, request.body, until)
         now = self._clock().mono
         if answer.outcome is WriteOutcome.LATER:
-            self._pace.failed(now, answer.wish)
+            self._pace.failed(now, answer.retry_after)
             self.figures.failures += 1
             self._queue.spill()
             self._once.problem("away", "cannot push; retrying", facts=self._facts(answer.text))
