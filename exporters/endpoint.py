@@ -8,6 +8,7 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from agent.model import GroupReport, PastMoment, Snapshot
+from exporters import envelope
 from exporters.deferred import Answer, ReloadRequests, StartReload
 from exporters.encoder import Encoder
 from exporters.http_messages import Request, Response
@@ -107,6 +108,11 @@ class Endpoint(Struct, frozen=True):
     """What the overview says of the path; an endpoint without one is not listed there."""
     subpaths: Callable[[EndpointContext], Iterable[str]] | None = None
     """Returns further paths, below `path`, that the handler answers."""
+
+
+def failure(status: HTTPStatus, kind: str, words: str) -> Response:
+    """Return an error in JSON; `kind` is one of Prometheus's error types, such as `bad_data` and `unavailable`."""
+    return Response(status, envelope.dump({"status": "error", "errorType": kind, "error": words}) + b"\n", JSON)
 
 
 def text(status: HTTPStatus, words: str, *headers: tuple[str, str]) -> Response:
