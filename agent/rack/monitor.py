@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from agent.catalogue.node import NODE_POWER
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.layout_columns import RoundMemo
+from agent.lib.logs import LogOnce
 from agent.lib.threads import Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Layout, Reading, Snapshot, readings_of
 from agent.rack.agreement import NODES, Absences, Turns, differing, most_nodes
@@ -73,7 +74,7 @@ class RackMonitor:
         self._turns = Turns(member.instance)
         self._domains: tuple[DomainShare, ...] = ()
         self._running = False
-        self._lonely = False
+        self._once = LogOnce(log)
         self._excess, self._excess_at = 0, -WELL_SECONDS
         self._changes = 0
         self._own = OwnSeries()
@@ -251,12 +252,11 @@ class RackMonitor:
     def _knows_its_size(self) -> bool:
         """Return whether the number of the rack's nodes is known: one without known peers is not a rack of one."""
         known = self._options.nodes_expected is not None or any(self._peers.others())
-        if known == self._lonely:
-            self._lonely = not known
-            if known:
-                log.info("rack power summed: peers known")
-            else:
-                log.warning("rack power not summed: no peer known; check rack.peers, or set rack.nodes_expected")
+        if known:
+            self._once.over("size", "rack power summed: peers known")
+        else:
+            text = "rack power not summed: no peer known; check rack.peers, or set rack.nodes_expected"
+            self._once.problem("size", text)
         return known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:
