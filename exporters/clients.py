@@ -183,7 +183,6 @@ class Clients:
             connection.cost += self._clock() - began
 
     def deliver(self) -> None:
-        """Send the answers that have become ready."""
         while self._ready:
             connection, answer, request = self._ready.popleft()
             if connection.pending is not answer or answer.response is None:
@@ -228,7 +227,6 @@ class Clients:
                 self._close(connection, "the server is stopping")
 
     def hang_up(self) -> None:
-        """Disconnect all clients."""
         for connection in tuple(self.connections):
             self._close(connection, "the server is stopping")
 
@@ -350,7 +348,6 @@ class Clients:
             self._watch(connection)
 
     def _watch(self, connection: Connection) -> None:
-        """Wait for what the connection waits for."""
         writes = connection.phase is ConnectionState.WRITING or connection.transport.blocked
         events = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
         key = self._selector.get_map().get(connection.sock)

@@ -141,13 +141,11 @@ class Connection:
         return request
 
     def ask(self, request: Request, now: float) -> None:
-        """Record the request that is answered next."""
         self.since = now
         self._last = not (request.keep_alive and self.kept)
         self._with_body = request.method != "HEAD"
 
     def wait(self, answer: Deferred, now: float) -> None:
-        """Record that the answer comes later."""
         self.phase = ConnectionState.WAITING
         self.pending = answer
         self.deadline = now + answer.timeout

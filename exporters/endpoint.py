@@ -116,5 +116,4 @@ def failure(status: HTTPStatus, kind: str, words: str) -> Response:
 
 
 def text(status: HTTPStatus, words: str, *headers: tuple[str, str]) -> Response:
-    """Return a line of plain text."""
     return Response(status, f"{words}\n".encode("utf-8", "replace"), headers=headers)

@@ -74,7 +74,6 @@ class Response(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
     def head(self, keep_alive: bool) -> bytes:
-        """Status line and headers."""
         lines = [
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             f"Content-Type: {self.content_type}",

@@ -237,6 +237,5 @@ class HttpServer:
         self._clients.dismiss(self._clock() + _LAST_RESPONSE_SECONDS)
 
     def _hang_up(self) -> None:
-        """Close everything."""
         self._clients.hang_up()
         self._acceptor.close()

@@ -80,7 +80,6 @@ class Reloader:
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        """Start to serve requests."""
         self._thread = self._threads.begin("reload", self._run_requests)
 
     def ask(self, callback: Callback | None = None) -> None:

@@ -113,11 +113,9 @@ class SamplingLoop:
         """Grows as long as the loop runs, even between two ticks that are far apart."""
 
     def start(self) -> None:
-        """Sample in a supervised thread."""
         self._thread = self._threads.begin("sampler", self.run, stall_timeout=STALL_TIMEOUT_SECONDS, vital=True)
 
     def run(self) -> None:
-        """Sample until `stop`."""
         self._begin()
         while not self._stopping.is_set():
             self._pump(self.schedule.next_tick, lambda: False)
@@ -166,7 +164,6 @@ class SamplingLoop:
         return self._hub.latest
 
     def _request(self, now: float) -> None:
-        """Request the due lanes from all sources."""
         lanes = self.schedule.take(now)
         self._ask_devices(lanes, now)
         for runner in self._runners:
@@ -246,7 +243,6 @@ class SamplingLoop:
             self._follow(settings if self._governing is None else self._governing.configure(settings))
 
     def _follow(self, settings: Settings) -> None:
-        """Use settings from now on."""
         self.sampler.reconfigure(settings)
         self.schedule.reconfigure(settings, self._clock().mono)
         self._hub.period = settings.fast

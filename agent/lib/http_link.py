@@ -111,7 +111,6 @@ class HttpLink:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection."""
         return self._socket is not None
 
     @property
@@ -209,7 +208,6 @@ class HttpLink:
         self._stage = _Stage.SENDING
 
     def _connect(self) -> None:
-        """Begin to connect to the next address."""
         self._drop()
         addresses = self._place.addresses
         address = addresses[self._turn % len(addresses)]

@@ -176,7 +176,6 @@ class Finder:
         self._stopping.set()
 
     def refresh(self) -> None:
-        """Look up what is due."""
         entries = list(self._hosts())
         self.targets = self._found(entries)  # entries that need no name server need not wait for one
         for entry in entries:

@@ -83,12 +83,10 @@ class RackMonitor:
         self._look_for(options.entries)
 
     def start(self) -> None:
-        """Start asking the peers, if there are any."""
         self._running = True
         self._start_polling()
 
     def stop(self) -> None:
-        """Stop asking peers."""
         self._running = False
         self._stop_polling()
         with self._lock:
@@ -283,7 +281,6 @@ class RackMonitor:
         return limits
 
     def _take(self, options: RackOptions) -> None:
-        """Apply other options."""
         self._options = options
         self._configured = ConfiguredRack(options)
         self._changes += 1

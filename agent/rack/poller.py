@@ -88,7 +88,6 @@ class Poller:
         self._thread = self._threads.begin("rack", self._run, stall_timeout=STALL_TIMEOUT_SECONDS)
 
     def stop(self, timeout: float = 2.0) -> None:
-        """End the thread."""
         self._stopping = True
         self._wake_pipe.wake()
         if self._thread is not None:

@@ -70,11 +70,9 @@ class PasswordChecks:
         self._thread: KeptThread | None = None
 
     def start(self, threads: Threads) -> None:
-        """Begin to check."""
         self._thread = threads.begin("passwords", self.run)
 
     def stop(self, seconds: float) -> None:
-        """End the thread."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
@@ -96,7 +94,6 @@ class PasswordChecks:
             return self._queue(_PendingCheck(key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)), peer)
 
     def run(self) -> None:
-        """Check passwords until `stop`."""
         while not self._stopping.is_set():
             pending = self._next()
             if pending is None:

@@ -189,11 +189,9 @@ class WebWatch:
         self._seen = _FileStamps(terms.stamps, True)
 
     def start(self, threads: Threads) -> None:
-        """Begin to look at the files."""
         self._thread = threads.begin("web-config", self._run)
 
     def stop(self, seconds: float) -> None:
-        """End the thread."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(seconds)
@@ -209,7 +207,6 @@ class WebWatch:
             raise
 
     def enforce(self, terms: WebTerms) -> None:
-        """Have these terms enforced from now on."""
         with self._lock:
             self._once.over("load")
             self._seen = _FileStamps(terms.stamps, True)

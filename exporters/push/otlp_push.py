@@ -156,7 +156,6 @@ class OtlpPush:
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        """Begin to push."""
         theirs = logging.getLogger("opentelemetry")
         theirs.handlers, theirs.propagate = [self._told], False
         self._thread = self._threads.begin("push-otlp", self._run)

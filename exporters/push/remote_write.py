@@ -126,7 +126,6 @@ class RemoteWrite:
         self._sender: KeptThread | None = None
 
     def start(self) -> None:
-        """Begin to push."""
         self._maker = self._threads.begin("push", self._make)
         self._sender = self._threads.begin("push-sender", self._send)
 
