@@ -64,9 +64,9 @@ def index_runs(indexes: Iterable[str], dash: str = "-", shortest: int = 3) -> st
     return ", ".join(f"{run[0]}{dash}{run[-1]}" if len(run) >= shortest else ", ".join(run) for run in runs)
 
 
-def short_numbers(numbers: Iterable[int], dash: str = "–") -> str:
+def short_numbers(numbers: Iterable[int]) -> str:
     """Whole numbers in short form, with runs joined by a dash."""
-    return index_runs(map(str, numbers), dash, 2)
+    return index_runs(map(str, numbers), "–", 2)
 
 
 class UserError(Exception):
