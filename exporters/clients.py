@@ -57,7 +57,7 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
     return max(greedy, key=lambda each: each.answers, default=None)
 
 
-def hoarders(connections: Iterable[Connection], limit: int) -> list[Connection]:
+def clients_over_memory(connections: Iterable[Connection], limit: int) -> list[Connection]:
     """Return the clients to disconnect so that the bodies not sent yet stay within `limit` bytes.
 
     Clients of one page share its body, which counts once. The newest pages stay, at least one.
@@ -183,7 +183,6 @@ class Clients:
             connection.cost += self._clock() - began
 
     def deliver(self) -> None:
-        """Send the answers that have become ready."""
         while self._ready:
             connection, answer, request = self._ready.popleft()
             if connection.pending is not answer or answer.response is None:
@@ -228,14 +227,13 @@ class Clients:
                 self._close(connection, "the server is stopping")
 
     def hang_up(self) -> None:
-        """Disconnect all clients."""
         for connection in tuple(self.connections):
             self._close(connection, "the server is stopping")
 
     def _part(self) -> None:
         """Keep no connection from before: those that ask for something have this last answer."""
         for connection in tuple(self.connections):
-            idle = connection.phase is ConnectionState.READING and not connection.half_asked
+            idle = connection.phase is ConnectionState.READING and not connection.has_partial_request
             if idle or connection.phase is ConnectionState.SHAKING:
                 self._close(connection, "the web configuration has changed")
             else:
@@ -273,7 +271,7 @@ class Clients:
                 self._close(connection, "the client disconnected")
         elif connection.phase is ConnectionState.READING:
             self._converse(connection)
-        elif connection.phase is ConnectionState.WAITING and connection.overfed:
+        elif connection.phase is ConnectionState.WAITING and connection.is_input_full:
             self._selector.unregister(connection.sock)
 
     def _shake(self, connection: Connection) -> bool:
@@ -325,7 +323,7 @@ class Clients:
         return answer
 
     def _end_wait(self, connection: Connection) -> None:
-        if connection.half_asked:
+        if connection.has_partial_request:
             self._refuse(connection, _TOO_SLOW)
         elif connection.pending is not None:
             self._give(connection, connection.pending.late)
@@ -344,13 +342,12 @@ class Clients:
         if connection.flush(self._clock()):
             connection.turn(self._clock())
         else:
-            for each in hoarders(self.connections, _HELD):
+            for each in clients_over_memory(self.connections, _HELD):
                 self._close(each, "slow readers hold too many pages in memory")
         if connection in self.connections:
             self._watch(connection)
 
     def _watch(self, connection: Connection) -> None:
-        """Wait for what the connection waits for."""
         writes = connection.phase is ConnectionState.WRITING or connection.transport.blocked
         events = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
         key = self._selector.get_map().get(connection.sock)

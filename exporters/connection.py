@@ -92,7 +92,7 @@ class Connection:
         self._drained = 0
 
     @property
-    def half_asked(self) -> bool:
+    def has_partial_request(self) -> bool:
         """Whether the client has begun a request but not completed it."""
         return self.phase is ConnectionState.READING and self._reader.begun
 
@@ -129,7 +129,7 @@ class Connection:
         return True
 
     @property
-    def overfed(self) -> bool:
+    def is_input_full(self) -> bool:
         """Whether the client has already sent as much as is buffered while it waits for an answer."""
         return self._reader.held >= CHUNK
 
@@ -141,13 +141,11 @@ class Connection:
         return request
 
     def ask(self, request: Request, now: float) -> None:
-        """Record the request that is answered next."""
         self.since = now
         self._last = not (request.keep_alive and self.kept)
         self._with_body = request.method != "HEAD"
 
     def wait(self, answer: Deferred, now: float) -> None:
-        """Record that the answer comes later."""
         self.phase = ConnectionState.WAITING
         self.pending = answer
         self.deadline = now + answer.timeout

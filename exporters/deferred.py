@@ -1,12 +1,7 @@
-"""Give responses later: a handler returns one at once, and it is completed in any thread; those to reloads are such.
-
-Each request of a reload is answered by one that started after it, because the file may have changed while an earlier
-one was running. However many requests there are, at most one reload is running and one is pending.
-"""
+"""Give responses later: a handler returns one at once, and it is completed in any thread; those to reloads are such."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -68,16 +63,18 @@ Answer = Union[Response, Deferred]
 """The result of a handler."""
 
 
-logger = logging.getLogger(__name__)
-
 StartReload = Callable[[Callable[[bool, str], None]], None]
-"""Starts a reload and returns at once; calls its argument once, in any thread, with success and a text at the end."""
+"""Requests a reload and returns at once. Its argument is called once, in any thread, at the end of a reload that
+started after the request, with success and a text."""
 
-PATIENCE_SECONDS = 60.0
+RELOAD_TIMEOUT_SECONDS = 60.0
 """Seconds after which a client gets the answer that the reload is still running."""
 
-_MOST = 16
+_MAX_WAITING = 16
 """Most clients that may wait: they must not take all of the server's slots."""
+
+_MAX_UNANSWERED = 256
+"""Most requests without a result: a reload that hangs must not collect those of clients that have gone."""
 
 _LATE = Response(
     HTTPStatus.GATEWAY_TIMEOUT,
@@ -87,45 +84,24 @@ _CROWDED = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"too many wait for a reload
 
 
 class ReloadRequests:
-    """Lets clients wait for the reload that they requested, one reload at a time."""
+    """Lets a bounded number of clients wait for the reload that they requested. For the server's thread."""
 
     def __init__(self, start: StartReload) -> None:
         self._start = start
-        self._lock = threading.Lock()
-        self._told: list[Deferred] = []
-        self._next: list[Deferred] = []
-        self._running = self._again = False
+        self._unanswered: list[Deferred] = []
 
     def ask(self) -> Answer:
-        """Request a reload. For the server's thread, as is `step`."""
-        with self._lock:
-            self._next = [each for each in self._next if not each.abandoned]
-            if len(self._next) + sum(not each.abandoned for each in self._told) >= _MOST:
-                return _CROWDED
-            later = Deferred(PATIENCE_SECONDS, _LATE)
-            self._next.append(later)
-            self._again = True
-        self.step()
+        """Request a reload, which is made even if the client does not wait for it."""
+        self._unanswered = [each for each in self._unanswered if each.response is None]
+        waiting = sum(not each.abandoned for each in self._unanswered)
+        if waiting >= _MAX_WAITING or len(self._unanswered) >= _MAX_UNANSWERED:
+            return _CROWDED
+        later = Deferred(RELOAD_TIMEOUT_SECONDS, _LATE)
+        self._unanswered.append(later)
+
+        def answer(done: bool, text: str) -> None:
+            status = HTTPStatus.OK if done else HTTPStatus.INTERNAL_SERVER_ERROR
+            later.answer(Response(status, f"{text}\n".encode("utf-8", "replace")))
+
+        self._start(answer)
         return later
-
-    def step(self) -> None:
-        """Start the requested reload, unless one is running; even if the clients that requested it have gone."""
-        with self._lock:
-            if self._running or not self._again:
-                return
-            self._running, self._again = True, False
-            self._told, self._next = self._next, []
-        try:
-            self._start(self._over)
-        except Exception as error:
-            logger.exception("reload not started")
-            self._over(False, f"the reload could not be started: {error}")
-
-    def _over(self, done: bool, text: str) -> None:
-        """Take in the result of a reload. For any thread."""
-        with self._lock:
-            callbacks, self._told = self._told, []
-            self._running = False
-        status = HTTPStatus.OK if done else HTTPStatus.INTERNAL_SERVER_ERROR
-        for each in callbacks:
-            each.answer(Response(status, f"{text}\n".encode("utf-8", "replace")))

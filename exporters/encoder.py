@@ -142,7 +142,7 @@ _PLAIN = frozenset({int, float})
 _AGE_LAYOUT = Layout((AGE_SERIES,))
 
 
-class _Word(str):
+class _ValueText(str):
     """A value whose spelling differs from Python's."""
 
     __slots__ = ()
@@ -151,7 +151,7 @@ class _Word(str):
         return str(self)
 
 
-class _Chunk:
+class _FamilyText:
     """One family of a page in one format: its head, its lines, and its last rendering."""
 
     __slots__ = ("_made", "_template", "_values", "head")
@@ -172,7 +172,7 @@ class _Chunk:
         return self._made
 
 
-class _Kin:
+class _FamilySeries:
     """The series of one family in the snapshot's order, their order on the page, and the family's chunks."""
 
     __slots__ = ("chunks", "members", "order")
@@ -180,17 +180,17 @@ class _Kin:
     def __init__(self, members: tuple[Series, ...]) -> None:
         self.members = members
         self.order = arrange(members)
-        self.chunks: dict[Format, _Chunk] = {}
+        self.chunks: dict[Format, _FamilyText] = {}
 
     @property
     def metric(self) -> Metric:
         return self.members[0].metric
 
-    def chunk(self, fmt: Format, head: str) -> _Chunk:
+    def chunk(self, fmt: Format, head: str) -> _FamilyText:
         """Return the family in that format; made again if another family's coming or going changes its head."""
         chunk = self.chunks.get(fmt)
         if chunk is None or chunk.head != head:
-            chunk = self.chunks[fmt] = _Chunk(head, [self.members[place] for place in self.order])
+            chunk = self.chunks[fmt] = _FamilyText(head, [self.members[place] for place in self.order])
         return chunk
 
 
@@ -201,11 +201,11 @@ class _PageLayout:
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
         self.layouts = layouts
-        self.kin: list[_Kin] = []
+        self.kin: list[_FamilySeries] = []
         self.picks: list[Callable[[_Values], _Values]] = []
-        self.chunks: dict[Format, list[_Chunk]] = {}
+        self.chunks: dict[Format, list[_FamilyText]] = {}
 
-    def add(self, kin: _Kin, places: Sequence[int]) -> None:
+    def add(self, kin: _FamilySeries, places: Sequence[int]) -> None:
         self.kin.append(kin)
         self.picks.append(picker([places[each] for each in kin.order]))
 
@@ -215,11 +215,6 @@ class Encoder:
 
     def __init__(self) -> None:
         self._layout = _PageLayout([])
-
-    @property
-    def cached(self) -> int:
-        """Number of series that are laid out."""
-        return sum(map(len, self._layout.layouts))
 
     def render(self, snapshot: Snapshot, fmt: Format, age: float) -> bytes:
         """Return the page. `age` is the seconds since the snapshot was taken, shown as coldplate_sample_age_seconds."""
@@ -251,7 +246,7 @@ class Encoder:
         for places in by_family(series):
             members = tuple(series[place] for place in places)
             kin = known.get(members[0].metric.name)
-            layout.add(kin if kin is not None and kin.members == members else _Kin(members), places)
+            layout.add(kin if kin is not None and kin.members == members else _FamilySeries(members), places)
             yield b""
         self._layout = layout
 
@@ -272,7 +267,7 @@ def _spelled(value: float) -> object:
     number = float(value)
     if isfinite(number):
         return number
-    return _Word("NaN" if isnan(number) else "+Inf" if number > 0 else "-Inf")
+    return _ValueText("NaN" if isnan(number) else "+Inf" if number > 0 else "-Inf")
 
 
 def _prefix(series: Series) -> bytes:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from agent.model import GroupReport, PastMoment, Snapshot
+from exporters import envelope
 from exporters.deferred import Answer, ReloadRequests, StartReload
 from exporters.encoder import Encoder
 from exporters.http_messages import Request, Response
@@ -46,7 +47,7 @@ class RouteContext(Struct, frozen=True):
     runbooks: Mapping[str, str]
     """Markdown of the runbooks, by the alert's name."""
     reload: StartReload | None
-    """Starts a reload; None if reloading over HTTP is not enabled."""
+    """Requests a reload; None if reloading over HTTP is not enabled."""
 
 
 READ_METHODS = ("GET", "HEAD")
@@ -90,8 +91,6 @@ class EndpointContext:
             self._cleaned = now
             if not self._pages.drop_old(now):
                 self.printer.forget()
-        if self.reloads is not None:
-            self.reloads.step()
         return self._queue.work()
 
 
@@ -111,6 +110,10 @@ class Endpoint(Struct, frozen=True):
     """Returns further paths, below `path`, that the handler answers."""
 
 
+def failure(status: HTTPStatus, kind: str, words: str) -> Response:
+    """Return an error in JSON; `kind` is one of Prometheus's error types, such as `bad_data` and `unavailable`."""
+    return Response(status, envelope.dump({"status": "error", "errorType": kind, "error": words}) + b"\n", JSON)
+
+
 def text(status: HTTPStatus, words: str, *headers: tuple[str, str]) -> Response:
-    """Return a line of plain text."""
     return Response(status, f"{words}\n".encode("utf-8", "replace"), headers=headers)

@@ -23,11 +23,6 @@ def success(data: Iterable[bytes]) -> Iterator[bytes]:
     yield b"}\n"
 
 
-def failure(kind: str, text: str) -> bytes:
-    """Return an error; `kind` is one of Prometheus's error types, such as `bad_data` and `unavailable`."""
-    return dump({"status": "error", "errorType": kind, "error": text}) + b"\n"
-
-
 def dump(content: object) -> bytes:
     """Return the content as JSON. A number that JSON cannot write is a defect, and raises ValueError."""
     return _encoder.encode(content).encode("ascii")

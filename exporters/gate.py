@@ -59,7 +59,6 @@ class ClientTransport:
         return 0
 
     def end(self) -> None:
-        """Send the end of the stream."""
         self.sock.shutdown(socket.SHUT_WR)
 
 

@@ -24,7 +24,7 @@ MAX_BODY = 64 * 1024
 METHODS = ("GET", "HEAD", "POST", "PUT")
 _PASSED_ON = frozenset({*METHODS, "DELETE", "OPTIONS", "PATCH"})  # the site answers these with 405
 _WITH_BODY = frozenset({"POST", "PUT"})
-_MOST_WISHES = 16
+_MAX_TOKENS = 16
 _SINGLE = frozenset({"content-length", "host", "transfer-encoding"})
 
 TEXT = "text/plain; charset=utf-8"
@@ -59,10 +59,10 @@ class Request(Struct, frozen=True):
     @property
     def keep_alive(self) -> bool:
         """Whether the client wants to keep the connection."""
-        wishes = {wish.strip().lower() for wish in self.headers.get("connection", "").split(",", _MOST_WISHES)}
+        tokens = {token.strip().lower() for token in self.headers.get("connection", "").split(",", _MAX_TOKENS)}
         if self.http11:
-            return "close" not in wishes
-        return "keep-alive" in wishes
+            return "close" not in tokens
+        return "keep-alive" in tokens
 
 
 class Response(Struct, frozen=True):
@@ -74,7 +74,6 @@ class Response(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
     def head(self, keep_alive: bool) -> bytes:
-        """Status line and headers."""
         lines = [
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             f"Content-Type: {self.content_type}",

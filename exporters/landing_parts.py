@@ -68,10 +68,9 @@ def _throttled(device: SeenGpu) -> str:
 
 
 def _links(device: SeenGpu) -> str:
-    all_links = device.links_up + len(device.links_down)
-    if all_links == 0:
+    if not device.links:
         return ABSENT
-    text = f"{device.links_up} of {all_links} up"
+    text = f"{device.links_up} of {device.links} up"
     return span(Tone.BAD, text) if device.links_down and device.is_linked else text
 
 

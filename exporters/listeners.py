@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from agent.lib.logs import LogOnce
-from agent.lib.wording import UserError
+from agent.lib.wording import UserError, show_address
 
 _BACKLOG = 2048
 
@@ -104,9 +104,7 @@ def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
 
 
 def _spell(host: str, port: int) -> str:
-    if host == "::":
-        return f":{port}"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f":{port}" if host == "::" else show_address(host, port)
 
 
 def _remedy(error: OSError, port: int) -> str:
@@ -131,7 +129,7 @@ _PAUSE_SECONDS = 0.02
 """Seconds for which clients are left in the queue when none can be accepted."""
 
 
-def has_gone(sock: socket.socket) -> bool:
+def is_closed_by_peer(sock: socket.socket) -> bool:
     """Return whether a client has closed its connection without asking for anything."""
     try:
         return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -165,7 +163,7 @@ class Acceptor:
         self._selector = selector
         self._listen()
 
-    def somebody_waits(self, listener: socket.socket) -> bool:
+    def has_pending_client(self, listener: socket.socket) -> bool:
         """Return whether a client is in the queue, to know before room is made for it."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
@@ -180,7 +178,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return None
             except OSError as error:
-                if not self.somebody_waits(listener):  # the kernel takes a descriptor before it looks for a client
+                if not self.has_pending_client(listener):  # the kernel takes a descriptor before it looks for a client
                     return None
                 self._complain(error, now)
                 if error.errno not in _SHORTAGE or not (self._make_room(now) or self._give_spare()):

@@ -30,11 +30,11 @@ _OPENMETRICS_VERSIONS = frozenset({"", "1.0.0"})
 _TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted names, which coldplate does not use
 
 
-_MOST_WISHES = 32
+_MAX_ENTRIES = 32
 """Most items of a header that are examined; a header of commas has room for thousands."""
 
 
-class _Wish(NamedTuple):
+class _AcceptEntry(NamedTuple):
     value: str
     version: str
     weight: float
@@ -44,41 +44,41 @@ def choose_format(accept: str) -> Format:
     """Return the format that the client prefers; OpenMetrics if it accepts both equally."""
     openmetrics = text = 0.0
     specific: int = -1
-    for wish in _wishes(accept):
-        if wish.value == "application/openmetrics-text" and wish.version in _OPENMETRICS_VERSIONS:
-            openmetrics = max(openmetrics, wish.weight)
-        rank = _text_rank(wish)
+    for entry in _accept_entries(accept):
+        if entry.value == "application/openmetrics-text" and entry.version in _OPENMETRICS_VERSIONS:
+            openmetrics = max(openmetrics, entry.weight)
+        rank = _text_rank(entry)
         if rank > specific:
-            specific, text = rank, wish.weight
+            specific, text = rank, entry.weight
         elif rank == specific >= 0:
-            text = max(text, wish.weight)
+            text = max(text, entry.weight)
     return Format.OPENMETRICS if openmetrics > 0.0 and openmetrics >= text else Format.TEXT
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
     """Return whether gzip may be used: named, or covered by a star, and not with a weight of 0."""
-    weights = {wish.value: wish.weight for wish in _wishes(accept_encoding)}
+    weights = {entry.value: entry.weight for entry in _accept_entries(accept_encoding)}
     for name in ("gzip", "x-gzip", "*"):
         if name in weights:
             return weights[name] > 0.0
     return False
 
 
-def _text_rank(wish: _Wish) -> int:
+def _text_rank(entry: _AcceptEntry) -> int:
     """Return how specifically an item of Accept means our text format; the most specific decides; -1: not at all."""
-    if wish.value == "text/plain" and wish.version in _TEXT_VERSIONS:
+    if entry.value == "text/plain" and entry.version in _TEXT_VERSIONS:
         return 2
-    return {"text/*": 1, "*/*": 0}.get(wish.value, -1)
+    return {"text/*": 1, "*/*": 0}.get(entry.value, -1)
 
 
-def _wishes(header: str) -> Iterator[_Wish]:
-    for item in header.split(",", _MOST_WISHES)[:_MOST_WISHES]:
-        value, *parameters = (part.strip() for part in item.split(";", _MOST_WISHES)[:_MOST_WISHES])
+def _accept_entries(header: str) -> Iterator[_AcceptEntry]:
+    for item in header.split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
+        value, *parameters = (part.strip() for part in item.split(";", _MAX_ENTRIES)[:_MAX_ENTRIES])
         if not value:
             continue
         pairs = (each.partition("=") for each in parameters)
         named = {name.strip().lower(): text.strip().strip('"') for name, _, text in pairs}
-        yield _Wish(value.lower(), named.get("version", ""), _weight(named.get("q", "1")))
+        yield _AcceptEntry(value.lower(), named.get("version", ""), _weight(named.get("q", "1")))
 
 
 def _weight(text: str) -> float:
@@ -96,8 +96,8 @@ LIFETIME_SECONDS = 1.0
 _UNUSED_SECONDS = 10.0
 """Seconds after which a page that was not requested again is dropped."""
 
-_MOST = 4
-_MOST_BYTES = 8 * 1024 * 1024
+_MAX_PAGES = 4
+_MAX_BYTES = 8 * 1024 * 1024
 """Most pages of one kind that are kept, such as selections of rules, and most bytes of them; the last one always is."""
 
 _FAST = 1
@@ -168,7 +168,7 @@ class PageCache:
         shelf = self._shelves.setdefault(rendering.kind, {})
         shelf.pop(rendering.detail, None)
         page = shelf[rendering.detail] = Page(rendering, plain, made, made)
-        while len(shelf) > 1 and (len(shelf) > _MOST or sum(each.size for each in shelf.values()) > _MOST_BYTES):
+        while len(shelf) > 1 and (len(shelf) > _MAX_PAGES or sum(each.size for each in shelf.values()) > _MAX_BYTES):
             del shelf[next(iter(shelf))]
         return page
 
@@ -208,18 +208,18 @@ URGENT_SLICE_SECONDS = 0.010
 Respond = Callable[[bytes], Response]
 
 
-class _Waiter(NamedTuple):
+class _WaitingClient(NamedTuple):
     gzipped: bool
     answer: Deferred
     respond: Respond
 
 
-class _Order:
+class _RenderJob:
     """A page that clients wait for."""
 
     def __init__(self, rendering: Rendering) -> None:
         self.rendering = rendering
-        self.waiters: list[_Waiter] = []
+        self.waiters: list[_WaitingClient] = []
 
     @property
     def is_needed(self) -> bool:
@@ -232,18 +232,18 @@ class _Order:
         self.waiters = [waiter for waiter in self.waiters if waiter.gzipped is not gzipped]
 
 
-class _Line:
+class _JobQueue:
     """Orders that are completed one after the other."""
 
     def __init__(self) -> None:
-        self.waiting: deque[_Order] = deque()
-        self.begun: _Order | None = None
+        self.waiting: deque[_RenderJob] = deque()
+        self.begun: _RenderJob | None = None
         self.steps: Iterator[None] = iter(())
 
     def __bool__(self) -> bool:
         return self.begun is not None or bool(self.waiting)
 
-    def place_for(self, rendering: Rendering) -> _Order:
+    def job_for(self, rendering: Rendering) -> _RenderJob:
         """Return an order for that page: one that shows the same, or one not begun that will now show it instead."""
         if self.begun is not None and self.begun.rendering.same(rendering):
             return self.begun
@@ -252,7 +252,7 @@ class _Line:
             if (order.rendering.kind, order.rendering.detail) == (rendering.kind, rendering.detail):
                 order.rendering = rendering
                 return order
-        self.waiting.append(_Order(rendering))
+        self.waiting.append(_RenderJob(rendering))
         return self.waiting[-1]
 
 
@@ -265,7 +265,7 @@ class RenderQueue:
     def __init__(self, cache: PageCache, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._clock = clock
-        self._urgent, self._others = _Line(), _Line()
+        self._urgent, self._others = _JobQueue(), _JobQueue()
         self._once = LogOnce(logger)
 
     def get(self, rendering: Rendering, gzipped: bool, respond: Respond) -> Answer:
@@ -276,7 +276,7 @@ class RenderQueue:
             return respond(body)
         later = Deferred()
         line = self._urgent if rendering.urgent else self._others
-        line.place_for(rendering).waiters.append(_Waiter(gzipped, later, respond))
+        line.job_for(rendering).waiters.append(_WaitingClient(gzipped, later, respond))
         return later
 
     def work(self) -> bool:
@@ -289,7 +289,7 @@ class RenderQueue:
             self._advance(self._others, now + SLICE_SECONDS)
         return bool(self._urgent or self._others)
 
-    def _advance(self, line: _Line, until: float) -> None:
+    def _advance(self, line: _JobQueue, until: float) -> None:
         while line:
             if line.begun is None:
                 line.begun = line.waiting.popleft()
@@ -310,7 +310,7 @@ class RenderQueue:
                 line.begun = None
                 return  # so that those who waited for it have it before the next one is made
 
-    def _make(self, order: _Order) -> Iterator[None]:
+    def _make(self, order: _RenderJob) -> Iterator[None]:
         rendering, now = order.rendering, self._clock()
         page = self._cache.find(rendering, now)
         if page is None:

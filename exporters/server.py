@@ -20,10 +20,11 @@ from contextlib import suppress
 
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
+from agent.lib.wakeups import WakePipe
 from exporters.clients import Clients, Handler, victim
 from exporters.connection import Connection, Timeouts
 from exporters.gate import PortGate
-from exporters.listeners import Acceptor, BindError, address_of, has_gone, open_listeners
+from exporters.listeners import Acceptor, BindError, address_of, is_closed_by_peer, open_listeners
 
 __all__ = ["BindError", "HttpServer"]
 
@@ -41,10 +42,10 @@ _BURST = 32
 _RELIEF_SECONDS = 1.0
 """Seconds after which the last turn that left clients in the queue no longer counts."""
 
-_GRACE_SECONDS = 1.0
-_PATIENCE_SECONDS = 6.0
+_LAST_RESPONSE_SECONDS = 1.0
+_STOP_TIMEOUT_SECONDS = 6.0
 """Seconds that the thread has to end: it may have failed and be about to restart."""
-_BREATH_SECONDS = 0.02
+_RETRY_SECONDS = 0.02
 
 
 class HttpServer:
@@ -107,9 +108,7 @@ class HttpServer:
             raise RuntimeError("the server is already running")
         self._acceptor = Acceptor(open_listeners(self._listen), self._clients.evict, self._once)
         self._stopping.clear()
-        self._waker, self._wake = socket.socketpair()
-        for each in (self._waker, self._wake):
-            each.setblocking(False)
+        self._wake_pipe = WakePipe()
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._thread = self._threads.begin("http", self._run, stall_timeout=3 * HEARTBEAT_SECONDS, vital=True)
 
@@ -120,20 +119,19 @@ class HttpServer:
             return
         self._stopping.set()
         self.nudge()
-        ended = thread.join(_PATIENCE_SECONDS)
+        ended = thread.join(_STOP_TIMEOUT_SECONDS)
         self._thread = None
         if not ended:
             logger.error("HTTP server thread does not stop")
             return
         self._hang_up()  # again, in case the thread could not be started
-        for each in (self._selector, self._waker, self._wake):
-            each.close()
+        self._selector.close()
+        self._wake_pipe.close()
 
     def nudge(self) -> None:
         """Wake the loop up now, whatever it waits for. For any thread."""
         if self._thread is not None and self._ident != threading.get_ident():
-            with suppress(OSError):  # it is already full of wake-ups, or closed
-                self._wake.send(b"\0")
+            self._wake_pipe.wake()
 
     # Everything below runs in the server's thread.
 
@@ -144,7 +142,7 @@ class HttpServer:
         while not self._stopping.is_set():
             sound = self._try(self._turn if sound else self._renew_selector)
             if not sound:
-                self._stopping.wait(_BREATH_SECONDS)
+                self._stopping.wait(_RETRY_SECONDS)
         self._try(self._dismiss)
         while self._clients.busy and self._try(self._turn):
             pass
@@ -164,7 +162,7 @@ class HttpServer:
         with suppress(OSError):
             self._selector.close()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._selector.register(self._wake_pipe, selectors.EVENT_READ)
         self._clients.attach(self._selector)
         self._acceptor.attach(self._selector)
 
@@ -177,9 +175,8 @@ class HttpServer:
         self._clients.deliver()
         self._clients.serve([key.data for key in ready if isinstance(key.data, Connection)], _ROUND_SECONDS)
         for key in ready:
-            if key.fileobj is self._waker:
-                with suppress(BlockingIOError):
-                    self._waker.recv(4096)
+            if key.fileobj is self._wake_pipe:
+                self._wake_pipe.drain()
             elif isinstance(key.fileobj, socket.socket) and not isinstance(key.data, Connection):
                 self._accept(key.fileobj)
         self._tell_pressure(self._clock())
@@ -211,13 +208,13 @@ class HttpServer:
             if full and spared is None:
                 spared = victim(self._clients.connections, now)
                 if spared is None:
-                    if self._acceptor.somebody_waits(listener):
+                    if self._acceptor.has_pending_client(listener):
                         self._acceptor.pause(now)
                     return
             taken = self._acceptor.take(listener, now)
             if taken is None:
                 return
-            if has_gone(taken[0]):  # in a flood most have: no other client is evicted for them
+            if is_closed_by_peer(taken[0]):  # in a flood most have: no other client is evicted for them
                 self._close(taken[0])
                 continue
             if full and spared is not None:
@@ -237,9 +234,8 @@ class HttpServer:
 
     def _dismiss(self) -> None:
         self._acceptor.close()
-        self._clients.dismiss(self._clock() + _GRACE_SECONDS)
+        self._clients.dismiss(self._clock() + _LAST_RESPONSE_SECONDS)
 
     def _hang_up(self) -> None:
-        """Close everything."""
         self._clients.hang_up()
         self._acceptor.close()

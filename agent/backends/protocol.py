@@ -9,6 +9,8 @@ A family of devices is a package in `agent/backends/` whose name is a value of t
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NamedTuple, Protocol
@@ -186,3 +188,41 @@ def make_device_source(family: str, options: SourceOptions) -> DeviceSource:
     """Return the devices of that family, not opened yet. Raises ImportError for one that is not there."""
     source: DeviceSource = import_module(f"agent.backends.{family}").make_source(options)
     return source
+
+
+_REASONS = {
+    **dict.fromkeys((errno.EOPNOTSUPP, errno.ENOSYS, errno.EISDIR), Reason.UNSUPPORTED),
+    # Netlink's answer to a flag that the kernel does not know yet, and that of ConnectX-7 in switch mode for
+    # VL15_dropped (node_exporter issue 3265).
+    errno.EINVAL: Reason.UNSUPPORTED,
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EAFNOSUPPORT), Reason.DENIED),
+    # A device that is there and has no value now: acpi_power_meter answers EBUSY, ENODATA or ETIMEDOUT while its
+    # firmware does not deliver, adapters ETIMEDOUT while theirs does not answer the driver.
+    **dict.fromkeys((errno.EBUSY, errno.ENODATA, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR), Reason.TIMEOUT),
+    errno.EBADMSG: Reason.MALFORMED,
+}
+_REMEDIES = {
+    errno.EMFILE: "raise LimitNOFILE in the unit, or ulimit -n",
+    errno.ENFILE: "raise the sysctl fs.file-max",
+}
+
+
+def reason_of(error: OSError, *, missing: Reason = Reason.LOST) -> Reason:
+    """Return the reason of a failed read's gap: `missing` for a file that is not there.
+
+    An errno that is not in the table (EIO, ENODEV) is a lost device.
+    """
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return missing
+    return _REASONS.get(error.errno or errno.EIO, Reason.LOST)
+
+
+def describe_error(error: OSError) -> str:
+    """Describe a failed read, with the remedy if there is one."""
+    number = error.errno or errno.EIO
+    return ": ".join(filter(None, (os.strerror(number), _REMEDIES.get(number))))
+
+
+def device_error(path: str, error: OSError, *, missing: Reason = Reason.LOST) -> DeviceError:
+    """Return a failed read of a path as a DeviceError, whose detail begins with the path."""
+    return DeviceError(reason_of(error, missing=missing), f"{path}: {describe_error(error)}")

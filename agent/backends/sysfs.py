@@ -10,8 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.os_errors import device_error
-from agent.backends.protocol import DeviceError
+from agent.backends.protocol import DeviceError, device_error
 from agent.model import Reason
 
 ENTRIES = 1 << 17

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 def sample_once(config: Config, options: CommandLineOptions, style: str, textfile: Path | None) -> int:
     """Take the sample and print it as `style`: text, openmetrics or json. The exit status. Raises UserError."""
     from agent.daemon.hub import Hub
-    from agent.wiring.peering import tellers_of_one_run
+    from agent.wiring.peering import providers_of_one_run
     from agent.wiring.replaying import clock_of
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
@@ -65,8 +65,8 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
 
     selection = check(config)
     clock = clock_of(config)
-    tellers = tellers_of_one_run(config, options.folder, clock().wall)
-    sampling = make_sampling_loop(config, options, Hub(), tellers, now=clock, is_my_turn=lambda _: True)
+    providers = providers_of_one_run(config, options.folder, clock().wall)
+    sampling = make_sampling_loop(config, options, Hub(), providers, now=clock, is_my_turn=lambda _: True)
     try:
         whole = sampling.once()
     finally:

@@ -66,8 +66,7 @@ class NodeConfig(Section, frozen=True):
     """The identity of this node. Shown to people, not a label: Prometheus knows its targets."""
 
     name: Annotated[
-        str | None,
-        Key("Name of the node; the host name if not set.", restart=True, example="node-1.example"),
+        str | None, Key("Name of the node; the host name if not set.", restart=True, example="node-1.example")
     ] = None
     rack: Annotated[str | None, Key("Rack that feeds the node; or set rack.name.", example="r12")] = None
     cluster: Annotated[str | None, Key("Cluster of the node; a label on its alerts.", restart=True, example="east")] = (
@@ -153,8 +152,7 @@ class BackendsConfig(Section, frozen=True):
         str, Key("Source of GPU readings; auto is nvml if a driver is installed.", words=DEVICES, restart=True)
     ] = "auto"
     scenario: Annotated[
-        str | None,
-        Key("With synthetic: a scenario from synthetic.md, or a file.", restart=True, example="straggler"),
+        str | None, Key("With synthetic: a scenario from synthetic.md, or a file.", restart=True, example="straggler")
     ] = None
     replay: ReplayConfig = ReplayConfig()
     trace: Annotated[
@@ -174,10 +172,7 @@ class BackendsConfig(Section, frozen=True):
         tuple[str, ...],
         Key("Sources of node power; the first that covers the whole node is used.", words=POWER_SOURCES, restart=True),
     ] = POWER_SOURCES
-    redfish: Annotated[
-        RedfishConfig | None,
-        Key("A BMC that reports the node's power.", restart=True),
-    ] = None
+    redfish: Annotated[RedfishConfig | None, Key("A BMC that reports the node's power.", restart=True)] = None
     equipment: Annotated[
         bool, Key("Whether to read leak detectors and coolant from that BMC (racks.md).", restart=True)
     ] = True
@@ -223,8 +218,7 @@ class MetricsConfig(Section, frozen=True):
         Key("Exporters whose names are served beside coldplate's (install.md).", words=NEIGHBOURS, example="[dcgm]"),
     ] = ()
     hostname_label: Annotated[
-        str,
-        Key("How the dcgm names spell the label with the host's name; both for either.", words=HOSTNAME_LABELS),
+        str, Key("How the dcgm names spell the label with the host's name; both for either.", words=HOSTNAME_LABELS)
     ] = "both"
     dcgm_labels: Annotated[
         tuple[str, ...],
@@ -294,17 +288,12 @@ class RackConfig(Section, frozen=True):
     )
     feeds: Annotated[
         dict[str, Annotated[float, Notation.LIMIT]],
-        Key(
-            "Limit of each feed.",
-            Notation.LIMITS,
-            example="{a: 34.5kVA, b: {amperes: 180, volts_dc: 800}}",
-        ),
+        Key("Limit of each feed.", Notation.LIMITS, example="{a: 34.5kVA, b: {amperes: 180, volts_dc: 800}}"),
     ] = {}
     breakers: dict[str, BreakerConfig] = {}
     shelves: ShelvesConfig | None = None
     nodes_expected: Annotated[
-        int | None,
-        Key("Number of nodes; this one and its peers if not set.", least="1", most="1000", example="4"),
+        int | None, Key("Number of nodes; this one and its peers if not set.", least="1", most="1000", example="4")
     ] = None
     nvlink_domains: Annotated[
         int | None,
@@ -395,12 +384,10 @@ class BufferConfig(Section, frozen=True):
     """Where samples wait while the receiver does not answer."""
 
     directory: Annotated[
-        str | None,
-        Key("Directory for them; push/NAME in state_dir if not set.", example="/scratch/push"),
+        str | None, Key("Directory for them; push/NAME in state_dir if not set.", example="/scratch/push")
     ] = None
     size: Annotated[
-        float,
-        Key("Limit on its files; the oldest samples go first.", Notation.SIZE, "1MiB", most="64GiB"),
+        float, Key("Limit on its files; the oldest samples go first.", Notation.SIZE, "1MiB", most="64GiB")
     ] = 64 * 2.0**20
     age: Annotated[float, Key("Samples that are older are dropped.", Notation.DURATION, "1m", most="7d")] = 7200.0
 

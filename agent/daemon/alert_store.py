@@ -81,7 +81,6 @@ class AlertStateStore:
             self._write_windows(engine, now)
 
     def close(self, engine: RuleEngine, now: Instant, notified: Collection[str]) -> None:
-        """Write the last state."""
         if self._count or any(True for _ in engine.remembered()):
             self._write_alerts(engine, now, notified)
         if engine.reports():

@@ -142,7 +142,6 @@ class FlightRecorder:
         """Time of the last file, in seconds since the epoch."""
 
     def start(self) -> None:
-        """Begin to pack what is handed over."""
         clear_unfinished(self._settings.folder)
         self._on_disk = sum(size for _, size in _kept_files(self._settings.folder))
         self._thread = self._threads.begin("flight", self._run)
@@ -173,7 +172,6 @@ class FlightRecorder:
             self._hand_over(due=due)
 
     def frame(self, now: Instant) -> Frame:
-        """Return how it is doing."""
         segments = list(self._segments)
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
         memory = sum(len(part) for each in segments for part in each.parts)

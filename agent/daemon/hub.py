@@ -70,7 +70,6 @@ class Hub:
         return read
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Publish the next snapshot."""
         self.latest = snapshot
         for what, follower in self._followers:
             self._isolation.run(what, partial(follower, snapshot), None)

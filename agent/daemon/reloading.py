@@ -46,7 +46,7 @@ class Notifier:
 
 log = logging.getLogger("coldplate")
 
-Tell = Callable[[bool, str], None]
+Callback = Callable[[bool, str], None]
 """Called with the result of a reload: whether it succeeded, and a text."""
 
 
@@ -74,19 +74,18 @@ class Reloader:
         self._clock = clock
         self._notifier = notifier
         self._threads = threads
-        self._askers: deque[Tell] = deque()
+        self._callbacks: deque[Callback] = deque()
         self._wanted = threading.Event()
         self._stopping = False
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        """Start to serve requests."""
-        self._thread = self._threads.begin("reload", self._obey)
+        self._thread = self._threads.begin("reload", self._run_requests)
 
-    def ask(self, callback: Tell | None = None) -> None:
+    def ask(self, callback: Callback | None = None) -> None:
         """Request a reload, after which `callback` is called. For any thread; returns at once."""
         if callback is not None:
-            self._askers.append(callback)
+            self._callbacks.append(callback)
         self._wanted.set()
 
     def stop(self, timeout: float = CLOSING_SECONDS) -> None:
@@ -95,9 +94,9 @@ class Reloader:
         self._wanted.set()
         if self._thread is not None:
             self._thread.join(timeout)
-        self._answer(list(self._askers), False, "the agent is stopping")
+        self._answer(list(self._callbacks), False, "the agent is stopping")
 
-    def _obey(self) -> None:
+    def _run_requests(self) -> None:
         while True:
             self._wanted.wait()
             self._wanted.clear()
@@ -106,7 +105,7 @@ class Reloader:
             self._reload()
 
     def _reload(self) -> None:
-        askers = [self._askers.popleft() for _ in range(len(self._askers))]
+        callbacks = [self._callbacks.popleft() for _ in range(len(self._callbacks))]
         good, text = False, "the reload failed; see coldplate's log"
         self._notifier.send(RELOADING=1, MONOTONIC_USEC=int(self._clock().mono * 1e6))
         try:
@@ -114,7 +113,7 @@ class Reloader:
             good, text = self._last.good, self._last.message or "configuration reloaded"
         finally:
             self._notifier.send(READY=1)
-            self._answer(askers, good, text)
+            self._answer(callbacks, good, text)
 
     def _attempt(self) -> None:
         try:
@@ -129,6 +128,6 @@ class Reloader:
             log.info("configuration reloaded")
 
     @staticmethod
-    def _answer(askers: list[Tell], good: bool, text: str) -> None:
-        for callback in askers:
+    def _answer(callbacks: list[Callback], good: bool, text: str) -> None:
+        for callback in callbacks:
             callback(good, text)

@@ -54,7 +54,6 @@ class ReplayedNode(Sampler):
         return Snapshot(self._sequence, now, (*frames, self._info, *own), recorded.reports)
 
     def close(self) -> None:
-        """Close the recording."""
         self._player.close()
 
     @property

@@ -33,7 +33,7 @@ log = logging.getLogger("coldplate.rules")
 
 ENGINE = "engine"
 """The group under which failures are counted that do not belong to a rule."""
-PATIENCE_SECONDS = 30.0
+STALL_TIMEOUT_SECONDS = 30.0
 """Seconds that a round may take before the thread counts as stuck."""
 
 
@@ -111,7 +111,7 @@ class RuleManager:
             )
             self._dispatcher.end(lost, self._engine.time(now))
         self._show()
-        self._thread = self._threads.begin("rules", self._run, stall_timeout=PATIENCE_SECONDS, vital=True)
+        self._thread = self._threads.begin("rules", self._run, stall_timeout=STALL_TIMEOUT_SECONDS, vital=True)
 
     def stop(self) -> None:
         """End the thread, save the state, and give notifications a moment to be sent."""
@@ -153,7 +153,7 @@ class RuleManager:
             try:
                 self._round(now)
             except Exception as error:
-                self._survive(error)
+                self._log_defect(error)
 
     def _await_round(self, began: float) -> bool:
         """Wait until the next round is due; return False if the thread is to stop."""
@@ -250,7 +250,7 @@ class RuleManager:
     def _announce(self, alerting: AlertingSettings) -> None:
         self._exposition.announce((ENGINE, *(group.name for group in alerting.rules.groups)))
 
-    def _survive(self, error: Exception) -> None:
+    def _log_defect(self, error: Exception) -> None:
         """Count a defect in this code like a failed rule: it must not end the evaluation."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:

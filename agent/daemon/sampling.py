@@ -5,7 +5,6 @@ It belongs to the roof, because it reads the clock and owns the worker process. 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
@@ -23,6 +22,7 @@ from agent.daemon.hub import Hub, Isolation
 from agent.daemon.pausing import PauseAnswer, PauseWatch
 from agent.lib import record
 from agent.lib.threads import KeptThread, Threads
+from agent.lib.wakeups import WakePipe
 from agent.lib.wording import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
@@ -50,7 +50,7 @@ ANSWER_SECONDS = 30.0
 """Most seconds that a single sample waits for sources that are slow to answer."""
 OPENING_SECONDS = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
-PATIENCE_SECONDS = 30.0
+STALL_TIMEOUT_SECONDS = 30.0
 """Seconds for which the loop may make no progress before its thread is in trouble."""
 LAST_TICK_SECONDS = 5.0
 """Seconds that a tick under way has to end when the agent stops."""
@@ -58,7 +58,7 @@ LAST_TICK_SECONDS = 5.0
 Clock = Callable[[], Instant]
 
 
-class Teller(Protocol):
+class FrameProvider(Protocol):
     """A part of the agent that has readings for each snapshot, and that the loop need not wait for."""
 
     def frame(self, now: Instant) -> Frame:
@@ -66,7 +66,7 @@ class Teller(Protocol):
 
 
 class SamplingLoop:
-    """Runs the sources, makes the snapshots, and publishes them in the hub. The log names each teller by its key."""
+    """Runs the sources, makes the snapshots, and publishes them in the hub. The log names each provider by its key."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SamplingLoop:
         clock: Clock,
         *,
         hub: Hub,
-        tellers: Mapping[str, Teller] | None = None,
+        providers: Mapping[str, FrameProvider] | None = None,
         threads: Threads | None = None,
         pause: PauseWatch | None = None,
         governing: Governing | None = None,
@@ -86,14 +86,14 @@ class SamplingLoop:
         self._hub = hub
         self._threads = threads
         self._thread: KeptThread | None = None
-        self._tellers = list((tellers or {}).items())
+        self._providers = list((providers or {}).items())
         self._isolation = Isolation()
         self._pause = pause
         self._paused_until: float | None = None
         self.supervisor = supervisor
         self.sampler = sampler
-        self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._runners = [Runner(backend, clock, self._wake, threads) for backend in backends]
+        self._wake_pipe = WakePipe()
+        self._runners = [Runner(backend, clock, self._wake_pipe.wake, threads) for backend in backends]
         self._own = OwnProcesses()
         self._thread_costs = ThreadCosts()
         self._governing = governing
@@ -113,11 +113,9 @@ class SamplingLoop:
         """Grows as long as the loop runs, even between two ticks that are far apart."""
 
     def start(self) -> None:
-        """Sample in a supervised thread."""
-        self._thread = self._threads.begin("sampler", self.run, stall_timeout=PATIENCE_SECONDS, vital=True)
+        self._thread = self._threads.begin("sampler", self.run, stall_timeout=STALL_TIMEOUT_SECONDS, vital=True)
 
     def run(self) -> None:
-        """Sample until `stop`."""
         self._begin()
         while not self._stopping.is_set():
             self._pump(self.schedule.next_tick, lambda: False)
@@ -139,9 +137,9 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
-    def add_teller(self, what: str, teller: Teller) -> None:
+    def add_provider(self, what: str, provider: FrameProvider) -> None:
         """Add a part whose frame goes into each snapshot; before `run`. `what` says what it does, for the log."""
-        self._tellers.append((what, teller))
+        self._providers.append((what, provider))
 
     def glance(self, until: float) -> Snapshot:
         """Return one snapshot of every lane, as soon as all have answered; what there is by the monotonic second
@@ -166,7 +164,6 @@ class SamplingLoop:
         return self._hub.latest
 
     def _request(self, now: float) -> None:
-        """Request the due lanes from all sources."""
         lanes = self.schedule.take(now)
         self._ask_devices(lanes, now)
         for runner in self._runners:
@@ -185,14 +182,14 @@ class SamplingLoop:
     def stop(self) -> None:
         """Have `run` return soon, and wait for the thread that `start` began. For any other thread."""
         self._stopping.set()
-        self._wake()
+        self._wake_pipe.wake()
         if self._thread is not None:
             self._thread.join(LAST_TICK_SECONDS)
 
     def reconfigure(self, settings: Settings) -> None:
         """Use other settings from the next tick on. For any thread."""
         self._reconfigured = settings
-        self._wake()
+        self._wake_pipe.wake()
 
     def close(self, wait: Callable[[float], None]) -> None:
         """End the worker and the backends' threads. After `run` has returned."""
@@ -200,9 +197,7 @@ class SamplingLoop:
             self.supervisor.stop(wait)
         for runner in self._runners:
             runner.stop(0.5)
-        if not any(runner.busy for runner in self._runners):
-            os.close(self._wake_out)
-            os.close(self._wake_in)
+        self._wake_pipe.close()
 
     def tick(self) -> None:
         """One tick of the fast lane, and of those lanes that are due with it."""
@@ -219,7 +214,7 @@ class SamplingLoop:
         settings = self.sampler.settings
         limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
         if self._pending:
-            self._breathe()
+            self._yield_to_sources()
         self._pump(now.mono + limit, lambda: not self._pending)
         done = self._clock().mono
         self.sampler.late(max(late, done - now.mono - limit), done)
@@ -248,7 +243,6 @@ class SamplingLoop:
             self._follow(settings if self._governing is None else self._governing.configure(settings))
 
     def _follow(self, settings: Settings) -> None:
-        """Use settings from now on."""
         self.sampler.reconfigure(settings)
         self.schedule.reconfigure(settings, self._clock().mono)
         self._hub.period = settings.fast
@@ -295,13 +289,13 @@ class SamplingLoop:
         if now.mono - self._computed_at < COMPUTED_SECONDS - self.sampler.settings.fast / 2:
             snapshot = self.sampler.refreshed(now)
         if snapshot is None:
-            snapshot = self.sampler.snapshot(now, self._own_facts(), self._told(now))
+            snapshot = self.sampler.snapshot(now, self._own_facts(), self._provider_frames(now))
             self._computed_at = now.mono
         self._hub.publish(snapshot)
 
-    def _told(self, now: Instant) -> list[Frame]:
+    def _provider_frames(self, now: Instant) -> list[Frame]:
         run = self._isolation.run
-        return [run(what, partial(teller.frame, now), EMPTY_FRAME) for what, teller in self._tellers]
+        return [run(what, partial(provider.frame, now), EMPTY_FRAME) for what, provider in self._providers]
 
     def _own_facts(self) -> LoopFacts:
         facts = LoopFacts(self.schedule.ticks, self.schedule.missed)
@@ -339,30 +333,26 @@ class SamplingLoop:
             self._receive()
             self._collect()
             if self._pending:
-                self._breathe()
+                self._yield_to_sources()
             else:
                 self._tend_worker(self._clock().mono)
 
-    def _breathe(self) -> None:
+    def _yield_to_sources(self) -> None:
         select.select((), (), (), GATHER_SECONDS)
 
     def _wait(self, seconds: float) -> None:
         poll = select.poll()
-        poll.register(self._wake_out, select.POLLIN)
+        poll.register(self._wake_pipe, select.POLLIN)
         descriptor = self.supervisor.descriptor if self.supervisor else None
         if descriptor is not None:
             poll.register(descriptor, select.POLLIN)
         for ready, event in poll.poll(seconds * 1000):
-            if ready == self._wake_out:
-                os.read(self._wake_out, 4096)
+            if ready == self._wake_pipe.fileno():
+                self._wake_pipe.drain()
             elif event & select.POLLHUP:
                 # Until the worker's end is collected this descriptor ends every wait at once, and a process takes a
                 # moment between closing its pipe and being gone.
-                self._breathe()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # the pipe is already full of wake-ups
-            os.write(self._wake_in, b".")
+                self._yield_to_sources()
 
     def _collect(self) -> None:
         for runner in self._runners:

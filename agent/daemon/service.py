@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import Notifier, Reloader
 from agent.daemon.sampling import SamplingLoop
-from agent.lib.signals import SignalWaker
 from agent.lib.threads import Part, Threads
+from agent.lib.wakeups import SignalWaker
 from agent.model import Snapshot
 
 log = logging.getLogger("coldplate")

@@ -4,12 +4,14 @@ Expectations are also made of a node as it is, for the nodes that are to be like
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import floor, inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
@@ -194,28 +196,17 @@ def learned(view: SeenNode, description: str) -> NodeExpectations:
 def written(node: NodeExpectations) -> str:
     """Return the expectations as a file that `--expect` reads."""
     lines = []
-    for key in node.__struct_fields__:
-        value = getattr(node, key)
+    for key, value in msgspec.to_builtins(node).items():
         if isinstance(value, dict):
-            lines.append(f"{key}:")
-            lines += [f"  {_scalar(name)}: {_list(each)}" for name, each in value.items()]
-        elif isinstance(value, tuple):
-            lines += [f"{key}: {_list(value)}"] if value else []
-        elif value is not None:
-            lines.append(f"{key}: {_scalar(value)}")
+            lines += [f"{key}:", *(f"  {_in_json(name)}: {_in_json(each)}" for name, each in value.items())]
+        else:
+            lines.append(f"{key}: {_in_json(value)}")
     return HEADER + "\n".join(lines) + "\n"
 
 
-def _list(values: Iterable[str]) -> str:
-    return f"[{', '.join(map(_scalar, values))}]"
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.10g}"
-    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+def _in_json(value: object) -> str:
+    """Return a value in JSON, which YAML reads as well."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _least(values: Mapping[Gpu, float]) -> float | None:

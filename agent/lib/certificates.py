@@ -12,12 +12,11 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.lib.http_answers import HttpError, HttpFault
 from agent.lib.http_target import HttpLogin, certificates
-from agent.lib.textfile import CERTIFICATES, ReadError, read_bytes
+from agent.lib.textfile import CERTIFICATES, ReadError, read_bytes, stamp_of
 
 if TYPE_CHECKING:
     import ssl
@@ -133,15 +132,12 @@ def _lent(content: bytes) -> Iterator[str]:
         os.close(held)
 
 
-Stamp = tuple[tuple[int, int, int], ...]
-
-
 class HttpTrust:
     """Trusts the login's file of certificates, or the system's if it names none; shows its own, if it has one."""
 
     def __init__(self, login: HttpLogin) -> None:
         self._login = login
-        self._stamp: Stamp = ()
+        self._stamp: tuple[tuple[int, ...], ...] = ()
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
@@ -183,17 +179,12 @@ def _key_of(login: HttpLogin, text: str) -> str:
     return next((key for key, file in files.items() if file and text.startswith(file)), "ca_file")
 
 
-def _stamp(login: HttpLogin) -> Stamp:
+def _stamp(login: HttpLogin) -> tuple[tuple[int, ...], ...]:
     """Return what changes when the certificates do. Raises OSError for a file that does not exist."""
     import ssl
 
-    own = tuple(_state(each) for each in (login.cert_file, login.key_file) if each)
+    own = tuple(stamp_of(each) for each in (login.cert_file, login.key_file) if each)
     if login.ca_file:
-        return (_state(login.ca_file), *own)
+        return (stamp_of(login.ca_file), *own)
     paths = ssl.get_default_verify_paths()
-    return (*(_state(each) for each in (paths.cafile, paths.capath) if each), *own)
-
-
-def _state(path: str) -> tuple[int, int, int]:
-    status = Path(path).stat()
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return (*(stamp_of(each) for each in (paths.cafile, paths.capath) if each), *own)

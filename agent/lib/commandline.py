@@ -169,7 +169,7 @@ def abandon_output() -> None:
     os.close(nowhere)
 
 
-PATIENCE_SECONDS = 1.0
+FIRST_LINE_SECONDS = 1.0
 """Seconds before the first line: most work is done by then."""
 EVERY_SECONDS = 0.2
 """Seconds between two lines."""
@@ -190,7 +190,7 @@ class Progress:
         self._is_shown = self._stream is not None and self._stream.isatty()
         self._what, self._total, self._now = what, total, now
         self._done = 0
-        self._next = now() + PATIENCE_SECONDS
+        self._next = now() + FIRST_LINE_SECONDS
         self._width = 0
 
     def __enter__(self) -> Progress:  # noqa: PYI034 Self came with Python 3.11

@@ -21,6 +21,7 @@ from msgspec import Struct
 from agent.lib.certificates import HttpTrust
 from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpLogin, masked, secrets_of
+from agent.lib.wording import show_address
 
 if TYPE_CHECKING:
     import ssl
@@ -110,7 +111,6 @@ class HttpLink:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection."""
         return self._socket is not None
 
     @property
@@ -202,14 +202,12 @@ class HttpLink:
 
     def _write(self) -> None:
         host, port = self._place.host, self._place.port
-        shown = f"[{host}]" if ":" in host else host
         usual = port == (80 if self._trust is None else 443)
-        written = self._request.written(shown if usual else f"{shown}:{port}", self._authorization)
+        written = self._request.written(show_address(host, None if usual else port), self._authorization)
         self._unsent = memoryview(written)
         self._stage = _Stage.SENDING
 
     def _connect(self) -> None:
-        """Begin to connect to the next address."""
         self._drop()
         addresses = self._place.addresses
         address = addresses[self._turn % len(addresses)]

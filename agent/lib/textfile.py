@@ -88,6 +88,12 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
     raise ReadError(path, "changed while it was read; write a new file and rename it into place")
 
 
+def stamp_of(path: Path | str) -> tuple[int, ...]:
+    """Return what changes with a file, or with what a link leads to. Raises OSError."""
+    status = Path(path).stat()
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
+
+
 def descriptor_of(path: Path | str) -> int | None:
     """Return the descriptor of this process that a path names, if any: `/dev/stdin`, or a shell's `<(...)`."""
     match = _HANDED.fullmatch(str(path))

@@ -68,7 +68,6 @@ class YamlFile:
         return dict(reversed([*_lines_below(self._tree, "")]))
 
     def __iter__(self) -> Iterator[str]:
-        """Return all key paths of the file."""
         return iter(self._lines)
 
     def place(self, path: str) -> str:
@@ -133,7 +132,6 @@ class FieldType(NamedTuple):
 
 
 def field_type(annotation: Any) -> FieldType:
-    """Return the parts of a field's type."""
     notes: tuple[Any, ...] = ()
     if typing.get_origin(annotation) is typing.Annotated:
         annotation, *rest = typing.get_args(annotation)

@@ -1,4 +1,4 @@
-"""Texts in messages: foreign ones quoted in one line, lists of devices, times, and the user's error."""
+"""Texts in messages: foreign ones quoted in one line, addresses, lists of devices, times, and the user's error."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def shown(value: object, most: int = 80) -> str:
 def no_answer_for(seconds: float) -> str:
     """Return for how long something has been silent, in whole seconds from ten on."""
     return f"no answer for {seconds:.{int(seconds < 10)}f} s"
+
+
+def show_address(host: str, port: int | None = None) -> str:
+    """Return a host, with its port if there is one, as URLs have them: an IPv6 address in brackets."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return bracketed if port is None else f"{bracketed}:{port}"
 
 
 NEAR = 0.6
@@ -63,9 +69,9 @@ def index_runs(indexes: Iterable[str], dash: str = "-", shortest: int = 3) -> st
     return ", ".join(f"{run[0]}{dash}{run[-1]}" if len(run) >= shortest else ", ".join(run) for run in runs)
 
 
-def short_numbers(numbers: Iterable[int], dash: str = "–") -> str:
+def short_numbers(numbers: Iterable[int]) -> str:
     """Whole numbers in short form, with runs joined by a dash."""
-    return index_runs(map(str, numbers), dash, 2)
+    return index_runs(map(str, numbers), "–", 2)
 
 
 class UserError(Exception):

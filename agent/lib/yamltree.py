@@ -401,7 +401,6 @@ class _Composer:
         raise YamlError(f"has more than {most}{how} split the file", line)
 
     def _add(self, node: Node, nodes: int, characters: int) -> None:
-        """Put a node where it belongs."""
         if not self._open:
             self._root = node
             return

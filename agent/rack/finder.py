@@ -22,7 +22,7 @@ from agent.lib import textfile
 from agent.lib.logs import LogOnce
 from agent.lib.textfile import ReadError
 from agent.lib.threads import Threads
-from agent.lib.wording import shown
+from agent.lib.wording import show_address, shown
 
 DNS = "dns+"
 MOST = 256
@@ -85,10 +85,6 @@ def _refuse_credentials(text: str) -> None:
     """Reject user and password, which the peers' labels and the log would show, without repeating them."""
     if _CREDENTIALS.search(text):
         raise ValueError("an entry has a user or password before an @; give them in rack.peer, and only host:port here")
-
-
-def show_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def read_file(path: Path) -> tuple[HostEntry, ...]:
@@ -159,7 +155,7 @@ class Finder:
         self._entries = tuple(entries)
         self._clock = clock
         self._resolve = resolve
-        self._files: dict[Path, tuple[tuple[int, int, int] | None, tuple[HostEntry, ...]]] = {}
+        self._files: dict[Path, tuple[tuple[int, ...] | None, tuple[HostEntry, ...]]] = {}
         self._names: dict[tuple[str, int], tuple[float, tuple[str, ...]]] = {}
         self._once = LogOnce(log)
         self._stopping = threading.Event()
@@ -180,7 +176,6 @@ class Finder:
         self._stopping.set()
 
     def refresh(self) -> None:
-        """Look up what is due."""
         entries = list(self._hosts())
         self.targets = self._found(entries)  # entries that need no name server need not wait for one
         for entry in entries:
@@ -210,8 +205,7 @@ class Finder:
         before, known = self._files.get(path, (None, ()))
         stamp = before
         try:
-            status = path.stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            stamp = textfile.stamp_of(path)
             if stamp != before:
                 known = read_file(path)
                 self._say(str(path), "")

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from agent.catalogue.node import NODE_POWER
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.layout_columns import RoundMemo
+from agent.lib.logs import LogOnce
 from agent.lib.threads import Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Layout, Reading, Snapshot, readings_of
 from agent.rack.agreement import NODES, Absences, Turns, differing, most_nodes
 from agent.rack.breakers import Heats
 from agent.rack.finder import Entry, Finder, PeerTarget
-from agent.rack.nvlink_domain import DomainCensus, DomainShare, add_up
+from agent.rack.nvlink_domain import DomainCounter, DomainShare, add_up
 from agent.rack.peer_messages import MOST_SHARES, VERSION, PeerFault, Report, encode
 from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
@@ -68,12 +69,12 @@ class RackMonitor:
         self._lock = threading.Lock()
         self._meter = NodeMeter(options.stale_after)
         self._power_places = RoundMemo(_power_places)
-        self._census = DomainCensus()
+        self._domain_counter = DomainCounter()
         self._equipment = tuple(equipment)
         self._turns = Turns(member.instance)
         self._domains: tuple[DomainShare, ...] = ()
         self._running = False
-        self._lonely = False
+        self._once = LogOnce(log)
         self._excess, self._excess_at = 0, -WELL_SECONDS
         self._changes = 0
         self._own = OwnSeries()
@@ -82,12 +83,10 @@ class RackMonitor:
         self._look_for(options.entries)
 
     def start(self) -> None:
-        """Start asking the peers, if there are any."""
         self._running = True
         self._start_polling()
 
     def stop(self) -> None:
-        """Stop asking peers."""
         self._running = False
         self._stop_polling()
         with self._lock:
@@ -122,7 +121,7 @@ class RackMonitor:
         if not self._options.name:
             return
         found = self._find_power(snapshot.frames)
-        domains = self._census.of(snapshot.frames)[:MOST_SHARES]
+        domains = self._domain_counter.of(snapshot.frames)[:MOST_SHARES]
         with self._lock:
             self._domains = domains
             if found is None:
@@ -251,12 +250,11 @@ class RackMonitor:
     def _knows_its_size(self) -> bool:
         """Return whether the number of the rack's nodes is known: one without known peers is not a rack of one."""
         known = self._options.nodes_expected is not None or any(self._peers.others())
-        if known == self._lonely:
-            self._lonely = not known
-            if known:
-                log.info("rack power summed: peers known")
-            else:
-                log.warning("rack power not summed: no peer known; check rack.peers, or set rack.nodes_expected")
+        if known:
+            self._once.over("size", "rack power summed: peers known")
+        else:
+            text = "rack power not summed: no peer known; check rack.peers, or set rack.nodes_expected"
+            self._once.problem("size", text)
         return known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:
@@ -283,7 +281,6 @@ class RackMonitor:
         return limits
 
     def _take(self, options: RackOptions) -> None:
-        """Apply other options."""
         self._options = options
         self._configured = ConfiguredRack(options)
         self._changes += 1

@@ -37,7 +37,7 @@ class DomainShare(NamedTuple):
 _NOWHERE = ("", "")
 
 
-class DomainCensus:
+class DomainCounter:
     """Counts the GPUs of this node by domain. A machine whose NVLinks end at its own switches has no domain."""
 
     def __init__(self) -> None:

@@ -19,7 +19,9 @@ from typing import Protocol
 from agent.lib.certificates import HttpTrust
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_link import HttpLink, HttpRequest, Place, Watch
+from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
+from agent.lib.wakeups import WakePipe
 from agent.model import Instant
 from agent.rack.finder import PeerTarget
 from agent.rack.peer_messages import PATH, Access, PeerFault
@@ -28,7 +30,7 @@ log = logging.getLogger("coldplate.rack")
 
 PERIOD_SECONDS = 1.0
 TIMEOUT_SECONDS = 0.8
-PATIENCE_SECONDS = 30.0
+STALL_TIMEOUT_SECONDS = 30.0
 """Seconds without a round after which the thread counts as stuck."""
 GATHER_SECONDS = 0.004
 """Seconds for which answers are collected before they are read: one wake-up for many of them."""
@@ -43,7 +45,7 @@ _FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.GA
 _TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
 
 
-class Judge(Protocol):
+class PollHandler(Protocol):
     """Judges the outcome of asking a peer; each method returns for how many rounds to leave the peer alone."""
 
     def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int: ...
@@ -58,7 +60,7 @@ class Poller:
         self,
         targets: Callable[[], Sequence[PeerTarget]],
         access: Access,
-        judge: Judge,
+        handler: PollHandler,
         clock: Callable[[], Instant],
         *,
         phase: float,
@@ -67,7 +69,7 @@ class Poller:
         self._targets = targets
         self._access = access
         self._trust = HttpTrust(access) if access.tls else None
-        self._judge = judge
+        self._handler = handler
         self._clock = clock
         self._phase = phase
         self._peers: dict[str, PeerTarget] = {}
@@ -75,21 +77,19 @@ class Poller:
         self._rests: dict[str, int] = {}
         self._pending: dict[str, Instant] = {}
         self._selector = selectors.DefaultSelector()
-        self._waker, self._wake = socket.socketpair()
-        self._selector.register(self._waker, selectors.EVENT_READ)
+        self._wake_pipe = WakePipe()
+        self._selector.register(self._wake_pipe, selectors.EVENT_READ)
         self._stopping = False
-        self._broken = ""
+        self._once = LogOnce(log)
         self._threads = threads or Threads()
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        self._thread = self._threads.begin("rack", self._run, stall_timeout=PATIENCE_SECONDS)
+        self._thread = self._threads.begin("rack", self._run, stall_timeout=STALL_TIMEOUT_SECONDS)
 
     def stop(self, timeout: float = 2.0) -> None:
-        """End the thread."""
         self._stopping = True
-        with suppress(OSError):  # the thread has ended meanwhile, and closed it
-            self._wake.send(b".")
+        self._wake_pipe.wake()
         if self._thread is not None:
             self._thread.join(timeout)
 
@@ -103,15 +103,14 @@ class Poller:
                     self._thread.beat()
                 if not self._stopping:
                     self._round()
-                    self._broken = ""
+                    self._once.over("round")
             except Exception as error:
-                self._survive(error)
+                self._start_again(error)
             due = self._next(self._clock())
         for link in self._links.values():
             link.close()
         self._selector.close()
-        self._waker.close()
-        self._wake.close()
+        self._wake_pipe.close()
 
     def _next(self, now: Instant) -> float:
         """When the next round begins, on the monotonic clock, since the other one may be set meanwhile."""
@@ -168,7 +167,7 @@ class Poller:
     def _wait(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):
             if key.data is None:
-                self._waker.recv(64)
+                self._wake_pipe.drain()
             elif key.data in self._links:
                 self._go_on(key.data, HttpLink.advance)
 
@@ -185,20 +184,18 @@ class Poller:
             self._fail(name, PeerFault.HTTP, f"HTTP status {answer.status}{_REMEDIES.get(answer.status, '')}")
             return
         sent = self._pending.pop(name)
-        self._rests[name] = self._judge.answered(self._peers[name], answer.body, sent, self._clock())
+        self._rests[name] = self._handler.answered(self._peers[name], answer.body, sent, self._clock())
 
     def _fail(self, name: str, fault: PeerFault, detail: str) -> None:
         """Report a failure, unless a peer only closed its connection between two rounds: the next opens a new one."""
         self._links[name].close()
         if self._pending.pop(name, None) is not None:
-            self._rests[name] = self._judge.failed(self._peers[name], fault, detail)
+            self._rests[name] = self._handler.failed(self._peers[name], fault, detail)
 
-    def _survive(self, error: Exception) -> None:
+    def _start_again(self, error: Exception) -> None:
         """Start from scratch with the next round: a defect in this code must not end polling."""
-        text = f"{type(error).__name__}: {error}"
-        if text != self._broken:
-            log.error("polling the peers failed; continuing with the next round", exc_info=error)
-        self._broken = text
+        text = "polling the peers failed; continuing with the next round"
+        self._once.problem("round", text, what=repr(error), level=logging.ERROR, error=error)
         self._pending.clear()
         for link in self._links.values():
             link.close()

@@ -88,7 +88,6 @@ class ConfiguredRack:
         self._frame = OwnSeries().frame(self.readings)
 
     def frame(self, _now: Instant) -> Frame:
-        """Return the same frame at any moment."""
         return self._frame
 
 

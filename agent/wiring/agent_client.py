@@ -17,7 +17,7 @@ from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import TLS_KEYS, HttpTarget
-from agent.lib.wording import one_line
+from agent.lib.wording import one_line, show_address
 from agent.model import (
     Alert,
     Backend,
@@ -65,8 +65,7 @@ def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
 
 def name_of_target(target: HttpTarget) -> str:
     """Return what a line calls it: its host, with the port where that is not the usual one."""
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    return host if target.port == DEFAULT_PORT else f"{host}:{target.port}"
+    return show_address(target.host, None if target.port == DEFAULT_PORT else target.port)
 
 
 def _has_port(text: str) -> bool:

@@ -16,7 +16,7 @@ from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.pausing import REQUEST, GpuRemovals, PauseWatch, boot_of
 from agent.daemon.reloading import LastReload, Notifier, Reloader
-from agent.daemon.sampling import SourcesPart, Teller
+from agent.daemon.sampling import FrameProvider, SourcesPart
 from agent.daemon.self_report import Readiness, SelfMetrics
 from agent.daemon.service import Service
 from agent.health.examination import ExpectationSeries
@@ -87,7 +87,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     own = SelfMetrics(
         scenario_of(config), last, threads.states, files.states, web=protection.last, refused=protection.refused
     )
-    tellers: dict[str, Teller | None] = {
+    providers: dict[str, FrameProvider | None] = {
         "reporting the agent's own metrics": own,
         "reporting what the agent costs": governing,
         "adding up the rack's power": rack,
@@ -98,7 +98,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     }
     ranges = ranges_of(alerting.rules.groups)
     sampling = make_sampling_loop(
-        config, options, hub, {what: teller for what, teller in tellers.items() if teller is not None},
+        config, options, hub, {what: teller for what, teller in providers.items() if teller is not None},
         save=files.put, threads=threads, pause=pause, now=now, governing=governing, ranges=ranges,
         is_my_turn=rack.is_my_turn,
     )  # fmt: skip

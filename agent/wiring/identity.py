@@ -15,7 +15,7 @@ import msgspec
 from agent.config.checks import listen_address
 from agent.config.schema import Config, LoginConfig, OtlpConfig
 from agent.config.words import NOT_OF_NODE
-from agent.lib.wording import UserError
+from agent.lib.wording import UserError, show_address
 from agent.model import Labels
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def own_agent(config: Config, given: Mapping[str, Any] | None = None) -> OwnAgen
     file, encrypted = _web_file(config)
     scheme = "https" if encrypted else "http"
     places = [place for place in map(listen_address, config.web.listen) if place[1]] or [("", DEFAULT_PORT)]
-    return OwnAgent(tuple(_url(scheme, *place) for place in places), _login(config, file, encrypted, given))
+    urls = tuple(f"{scheme}://{show_address(_EVERYWHERE.get(host, host), port)}" for host, port in places)
+    return OwnAgent(urls, _login(config, file, encrypted, given))
 
 
 def _web_file(config: Config) -> tuple[WebFile | None, bool]:
@@ -133,11 +134,6 @@ def _web_file(config: Config) -> tuple[WebFile | None, bool]:
     except UserError:
         return None, True
     return file, file.tls is not None
-
-
-def _url(scheme: str, host: str, port: int) -> str:
-    host = _EVERYWHERE.get(host, host)
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _login(config: Config, file: WebFile | None, encrypted: bool, given: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.config.reading import with_places
 from agent.config.schema import BreakerConfig, Config, ConfigError, parse_value
 from agent.daemon.reloading import LastReload
-from agent.daemon.sampling import Teller
+from agent.daemon.sampling import FrameProvider
 from agent.daemon.self_report import SelfMetrics
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.lib.threads import Threads
@@ -59,7 +59,7 @@ def load_rack(config: Config, folder: Path, stale_after: float) -> RackOptions:
     )
 
 
-def tellers_of_one_run(config: Config, folder: Path, wall: float) -> dict[str, Teller]:
+def providers_of_one_run(config: Config, folder: Path, wall: float) -> dict[str, FrameProvider]:
     """Return what a command that samples the node itself reports of the rack and of itself. Raises ConfigError."""
     return {
         "reporting the rack's configuration": ConfiguredRack(load_rack(config, folder, 0.0)),

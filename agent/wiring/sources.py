@@ -16,7 +16,7 @@ from agent.config.schema import Config, ConfigError
 from agent.daemon.costs import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import PauseWatch
-from agent.daemon.sampling import SamplingLoop, Teller
+from agent.daemon.sampling import FrameProvider, SamplingLoop
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.model import Instant
@@ -64,7 +64,7 @@ def make_sampling_loop(
     config: Config,
     options: CommandLineOptions,
     hub: Hub,
-    tellers: Mapping[str, Teller],
+    providers: Mapping[str, FrameProvider],
     *,
     save: Save | None = None,
     threads: Threads | None = None,
@@ -83,10 +83,10 @@ def make_sampling_loop(
         from agent.wiring.replaying import make_replayed_node  # 20 ms of a processor that no other node needs
 
         node = make_replayed_node(config, options.folder, load_settings(config))
-        return SamplingLoop(node, None, (), now, hub=hub, tellers=tellers, threads=threads)
+        return SamplingLoop(node, None, (), now, hub=hub, providers=providers, threads=threads)
     played = played_trace(config, options.folder)
     if played is not None:
-        tellers = {**tellers, "saying whose trace is played": played}
+        providers = {**providers, "saying whose trace is played": played}
     has_driver = config.backends.devices not in ("synthetic", "trace", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
@@ -117,7 +117,7 @@ def make_sampling_loop(
         backends,
         clock,
         hub=hub,
-        tellers=tellers,
+        providers=providers,
         threads=threads,
         pause=pause,
         governing=governing,

@@ -19,6 +19,7 @@ from agent.daemon.self_report import Readiness
 from agent.daemon.service import hurry
 from agent.lib.record import replace
 from agent.lib.threads import CLOSING_SECONDS, Threads
+from agent.lib.wording import show_address
 from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
@@ -95,10 +96,8 @@ class Protection:
             self.watch.enforce(terms)
 
 
-@with_places
-def protect(config: Config, wall: Callable[[], float], threads: Threads) -> Protection:
-    """Make the protection that the configuration asks for. Raises ConfigError with file and line."""
-    return Protection(config, wall, threads)
+protect = with_places(Protection)
+"""Makes the protection that the configuration asks for. Raises ConfigError with file and line."""
 
 
 @with_places
@@ -232,8 +231,5 @@ def make_server(
 def urls_of(server: HttpServer, path: str, *, encrypted: bool) -> list[str]:
     """Return the addresses at which the pages can be asked for; `path` is that of the metrics."""
     scheme = "https" if encrypted else "http"
-    hosts = (
-        ("localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host, port)  # noqa: S104
-        for host, port in server.addresses
-    )
-    return [f"{scheme}://{host}:{port}{path}" for host, port in hosts]
+    places = [("localhost" if host in ("::", "0.0.0.0") else host, port) for host, port in server.addresses]  # noqa: S104
+    return [f"{scheme}://{show_address(*place)}{path}" for place in places]

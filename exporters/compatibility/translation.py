@@ -191,7 +191,6 @@ class _Recipe:
         return not self._columns and not self._others
 
     def frame(self, frame: Frame) -> Frame:
-        """Return the neighbour's series of a frame."""
         values = tuple(chain.from_iterable(each.values(frame.values) for each in self._columns))
         if not self._others:
             return Frame(self._fixed, values)

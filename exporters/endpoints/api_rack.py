@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from exporters import envelope
 from exporters.deferred import Answer
-from exporters.endpoint import JSON, Endpoint, EndpointContext
+from exporters.endpoint import JSON, Endpoint, EndpointContext, failure
 from exporters.http_messages import Request, Response
 
 
@@ -14,8 +13,7 @@ def _rack(context: EndpointContext, request: Request) -> Answer:
     del request
     answer = context.view.rack()
     if answer is None:
-        text = "no rack is configured here: set rack.name"
-        return Response(HTTPStatus.NOT_FOUND, envelope.failure("not_found", text), JSON)
+        return failure(HTTPStatus.NOT_FOUND, "not_found", "no rack is configured here: set rack.name")
     return Response(HTTPStatus.OK, answer, JSON)
 
 

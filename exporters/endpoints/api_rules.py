@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from exporters import envelope
 from exporters.deferred import Answer
-from exporters.endpoint import JSON, VARY_BY_ENCODING, Endpoint, EndpointContext
-from exporters.http_messages import Request, Response
+from exporters.endpoint import JSON, VARY_BY_ENCODING, Endpoint, EndpointContext, failure
+from exporters.http_messages import Request
 from exporters.pages import Rendering
 from exporters.rules_json import ParameterError, selection_of
 
@@ -16,7 +15,7 @@ def _rules(context: EndpointContext, request: Request) -> Answer:
     try:
         selection = selection_of(request.query)
     except ParameterError as error:
-        return Response(HTTPStatus.BAD_REQUEST, envelope.failure("bad_data", str(error)), JSON)
+        return failure(HTTPStatus.BAD_REQUEST, "bad_data", str(error))
     groups = context.view.rules()
     rendering = Rendering(
         "rules", selection, groups, lambda _: context.printer.rules(groups, selection), tells_age=False

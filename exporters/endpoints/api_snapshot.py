@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http import HTTPStatus
 
-from exporters import envelope, snapshot_json
+from exporters import snapshot_json
 from exporters.deferred import Answer
-from exporters.endpoint import JSON, NO_SAMPLE_YET, VARY_BY_ENCODING, Endpoint, EndpointContext
-from exporters.http_messages import Request, Response
+from exporters.endpoint import JSON, NO_SAMPLE_YET, VARY_BY_ENCODING, Endpoint, EndpointContext, failure
+from exporters.http_messages import Request
 from exporters.pages import Rendering, age_of
 
 
 def _snapshot(context: EndpointContext, request: Request) -> Answer:
     snapshot = context.view.all_series()
     if snapshot is None:
-        return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", NO_SAMPLE_YET), JSON)
+        return failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", NO_SAMPLE_YET)
 
     def pieces(now: float) -> Iterator[bytes]:
         return snapshot_json.success(snapshot, age_of(snapshot, now))

@@ -47,7 +47,7 @@ _LONGEST = 72
 _FILLING = "abcdefghijklmnopqrstuu" + "." * 31
 
 
-class _Doubt(NamedTuple):
+class _PendingCheck(NamedTuple):
     """A login to be checked; `key` None: its user is unknown, so whatever the check says, it is wrong."""
 
     key: bytes | None
@@ -64,17 +64,15 @@ class PasswordChecks:
         self._secret = os.urandom(32)
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[str, deque[_Doubt]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[_PendingCheck]] = OrderedDict()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: KeptThread | None = None
 
     def start(self, threads: Threads) -> None:
-        """Begin to check."""
         self._thread = threads.begin("passwords", self.run)
 
     def stop(self, seconds: float) -> None:
-        """End the thread."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
@@ -92,23 +90,22 @@ class PasswordChecks:
             if hashed is not None and mark in self._known:
                 self._known.move_to_end(mark)
                 return None
-            key, given = (None, self._decoy(users, user)) if hashed is None else (mark, hashed)
-            return self._queue(_Doubt(key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)), peer)
+            key, given = (None, self._dummy_hash(users, user)) if hashed is None else (mark, hashed)
+            return self._queue(_PendingCheck(key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)), peer)
 
     def run(self) -> None:
-        """Check passwords until `stop`."""
         while not self._stopping.is_set():
-            doubt = self._next()
-            if doubt is None:
+            pending = self._next()
+            if pending is None:
                 self._wake.wait()
                 self._wake.clear()
                 continue
             began = self._clock()
-            if self._settle(doubt):
+            if self._settle(pending):
                 continue
             self._stopping.wait(min((self._clock() - began) * REST, MOST_REST_SECONDS))
 
-    def _queue(self, doubt: _Doubt, peer: str) -> Answer:
+    def _queue(self, pending: _PendingCheck, peer: str) -> Answer:
         mine = self._waiting.get(peer)
         if mine is None:
             if len(self._waiting) >= MOST_ADDRESSES:
@@ -118,35 +115,35 @@ class PasswordChecks:
             mine.remove(each)
         if len(mine) >= MOST_OF_ONE:
             return CROWDED
-        mine.append(doubt)
+        mine.append(pending)
         self._wake.set()
-        return doubt.answer
+        return pending.answer
 
-    def _next(self) -> _Doubt | None:
+    def _next(self) -> _PendingCheck | None:
         """Return the first of the address whose turn it is; the others of that address wait for its next turn."""
         with self._lock:
             while self._waiting:
                 peer, mine = self._waiting.popitem(last=False)
                 while mine:
-                    doubt = mine.popleft()
-                    if not doubt.answer.abandoned:
+                    pending = mine.popleft()
+                    if not pending.answer.abandoned:
                         if mine:
                             self._waiting[peer] = mine
-                        return doubt
+                        return pending
         return None
 
-    def _settle(self, doubt: _Doubt) -> bool:
+    def _settle(self, pending: _PendingCheck) -> bool:
         """Answer a login; returns whether it is right."""
         with self._lock:
-            right = doubt.key is not None and doubt.key in self._known
+            right = pending.key is not None and pending.key in self._known
         if not right:
-            right = _matches(doubt.password, doubt.hashed) and doubt.key is not None
-        if right and doubt.key is not None:
+            right = _matches(pending.password, pending.hashed) and pending.key is not None
+        if right and pending.key is not None:
             with self._lock:
-                self._known[doubt.key] = None
+                self._known[pending.key] = None
                 if len(self._known) > MOST_KNOWN:
                     self._known.popitem(last=False)
-        doubt.answer.answer(PASS if right else DENIED)
+        pending.answer.answer(PASS if right else DENIED)
         return right
 
     def _mark(self, *parts: str | bytes) -> bytes:
@@ -159,7 +156,7 @@ class PasswordChecks:
             mark.update(len(data).to_bytes(4, "big") + data)
         return mark.digest()
 
-    def _decoy(self, users: Mapping[str, str], user: str) -> str:
+    def _dummy_hash(self, users: Mapping[str, str], user: str) -> str:
         """Return a hash that no password has, always the same for an unknown user, and as costly as some user's."""
         costs = sorted(hashed.rpartition("$")[0].rpartition("$")[2] for hashed in users.values())
         chosen = int.from_bytes(self._mark("cost", user)[:8], "big") % len(costs)

@@ -22,6 +22,7 @@ from msgspec import Struct, field, structs
 
 from agent.lib.certificates import first_expiry
 from agent.lib.logs import LogOnce
+from agent.lib.textfile import stamp_of
 from agent.lib.threads import KeptThread, Threads
 from exporters.deferred import Answer
 from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PortGate
@@ -75,11 +76,9 @@ def stamps_of(*files: Path | str) -> Stamps:
 
 
 def _stamp(file: Path | str) -> tuple[int, ...] | None:
-    try:
-        status = Path(file).stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev
+    with suppress(OSError):
+        return stamp_of(file)
+    return None
 
 
 class WebGate(PortGate):
@@ -161,7 +160,7 @@ class WebReload(Struct):
     good: bool = True
 
 
-class _Seen(NamedTuple):
+class _FileStamps(NamedTuple):
     stamps: Stamps
     settled: bool
 
@@ -187,14 +186,12 @@ class WebWatch:
         terms = load_terms(path)
         self.gate = WebGate(terms, passwords, clock)
         self.last = WebReload(wall(), terms.expires)
-        self._seen = _Seen(terms.stamps, True)
+        self._seen = _FileStamps(terms.stamps, True)
 
     def start(self, threads: Threads) -> None:
-        """Begin to look at the files."""
         self._thread = threads.begin("web-config", self._run)
 
     def stop(self, seconds: float) -> None:
-        """End the thread."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(seconds)
@@ -210,10 +207,9 @@ class WebWatch:
             raise
 
     def enforce(self, terms: WebTerms) -> None:
-        """Have these terms enforced from now on."""
         with self._lock:
             self._once.over("load")
-            self._seen = _Seen(terms.stamps, True)
+            self._seen = _FileStamps(terms.stamps, True)
             self.last = WebReload(self._wall(), terms.expires)
             self.gate.enforce(terms)
         self.changed()
@@ -223,12 +219,12 @@ class WebWatch:
         tls = self.gate.terms.file.tls
         now = stamps_of(self.path, *(() if tls is None else tls.files))
         if now != self._seen.stamps:
-            self._seen = _Seen(now, False)
+            self._seen = _FileStamps(now, False)
             return
         self._periods += 1
         retried = not self.last.good and self._periods >= RETRY_PERIODS
         if not self._seen.settled or retried:
-            self._seen, self._periods = _Seen(now, True), 0
+            self._seen, self._periods = _FileStamps(now, True), 0
             self._take()
         elif self._has_kept_sessions():
             with suppress(WebFileError):  # then once they can be used again

@@ -22,7 +22,7 @@ from msgspec import Struct
 from exporters.push.write_request import WriteRequest
 
 MAGIC = b"cppb"
-MOST_BODY = 32 * 2**20
+MAX_BODY_BYTES = 32 * 2**20
 """Bytes of a body that a reader takes: far more than the largest node has."""
 _BEGIN = struct.Struct("<4sI")
 _REST = struct.Struct("<IdI")
@@ -33,7 +33,7 @@ class TornRecordError(ValueError):
     """There is something, but no whole record."""
 
 
-def sealed(request: WriteRequest) -> bytes:
+def encode_record(request: WriteRequest) -> bytes:
     """Return a request as it stands in the file."""
     rest = _REST.pack(len(request.body), request.wall, request.samples)
     return _BEGIN.pack(MAGIC, _checksum(rest, request.body)) + rest + request.body
@@ -48,7 +48,7 @@ def read_record(descriptor: int, at: int) -> WriteRequest | None:
         raise TornRecordError("ends in the head of a record")
     magic, checksum = _BEGIN.unpack_from(head)
     length, wall, samples = _REST.unpack_from(head, _BEGIN.size)
-    if magic != MAGIC or length > MOST_BODY:
+    if magic != MAGIC or length > MAX_BODY_BYTES:
         raise TornRecordError("there is no record where one should begin")
     body = os.pread(descriptor, length, at + HEAD_BYTES)
     if len(body) != length or _checksum(head[_BEGIN.size :], body) != checksum:
@@ -62,7 +62,7 @@ def _checksum(rest: bytes, body: bytes) -> int:
 
 SEGMENTS = 16
 """Parts that the buffer consists of when it is full: so much of it is dropped at a time."""
-LEAST_SEGMENT = 64 * 1024
+MIN_SEGMENT_BYTES = 64 * 1024
 _NAME = re.compile(r"([0-9]{10})\.segment")
 _SENT = "sent"
 _SENT_FORM = struct.Struct("<QQI")
@@ -104,7 +104,7 @@ class DiskBuffer:
         self.damage: list[tuple[str, int]] = []
         """Damage found in segments: a text, and the number of lost samples if known. The queue takes it from here."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._take_over()
+        self._load_segments()
 
     @property
     def bytes(self) -> int:
@@ -122,15 +122,15 @@ class DiskBuffer:
         """Add a request, and have it on the disk; returns the samples that were dropped for it. Raises OSError."""
         segment = self._segments[-1] if self._write >= 0 else self._begin_segment()
         try:
-            left = memoryview(sealed(request))
+            left = memoryview(encode_record(request))
             while left:
                 left = left[os.write(self._write, left) :]
             os.fsync(self._write)
         except OSError:
-            self._give_up(segment)
+            self._abandon_segment(segment)
             raise
         segment.add(request)
-        if segment.bytes >= max(self._limit / SEGMENTS, LEAST_SEGMENT):
+        if segment.bytes >= max(self._limit / SEGMENTS, MIN_SEGMENT_BYTES):
             self._close_write()
         dropped = 0
         while self.bytes > self._limit and len(self._segments) > 1:
@@ -171,7 +171,7 @@ class DiskBuffer:
             self._close_write_of(segment)
             self.drop_first()
         else:
-            self._say_sent()
+            self._write_sent()
 
     def drop_first(self) -> int:
         """Remove the first segment, sent or not; returns the samples in it that were not."""
@@ -206,7 +206,7 @@ class DiskBuffer:
         self._unused = number + 1
         return segment
 
-    def _give_up(self, segment: BufferSegment) -> None:
+    def _abandon_segment(self, segment: BufferSegment) -> None:
         """Write no more to a segment after a failure, and leave nothing behind its last whole request."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._write, segment.bytes)
@@ -233,13 +233,13 @@ class DiskBuffer:
     def _path(self, segment: BufferSegment) -> Path:
         return self.folder / f"{segment.number:010d}.segment"
 
-    def _take_over(self) -> None:
+    def _load_segments(self) -> None:
         """Find what an earlier run left."""
         found = sorted((int(match[1]), path) for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name)))
         number, sent = self._read_sent()
         self._unused = max([each for each, _ in found] + [number]) + 1
         for each, path in found:
-            segment = self._survey(each, path, sent if each == number else 0)
+            segment = self._scan_segment(each, path, sent if each == number else 0)
             if each < number or segment.bytes <= (sent if each == number else 0):
                 path.unlink(missing_ok=True)
                 continue
@@ -247,7 +247,7 @@ class DiskBuffer:
         if self._segments and self._segments[0].number == number:
             self._at = sent
 
-    def _survey(self, number: int, path: Path, start: int) -> BufferSegment:
+    def _scan_segment(self, number: int, path: Path, start: int) -> BufferSegment:
         """Return what a segment has from a byte on. A torn record, and what is behind it, is left out."""
         segment = BufferSegment(number, start)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -271,7 +271,7 @@ class DiskBuffer:
         number, at, checksum = _SENT_FORM.unpack(content)
         return (number, at) if checksum == zlib.crc32(content[:16]) else (0, 0)
 
-    def _say_sent(self) -> None:
+    def _write_sent(self) -> None:
         """Write how far the first segment has been sent: in one call, so that a crash of the agent cannot cut it."""
         place = struct.pack("<QQ", self._segments[0].number, self._at)
         descriptor = os.open(self.folder / _SENT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)

@@ -35,7 +35,6 @@ from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Layout, Series, Snapshot
 from exporters.encoder import AGE_SERIES, ageless_places
-from exporters.pages import age_of
 from exporters.push.otlp_names import Instrument, OtlpName, attributes_of, name_of
 from exporters.push.push_queue import EXPIRED, PushFigures, push_regularly
 
@@ -152,13 +151,11 @@ class OtlpPush:
         self._maker = MetricsMaker(settings.resource, settings.version)
         self._exporter: OTLPMetricExporter | None = None
         self._told = ExporterLog()
-        self._last: Snapshot | None = None
         self._stopping = threading.Event()
         self._once = LogOnce(log)
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        """Begin to push."""
         theirs = logging.getLogger("opentelemetry")
         theirs.handlers, theirs.propagate = [self._told], False
         self._thread = self._threads.begin("push-otlp", self._run)
@@ -170,18 +167,13 @@ class OtlpPush:
             self._exporter.shutdown()  # ends the pauses between its attempts
 
     def _run(self) -> None:
-        push_regularly(self._stopping, self._clock, self.settings.interval, self._push)
+        push_regularly(self._stopping, self._clock, self.settings.interval, self._latest, self._push)
         self._forget()
 
-    def _push(self, now: Instant) -> bool:
-        """Push the newest snapshot; of one that was pushed already, only how old it is. False before the first."""
-        snapshot = self._latest()
-        if snapshot is None:
-            return False
-        age = age_of(snapshot, now.mono)
-        new = self._last is None or snapshot.sequence != self._last.sequence
-        self._last = snapshot
-        data = self._maker.make(snapshot, age, now.wall) if new else self._maker.only_age(age, now.wall)
+    def _push(self, snapshot: Snapshot | None, age: float, now: Instant) -> None:
+        """Push a new snapshot; of one that was pushed already, only how old it is."""
+        maker = self._maker
+        data = maker.only_age(age, now.wall) if snapshot is None else maker.make(snapshot, age, now.wall)
         (resource,) = data.resource_metrics
         samples = sum(len(metric.data.data_points) for scope in resource.scope_metrics for metric in scope.metrics)
         why = self._export(data)
@@ -193,7 +185,6 @@ class OtlpPush:
             self.figures.dropped[EXPIRED] += samples
             self.figures.oldest = self.figures.oldest or now.wall
         self._tell(why)
-        return True
 
     def _export(self, data: MetricsData) -> str | None:
         """Send the data; return the reason of a failure. After a failure the login is read again."""

@@ -21,7 +21,8 @@ from msgspec import Struct, field
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.logs import LogOnce
 from agent.lib.threads import CLOSING_SECONDS, Threads
-from agent.model import Frame, Instant, Labels
+from agent.model import Frame, Instant, Labels, Snapshot
+from exporters.pages import age_of
 from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.write_request import WriteRequest
 
@@ -65,9 +66,9 @@ def _one(name: str, value: float, labels: Labels) -> OwnReading:
     return OwnReading(f"coldplate_push_{name}", value, labels)
 
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
 """Seconds until a failed request is sent again, doubled each time."""
-LONGEST_WISH_SECONDS = 300.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 """Seconds for which a receiver may ask us to wait, by Retry-After."""
 CATCH_UP = 10
 """How many requests of a backlog are sent while one more is made: thousands of nodes catch up at the same time."""
@@ -97,36 +98,43 @@ class PushPace:
         self._failures = 0
         self.not_before = now + self._interval / CATCH_UP
 
-    def failed(self, now: float, wish: float = 0.0) -> None:
-        """Note that the receiver could not take a request. `wish` is how many seconds it asked us to wait."""
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 30), LONGEST_PAUSE_SECONDS)
+    def failed(self, now: float, retry_after: float = 0.0) -> None:
+        """Note that the receiver could not take a request. `retry_after` is how many seconds it asked us to wait."""
+        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 30), MAX_PAUSE_SECONDS)
         self._failures += 1
         pause *= 0.5 + 0.5 * self._jitter()
-        self.not_before = now + max(pause, min(wish, LONGEST_WISH_SECONDS))
+        self.not_before = now + max(pause, min(retry_after, MAX_RETRY_AFTER_SECONDS))
 
 
 def push_regularly(
-    stopping: threading.Event, clock: Callable[[], Instant], interval: float, push: Callable[[Instant], bool]
+    stopping: threading.Event,
+    clock: Callable[[], Instant],
+    interval: float,
+    latest: Callable[[], Snapshot | None],
+    push: Callable[[Snapshot | None, float, Instant], None],
 ) -> None:
-    """Call `push` every `interval` seconds until the end, on a grid of the monotonic clock.
+    """Call `push` every `interval` seconds until the end, on a grid of the monotonic clock, from the first snapshot on.
 
-    It returns False if there is no snapshot yet, and is then called again soon.
+    It gets the latest snapshot, None if that was pushed already, its age in seconds, and the time.
     """
     due = clock().mono
+    pushed: int | None = None
     while not stopping.wait(max(due - clock().mono, 0.0)):
-        now = clock()
-        if push(now):
-            missed = (clock().mono - due) // interval
-            due += (missed + 1) * interval
-        else:
+        now, snapshot = clock(), latest()
+        if snapshot is None:
             due = now.mono + min(interval, 1.0)
+            continue
+        push(None if snapshot.sequence == pushed else snapshot, age_of(snapshot, now.mono), now)
+        pushed = snapshot.sequence
+        missed = (clock().mono - due) // interval
+        due += (missed + 1) * interval
 
 
 log = logging.getLogger("coldplate.push")
 
 _T = TypeVar("_T")
 
-MOST_MEMORY = 4 * 2**20
+MAX_MEMORY_BYTES = 4 * 2**20
 """Bytes that wait in memory where there is no disk to write them to: some 80 requests of a node with 8 GPUs."""
 
 
@@ -143,7 +151,6 @@ class PushQueue:
         self._figures = figures
         self._memory: deque[WriteRequest] = deque()
         self._lock = threading.Lock()
-        self._disk_is_well = True
         self._once = LogOnce(log)
         self._in_flight: WriteRequest | None = None
         """What is being sent, as far as is known. It is the oldest request, and the first to be dropped."""
@@ -228,14 +235,11 @@ class PushQueue:
                 self._disk = self._open_disk()
             result = work(self._disk)
         except OSError as error:
-            if self._disk_is_well:
-                self._disk_is_well = False
-                where = f"{error.filename or 'the buffer'}: {error.strerror or error}"
-                log.warning("push %s: cannot use %s; what is not sent waits in memory", self._figures.name, where)
+            where = f"{error.filename or 'the buffer'}: {error.strerror or error}"
+            text = "push %s: cannot use %s; what is not sent waits in memory"
+            self._once.problem("disk", text, self._figures.name, where)
             return None
-        if not self._disk_is_well:
-            self._disk_is_well = True
-            log.info("push %s: the buffer on the disk can be used again", self._figures.name)
+        self._once.over("disk", "push %s: the buffer on the disk can be used again", self._figures.name)
         for text, samples in self._disk.damage:
             self._figures.dropped[DAMAGED] += samples
             log.warning("push %s: %s; left out, with what is behind it", self._figures.name, text)
@@ -249,7 +253,7 @@ class PushQueue:
             self._lose(EXPIRED, self._memory.popleft().samples)
 
     def _bound(self) -> None:
-        while len(self._memory) > 1 and sum(len(each.body) for each in self._memory) > MOST_MEMORY:
+        while len(self._memory) > 1 and sum(len(each.body) for each in self._memory) > MAX_MEMORY_BYTES:
             self._lose(OVERFLOW, self._memory.popleft().samples)
 
     def _land(self) -> None:

@@ -26,13 +26,12 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
-from exporters.pages import age_of
 from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.push_queue import REJECTED, PushFigures, PushPace, PushQueue, push_regularly
 from exporters.push.write_request import RequestWriter, WriteRequest
 
 BOUNDS = AnswerBounds(body=64 * 1024)
-SHOWN = 200
+MAX_SHOWN = 200
 """Most characters of a receiver's answer that are shown."""
 NOT_ABOUT_CONTENT = frozenset({401, 403, 404, 407, 408, 421, 425, 429})
 _HEADERS = (
@@ -56,7 +55,7 @@ class WriteAnswer(NamedTuple):
 
     outcome: WriteOutcome
     text: str = ""
-    wish: float = 0.0
+    retry_after: float = 0.0
 
 
 def post(client: HttpClient, path: str, body: bytes, until: float) -> WriteAnswer:
@@ -69,13 +68,13 @@ def post(client: HttpClient, path: str, body: bytes, until: float) -> WriteAnswe
     if 200 <= status < 300:
         return WriteAnswer(WriteOutcome.TAKEN)
     content = answer.headers.get("location", "") if status < 400 else answer.body.decode("utf-8", "replace")
-    text = f"HTTP status {status}: {client.masked(content)[:SHOWN].strip()}"
+    text = f"HTTP status {status}: {client.masked(content)[:MAX_SHOWN].strip()}"
     if 400 <= status < 500 and status not in NOT_ABOUT_CONTENT:
         return WriteAnswer(WriteOutcome.REFUSED, text)
-    return WriteAnswer(WriteOutcome.LATER, text, wished(answer.headers.get("retry-after", "")))
+    return WriteAnswer(WriteOutcome.LATER, text, parse_retry_after(answer.headers.get("retry-after", "")))
 
 
-def wished(text: str) -> float:
+def parse_retry_after(text: str) -> float:
     """Return seconds of a Retry-After header; 0 for anything but a number of seconds."""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
 
@@ -114,7 +113,7 @@ class RemoteWrite:
         disk = None if folder is None else lambda: DiskBuffer(folder, keep)
         self._queue = PushQueue(disk, settings.age, self.figures)
         self._writer = RequestWriter(settings.labels)
-        self._last: Snapshot | None = None
+        self._has_pushed = False
         self._pace = PushPace(settings.interval)
         self._client = HttpClient(settings.target, BOUNDS, lambda: clock().mono)
         self._stopping = threading.Event()
@@ -127,7 +126,6 @@ class RemoteWrite:
         self._sender: KeptThread | None = None
 
     def start(self) -> None:
-        """Begin to push."""
         self._maker = self._threads.begin("push", self._make)
         self._sender = self._threads.begin("push-sender", self._send)
 
@@ -149,19 +147,14 @@ class RemoteWrite:
     def _make(self) -> None:
         """Put a snapshot into the queue every interval."""
         self._queue.open(self._clock().wall)
-        push_regularly(self._stopping, self._clock, self.settings.interval, self._take)
-        self._put(self._writer.end(self._clock().wall) if self._last is not None else [])
+        push_regularly(self._stopping, self._clock, self.settings.interval, self._latest, self._take)
+        if self._has_pushed:
+            self._put(self._writer.end(self._clock().wall))
 
-    def _take(self, now: Instant) -> bool:
-        """Push the newest snapshot; of one that was pushed already, only how old it is. False before the first."""
-        snapshot = self._latest()
-        if snapshot is None:
-            return False
-        age = age_of(snapshot, now.mono)
-        new = self._last is None or snapshot.sequence != self._last.sequence
-        self._last = snapshot
-        self._put(self._writer.write(snapshot, age) if new else [self._writer.only_age(age, now.wall)])
-        return True
+    def _take(self, snapshot: Snapshot | None, age: float, now: Instant) -> None:
+        """Push a new snapshot; of one that was pushed already, only how old it is."""
+        self._has_pushed = True
+        self._put([self._writer.only_age(age, now.wall)] if snapshot is None else self._writer.write(snapshot, age))
 
     def _put(self, requests: list[WriteRequest]) -> None:
         self._queue.put(requests, self._clock().wall)
@@ -201,7 +194,7 @@ class RemoteWrite:
         answer = post(self._client, self.settings.target.path, request.body, until)
         now = self._clock().mono
         if answer.outcome is WriteOutcome.LATER:
-            self._pace.failed(now, answer.wish)
+            self._pace.failed(now, answer.retry_after)
             self.figures.failures += 1
             self._queue.spill()
             self._once.problem("away", "cannot push; retrying", facts=self._facts(answer.text))

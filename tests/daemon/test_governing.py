@@ -44,8 +44,8 @@ class GovernedRig(LoopRig):
         self.at = 5000.0
         self.backend = CostlyBackend()
         governing = Governing(lambda _: self.backend.spent)
-        tellers = {"reporting what the agent costs": governing}
-        super().__init__(self.clock, settings, [self.backend], tellers=tellers, governing=governing)
+        providers = {"reporting what the agent costs": governing}
+        super().__init__(self.clock, settings, [self.backend], providers=providers, governing=governing)
 
     def clock(self) -> Instant:
         return Instant(self.at, 1e9 + self.at)

@@ -13,7 +13,7 @@ import pytest
 
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
-from agent.daemon.rule_manager import PATIENCE_SECONDS, AlertingSettings, RuleManager
+from agent.daemon.rule_manager import STALL_TIMEOUT_SECONDS, AlertingSettings, RuleManager
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Instant, Labels, Phase, Reading, Series
@@ -274,7 +274,7 @@ def test_a_round_that_hangs_for_long_is_trouble_of_the_whole_process_until_it_is
     asked = len(bench.asked)
     wait_until(lambda: len(bench.asked) > asked)
     bench.threads.tend()
-    assert pass_time(PATIENCE_SECONDS - 1) == ""
+    assert pass_time(STALL_TIMEOUT_SECONDS - 1) == ""
     assert pass_time(3).startswith("thread rules has made no progress")
     bench.free.set()
     wait_until(lambda: pass_time(1) == "")

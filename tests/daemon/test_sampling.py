@@ -86,7 +86,7 @@ def test_the_heartbeat_stops_when_the_loop_is_stuck() -> None:
                 free.wait(10)
             return EMPTY_FRAME
 
-    engine = Rig(Settings(fast=0.1), tellers={"standing still": Stubborn()}).loop
+    engine = Rig(Settings(fast=0.1), providers={"standing still": Stubborn()}).loop
     loop = threading.Thread(target=engine.run)
     loop.start()
     wait_until(lambda: engine.heartbeat > 0)
@@ -230,7 +230,7 @@ class Failing:
 
 def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_reported_once(caplog) -> None:
     failing, frozen = Failing(), Frozen()
-    rig = Rig(Settings(), clock=frozen, tellers={"telling lies": failing})
+    rig = Rig(Settings(), clock=frozen, providers={"telling lies": failing})
     seen: list[int] = []
 
     def stumble(_snapshot: Snapshot) -> None:

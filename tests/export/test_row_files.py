@@ -67,7 +67,7 @@ def test_the_size_of_the_file_is_said(
 ) -> None:
     """While it grows on a terminal, and at the end: a recording is a fraction of what it is exported to."""
     monkeypatch.setattr(export_command, "BUFFER", 64)
-    monkeypatch.setattr(commandline, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(commandline, "FIRST_LINE_SECONDS", -1.0)
     monkeypatch.setattr(commandline, "EVERY_SECONDS", 0.0)
     out = tmp_path / "out.csv"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.lib.logs import LogOnce
-from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, Clients, hoarders, victim
+from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, Clients, clients_over_memory, victim
 from exporters.connection import Connection, Timeouts
 from exporters.deferred import Deferred
 from exporters.gate import ClientTransport, PortGate
@@ -218,12 +218,12 @@ def test_who_is_evicted(pair: socket.socket, goes: tuple[Make, float] | None, ot
 def test_the_readers_of_the_oldest_pages_go_until_the_rest_fits(pair: socket.socket) -> None:
     pages = [bytes(100) for _ in range(10)]
     readers = [writing(pair, 10.0 - number, page) for number, page in enumerate(pages)]
-    assert hoarders(readers, 300) == readers[6::-1]
-    assert hoarders(readers, 1000) == []
+    assert clients_over_memory(readers, 300) == readers[6::-1]
+    assert clients_over_memory(readers, 1000) == []
     of_one_page = [writing(pair, 1.0, pages[0]) for _ in range(64)]
-    assert hoarders(of_one_page, 150) == []
+    assert clients_over_memory(of_one_page, 150) == []
     keeping_nothing = [idle(pair, 50.0), waiting(pair, 50.0), writing(pair, 50.0, b"")]
-    assert hoarders(keeping_nothing, 0) == []
+    assert clients_over_memory(keeping_nothing, 0) == []
 
 
 @given(
@@ -234,7 +234,7 @@ def test_what_stays_is_within_the_limit_or_one_page(
 ) -> None:
     pages = {(number, size): bytes(size) for _, number, size in readers}
     made = [writing(pair, ago, pages[number, size]) for ago, number, size in readers]
-    gone = hoarders(made, limit)
+    gone = clients_over_memory(made, limit)
     kept = {id(each.body): len(each.body) for each in made if each not in gone}
     assert sum(kept.values()) <= limit or len(kept) == 1
     assert not gone or any(each not in gone for each in made)

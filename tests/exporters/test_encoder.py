@@ -232,9 +232,12 @@ def test_help_is_escaped(fmt: Format) -> None:
 def test_the_encoder_remembers_no_series_that_is_gone() -> None:
     encoder = Encoder()
     row = catalogue.metric("coldplate_gpu_up")
-    for number in range(50):
-        encoder.render(holding(Reading(Series(row, Gpu("0", f"GPU-{number}")), 1)), Format.TEXT, 0.0)
-    assert encoder.cached == 2  # the GPU and the age
+    first, second = (Series(row, Gpu("0", f"GPU-{number}")) for number in range(2))
+    unused = sys.getrefcount(first)
+    encoder.render(holding(Reading(first, 1)), Format.TEXT, 0.0)
+    assert sys.getrefcount(first) > unused
+    encoder.render(holding(Reading(second, 1)), Format.TEXT, 0.0)
+    assert sys.getrefcount(first) == unused
 
 
 def test_a_family_has_another_head_when_a_neighbour_takes_its_name() -> None:

@@ -124,7 +124,7 @@ def test_idle_clients_go_one_by_one_until_the_system_can_give_another_descriptor
 
 def test_if_no_client_waits_none_is_evicted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel wants a descriptor before it looks whether there is a client."""
-    running, accept, waits = serve(), socket.socket.accept, Acceptor.somebody_waits
+    running, accept, waits = serve(), socket.socket.accept, Acceptor.has_pending_client
     answers: list[bool] = []
     idle = running.client()
     wait_until(lambda: running.server.connections == 1)
@@ -134,11 +134,11 @@ def test_if_no_client_waits_none_is_evicted(serve: Serve, monkeypatch: pytest.Mo
             accept(listener)[0].close()  # the client that woke the server leaves the queue
         raise OSError(errno.EMFILE, "no more of them")
 
-    def somebody_waits(acceptor: Acceptor, listener: socket.socket) -> bool:
+    def has_pending_client(acceptor: Acceptor, listener: socket.socket) -> bool:
         answers.append(waits(acceptor, listener))
         return answers[-1]
 
-    monkeypatch.setattr(Acceptor, "somebody_waits", somebody_waits)
+    monkeypatch.setattr(Acceptor, "has_pending_client", has_pending_client)
     with monkeypatch.context() as shortage:
         shortage.setattr(socket.socket, "accept", refused)
         running.client()

@@ -1,8 +1,7 @@
-"""Who asks for a reload is told of one that began after the asking, and the daemon has one to do at a time."""
+"""Who asks for a reload is told how it went, and only so many may wait for it."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import pytest
@@ -37,26 +36,11 @@ def told(answer: Deferred) -> tuple[int, bytes] | None:
     return None if answer.response is None else (answer.response.status, answer.response.body)
 
 
-def test_those_who_ask_during_a_reload_share_the_next_one(reloads: Routes, begun: list[Tell]) -> None:
-    """The file may have changed while the first was under way: its end says nothing to them."""
-    first = ask(reloads)
-    others = [ask(reloads) for _ in range(5)]
-    assert len(begun) == 1
+def test_a_client_gets_the_result_of_the_reload_that_it_asked_for(reloads: Routes, begun: list[Tell]) -> None:
+    answers = [ask(reloads) for _ in range(3)]
     begun[0](True, "one")
-    assert told(first) == (200, b"one\n")
-    assert [told(each) for each in others] == [None] * 5
-    reloads.work()
-    reloads.work()
-    assert len(begun) == 2
-    begun[1](True, "two")
-    assert [told(each) for each in others] == [(200, b"two\n")] * 5
-    reloads.work()
-    assert len(begun) == 2
-    ask(reloads)
-    ask(reloads).abandoned = True  # it hung up before its reload began, which is made all the same
-    begun[2](True, "")
-    reloads.work()
-    assert len(begun) == 4
+    begun[2](False, "no such file")
+    assert [told(each) for each in answers] == [(200, b"one\n"), None, (500, b"no such file\n")]
 
 
 def test_the_number_of_waiting_clients_is_bounded_and_those_who_hung_up_do_not_count(
@@ -69,16 +53,15 @@ def test_the_number_of_waiting_clients_is_bounded_and_those_who_hung_up_do_not_c
     for each in answers:
         if isinstance(each, Deferred):
             each.abandoned = True
+    ask(reloads)
+
+
+def test_a_reload_that_hangs_collects_a_bounded_number_of_requests(reloads: Routes, begun: list[Tell]) -> None:
     for _ in range(1000):
-        ask(reloads).abandoned = True
-    assert len(begun) == 1
-
-
-def test_a_reload_that_cannot_be_begun_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(tell: Tell) -> None:
-        raise RuntimeError("no main thread")
-
-    reloads = Routes(context(reload=broken))
-    for _ in range(2):
-        assert told(ask(reloads)) == (500, b"the reload could not be started: no main thread\n")
-    assert all(record.levelno == logging.ERROR for record in caplog.records)
+        answer = reloads(RELOAD)
+        if isinstance(answer, Deferred):
+            answer.abandoned = True
+    assert len(begun) == 256
+    for tell in begun:
+        tell(True, "at last")
+    ask(reloads)

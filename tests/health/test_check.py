@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from agent.backends.kmsg import read_xids
-from agent.backends.synthetic import load_scenario, shipped_scenarios
+from agent.backends.synthetic import load_scenario, shipped_names
 from agent.backends.synthetic.synthetic_source import past_xids, settled_at
 from agent.catalogue import BY_NAME
 from agent.commands.check import ASIDE
@@ -61,7 +61,7 @@ def evidence_of(look, name: str) -> CheckEvidence:
 
 
 def test_the_document_has_every_scenario_and_every_check() -> None:
-    assert DOCUMENTED.keys() == {name for name, _ in shipped_scenarios()}
+    assert DOCUMENTED.keys() == set(shipped_names())
     checks = PAGE.partition("## Checks")[2].partition("## Expectations")[0]
     assert set(re.findall(r"^\| `([a-z-]+)` \|", checks, re.MULTILINE)) == NAMES
 
@@ -71,7 +71,7 @@ def test_the_document_has_every_key_of_an_expectation() -> None:
     assert set(re.findall(r"`([a-z_]+)`(?=[,\s|])", keys)) >= set(NodeExpectations.__struct_fields__)
 
 
-@pytest.mark.parametrize("name", [name for name, _ in shipped_scenarios()])
+@pytest.mark.parametrize("name", shipped_names())
 def test_every_scenario_has_the_documented_status(look, name: str) -> None:
     made = evaluate(evidence_of(look, name), NAMES, None, needs_agent=False)
     assert status_of(made) == DOCUMENTED[name]

@@ -12,7 +12,7 @@ import pytest
 from exporters.push import push_queue
 from exporters.push.disk_buffer import HEAD_BYTES, DiskBuffer
 from exporters.push.push_queue import DAMAGED, EXPIRED, OVERFLOW, PushFigures, PushPace, PushQueue
-from exporters.push.remote_write import wished
+from exporters.push.remote_write import parse_retry_after
 from exporters.push.write_request import WriteRequest
 
 NOW = 1000.0
@@ -110,7 +110,7 @@ def test_a_disk_that_fails_costs_the_buffer_alone_and_is_said_once(tmp_path: Pat
 
 
 def test_memory_is_bounded_where_there_is_no_disk(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
-    monkeypatch.setattr(push_queue, "MOST_MEMORY", 5000)
+    monkeypatch.setattr(push_queue, "MAX_MEMORY_BYTES", 5000)
     made = Made(None)
     made.put(*range(10))
     assert made.figures.pending == 5000
@@ -125,7 +125,7 @@ def test_memory_is_bounded_where_there_is_no_disk(monkeypatch: pytest.MonkeyPatc
 def test_what_is_dropped_while_it_is_sent_counts_once(
     on_disk: bool, reason: str, is_sent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_queue, "MOST_MEMORY", 5000)
+    monkeypatch.setattr(push_queue, "MAX_MEMORY_BYTES", 5000)
     made = Made(tmp_path if on_disk else None, age=7200.0 if reason == OVERFLOW else 3.0)
     size = 200_000 if on_disk and reason == OVERFLOW else 1000
     made.queue.put([request(0, size)], NOW)
@@ -203,7 +203,7 @@ def test_a_pause_is_spread_and_the_receivers_wish_is_heard(chance: float, asked:
     ("text", "seconds"), [("7", 7.0), ("0", 0.0), ("", 0.0), ("-3", 0.0), ("1.5", 0.0), ("9" * 30, 0.0), ("٣", 0.0)]
 )
 def test_only_a_number_of_seconds_is_read(text: str, seconds: float) -> None:
-    assert wished(text) == seconds
+    assert parse_retry_after(text) == seconds
 
 
 # What waits on the disk survives the process, comes back in order and once, and never takes more than its limit.

@@ -135,9 +135,14 @@ class Source:
     def __init__(self) -> None:
         self.nodes = Nodes()
         self.current: Snapshot | None = None
+        self.given: Snapshot | None = None
 
     def next(self) -> None:
         self.current = self.nodes.snapshot()
+
+    def latest(self) -> Snapshot | None:
+        self.given = self.current
+        return self.given
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +157,7 @@ def push() -> Iterator[Callable[..., RemoteWrite]]:
     def start(url: str, source: Source, folder: Path | None = None) -> RemoteWrite:
         target = HttpTarget(url, timeout=5.0)
         settings = RemoteWriteSettings("central", target, INTERVAL, {"job": "coldplate"}, folder, age=1e12)
-        made = RemoteWrite(settings, lambda: source.current, now, Threads())
+        made = RemoteWrite(settings, source.latest, now, Threads())
         running.append(made)
         made.start()
         return made
@@ -197,9 +202,9 @@ def test_a_busy_receiver_gets_everything_later_and_in_order(receive, push, tmp_p
     source = Source()
     receiver = receive(lambda _: (204, {}, "") if well.is_set() else (503, {"Retry-After": "0"}, "busy, come later"))
     made = push(receiver.url, source, tmp_path)
-    for number in range(1, 6):
+    for _ in range(5):
         source.next()
-        wait_until(lambda number=number: made._last is source.current)
+        wait_until(lambda: source.given is source.current)
     wait_until(lambda: len(receiver.asked) >= 1)
     assert made.figures.pending > 0
     well.set()

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from agent.backends.synthetic import load_scenario, shipped_scenarios
+from agent.backends.synthetic import load_scenario, shipped_names
 from agent.catalogue import BY_NAME
 from agent.model import Frame, Framer, Gpu, Labels, Node, Reading, Series
 from agent.sampler.ledger import GpuHolder, GpuLedger, GpuSecond, peers_of, shares_of
@@ -64,7 +64,7 @@ DID = {
 """For how long a scenario is played, and at least how many seconds of it a GPU was in a state."""
 
 
-@pytest.mark.parametrize("name", [each[0] for each in shipped_scenarios()])
+@pytest.mark.parametrize("name", shipped_names())
 def test_the_states_of_every_gpu_add_up_to_the_time_that_passed_and_are_those_of_the_scenario(name: str) -> None:
     begins, (seconds, did) = (0, DID[name]) if name in DID else (25, (90, {}))  # no fault comes earlier
     play = Play(load_scenario(name), (), begins=begins).until(seconds - 20)

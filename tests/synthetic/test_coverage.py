@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from agent.backends.protocol import BackendSample, Channel, DeviceError
-from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios
+from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_names
 from agent.backends.synthetic.machines import TOPOLOGIES
 from agent.backends.synthetic.supported_series import port_offered
 from agent.catalogue import BY_NAME, ROWS, links
@@ -115,7 +115,7 @@ def test_series_are_made_once(play):
 
 # The same scenario and seed give the same readings at the same moments, whoever asks and how often.
 LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
-CALM = [name for name, _ in shipped_scenarios() if name not in ("driver-hang", "gpu-lost", "sensor-gaps")]
+CALM = [name for name in shipped_names() if name not in ("driver-hang", "gpu-lost", "sensor-gaps")]
 
 
 def everything(channels, t):
@@ -240,6 +240,6 @@ ENDLESS = {"driver-hang"}
 """Where a read does not return."""
 
 
-@pytest.mark.parametrize("scenario", sorted({name for name, _ in shipped_scenarios()} - ENDLESS))
+@pytest.mark.parametrize("scenario", sorted(set(shipped_names()) - ENDLESS))
 def test_no_series_is_the_total_of_its_neighbours(play, scenario: str) -> None:
     assert [each for family in courses(play(scenario)).values() for each in totals(family)] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.backends.synthetic import shipped_scenarios
+from agent.backends.synthetic import shipped_names
 from agent.model import Lane
 from tests.synthetic.conftest import TRAINING, scenario
 
@@ -158,7 +158,7 @@ def test_a_lower_power_limit_caps_the_gpu_and_is_shown(play, write):
     assert node.mean(1, "power_watts", 60, 90) < 400 < node.mean(0, "power_watts", 60, 90)
 
 
-@pytest.mark.parametrize("name", [name for name, _ in shipped_scenarios()])
+@pytest.mark.parametrize("name", shipped_names())
 def test_a_node_begins_in_the_balance_of_what_it_does(play, name):
     """Whoever starts a demonstration looks at the first minute, and no node is cold under full load."""
     node = play(name)

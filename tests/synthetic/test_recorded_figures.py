@@ -14,13 +14,13 @@ from zlib import crc32
 import pytest
 
 from agent.backends.protocol import DeviceError
-from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios
+from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_names
 from agent.model import Instant, Lane
 
 RECORDED = Path(__file__).with_name("recorded_figures.json")
 MOMENTS = (40.0, 130.5, 340.0)
 """Seconds of a scenario: before most faults begin, while they last, and after the first are over."""
-PLAYED = [name for name, _ in shipped_scenarios() if name != "driver-hang"]
+PLAYED = [name for name in shipped_names() if name != "driver-hang"]
 """Those whose reads return."""
 
 

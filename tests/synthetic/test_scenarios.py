@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.protocol import DeviceError, SourceError
-from agent.backends.synthetic import shipped_scenarios
+from agent.backends.synthetic import shipped_names
 from agent.catalogue.xid_triage import Grade, grade_of
 from agent.model import Gpu, Lane, Reason
 from tests.lab.generate.scenario_document import splice
@@ -210,7 +210,7 @@ def test_sensor_gaps_spoils_single_values_and_leaves_the_rest(play):
     assert node.value(2, 31.5, "power_instant_watts") < 1000
 
 
-HONEST = [name for name, _ in shipped_scenarios() if name not in ("sensor-gaps", "driver-hang", "gpu-lost")]
+HONEST = [name for name in shipped_names() if name not in ("sensor-gaps", "driver-hang", "gpu-lost")]
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -228,5 +228,5 @@ def test_the_documentation_of_the_scenarios_is_current():
     path = Path(__file__).parents[2] / "docs" / "synthetic.md"
     text = path.read_text(encoding="utf-8")
     assert text == splice(text), "run `make generate`"
-    for name, _ in shipped_scenarios():
+    for name in shipped_names():
         assert f"| `{name}` |" in text

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.backends.nvml import NvmlSource
 from agent.backends.protocol import Channel, ChannelError, DeviceSource, GpuProcess, LaneSample
-from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios
+from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_names
 from agent.model import Instant, Lane, Reason
 from agent.worker.decode import Decoder
 from agent.worker.reader_pool import ALL_LANES, Post
@@ -141,7 +141,7 @@ def test_whatever_a_driver_answers_the_worker_says_nothing_that_is_refused(text:
     source.close()
 
 
-@pytest.mark.parametrize("name", [name for name, _ in shipped_scenarios()])
+@pytest.mark.parametrize("name", shipped_names())
 def test_what_a_synthetic_node_gives_is_accepted(name: str) -> None:
     scenario = load_scenario(name)
     source = SyntheticSource(scenario, 0.0)

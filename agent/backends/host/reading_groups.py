@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from agent.backends.os_errors import reason_of
+from agent.backends.protocol import reason_of
 from agent.backends.sysfs import printable
 from agent.model import Metric, Node, Reading, Reason, Series
 

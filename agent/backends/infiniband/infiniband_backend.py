@@ -19,8 +19,7 @@ from agent.backends.infiniband.sysfs_attribute import (
     SysfsAttribute,
     text_file,
 )
-from agent.backends.os_errors import device_error
-from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.protocol import AbsentError, BackendSample, device_error
 from agent.backends.sysfs import printable
 from agent.catalogue.infiniband import INFO
 from agent.model import Gap, Instant, Lane, Reading

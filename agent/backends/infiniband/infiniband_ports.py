@@ -18,8 +18,7 @@ from agent.backends.infiniband.sysfs_attribute import (
     SysfsAttribute,
     text_file,
 )
-from agent.backends.os_errors import device_error
-from agent.backends.protocol import AbsentError
+from agent.backends.protocol import AbsentError, device_error
 from agent.backends.sysfs import list_names, printable
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import DIRECTORIES, FILES, INFO, STATE_ID, driver_counter

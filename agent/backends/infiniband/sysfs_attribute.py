@@ -14,8 +14,7 @@ from collections.abc import Callable
 from os import pread
 
 from agent.backends.file_reader_pool import CaughtRead
-from agent.backends.os_errors import device_error
-from agent.backends.protocol import DeviceError
+from agent.backends.protocol import DeviceError, device_error
 from agent.backends.sysfs import FLAGS, text
 from agent.catalogue.infiniband import ACTIVE, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, STATE_ID
 from agent.model import Gap, IbPort, Metric, Reading, Reason, Series

@@ -14,8 +14,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredError
-from agent.backends.os_errors import device_error
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError, device_error
 from agent.backends.sysfs import list_names, printable, text
 from agent.catalogue.optics import HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT
 from agent.model import Gap, Node, Reading, Reason, Series

@@ -17,8 +17,7 @@ from agent.backends.optics.ethtool_requests import (
     tried,
 )
 from agent.backends.optics.netlink import Connect, resolve_family
-from agent.backends.os_errors import device_error
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError, device_error
 from agent.backends.sysfs import is_physical_interface, list_names, printable, text
 from agent.model import Labels, Metric, Node, Reading, Series
 

@@ -25,8 +25,7 @@ from agent.backends.optics.netlink import (
     u32,
     whole_number,
 )
-from agent.backends.os_errors import describe_error, reason_of
-from agent.backends.protocol import DeviceError
+from agent.backends.protocol import DeviceError, describe_error, reason_of
 from agent.catalogue import optics
 from agent.model import Gap, Labels, Metric, Node, Reason
 

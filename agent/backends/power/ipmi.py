@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agent.backends.os_errors import reason_of
 from agent.backends.polled_source import PollableSource
-from agent.backends.protocol import AbsentError, DeviceError
+from agent.backends.protocol import AbsentError, DeviceError, reason_of
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
 from agent.broker.ipmi_opening import DEVICES, device, open_device
 from agent.broker.questions import DCMI, TIMEOUT_SECONDS, IpmiDevice

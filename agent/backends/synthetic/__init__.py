@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from agent.backends.protocol import SourceOptions
-from agent.backends.synthetic.loader import ScenarioError, load_scenario, shipped_scenarios
+from agent.backends.synthetic.loader import ScenarioError, load_scenario, shipped_names
 from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.synthetic_source import SyntheticSource
 
-__all__ = ["Scenario", "ScenarioError", "SyntheticSource", "load_scenario", "make_source", "shipped_scenarios"]
+__all__ = ["Scenario", "ScenarioError", "SyntheticSource", "load_scenario", "make_source", "shipped_names"]
 
 
 def make_source(options: SourceOptions) -> SyntheticSource:

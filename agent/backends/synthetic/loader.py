@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from agent.backends.synthetic.activity import TRAFFIC
 from agent.backends.synthetic.coolant_loop import OF_COOLANT
@@ -38,6 +39,17 @@ PARTS: Mapping[str, Callable[[MachineType], Sequence[str]]] = {
 }
 """The parts that only some machines have, by the key that names one."""
 _GPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+_OF_JOB = {
+    "id": Parameter(text, None),
+    "name": Parameter(text, ""),
+    "user": Parameter(text, ""),
+    "scheduler": Parameter(text, "slurm"),
+    "account": Parameter(text, ""),
+    "partition": Parameter(text, ""),
+    "parallelism": Parameter(choice(TRAFFIC), "data"),
+    "memory": Parameter(ratio, 0.8),
+}
+"""The keys of a job whose values are taken as they are."""
 SHORTEST_REPEAT_SECONDS = 10.0
 """Least seconds. A fault that changes what a GPU does costs a step of the model at each edge."""
 
@@ -54,18 +66,14 @@ def load_scenario(name_or_path: str, machine: MachineType | None = None) -> Scen
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         path = Path(name_or_path)
     else:
-        if name_or_path not in _shipped_names():
-            hint = meant(name_or_path, _shipped_names())
+        if name_or_path not in shipped_names():
+            hint = meant(name_or_path, shipped_names())
             raise ScenarioError(f"there is no shipped scenario {shown(name_or_path)}{hint}")
         path = SHIPPED / f"{name_or_path}.yaml"
     return ScenarioReader(parsed(path)).scenario(path.stem, machine)
 
 
-def shipped_scenarios() -> list[tuple[str, str]]:
-    return [(name, load_scenario(name).description) for name in _shipped_names()]
-
-
-def _shipped_names() -> list[str]:
+def shipped_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
@@ -146,32 +154,17 @@ class ScenarioReader:
         return seed
 
     def job(self, raw: object, path: str, machine: MachineType) -> ScenarioJob:
-        words = ("name", "user", "scheduler", "account", "partition")
-        known = ("id", "gpus", "phases", "start", "end", "parallelism", "memory", *words)
-        keys = self.mapping(raw, path, known, ("id", "gpus", "phases"))
+        keys = self.mapping(raw, path, ("gpus", "phases", "start", "end", *_OF_JOB), ("id", "gpus", "phases"))
         start = self.number(keys, "start", path, Parameter(duration, 0.0))
         end = self.optional(keys, "end", path)
         if end is not None and end <= start:
             self.fail(f"{path}.end", "comes before the job's start")
         phases, last = self._phases(keys["phases"], f"{path}.phases", start)
         end = min((each for each in (end, last) if each is not None), default=None)
-        defaults = {"scheduler": "slurm"}
-        name, user, scheduler, account, partition = (
-            str(self.value(keys, word, path, Parameter(text, defaults.get(word, "")))) for word in words
-        )
-        return ScenarioJob(
-            str(self.value(keys, "id", path, Parameter(text, None))),
-            self.gpus(keys["gpus"], f"{path}.gpus", machine),
-            phases,
-            Window(start, None if end is None else end - start),
-            name,
-            user,
-            scheduler,
-            str(self.value(keys, "parallelism", path, Parameter(choice(TRAFFIC), "data"))),
-            self.number(keys, "memory", path, Parameter(ratio, 0.8)),
-            account,
-            partition,
-        )
+        values: dict[str, Any] = {key: self.value(keys, key, path, each) for key, each in _OF_JOB.items()}
+        gpus = self.gpus(keys["gpus"], f"{path}.gpus", machine)
+        window = Window(start, None if end is None else end - start)
+        return ScenarioJob(gpus=gpus, phases=phases, window=window, **values)
 
     def _phases(self, raw: object, path: str, start: float) -> tuple[tuple[ScenarioPhase, ...], float | None]:
         """Return the phases one after the other, and when the last one ends (None: never)."""

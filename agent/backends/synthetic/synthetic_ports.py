@@ -81,7 +81,7 @@ class OpticalLoss:
         self.lanes = (lane,) if lane else tuple(range(1, LANES + 1))
         healthy = error_rates(0.0, LANES, bits)
         steps = [
-            LinkErrorRates(*(a - b for a, b in zip(self._rates(step / STEPS, bits), healthy, strict=True)))
+            _added(error_rates(self._loss * (step / STEPS), len(self.lanes), bits), healthy, -1.0)
             for step in range(STEPS + 1)
         ]
         self._times = [self._ramp * step / STEPS for step in range(STEPS + 1)]
@@ -89,9 +89,6 @@ class OpticalLoss:
         self._sums = [LinkErrorRates(0.0, 0.0, 0.0)]
         for before, each in pairwise(steps):
             self._sums.append(_added(self._sums[-1], _added(before, each), self._ramp / STEPS / 2.0))
-
-    def _rates(self, share: float, bits: float) -> LinkErrorRates:
-        return error_rates(self._loss * share, len(self.lanes), bits)
 
     def decibels(self, t: float) -> float:
         begun = self.window.begun(t)

@@ -275,14 +275,14 @@ def agent_findings(answer: AgentAlerts, required: bool) -> list[HealthFinding]:
 def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:
     """Return what the devices show by a monotonic second. Raises ConfigError."""
     from agent.daemon.hub import Hub
-    from agent.daemon.sampling import Teller
+    from agent.daemon.sampling import FrameProvider
     from agent.rack.series import ConfiguredRack
     from agent.wiring.peering import load_rack
     from agent.wiring.start_checks import check
 
     check(config)
     began = clock().mono
-    configured: Teller = ConfiguredRack(load_rack(config, options.folder, 0.0))
+    configured: FrameProvider = ConfiguredRack(load_rack(config, options.folder, 0.0))
     # Beside synthetic devices, this machine is not the node that is judged.
     host = config.backends.host and scenario_of(config) is None
     backends = replace(config.backends, host=host, power=(), redfish=None)

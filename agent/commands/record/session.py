@@ -19,12 +19,12 @@ from agent.config import quantities
 from agent.config.schema import Config, ConfigError, parse_value
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
-from agent.daemon.sampling import SamplingLoop, Teller
+from agent.daemon.sampling import FrameProvider, SamplingLoop
 from agent.daemon.self_report import SelfMetrics
 from agent.lib import logs
 from agent.lib.clock import clock
-from agent.lib.signals import SignalWaker
 from agent.lib.threads import Threads
+from agent.lib.wakeups import SignalWaker
 from agent.model import Outcome, Snapshot
 from agent.recording.file_records import RecordingError, RecordingHeader
 from agent.recording.recording_file import SUFFIX, RecordingFile
@@ -159,13 +159,13 @@ class RecordingSession:
     def _begin_recording(self) -> None:
         hub = Hub()
         scenario = scenario_of(self._config)
-        tellers: dict[str, Teller] = {
+        providers: dict[str, FrameProvider] = {
             "reporting the agent's own metrics": SelfMetrics(scenario, LastReload(clock().wall), self._threads.states)
         }
-        loop = make_sampling_loop(self._config, self._options, hub, tellers, threads=self._threads)
+        loop = make_sampling_loop(self._config, self._options, hub, providers, threads=self._threads)
         if self._command is not None:
             processes = CommandProcesses(self._command.pid, lambda: _worker_of(loop), loop.sampler.processes)
-            loop.add_teller("following the command's processes", processes)
+            loop.add_provider("following the command's processes", processes)
         hub.follow("recording", self._take)
         self._loop = loop
         self._sampling = self._threads.begin("sampler", loop.run)

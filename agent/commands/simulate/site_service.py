@@ -28,9 +28,9 @@ from agent.config.schema import Config, WebConfig, parse_value
 from agent.daemon.service import GARBAGE, hurry
 from agent.lib import logs
 from agent.lib.commandline import Progress
-from agent.lib.signals import SignalWaker
 from agent.lib.threads import Threads
 from agent.lib.typed_yaml import YamlFile
+from agent.lib.wakeups import SignalWaker
 from agent.lib.wording import UserError
 from agent.wiring.web_serving import Protection, urls_of
 from exporters.listeners import open_listeners

@@ -8,10 +8,10 @@ import os
 import sys
 
 from agent.commands.top.node_sources import NodeSources
-from agent.commands.top.screen.live_loop import WakePipe
 from agent.config.schema import Config
 from agent.lib import logs
 from agent.lib.clock import clock
+from agent.lib.wakeups import WakePipe
 from agent.wiring.command_line import CommandLineOptions
 
 MOST_LOG = 100

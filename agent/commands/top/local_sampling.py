@@ -19,7 +19,7 @@ from agent.lib.textfile import ReadError, read_bytes
 from agent.lib.threads import Threads
 from agent.model import Gpu, Snapshot
 from agent.wiring.command_line import CommandLineOptions
-from agent.wiring.peering import tellers_of_one_run
+from agent.wiring.peering import providers_of_one_run
 from agent.wiring.sources import make_sampling_loop, read_scenario, sampled_every
 
 MOST_PROCESSES = 64
@@ -82,9 +82,9 @@ class LocalSampler:
         self._board = board
         self._threads = threads
         config = sampled_every(interval, config)
-        tellers = tellers_of_one_run(config, options.folder, clock().wall)
+        providers = providers_of_one_run(config, options.folder, clock().wall)
         hub = Hub()
-        self._loop = make_sampling_loop(config, options, hub, tellers)
+        self._loop = make_sampling_loop(config, options, hub, providers)
         self._owner = _owners(config, options)
         hub.follow("showing the node", self._show)
 

@@ -16,7 +16,8 @@ from agent.config.schema import Config, ConfigError, parse_value
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
-from agent.rack.finder import Finder, PeerTarget, show_address
+from agent.lib.wording import show_address
+from agent.rack.finder import Finder, PeerTarget
 from agent.wiring.agent_client import TIMEOUT_SECONDS, AgentClient, AgentResponse, name_of_target, target_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.http_access import given_login

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.backends.synthetic.activity import TRAFFIC
-from agent.backends.synthetic.loader import load_scenario, shipped_scenarios
+from agent.backends.synthetic.loader import load_scenario, shipped_names
 from agent.backends.synthetic.machines import TOPOLOGIES, RackPlant
 from agent.backends.synthetic.scenario_schema import FAULTS, PHASES, Parameter
 from tests.lab.bench.report import markdown
@@ -18,11 +18,11 @@ def splice(document: str) -> str:
 
 def _shipped() -> str:
     rows = []
-    for name, description in shipped_scenarios():
+    for name in shipped_names():
         scenario = load_scenario(name)
         onset = min((fault.window.at for fault in scenario.faults), default=None)
         when = "at once" if onset is None else f"{onset:g} s"
-        rows.append((f"`{name}`", description, when, " ".join(scenario.expect)))
+        rows.append((f"`{name}`", scenario.description, when, " ".join(scenario.expect)))
     return markdown(("name", "what it shows", "onset", "what to watch"), rows)
 
 

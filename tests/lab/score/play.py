@@ -26,13 +26,13 @@ from agent.backends.synthetic.rack_service import services_of_scenario
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnSeries
 from agent.daemon.reloading import LastReload
-from agent.daemon.sampling import Teller
+from agent.daemon.sampling import FrameProvider
 from agent.daemon.self_report import SelfMetrics
 from agent.health.examination import ExpectationChoice, ExpectationSeries
 from agent.model import Alert, Frame, Framer, Instant, Labels, Lane, Phase, Reading, Snapshot, readings_of
 from agent.rack.agreement import Absences
 from agent.rack.breakers import Heats
-from agent.rack.nvlink_domain import DomainCensus, DomainShare, RackDomains, add_up
+from agent.rack.nvlink_domain import DomainCounter, DomainShare, RackDomains, add_up
 from agent.rack.power import Sum as RackPowerSum
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, RackSeries
@@ -90,7 +90,7 @@ class Peers:
         self._names = ["node:19400", *(f"node-{number}:19400" for number in range(1, rack.nodes_expected or 1))]
         self._nameplate = rack.nameplate
         self._heats, self._absences = Heats(rack.name, rack.breakers), Absences()
-        self._census, self._series, self._own = DomainCensus(), RackSeries(rack.name), OwnSeries()
+        self._census, self._series, self._own = DomainCounter(), RackSeries(rack.name), OwnSeries()
         self._domains: tuple[DomainShare, ...] = ()
 
     def sum(self, snapshot: Snapshot, silent: int) -> tuple[Reading, ...]:
@@ -141,13 +141,13 @@ class Play:
         scenario: Scenario,
         rules: Sequence[RuleFile],
         rack: PlayedRack | None = None,
-        tellers: Sequence[Teller] = (),
+        providers: Sequence[FrameProvider] = (),
         begins: int = 0,
     ) -> None:
         """`begins` is the first second of the scenario that is played: the agent is started then."""
         self._scenario = scenario
         self._second = begins
-        self._tellers = tellers
+        self._providers = providers
         self._source = SyntheticSource(scenario, EPOCH)
         self._surroundings = Surroundings(scenario.faults)
         self._equipment = _equipment_of(scenario, rack, lambda: self.now.mono)
@@ -225,7 +225,7 @@ class Play:
         equipment = self._equipment.read(Lane.FAST, now).readings
         rack = self._rack_framer.frame((*_readings(self._rack.frame(now)), *self._rack_power, *equipment))
         told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), rules]
-        told += [teller.frame(now) for teller in self._tellers]
+        told += [teller.frame(now) for teller in self._providers]
         made = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
         snapshot = self._latest = self._surroundings.around(made, self._second)
         if self._peers is not None:

@@ -17,7 +17,7 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from agent.backends.synthetic import Scenario, load_scenario, shipped_scenarios
+from agent.backends.synthetic import Scenario, load_scenario, shipped_names
 from agent.backends.synthetic.scenario import ScenarioFault, ScenarioJob, Window
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
 from tests.lab.score.expectations import EXPECTED
@@ -84,7 +84,7 @@ def _changed(fault: ScenarioFault, values: Mapping[str, float | str]) -> Scenari
 
 def refuse_gaps(alerts: set[str]) -> None:
     """Raises ScoreError where the table lacks a scenario or an alert, or names one that is not there."""
-    shipped = {name for name, _ in shipped_scenarios()}
+    shipped = set(shipped_names())
     if missing := shipped - EXPECTED.keys():
         raise ScoreError(f"no expectations for {_list(missing)}: add them to tests/lab/score/expectations.py")
     own = {path.stem for path in SCENARIOS.glob("*.yaml")}

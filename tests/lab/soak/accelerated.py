@@ -62,8 +62,8 @@ class Hours:
         self._latest: Snapshot | None = None
         self._second = self.reloads = self.pages = 0
         self._monitors = self._make_monitors()
-        tellers = (self._flight, self._monitors[0])
-        self._play = Play(busy_hours(folder, seconds), self._pack, tellers=tellers)
+        providers = (self._flight, self._monitors[0])
+        self._play = Play(busy_hours(folder, seconds), self._pack, providers=providers)
         self._site = self._make_site()
 
     def __enter__(self) -> Hours:  # noqa: PYI034 Python 3.10 has no Self

@@ -18,28 +18,7 @@ from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OnScreen, Press, UiState, press
 from agent.commands.top.screen.text_layout import Glyphs, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData
-
-
-class WakePipe:
-    """Wakes the loop from any thread and from signal handlers."""
-
-    def __init__(self) -> None:
-        self.out, self.into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def wake(self) -> None:
-        """For any thread; also when the pipe is full of wake-ups, or closed at the end."""
-        try:
-            os.write(self.into, b"\0")
-        except OSError:
-            return
-
-    def drain(self) -> None:
-        try:
-            while os.read(self.out, 4096):
-                pass
-        except BlockingIOError:
-            return
-
+from agent.lib.wakeups import WakePipe
 
 _ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l"
 """The alternate screen, no cursor, no wrapping (xterm, ECMA-48)."""
@@ -182,13 +161,14 @@ class LiveLoop:
         """Return what was typed, and whether there is news."""
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
-        poll.register(self._pipe.out, select.POLLIN)
+        poll.register(self._pipe, select.POLLIN)
         ready = dict(poll.poll(None if seconds is None else seconds * 1000))
-        if self._pipe.out in ready:
+        has_news = self._pipe.fileno() in ready
+        if has_news:
             self._pipe.drain()
         if self._source not in ready:
-            return (self._keys.flush() if not ready else []), self._pipe.out in ready
-        return self._keys.feed(self._modes.read()), self._pipe.out in ready
+            return (self._keys.flush() if not ready else []), has_news
+        return self._keys.feed(self._modes.read()), has_news
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._noted.append(number)

@@ -39,7 +39,7 @@ from agent.worker.worker_messages import (
 )
 from alerts import alert_state
 from exporters.push.disk_buffer import DiskBuffer
-from exporters.push.disk_buffer import sealed as push_record
+from exporters.push.disk_buffer import encode_record as push_record
 from exporters.push.write_request import WriteRequest
 from tests.lab.fuzz.target import Target
 from tests.lab.fuzz.targets.kernel import NOW, check
