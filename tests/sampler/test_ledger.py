@@ -142,8 +142,7 @@ def test_series_of_a_job_end_with_it() -> None:
     labels = (("scheduler", "slurm"), ("job_id", "7"), ("mig", "0"))
     job = Framer().frame([Reading(Series(BY_NAME["coldplate_gpu_job_info"], Gpu("0", "GPU-0"), labels), 1)])
     ledger.frames(1.0, [reading, job])
-    found = {each.series.entity for each in ledger.frames(2.0, [reading, job])[0].readings}
-    assert Node() in found
+    assert Node() in {each.series.entity for each in ledger.frames(2.0, [reading, job])[0].readings}
     ended = ledger.frames(3.0, [reading])[0]
     assert {each.series.entity for each in ended.readings} == {Gpu("0", "GPU-0")}
     assert totals(ended)["0"] == {"computing": pytest.approx(2.0)}

@@ -103,6 +103,11 @@ def between(document: str, begins: str, ends: str, text: str) -> str:
     return f"{document.split(begins)[0]}{begins}\n\n{text.strip()}\n\n{ends}{document.split(ends)[1]}"
 
 
+def put_generated(document: str, name: str, content: str) -> str:
+    """Return the document with the content that `make generate` makes for this name. As `between`."""
+    return between(document, f"<!-- {name}: made by `make generate` -->", f"<!-- {name}: end -->", content)
+
+
 def put_between(document: Path, begins: str, ends: str, text: str) -> None:
     document.write_text(between(document.read_text(encoding="utf-8"), begins, ends, text), encoding="utf-8")
 

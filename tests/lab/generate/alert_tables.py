@@ -9,8 +9,7 @@ from pathlib import Path
 import yaml
 
 from agent.catalogue.xid_triage import CATALOG, TRIAGE, TriagedXid, XidClass
-from tests.lab.bench.report import markdown
-from tests.lab.generate import marked
+from tests.lab.bench.report import markdown, put_generated
 from tests.lab.generate.xid_texts import ALERTS
 from tests.lab.score.expectations import EXPECTED
 
@@ -20,7 +19,7 @@ SEVERITIES = ("critical", "warning", "info")
 
 
 def splice(document: str) -> str:
-    return marked.put(marked.put(document, "alerts", "\n".join(_lines())), "xids", _xids())
+    return put_generated(put_generated(document, "alerts", "\n".join(_lines())), "xids", _xids())
 
 
 def _lines() -> Iterator[str]:

@@ -11,7 +11,7 @@ from agent.config.default_file import summary, written
 from agent.config.quantities import Notation
 from agent.config.reading import SchemaField, fields_of
 from agent.config.schema import Config, Section
-from tests.lab.generate import marked
+from tests.lab.bench.report import put_generated
 
 _TYPES = {str: "text", bool: "true, false", int: "a whole number", float: "a number"}
 _UNITS = {
@@ -49,7 +49,7 @@ def table() -> str:
 
 def splice(document: str) -> str:
     """Return the document with the current table in place of its own. Raises ValueError if it has none."""
-    return marked.put(document, "keys", table())
+    return put_generated(document, "keys", table())
 
 
 def _values(field: SchemaField) -> str:

@@ -6,14 +6,13 @@ from agent.backends.synthetic.activity import TRAFFIC
 from agent.backends.synthetic.loader import load_scenario, shipped_names
 from agent.backends.synthetic.machines import TOPOLOGIES, RackPlant
 from agent.backends.synthetic.scenario_schema import FAULTS, PHASES, Parameter
-from tests.lab.bench.report import markdown
-from tests.lab.generate import marked
+from tests.lab.bench.report import markdown, put_generated
 
 
 def splice(document: str) -> str:
     traffic = f"`parallelism` of a job is one of {', '.join(f'`{word}`' for word in TRAFFIC)}.\n"
-    document = marked.put(document, "scenarios", _shipped())
-    return marked.put(document, "faults", f"{traffic}\n{_kinds()}\n{_machines()}")
+    document = put_generated(document, "scenarios", _shipped())
+    return put_generated(document, "faults", f"{traffic}\n{_kinds()}\n{_machines()}")
 
 
 def _shipped() -> str:
