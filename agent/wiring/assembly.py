@@ -34,7 +34,7 @@ from agent.wiring.reconfiguration import rack_options, reconfigure, steps_of
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
 from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 from agent.wiring.start_checks import check, load_choice
-from agent.wiring.web_serving import Exposed, Protection, make_server, neighbours_of, protect, urls_of
+from agent.wiring.web_serving import Exposed, make_server, neighbours_of, urls_of, watch_web_file
 
 flight_log = logging.getLogger("coldplate.flight")
 
@@ -75,7 +75,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     pause = PauseWatch(request.parent if request else None, boot, clock, threads, removals)
 
     files = StateFiles(threads, time.monotonic, time.time)
-    protection = protect(config, lambda: clock().wall, threads)
+    watch = watch_web_file(config, lambda: clock().wall, threads)
     rack = make_rack_monitor(
         config, rack_options(config, options), now, threads, path=drill_file(config, RACK_STATE), put=files.put
     )
@@ -85,7 +85,12 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     rules = make_rule_manager(config, alerting, hub, files, foreign=rack.foreign, threads=threads, now=now)
     expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
     own = SelfMetrics(
-        scenario_of(config), last, threads.states, files.states, web=protection.last, refused=protection.refused
+        scenario_of(config),
+        last,
+        threads.states,
+        files.states,
+        web=lambda: None if watch is None else watch.last,
+        refused=lambda: {} if watch is None else watch.gate.refused,
     )
     providers: dict[str, FrameProvider | None] = {
         "reporting the agent's own metrics": own,
@@ -104,7 +109,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     )  # fmt: skip
     steps = steps_of(
         options, alerting, receivers, exposed=exposed, sampling=sampling, rack=rack, rules=rules,
-        expectations=expectations, protection=protection,
+        expectations=expectations, watch=watch,
     )  # fmt: skip
     reloads = Reloader(partial(reconfigure, read_config, config, steps), last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now, threads=threads.troubles, rules=rules.failing, files=files.states)
@@ -118,7 +123,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         rules=rules,
         reloads=reloads,
         threads=threads,
-        protection=protection,
+        watch=watch,
         now=now,
     )
     hub.follow("recording the node's power for the rack", rack.observe)
@@ -131,7 +136,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     parts: tuple[Part | None, ...] = (
         SourcesPart(sampling, time.sleep),
         files,
-        protection,
+        watch,
         server,
         rack,
         flight,
@@ -148,7 +153,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         reloads=reloads,
         notifier=notifier,
         page=exposed.latest,
-        urls=lambda: urls_of(server, config.web.telemetry_path, encrypted=protection.is_encrypted),
+        urls=lambda: urls_of(server, config.web.telemetry_path, watch),
         synthetic=scenario_of(config) is not None,
     )
 
@@ -183,5 +188,5 @@ def dry_start(config: Config, folder: Path) -> int:
     load_rack(config, folder, 0.0)
     check_receivers(config)
     load_choice(config, folder)
-    Protection(config, lambda: clock().wall).load()
+    watch_web_file(config, lambda: clock().wall, Threads())
     return sum(each.rule_count for each in load_rules(config, folder).files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agent.config.reading import fields_of
 from agent.config.schema import Config, Section
@@ -20,7 +21,10 @@ from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import load_choice
-from agent.wiring.web_serving import Exposed, Protection, load_terms
+from agent.wiring.web_serving import Exposed, load_terms
+
+if TYPE_CHECKING:
+    from exporters.protection.web_gate import WebWatch
 
 log = logging.getLogger("coldplate")
 
@@ -53,8 +57,8 @@ def steps_of(
     rack: RackMonitor,
     rules: RuleManager,
     expectations: ExpectationSeries,
-    protection: Protection,
-) -> tuple[Prepare, ...]:
+    watch: WebWatch | None,
+) -> list[Prepare]:
     """Return the steps of a reload, one for each part that can change while it runs; `alerting` is in force."""
     in_force = [alerting]
 
@@ -70,13 +74,15 @@ def steps_of(
 
         return apply
 
-    return (
+    steps: list[Prepare] = [
         exposed.prepare,
         rules_and_sampling,
         lambda config: partial(rack.reconfigure, rack_options(config, options)),
         lambda config: partial(expectations.reconfigure, load_choice(config, options.folder)),
-        lambda config: partial(protection.enforce, load_terms(config, protection)),
-    )
+    ]
+    if watch is not None:
+        steps.append(lambda config: partial(watch.enforce, load_terms(config, watch)))
+    return steps
 
 
 def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ from agent.daemon.rule_manager import RuleManager
 from agent.daemon.self_report import Readiness
 from agent.daemon.service import hurry
 from agent.lib.record import replace
-from agent.lib.threads import CLOSING_SECONDS, Threads
-from agent.lib.wording import show_address
+from agent.lib.threads import Threads
+from agent.lib.wording import UserError, show_address
 from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
@@ -27,83 +27,38 @@ from agent.wiring.identity import node_name, title
 from agent.wiring.start_checks import check
 from alerts import packs
 from exporters.endpoint import RouteContext
-from exporters.protection.passwords import PasswordChecks
 from exporters.routes import Routes
 from exporters.selection import SeriesSelection
 from exporters.server import HttpServer
 
 if TYPE_CHECKING:
     from exporters.compatibility.translation import Translation
-    from exporters.protection.web_gate import WebReload, WebTerms, WebWatch
-
-
-class Protection:
-    """Watches the file and checks passwords by it; does nothing where the configuration names no file.
-
-    `wall` gives Unix seconds. Raises ConfigError for a file that cannot be used.
-    """
-
-    def __init__(self, config: Config, wall: Callable[[], float], threads: Threads | None = None) -> None:
-        self.threads = threads or Threads()
-        self.passwords = PasswordChecks(time.monotonic)
-        self.watch: WebWatch | None = None
-        if config.web.config_file is None:
-            return
-        from exporters.protection.web_file import WebFileError  # only where the configuration names a web file
-        from exporters.protection.web_gate import WebWatch
-
-        try:
-            self.watch = WebWatch(Path(config.web.config_file), self.passwords, time.monotonic, wall)
-        except WebFileError as error:
-            raise ConfigError(f"web.config_file: {error}") from error
-
-    def start(self) -> None:
-        if self.watch is not None:
-            self.watch.start(self.threads)
-            self.passwords.start(self.threads)
-
-    def stop(self) -> None:
-        if self.watch is not None:
-            self.watch.stop(CLOSING_SECONDS)
-            self.passwords.stop(CLOSING_SECONDS)
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Return True if the pages are served by HTTPS."""
-        return self.watch is not None and self.watch.gate.terms.context is not None
-
-    def last(self) -> WebReload | None:
-        """Return the result of the last read of the file; None without a file."""
-        return None if self.watch is None else self.watch.last
-
-    def refused(self) -> Mapping[str, int]:
-        """Clients and requests that were refused since the start, by the reason; empty without a file."""
-        return {} if self.watch is None else self.watch.gate.refused
-
-    def load(self) -> WebTerms | None:
-        """Return the terms as the files are now. Raises ConfigError."""
-        if self.watch is None:
-            return None
-        from exporters.protection.web_file import WebFileError
-
-        try:
-            return self.watch.load()
-        except WebFileError as error:
-            raise ConfigError(f"web.config_file: {error}") from error
-
-    def enforce(self, terms: WebTerms | None) -> None:
-        if self.watch is not None and terms is not None:
-            self.watch.enforce(terms)
-
-
-protect = with_places(Protection)
-"""Makes the protection that the configuration asks for. Raises ConfigError with file and line."""
+    from exporters.protection.web_gate import WebTerms, WebWatch
 
 
 @with_places
-def load_terms(_config: Config, protection: Protection) -> WebTerms | None:
-    """Load the terms for a configuration that was just read. Raises ConfigError with file and line."""
-    return protection.load()
+def watch_web_file(config: Config, wall: Callable[[], float], threads: Threads) -> WebWatch | None:
+    """Return what protects the pages by the web configuration file; None where no file is named.
+
+    `wall` gives Unix seconds. Raises ConfigError for a file that cannot be used.
+    """
+    if config.web.config_file is None:
+        return None
+    from exporters.protection.web_gate import WebWatch  # only where the configuration names a web file
+
+    try:
+        return WebWatch(Path(config.web.config_file), time.monotonic, wall, threads)
+    except UserError as error:
+        raise ConfigError(f"web.config_file: {error}") from error
+
+
+@with_places
+def load_terms(_config: Config, watch: WebWatch) -> WebTerms:
+    """Return the terms as the files are now, for a configuration that was just read. Raises ConfigError."""
+    try:
+        return watch.load()
+    except UserError as error:
+        raise ConfigError(f"web.config_file: {error}") from error
 
 
 class Exposed:
@@ -184,7 +139,7 @@ def make_server(
     rules: RuleManager,
     reloads: Reloader,
     threads: Threads,
-    protection: Protection,
+    watch: WebWatch | None,
     now: Callable[[], Instant],
 ) -> HttpServer:
     """Return the server with all its pages; `now` is the samples' clock. Raises ConfigError."""
@@ -212,7 +167,6 @@ def make_server(
             history=recent.moments,
         )
     )
-    watch = protection.watch
     server = HttpServer(
         [listen_address(each) for each in web.listen],
         site,
@@ -228,8 +182,8 @@ def make_server(
     return server
 
 
-def urls_of(server: HttpServer, path: str, *, encrypted: bool) -> list[str]:
+def urls_of(server: HttpServer, path: str, watch: WebWatch | None) -> list[str]:
     """Return the addresses at which the pages can be asked for; `path` is that of the metrics."""
-    scheme = "https" if encrypted else "http"
+    scheme = "http" if watch is None or watch.gate.terms.context is None else "https"
     places = [("localhost" if host in ("::", "0.0.0.0") else host, port) for host, port in server.addresses]  # noqa: S104
     return [f"{scheme}://{show_address(*place)}{path}" for place in places]

@@ -23,7 +23,7 @@ from msgspec import Struct, field, structs
 from agent.lib.certificates import first_expiry
 from agent.lib.logs import LogOnce
 from agent.lib.textfile import stamp_of
-from agent.lib.threads import KeptThread, Threads
+from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from exporters.deferred import Answer
 from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PortGate
 from exporters.http_messages import Request, Response
@@ -166,35 +166,39 @@ class _FileStamps(NamedTuple):
 
 
 class WebWatch:
-    """Reads the file at `path` and whatever it names. `clock` gives monotonic seconds, and `wall` Unix seconds.
+    """Reads the file at `path` and whatever it names, and has passwords checked by it.
 
-    Raises WebFileError if the file cannot be used at first.
+    `clock` gives monotonic seconds, and `wall` Unix seconds. Raises WebFileError if the file cannot be used at first.
     """
 
-    def __init__(
-        self, path: Path, passwords: PasswordChecks, clock: Callable[[], float], wall: Callable[[], float]
-    ) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float], wall: Callable[[], float], threads: Threads) -> None:
         self.path = path
         self.changed: Callable[[], None] = lambda: None
         """Called after a change."""
         self._wall = wall
+        self._threads = threads
+        self._passwords = PasswordChecks(clock)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread: KeptThread | None = None
         self._once = LogOnce(log)
         self._periods = 0
         terms = load_terms(path)
-        self.gate = WebGate(terms, passwords, clock)
+        self.gate = WebGate(terms, self._passwords, clock)
         self.last = WebReload(wall(), terms.expires)
         self._seen = _FileStamps(terms.stamps, True)
 
-    def start(self, threads: Threads) -> None:
-        self._thread = threads.begin("web-config", self._run)
+    def start(self) -> None:
+        """Begin to look at the files, and to check passwords."""
+        self._thread = self._threads.begin("web-config", self._run)
+        self._passwords.start(self._threads)
 
-    def stop(self, seconds: float) -> None:
+    def stop(self) -> None:
+        """End both threads."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(seconds)
+            self._thread.join(CLOSING_SECONDS)
+        self._passwords.stop(CLOSING_SECONDS)
 
     def load(self) -> WebTerms:
         """Return the terms as the files are now, not enforced yet; log and note a failure. Raises WebFileError."""

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from agent.lib.threads import Threads
 from exporters.protection import web_gate
-from exporters.protection.passwords import PasswordChecks
 from exporters.protection.tls import make_context, names_of
 from exporters.protection.web_file import CIPHERS, CURVES, WebFile, WebFileError, read_web_file
 from exporters.protection.web_gate import RETRY_PERIODS, WebTerms, WebWatch, load_terms
@@ -226,7 +226,7 @@ def watch(issue: Callable[[str], None], tmp_path: Path) -> WebWatch:
     issue("v1")
     (tmp_path / "web.yml").write_text(LIVE_PAIR)
 
-    return WebWatch(tmp_path / "web.yml", PasswordChecks(lambda: 0.0), lambda: 0.0, lambda: 17.0)
+    return WebWatch(tmp_path / "web.yml", lambda: 0.0, lambda: 17.0, Threads())
 
 
 def test_a_swapped_link_is_noticed_and_taken_when_it_is_still(watch: WebWatch, issue: Callable[[str], None]) -> None:

@@ -21,7 +21,7 @@ from agent.wiring.assembly import dry_start
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.reconfiguration import reconfigure, steps_of
 from agent.wiring.start_checks import check
-from agent.wiring.web_serving import Exposed, Protection
+from agent.wiring.web_serving import Exposed
 from alerts.notify.receiver import Receiver
 from tests import warm
 
@@ -48,8 +48,7 @@ class Bench:
         self.exposed = Exposed(Hub(), check(config))
         self.sampling, self.rack, self.rules, self.expectations = Changed(), Changed(), Changed(), Changed()
         parts: Any = {name: vars(self)[name] for name in ("sampling", "rack", "rules", "expectations")}
-        protection = Protection(config, lambda: 0.0)
-        steps = steps_of(options, self.started_with, receivers, exposed=self.exposed, protection=protection, **parts)
+        steps = steps_of(options, self.started_with, receivers, exposed=self.exposed, watch=None, **parts)
         self.reload = partial(reconfigure, lambda: parse(self.text, "c.yaml"), config, steps)
 
     @property

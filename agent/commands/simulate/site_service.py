@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain, count, islice
 from math import floor, inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -32,9 +33,12 @@ from agent.lib.threads import Threads
 from agent.lib.typed_yaml import YamlFile
 from agent.lib.wakeups import SignalWaker
 from agent.lib.wording import UserError
-from agent.wiring.web_serving import Protection, urls_of
+from agent.wiring.web_serving import urls_of, watch_web_file
 from exporters.listeners import open_listeners
 from exporters.server import HttpServer
+
+if TYPE_CHECKING:
+    from exporters.protection.web_gate import WebWatch
 
 log = logging.getLogger("coldplate.simulate")
 
@@ -57,7 +61,8 @@ def serve(arguments: argparse.Namespace) -> int:
     duration = inf if given is None else parse_value("--duration", quantities.duration, given)
     listen = [parse_value("--web.listen-address", listen_address, each) for each in arguments.listen or [ADDRESS]]
     web = WebConfig(config_file=arguments.web_config_file)
-    protection = Protection(Config(web=web), time.time, Threads(time.monotonic))
+    threads = Threads(time.monotonic)
+    watch = watch_web_file(Config(web=web), time.time, threads)
     for listener in open_listeners(listen):  # report a mistake before the nodes are made
         listener.close()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
@@ -72,7 +77,7 @@ def serve(arguments: argparse.Namespace) -> int:
     log.info("making nodes; they are served when all are made", extra={"facts": {"nodes": len(site.nodes)}})
     with Progress("making nodes", len(site.nodes), time.monotonic, every=1) as progress:
         pages.prepare(_announcing(progress.step, len(site.nodes)))
-    return _serve(pages, listen, waker, began + duration, protection)
+    return _serve(pages, listen, waker, began + duration, threads=threads, watch=watch)
 
 
 def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
@@ -135,9 +140,9 @@ def make_nodes(site: SimulatedSite, stride: int, began: int) -> list[SimulatedNo
 
 
 def _serve(
-    pages: SitePages, listen: list[tuple[str, int]], waker: SignalWaker, until: float, protection: Protection
-) -> int:
-    watch, threads = protection.watch, protection.threads
+    pages: SitePages, listen: list[tuple[str, int]], waker: SignalWaker, until: float,
+    *, threads: Threads, watch: WebWatch | None,
+) -> int:  # fmt: skip
     server = HttpServer(
         listen, pages, clock=time.monotonic, work=pages.work, press=hurry, threads=threads,
         gate=None if watch is None else watch.gate, max_connections=CONNECTIONS,
@@ -145,8 +150,8 @@ def _serve(
     server.start()
     if watch is not None:
         watch.changed = server.nudge
-    protection.start()
-    for url in urls_of(server, "/", encrypted=protection.is_encrypted):
+        watch.start()
+    for url in urls_of(server, "/", watch):
         pages.address = url.split("/")[2]
         log.info("serving", extra={"facts": {"nodes": pages.agents, "url": url, "discovery": f"{url}sd"}})
     frozen = 0
@@ -157,7 +162,8 @@ def _serve(
         stopped = waker.wait(min(TEND_SECONDS, left))
         threads.tend()
     server.stop()
-    protection.stop()
+    if watch is not None:
+        watch.stop()
     log.info("stopped")
     return 0
 
