@@ -212,6 +212,14 @@ class Key(Struct, frozen=True):
         return float(bound) if self.unit is None else UNITS[self.unit].read(bound)
 
 
+def duration_key(what: str, least: str, most: str, *, restart: bool = False, example: str = "") -> Key:
+    return Key(what, Notation.DURATION, least, most=most, restart=restart, example=example)
+
+
+def size_key(what: str, least: str, most: str, *, restart: bool = False) -> Key:
+    return Key(what, Notation.SIZE, least, most=most, restart=restart)
+
+
 UNITS: dict[Notation | None, Units] = {
     Notation.DURATION: _DURATION, Notation.POWER: _POWER, Notation.SIZE: _SIZE,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Annotated, ParamSpec, TypeVar
 
 import msgspec
 
-from agent.config.quantities import Key, Notation
+from agent.config.quantities import Key, Notation, duration_key, size_key
 from agent.config.words import DEVICES, PROFILES
 from agent.lib.wording import UserError
 
@@ -79,31 +79,21 @@ class SamplingConfig(Section, frozen=True):
 
     fast: Annotated[
         float,
-        Key(
+        duration_key(
             "Period of fast metrics: power, utilization, clocks. Sums and statistics: once a second at most.",
-            Notation.DURATION,
             "100ms",
-            most="60s",
+            "60s",
         ),
     ] = 1.0
-    slow: Annotated[
-        float, Key("Period of slow metrics; at least sampling.fast.", Notation.DURATION, "100ms", most="1h")
-    ] = 15.0
+    slow: Annotated[float, duration_key("Period of slow metrics; at least sampling.fast.", "100ms", "1h")] = 15.0
     cold: Annotated[
-        float, Key("Period of rarely changing metrics; at least sampling.slow.", Notation.DURATION, "100ms", most="1d")
+        float, duration_key("Period of rarely changing metrics; at least sampling.slow.", "100ms", "1d")
     ] = 60.0
     deadline: Annotated[
-        float,
-        Key("A GPU silent for this long, and for three fast periods, is down.", Notation.DURATION, "100ms", most="60s"),
+        float, duration_key("A GPU silent for this long, and for three fast periods, is down.", "100ms", "60s")
     ] = 2.0
     window: Annotated[
-        float,
-        Key(
-            "Span of the rolling minimum, mean and maximum; at least sampling.fast.",
-            Notation.DURATION,
-            "100ms",
-            most="1h",
-        ),
+        float, duration_key("Span of the rolling minimum, mean and maximum; at least sampling.fast.", "100ms", "1h")
     ] = 60.0
 
 
@@ -256,8 +246,7 @@ class BreakerConfig(Section, frozen=True, rename={"kind": "class"}):
         float | None, Key("Share of the rack's power that it carries.", above="0", most="1", example="0.5")
     ] = None
     long_delay: Annotated[
-        float | None,
-        Key("With electronic: delay at 6 times the rating.", Notation.DURATION, "500ms", most="60s", example="8s"),
+        float | None, duration_key("With electronic: delay at 6 times the rating.", "500ms", "60s", example="8s")
     ] = None
 
 
@@ -319,12 +308,10 @@ class OverrideConfig(Section, frozen=True, rename={"hold": "for"}):
     """Changes to an alert of the rule files, by its name."""
 
     hold: Annotated[
-        float | None,
-        Key("How long the alert is pending before it fires.", Notation.DURATION, "0s", most="365d", example="10m"),
+        float | None, duration_key("How long the alert is pending before it fires.", "0s", "365d", example="10m")
     ] = None
     keep_firing_for: Annotated[
-        float | None,
-        Key("How long it keeps firing after its condition clears.", Notation.DURATION, "0s", most="365d", example="1m"),
+        float | None, duration_key("How long it keeps firing after its condition clears.", "0s", "365d", example="1m")
     ] = None
     labels: Annotated[dict[str, str], Key("Labels to add or change.", example="{severity: info}")] = {}
     annotations: Annotated[dict[str, str], Key("Annotations to add or change.", example="{team: hpc}")] = {}
@@ -344,12 +331,10 @@ class RulesConfig(Section, frozen=True):
             example="[builtin, advice, site/*.yml]",
         ),
     ] = ("builtin",)
-    interval: Annotated[float, Key("Interval of groups that set none.", Notation.DURATION, "1s", most="60s")] = 1.0
+    interval: Annotated[float, duration_key("Interval of groups that set none.", "1s", "60s")] = 1.0
     disable: Annotated[tuple[str, ...], Key("Alerts to disable, with *.", example="[GpuHot]")] = ()
     override: dict[str, OverrideConfig] = {}
-    memory: Annotated[float, Key("Memory for the samples that rules read.", Notation.SIZE, "1MiB", most="64GiB")] = (
-        64 * 2.0**20
-    )
+    memory: Annotated[float, size_key("Memory for the samples that rules read.", "1MiB", "64GiB")] = 64 * 2.0**20
     runbook_base: Annotated[
         str | None,
         Key("Base of runbook_url; the agents' own pages if not set.", example="https://docs.example/runbooks"),
@@ -362,7 +347,7 @@ class ReceiverConfig(LoginConfig, frozen=True):
     urls: Annotated[
         tuple[str, ...], Key("URLs; each is sent every alert.", example='["http://am-0.example:9093"]')
     ] = ()
-    timeout: Annotated[float, Key("Timeout of a request.", Notation.DURATION, "100ms", most="60s")] = 10.0
+    timeout: Annotated[float, duration_key("Timeout of a request.", "100ms", "60s")] = 10.0
 
 
 class NotifyConfig(Section, frozen=True):
@@ -371,9 +356,7 @@ class NotifyConfig(Section, frozen=True):
     log: Annotated[bool, Key("Whether to write alerts to the log.")] = True
     alertmanager: ReceiverConfig = ReceiverConfig()
     webhook: ReceiverConfig = ReceiverConfig()
-    resend: Annotated[
-        float, Key("How often to resend an alert that is still firing.", Notation.DURATION, "1s", most="1h")
-    ] = 60.0
+    resend: Annotated[float, duration_key("How often to resend an alert that is still firing.", "1s", "1h")] = 60.0
     labels: Annotated[
         dict[str, str], Key("Labels to add to alerts that lack them, like external_labels.", example="{site: north}")
     ] = {}
@@ -386,18 +369,16 @@ class BufferConfig(Section, frozen=True):
     directory: Annotated[
         str | None, Key("Directory for them; push/NAME in state_dir if not set.", example="/scratch/push")
     ] = None
-    size: Annotated[
-        float, Key("Limit on its files; the oldest samples go first.", Notation.SIZE, "1MiB", most="64GiB")
-    ] = 64 * 2.0**20
-    age: Annotated[float, Key("Samples that are older are dropped.", Notation.DURATION, "1m", most="7d")] = 7200.0
+    size: Annotated[float, size_key("Limit on its files; the oldest samples go first.", "1MiB", "64GiB")] = 64 * 2.0**20
+    age: Annotated[float, duration_key("Samples that are older are dropped.", "1m", "7d")] = 7200.0
 
 
 class RemoteWriteConfig(LoginConfig, frozen=True, kw_only=True):
     """A receiver of Prometheus's remote write, under a name of your choice."""
 
     url: Annotated[str, Key("URL that takes the samples.", example="https://mimir.example/api/v1/push")]
-    interval: Annotated[float, Key("How often to push.", Notation.DURATION, "1s", most="5m")] = 15.0
-    timeout: Annotated[float, Key("Timeout of a request.", Notation.DURATION, "100ms", most="60s")] = 10.0
+    interval: Annotated[float, duration_key("How often to push.", "1s", "5m")] = 15.0
+    timeout: Annotated[float, duration_key("Timeout of a request.", "100ms", "60s")] = 10.0
     labels: Annotated[
         dict[str, str], Key("Labels to add to series; instance and job replace the agent's.", example="{cluster: east}")
     ] = {}
@@ -408,10 +389,8 @@ class OtlpConfig(Section, frozen=True):
     """An OpenTelemetry collector, over HTTP. Needs the extra `otlp`."""
 
     endpoint: Annotated[str, Key("URL that takes metrics.", example="https://collector.example:4318/v1/metrics")]
-    interval: Annotated[float, Key("How often to push.", Notation.DURATION, "1s", most="5m")] = 15.0
-    timeout: Annotated[float, Key("Timeout of a push, with all its attempts.", Notation.DURATION, "1s", most="60s")] = (
-        10.0
-    )
+    interval: Annotated[float, duration_key("How often to push.", "1s", "5m")] = 15.0
+    timeout: Annotated[float, duration_key("Timeout of a push, with all its attempts.", "1s", "60s")] = 10.0
     username: Annotated[str, Key("User name to log in with.")] = ""
     password_file: Annotated[str | None, Key("File that contains the password and nothing else.")] = None
     bearer_token_file: Annotated[str | None, Key("File that contains a token; replaces user name and password.")] = None
@@ -434,8 +413,7 @@ class RecorderConfig(Section, frozen=True):
     """The flight recorder: keeps the last minutes, and writes them down around events (recordings.md)."""
 
     flight: Annotated[
-        float,
-        Key("How much to keep in memory; 0s is no flight recorder.", Notation.DURATION, "0s", most="1d", restart=True),
+        float, duration_key("How much to keep in memory; 0s is no flight recorder.", "0s", "1d", restart=True)
     ] = 900.0
     dump_on: Annotated[tuple[str, ...], Key("Events around which a file is written.", words=TRIGGERS, restart=True)] = (
         TRIGGERS
@@ -445,8 +423,7 @@ class RecorderConfig(Section, frozen=True):
         Key("Directory for the files; flight in state_dir if not set.", restart=True, example="/scratch/flight"),
     ] = None
     keep: Annotated[
-        float,
-        Key("Limit on all files together; the oldest go first.", Notation.SIZE, "1MiB", most="1TiB", restart=True),
+        float, size_key("Limit on all files together; the oldest go first.", "1MiB", "1TiB", restart=True)
     ] = 2.0**30
 
 
