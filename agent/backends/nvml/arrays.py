@@ -170,11 +170,10 @@ class GpmArray:
         self._u32[6 + index * 10 + 1] = code
         self._f64[3 + index * 5 + 1] = value
 
-    def stored(self) -> tuple[list[int], list[float]]:
+    def stored(self) -> tuple[Sequence[int], Sequence[float]]:
         """Return the return code and the value of each metric."""
         count = len(self.ids)
-        values: list[float] = self._f64[4 : 4 + 5 * count : 5].tolist()
-        return self._u32[7 : 7 + 10 * count : 10].tolist(), values
+        return self._u32[7 : 7 + 10 * count : 10].tolist(), self._f64[4 : 4 + 5 * count : 5].tolist()
 
     def decode(self) -> Sequence[Slot]:
         """Return the value of each metric, or its error."""
