@@ -369,7 +369,7 @@ class SamplingLoop:
             for read in runner.take():
                 self._durations[read.backend] = read.duration
                 self.sampler.take_read(read)
-                (self._awaited.add if read.awaited else self._awaited.discard)(read.backend)
+                (self._awaited.add if read.sample.awaited else self._awaited.discard)(read.backend)
             if not runner.busy:
                 self._pending.discard(runner.backend.name)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter as Tally
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
@@ -125,7 +126,7 @@ class _Record(Struct):
     calls: int = 0
     reads: Tally[str] = field(default_factory=Tally)
     """Reads by the outcome's value."""
-    seconds: dict[Lane, float] = field(default_factory=dict)
+    seconds: defaultdict[Lane, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds that reads took, by lane."""
     slowest: dict[str, float] = field(default_factory=dict)
 
@@ -148,9 +149,6 @@ class _Record(Struct):
             yield OwnReading("coldplate_backend_reads_total", count, (("outcome", outcome),), backend)
         for lane, seconds in self.seconds.items():
             yield OwnReading("coldplate_backend_read_seconds_total", seconds, (("lane", lane.value),), backend)
-
-    def took_time(self, lane: Lane, seconds: float) -> None:
-        self.seconds[lane] = self.seconds.get(lane, 0.0) + seconds
 
 
 class LoopFacts(Struct, frozen=True):
@@ -193,9 +191,9 @@ class Health:
         record.outcome, record.detail = read.outcome, read.detail
         record.reason = read.reason if read.outcome is Outcome.FAILED else None
         record.duration = read.duration
-        record.calls += read.calls
+        record.calls += read.sample.calls
         record.reads[read.outcome.value] += 1
-        record.took_time(read.lane, read.duration)
+        record.seconds[read.lane] += read.duration
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
 
@@ -218,7 +216,7 @@ class Health:
         record.outcome, record.detail = Outcome.OK, ""
         record.calls += sample.calls
         record.reads[Outcome.OK.value] += 1
-        record.took_time(sample.lane, sample.duration)
+        record.seconds[sample.lane] += sample.duration
         if record.good_at is None or sample.mono > record.good_at:
             record.good_at = sample.mono
         if sample.lane is Lane.FAST:

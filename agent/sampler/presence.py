@@ -144,7 +144,6 @@ def stranger(missing: Unidentified) -> Gpu:
 class _GpuSeries(Struct, frozen=True):
     """The series that a GPU keeps as long as it is in the inventory."""
 
-    uuid: str
     up: Series
     age: Series
     facts: tuple[Series, ...]
@@ -201,11 +200,11 @@ class Presence:
     def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[Reading]:
         seen = 0
         for slot, identity in self._inventory.gpus.items():
-            series = self._series_of(slot, identity)
-            good = self._good.get(series.uuid)
+            series, uuid = self._series_of(slot, identity), identity.gpu.uuid
+            good = self._good.get(uuid)
             seen += 1
             if not self.paused:
-                yield Reading(series.up, int(self.is_up(series.uuid, now, patience)))
+                yield Reading(series.up, int(self.is_up(uuid, now, patience)))
                 if good is not None:
                     yield Reading(series.age, max(now - good, 0.0))
             yield from (Reading(fact, 1) for fact in series.facts)
@@ -227,5 +226,5 @@ class Presence:
             if slot in self._inventory.replaced:
                 uuid, serial = self._inventory.replaced[slot]
                 facts.append(Series(REPLACED, gpu, (*owns, ("previous_uuid", uuid), ("previous_serial", serial))))
-            made = self._series[identity] = _GpuSeries(gpu.uuid, Series(UP, gpu), Series(AGE, gpu), tuple(facts))
+            made = self._series[identity] = _GpuSeries(Series(UP, gpu), Series(AGE, gpu), tuple(facts))
         return made

@@ -190,9 +190,9 @@ class Sampler:
         """Take in one lane of one backend of the main process."""
         self.health.enter(read)
         key = (read.backend, "", read.lane)
-        self.take_xids(read.events)
+        self.take_xids(read.sample.events)
         if read.outcome is Outcome.OK:
-            self._store(key, read.mono, read.frame, read.gaps)
+            self._store(key, read.mono, read.frame, read.sample.gaps)
         elif read.outcome is Outcome.ABSENT:
             self._blocks.pop(key, None)
         elif key in self._blocks:
