@@ -22,15 +22,12 @@ from agent.model import (
     BackendReport,
     Entity,
     Frame,
-    Framer,
     Gap,
     Lane,
     Metric,
     NvLink,
     Outcome,
-    Reading,
     Reason,
-    Series,
 )
 from agent.sampler.backend_runner import Flight, Read
 from agent.sampler.schedule import Settings
@@ -66,11 +63,6 @@ class Overdue:
         return {name: no_answer_for(now - flight.since) for name, flight in late.items()}
 
 
-MISSING = BY_NAME["coldplate_metric_missing"]
-
-ROOM = 20_000
-"""Most series that are remembered: devices come and go as long as the agent runs."""
-
 Source = tuple[str, Sequence[Gap]]
 """A backend, and some gaps of it."""
 
@@ -79,8 +71,7 @@ class MissingMetrics:
     """Gathers gaps. They are mostly those of the last snapshot, and then the same result is returned again."""
 
     def __init__(self) -> None:
-        self._series: dict[tuple[Metric, Entity, Reason], Series] = {}
-        self._framer = Framer()
+        self._own = OwnSeries()
         self._sources: list[Source] = []
         self._made: tuple[Mapping[str, tuple[Gap, ...]], Frame] = ({}, EMPTY_FRAME)
 
@@ -90,26 +81,20 @@ class MissingMetrics:
             gaps: dict[str, tuple[Gap, ...]] = {}
             for backend, some in sources:
                 gaps[backend] = (*gaps.get(backend, ()), *some)
-            self._sources, self._made = sources, (gaps, self._framer.frame(self._readings(sources)))
+            self._sources, self._made = sources, (gaps, self._own.frame(_missing(sources)))
         return self._made
 
-    def _readings(self, sources: Sequence[Source]) -> Iterator[Reading]:
-        """Return each series once: two lanes of a device may miss the same metric."""
-        seen: dict[Series, None] = {}
-        for _, gaps in sources:
-            for gap in gaps:
-                entity = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
-                key = (gap.metric, entity, gap.reason)
-                seen[self._series.get(key) or self._make(key)] = None
-        return (Reading(series, 1) for series in seen)
 
-    def _make(self, key: tuple[Metric, Entity, Reason]) -> Series:
-        metric, entity, reason = key
+def _missing(sources: Sequence[Source]) -> Iterator[OwnReading]:
+    """Yield each reading once: two lanes of a device may miss the same metric."""
+    seen: dict[tuple[Metric, Entity, Reason], None] = {}
+    for _, gaps in sources:
+        for gap in gaps:
+            of = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
+            seen[gap.metric, of, gap.reason] = None
+    for metric, entity, reason in seen:
         labels = (("metric", metric.name), ("reason", reason.value))
-        if len(self._series) >= ROOM:
-            self._series.clear()
-        series = self._series[key] = Series(MISSING, entity, labels)
-        return series
+        yield OwnReading("coldplate_metric_missing", 1, labels, entity)
 
 
 AGE = BY_NAME["coldplate_backend_age_seconds"]
