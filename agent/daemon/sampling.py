@@ -174,8 +174,7 @@ class SamplingLoop:
 
     def has_everything(self) -> bool:
         """Return True if every device and every backend has answered its first request."""
-        answered = all(map(self.sampler.has_answered, self.sampler.channel_keys))
-        return answered and not any(runner.busy for runner in self._runners)
+        return self.sampler.all_devices_answered and not any(runner.busy for runner in self._runners)
 
     def abandon(self) -> None:
         """Abandon the worker without waiting: the process is about to exit."""

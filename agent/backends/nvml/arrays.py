@@ -227,6 +227,16 @@ def ratio_in(slot: Slot) -> float | SlotError:
     return 0.0 if exponent == _RATIO_EXPONENT else float(f"{packed >> 8}e-{exponent}")
 
 
+def sum_of(slots: Sequence[Slot]) -> Slot:
+    """Return the sum of the numbers in the slots, or why the first that has none has none."""
+    total: int | float = 0
+    for slot in slots:
+        if isinstance(slot, SlotError):
+            return slot
+        total += slot
+    return total
+
+
 def highest_of(slots: Sequence[Slot]) -> float | SlotError:
     """Return the highest ratio of the slots that have one (a link that is down has none), or why the first has none."""
     ratios = [ratio_in(slot) for slot in slots]

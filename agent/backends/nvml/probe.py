@@ -225,7 +225,7 @@ class Prober:
         if table is not None:
             plan.fields.add_codes(pair, table, want.metric, entity)
         elif binding.packed:
-            plan.fields.add_ratios([pair], self._series(want, entity))
+            plan.fields.add_combined([pair], binding, self._series(want, entity))
         else:
             plan.fields.add(pair, binding, self._series(want, entity))
 
@@ -241,10 +241,7 @@ class Prober:
         if not able:
             return faults[0]
         if not want.per_link:
-            if binding.packed:
-                plan.fields.add_ratios(able, self._series(want))
-            else:
-                plan.fields.add_sum(able, binding, self._series(want))
+            plan.fields.add_combined(able, binding, self._series(want))
             return None
         for pair in pairs:
             self._add_field(want, binding, plan, pair, NvLink(self._gpu, pair[1]))
