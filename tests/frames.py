@@ -31,4 +31,4 @@ def read_of(
 ) -> Read:
     """A read as the runner reports it."""
     frame = frame_of(sample.readings)
-    return Read(backend, lane, mono, duration, outcome, frame, sample.gaps, sample.events, sample.calls, detail, reason)
+    return Read(backend, lane, mono, duration, outcome, frame, sample, detail, reason)

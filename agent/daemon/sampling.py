@@ -171,8 +171,7 @@ class SamplingLoop:
 
     def has_everything(self) -> bool:
         """Return True if every device and every backend has answered its first request."""
-        answered = all(map(self.sampler.has_answered, self.sampler.channel_keys))
-        return answered and not any(runner.busy for runner in self._runners)
+        return self.sampler.all_devices_answered and not any(runner.busy for runner in self._runners)
 
     def abandon(self) -> None:
         """Abandon the worker without waiting: the process is about to exit."""
@@ -359,7 +358,7 @@ class SamplingLoop:
             for read in runner.take():
                 self._durations[read.backend] = read.duration
                 self.sampler.take_read(read)
-                (self._awaited.add if read.awaited else self._awaited.discard)(read.backend)
+                (self._awaited.add if read.sample.awaited else self._awaited.discard)(read.backend)
             if not runner.busy:
                 self._pending.discard(runner.backend.name)
 

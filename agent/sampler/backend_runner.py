@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 from queue import SimpleQueue
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from agent.backends.protocol import AbsentError, BackendProtocol, BackendSample, DeviceError
 from agent.catalogue import BY_NAME
 from agent.lib.threads import Threads
-from agent.model import EMPTY_FRAME, Backend, Frame, Framer, Gap, Instant, Lane, Outcome, Reading, Reason, Series, Xid
+from agent.model import EMPTY_FRAME, Backend, Frame, Framer, Instant, Lane, Outcome, Reading, Reason, Series
 
 log = logging.getLogger("coldplate.backend")
 
@@ -24,8 +24,7 @@ CALM_SECONDS = 60.0
 class Read(Struct, frozen=True):
     """The outcome of one read of one lane. `mono` is when it began, `duration` how long it took, in seconds.
 
-    `calls` counts driver calls or file reads, `reason` is why a failed read gave nothing, and `awaited` is that of the
-    BackendSample.
+    `frame` has the readings of the sample; `reason` is why a failed read gave nothing.
     """
 
     backend: str
@@ -34,12 +33,9 @@ class Read(Struct, frozen=True):
     duration: float
     outcome: Outcome
     frame: Frame = EMPTY_FRAME
-    gaps: Sequence[Gap] = ()
-    events: Sequence[Xid] = ()
-    calls: int = 0
+    sample: BackendSample = BackendSample()
     detail: str = ""
     reason: Reason = Reason.MALFORMED
-    awaited: bool = False
 
 
 class Flight(Struct, frozen=True):
@@ -142,8 +138,7 @@ class Runner:
         if sample.left_out:
             readings = (*readings, Reading(self._left_out, sample.left_out))
         frame = self._framers[lane].frame(readings)
-        name, gaps, events, calls = self.backend.name, sample.gaps, sample.events, sample.calls
-        return Read(name, lane, began.mono, took, outcome, frame, gaps, events, calls, detail, reason, sample.awaited)
+        return Read(self.backend.name, lane, began.mono, took, outcome, frame, sample, detail, reason)
 
     def _failed(self, error: Exception, mono: float) -> None:
         """Log the first failure of its kind; a failure that lasts for days may be worded differently each time."""

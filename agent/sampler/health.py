@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter as Tally
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
@@ -21,15 +22,12 @@ from agent.model import (
     BackendReport,
     Entity,
     Frame,
-    Framer,
     Gap,
     Lane,
     Metric,
     NvLink,
     Outcome,
-    Reading,
     Reason,
-    Series,
 )
 from agent.sampler.backend_runner import Flight, Read
 from agent.sampler.schedule import Settings
@@ -65,11 +63,6 @@ class Overdue:
         return {name: no_answer_for(now - flight.since) for name, flight in late.items()}
 
 
-MISSING = BY_NAME["coldplate_metric_missing"]
-
-ROOM = 20_000
-"""Most series that are remembered: devices come and go as long as the agent runs."""
-
 Source = tuple[str, Sequence[Gap]]
 """A backend, and some gaps of it."""
 
@@ -78,8 +71,7 @@ class MissingMetrics:
     """Gathers gaps. They are mostly those of the last snapshot, and then the same result is returned again."""
 
     def __init__(self) -> None:
-        self._series: dict[tuple[Metric, Entity, Reason], Series] = {}
-        self._framer = Framer()
+        self._own = OwnSeries()
         self._sources: list[Source] = []
         self._made: tuple[Mapping[str, tuple[Gap, ...]], Frame] = ({}, EMPTY_FRAME)
 
@@ -89,26 +81,20 @@ class MissingMetrics:
             gaps: dict[str, tuple[Gap, ...]] = {}
             for backend, some in sources:
                 gaps[backend] = (*gaps.get(backend, ()), *some)
-            self._sources, self._made = sources, (gaps, self._framer.frame(self._readings(sources)))
+            self._sources, self._made = sources, (gaps, self._own.frame(_missing(sources)))
         return self._made
 
-    def _readings(self, sources: Sequence[Source]) -> Iterator[Reading]:
-        """Return each series once: two lanes of a device may miss the same metric."""
-        seen: dict[Series, None] = {}
-        for _, gaps in sources:
-            for gap in gaps:
-                entity = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
-                key = (gap.metric, entity, gap.reason)
-                seen[self._series.get(key) or self._make(key)] = None
-        return (Reading(series, 1) for series in seen)
 
-    def _make(self, key: tuple[Metric, Entity, Reason]) -> Series:
-        metric, entity, reason = key
+def _missing(sources: Sequence[Source]) -> Iterator[OwnReading]:
+    """Yield each reading once: two lanes of a device may miss the same metric."""
+    seen: dict[tuple[Metric, Entity, Reason], None] = {}
+    for _, gaps in sources:
+        for gap in gaps:
+            of = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
+            seen[gap.metric, of, gap.reason] = None
+    for metric, entity, reason in seen:
         labels = (("metric", metric.name), ("reason", reason.value))
-        if len(self._series) >= ROOM:
-            self._series.clear()
-        series = self._series[key] = Series(MISSING, entity, labels)
-        return series
+        yield OwnReading("coldplate_metric_missing", 1, labels, entity)
 
 
 AGE = BY_NAME["coldplate_backend_age_seconds"]
@@ -125,7 +111,7 @@ class _Record(Struct):
     calls: int = 0
     reads: Tally[str] = field(default_factory=Tally)
     """Reads by the outcome's value."""
-    seconds: dict[Lane, float] = field(default_factory=dict)
+    seconds: defaultdict[Lane, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds that reads took, by lane."""
     slowest: dict[str, float] = field(default_factory=dict)
 
@@ -148,9 +134,6 @@ class _Record(Struct):
             yield OwnReading("coldplate_backend_reads_total", count, (("outcome", outcome),), backend)
         for lane, seconds in self.seconds.items():
             yield OwnReading("coldplate_backend_read_seconds_total", seconds, (("lane", lane.value),), backend)
-
-    def took_time(self, lane: Lane, seconds: float) -> None:
-        self.seconds[lane] = self.seconds.get(lane, 0.0) + seconds
 
 
 class LoopFacts(Struct, frozen=True):
@@ -193,9 +176,9 @@ class Health:
         record.outcome, record.detail = read.outcome, read.detail
         record.reason = read.reason if read.outcome is Outcome.FAILED else None
         record.duration = read.duration
-        record.calls += read.calls
+        record.calls += read.sample.calls
         record.reads[read.outcome.value] += 1
-        record.took_time(read.lane, read.duration)
+        record.seconds[read.lane] += read.duration
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
 
@@ -218,7 +201,7 @@ class Health:
         record.outcome, record.detail = Outcome.OK, ""
         record.calls += sample.calls
         record.reads[Outcome.OK.value] += 1
-        record.took_time(sample.lane, sample.duration)
+        record.seconds[sample.lane] += sample.duration
         if record.good_at is None or sample.mono > record.good_at:
             record.good_at = sample.mono
         if sample.lane is Lane.FAST:

@@ -298,8 +298,8 @@ class GpuLedger:
         self._flows: list[tuple[_Flow, int, list[int]]] = []
         self._totals: dict[Entity | Labels, dict[str, float]] = {}
         """Seconds by state, of each GPU and of each job."""
-        self._gone: dict[Entity | Labels, tuple[float, dict[str, float]]] = {}
-        """The totals of those that are not there now, and since when."""
+        self._seen: dict[Entity | Labels, tuple[float, dict[str, float]]] = {}
+        """When those of before were last there, and their totals."""
         self._layout = EMPTY_LAYOUT
         self._lock_step = LockStep()
 
@@ -393,11 +393,11 @@ class GpuLedger:
         gpus = [each.gpu for each in self._gpus]
         keys: list[Entity | Labels] = [*gpus, *self._members]
         if keys != list(self._totals):
-            self._gone.update({key: (now, totals) for key, totals in self._totals.items() if key not in keys})
-            known = {key: totals for key, (since, totals) in self._gone.items() if now - since <= KEPT_SECONDS}
-            known.update(self._totals)
-            self._totals = {key: known.get(key) or dict.fromkeys(STATES, 0.0) for key in keys}
-            self._gone = {key: each for key, each in self._gone.items() if key in known and key not in self._totals}
+            self._seen.update({key: (now, totals) for key, totals in self._totals.items()})
+            self._seen = {key: each for key, each in self._seen.items() if now - each[0] <= KEPT_SECONDS}
+            self._totals = {
+                key: self._seen[key][1] if key in self._seen else dict.fromkeys(STATES, 0.0) for key in keys
+            }
             node = Node()
             self._layout = Layout(
                 (

@@ -13,12 +13,10 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from agent.backends.protocol import Unidentified
-from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
-from agent.model import Frame, Framer, Gpu, GpuIdentity, Node, Reading, Series
+from agent.model import Frame, Gpu, GpuIdentity
 
 log = logging.getLogger("coldplate.inventory")
 
@@ -129,25 +127,9 @@ def _facts(identity: GpuIdentity) -> dict[str, str]:
     }
 
 
-UP = BY_NAME["coldplate_gpu_up"]
-AGE = BY_NAME["coldplate_gpu_sample_age_seconds"]
-INFO = BY_NAME["coldplate_gpu_info"]
-REPLACED = BY_NAME["coldplate_gpu_replaced_info"]
-EXPECTED = Series(BY_NAME["coldplate_gpus_expected"], Node())
-
-
 def stranger(missing: Unidentified) -> Gpu:
     """Return a GPU of which only the index is known."""
     return Gpu(missing.index, "")
-
-
-class _GpuSeries(Struct, frozen=True):
-    """The series that a GPU keeps as long as it is in the inventory."""
-
-    uuid: str
-    up: Series
-    age: Series
-    facts: tuple[Series, ...]
 
 
 class Presence:
@@ -156,14 +138,13 @@ class Presence:
     def __init__(self, inventory: Inventory, gpus_on_bus: int = 0) -> None:
         self._inventory = inventory
         self._on_bus = gpus_on_bus
-        self._series: dict[GpuIdentity, _GpuSeries] = {}
         self._good: dict[str, float] = {}
         self._lost: set[str] = set()
         self.strangers: Sequence[Unidentified] = ()
         """GPUs that the driver counts but that are not known: they have not identified themselves."""
         self.paused = False
         """Whether the driver has been released on request: which GPUs are up is not known, and not an alarm."""
-        self._framer = Framer()
+        self._own = OwnSeries()
 
     def good(self, uuid: str, at: float) -> None:
         """Record that the GPU gave a complete fast sample at `at`."""
@@ -188,7 +169,6 @@ class Presence:
         """Forget the devices that are not among these."""
         self._good = {uuid: at for uuid, at in self._good.items() if uuid in known}
         self._lost &= known
-        self._series = {identity: each for identity, each in self._series.items() if identity.gpu.uuid in known}
 
     def is_up(self, uuid: str, now: float, patience: float) -> bool:
         good = self._good.get(uuid)
@@ -196,36 +176,26 @@ class Presence:
 
     def frame(self, now: float, patience: float, expected: int | None) -> Frame:
         """Presence, age and facts of every known GPU, and how many there should be."""
-        return self._framer.frame(self._readings(now, patience, expected))
+        return self._own.frame(self._readings(now, patience, expected))
 
-    def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[Reading]:
-        seen = 0
+    def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[OwnReading]:
         for slot, identity in self._inventory.gpus.items():
-            series = self._series_of(slot, identity)
-            good = self._good.get(series.uuid)
-            seen += 1
+            gpu, good = identity.gpu, self._good.get(identity.gpu.uuid)
             if not self.paused:
-                yield Reading(series.up, int(self.is_up(series.uuid, now, patience)))
+                yield OwnReading("coldplate_gpu_up", int(self.is_up(gpu.uuid, now, patience)), (), gpu)
                 if good is not None:
-                    yield Reading(series.age, max(now - good, 0.0))
-            yield from (Reading(fact, 1) for fact in series.facts)
+                    yield OwnReading("coldplate_gpu_sample_age_seconds", max(now - good, 0.0), (), gpu)
+            owns = (("slot", slot), ("serial", identity.serial))
+            yield OwnReading("coldplate_gpu_info", 1, (*owns, ("model", identity.model), *identity.facts), gpu)
+            if slot in self._inventory.replaced:
+                uuid, serial = self._inventory.replaced[slot]
+                previous = (("previous_uuid", uuid), ("previous_serial", serial))
+                yield OwnReading("coldplate_gpu_replaced_info", 1, (*owns, *previous), gpu)
         if self.paused:
             return
         for missing in self.strangers:
-            seen += 1
-            yield Reading(Series(UP, stranger(missing)), 0)
-        if expected is None and (seen or self._on_bus):
-            expected = seen or self._on_bus  # the driver is missing, or shows none of those on the bus
-        if expected is not None:
-            yield Reading(EXPECTED, expected)
-
-    def _series_of(self, slot: str, identity: GpuIdentity) -> _GpuSeries:
-        made = self._series.get(identity)
-        if made is None:
-            gpu, owns = identity.gpu, (("slot", slot), ("serial", identity.serial))
-            facts = [Series(INFO, gpu, (*owns, ("model", identity.model), *identity.facts))]
-            if slot in self._inventory.replaced:
-                uuid, serial = self._inventory.replaced[slot]
-                facts.append(Series(REPLACED, gpu, (*owns, ("previous_uuid", uuid), ("previous_serial", serial))))
-            made = self._series[identity] = _GpuSeries(gpu.uuid, Series(UP, gpu), Series(AGE, gpu), tuple(facts))
-        return made
+            yield OwnReading("coldplate_gpu_up", 0, (), stranger(missing))
+        # Without a driver, or if it shows none of them, those on the bus are expected.
+        seen = len(self._inventory.gpus) + len(self.strangers) or self._on_bus
+        if expected is not None or seen:
+            yield OwnReading("coldplate_gpus_expected", seen if expected is None else expected)

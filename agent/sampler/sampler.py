@@ -190,9 +190,9 @@ class Sampler:
         """Take in one lane of one backend of the main process."""
         self.health.enter(read)
         key = (read.backend, "", read.lane)
-        self.take_xids(read.events)
+        self.take_xids(read.sample.events)
         if read.outcome is Outcome.OK:
-            self._store(key, read.mono, read.frame, read.gaps)
+            self._store(key, read.mono, read.frame, read.sample.gaps)
         elif read.outcome is Outcome.ABSENT:
             self._blocks.pop(key, None)
         elif key in self._blocks:
@@ -339,19 +339,19 @@ class Sampler:
         patience = self._device_patience(now)
         return [channel for channel in self._gpus.channels if self._gpus.expects(channel, now, patience)]
 
-    def has_answered(self, channel: str) -> bool:
-        """Return whether every lane of a device has been read, or its last word was an error."""
+    @property
+    def all_devices_answered(self) -> bool:
+        """Whether every lane of each device has been read, or its last word was an error."""
         lanes = (Lane.FAST, Lane.SLOW, Lane.COLD)
-        return self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
+        return all(
+            self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
+            for channel in list(self._gpus.channels)
+        )
 
     @property
     def unanswered(self) -> dict[str, float]:
         """Since when the backends that do not answer have been silent, in monotonic seconds. For any thread."""
         return self._overdue.since
-
-    @property
-    def channel_keys(self) -> tuple[str, ...]:
-        return tuple(self._gpus.channels)
 
     @property
     def identities(self) -> list[GpuIdentity]:

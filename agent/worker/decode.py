@@ -101,7 +101,11 @@ class Entities:
             return gpu if kind == "gpu" and len(rest) == 2 else self._link(gpu, rest)
         if own is not None:
             raise MessageError(f"{own} reports {kind!r:.20}")
-        return self._port(rest) if kind == "ib" else self._the_node(parts)
+        if kind == "ib":
+            return self._port(rest)
+        if parts != ["node"]:
+            raise MessageError(f"not an entity: {parts!r:.80}")
+        return self._node
 
     def _link(self, gpu: Gpu, rest: Any) -> NvLink:
         _, _, number = rest
@@ -114,11 +118,6 @@ class Entities:
         if key not in self._ports and len(self._ports) >= PORTS:
             raise MessageError(f"more than {PORTS} ports, or a name of more than {worker_messages.NAME} characters")
         return self._ports.setdefault(key, IbPort(*key))
-
-    def _the_node(self, parts: Any) -> Node:
-        if parts != ["node"]:
-            raise MessageError(f"not an entity: {parts!r:.80}")
-        return self._node
 
 
 Place = tuple[int, Lane]
@@ -283,7 +282,11 @@ class Decoder:
         self, channel: Any, lane: Any, editions: Any, mono: Any, duration: Any, calls: Any, values: Any
     ) -> LaneSample:
         place = self._place(channel, lane)
-        layout, gaps, processes = self._remembered(place, editions)
+        edition, layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
+        gap_edition, gaps = self._gaps.get(place, (0, ()))
+        process_edition, processes = self._processes.get(place, (0, None))
+        if editions != [edition, gap_edition, process_edition]:
+            raise MessageError(f"a sample with editions {editions!r:.60}, which are not the last ones sent")
         if len(layout) != len(values):
             raise MessageError(f"{len(values)} values for {len(layout)} series")
         if not _NUMBERS.issuperset(map(type, values)):
@@ -301,15 +304,6 @@ class Decoder:
         )
         self._advance(place, sample.mono)
         return sample
-
-    def _remembered(self, place: Place, editions: Any) -> tuple[Layout, tuple[Gap, ...], tuple[GpuProcess, ...] | None]:
-        """Return the layout, gaps and processes that a sample refers to, if they are the last that were sent."""
-        layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
-        gaps = self._gaps.get(place, (0, ()))
-        processes = self._processes.get(place, (0, None))
-        if editions != [layout[0], gaps[0], processes[0]]:
-            raise MessageError(f"a sample with editions {editions!r:.60}, which are not the last ones sent")
-        return layout[1], gaps[1], processes[1]
 
     def _advance(self, place: Place, mono: float) -> None:
         if mono <= self._newest.get(place, -1.0):

@@ -17,8 +17,8 @@ from agent.model import Gpu, GpuIdentity, Labels, Metric, Reason, Xid
 from agent.worker import worker_messages
 from agent.worker.worker_messages import MessageError
 
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-"""Names of labels in Prometheus's data model."""
+_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+"""Names of labels in Prometheus's data model, but for those that it reserves."""
 _INFO = BY_NAME["coldplate_gpu_info"]
 WALL_SECONDS = 1e11
 """Seconds since the epoch, in the year 5138."""
@@ -98,17 +98,15 @@ def _facts(pairs: Any) -> Labels:
     taken = {"gpu", "uuid", *_INFO.labels}
     if len(set(names)) != len(names) or taken & set(names) or not all(map(_LABEL_NAME.fullmatch, names)):
         raise MessageError(f"facts that cannot be labels: {names!r:.80}")
-    if any(known.startswith("__") for known in names):
-        raise MessageError(f"facts with names that Prometheus reserves: {names!r:.80}")
     return made
 
 
 def unidentified(value: Any) -> tuple[Unidentified, ...]:
     """Return the devices that have not identified themselves."""
-    made = []
-    for index, why, detail in rows(value, worker_messages.CHANNELS):
-        made.append(Unidentified(name(index), Reason(why), text(detail, worker_messages.TEXT)))
-    return tuple(made)
+    return tuple(
+        Unidentified(name(index), Reason(why), text(detail, worker_messages.TEXT))
+        for index, why, detail in rows(value, worker_messages.CHANNELS)
+    )
 
 
 def indexes(channels: Sequence[tuple[str, GpuIdentity | None]], missing: Sequence[Unidentified]) -> None:

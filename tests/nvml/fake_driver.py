@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import DriverError
-from agent.backends.nvml.trace import gpm_samples
 
 ALL = 0xFFFFFFFF
 DOUBLE, U32, ULONG, U64, I64, I32, U16 = range(7)
@@ -171,8 +170,7 @@ class FakeDriver:
         self.samples -= 1
 
     def _nvmlGpmMetricsGet(self, array: GpmArray) -> None:  # noqa: N802
-        _, later = gpm_samples(array)
-        gpm = self.sampled.get(later, self.gpus[0]).gpm
+        gpm = self.sampled.get(array.later, self.gpus[0]).gpm
         for i, metric in enumerate(array.ids):
             answer = gpm.get(metric, UNSUPPORTED)
             code, value = (answer.code, 0.0) if isinstance(answer, Code) else (0, answer)

@@ -93,7 +93,7 @@ def test_lanes_are_read_in_their_order_and_only_those_that_the_backend_has(stage
     one = stage(lanes=frozenset({Lane.FAST, Lane.COLD}))
     reads = one.read(Lane.COLD, Lane.SLOW, Lane.FAST)
     assert [read.lane for read in reads] == [Lane.FAST, Lane.COLD]
-    assert {(read.backend, read.outcome, read.calls) for read in reads} == {("told", Outcome.OK, 3)}
+    assert {(read.backend, read.outcome, read.sample.calls) for read in reads} == {("told", Outcome.OK, 3)}
     assert not one.read(Lane.SLOW)
 
 

@@ -75,6 +75,22 @@ class FieldArray:
             self._u32[i * self._WORDS] = field
             self._u32[i * self._WORDS + 1] = scope
 
+    def stored(self, index: int) -> tuple[int, int, int | float]:
+        """Return what the library wrote into a record: its return code, the type of the value, and the value."""
+        kind, code = self._u32[index * self._WORDS + 6], self._u32[index * self._WORDS + 7]
+        view, items, offset, _ = self._view(kind)
+        return code, kind, view[index * items + offset]
+
+    def store(self, index: int, code: int, kind: int, value: float) -> None:
+        """Write one record, as the library does; for a driver that is not the library."""
+        self._u32[index * self._WORDS + 6], self._u32[index * self._WORDS + 7] = kind, code
+        view, items, offset, _ = self._view(kind)
+        view[index * items + offset] = value
+
+    def _view(self, kind: int) -> tuple[Any, int, int, int | None]:
+        """Return where values of a type are; one of a type that is not known here is passed on as a u64."""
+        return self._views[kind if kind < len(self._views) else 2]
+
     def decode(self) -> Sequence[Slot]:
         """Return the value of each slot, or its error: all at once if they are good and of the usual types."""
         words = self._u32.tolist()
@@ -144,16 +160,24 @@ class GpmArray:
         self._u64[2] = later
         return self
 
+    @property
+    def later(self) -> int:
+        """The address of the later sample."""
+        return int(self._u64[2])
+
     def store(self, index: int, code: int, value: float) -> None:
         """Write one result, as the library does; for a driver that is not the library."""
         self._u32[6 + index * 10 + 1] = code
         self._f64[3 + index * 5 + 1] = value
 
+    def stored(self) -> tuple[Sequence[int], Sequence[float]]:
+        """Return the return code and the value of each metric."""
+        count = len(self.ids)
+        return self._u32[7 : 7 + 10 * count : 10].tolist(), self._f64[4 : 4 + 5 * count : 5].tolist()
+
     def decode(self) -> Sequence[Slot]:
         """Return the value of each metric, or its error."""
-        count = len(self.ids)
-        codes = self._u32[7 : 7 + 10 * count : 10].tolist()
-        values: Sequence[float] = self._f64[4 : 4 + 5 * count : 5].tolist()
+        codes, values = self.stored()
         if not any(codes) and all(map(math.isfinite, values)):
             return values
         return [
@@ -201,6 +225,16 @@ def ratio_in(slot: Slot) -> float | SlotError:
         return SlotError(Reason.MALFORMED, f"{slot} is no packed ratio of {_RATIO_BITS} bits")
     exponent = packed & _RATIO_EXPONENT
     return 0.0 if exponent == _RATIO_EXPONENT else float(f"{packed >> 8}e-{exponent}")
+
+
+def sum_of(slots: Sequence[Slot]) -> Slot:
+    """Return the sum of the numbers in the slots, or why the first that has none has none."""
+    total: int | float = 0
+    for slot in slots:
+        if isinstance(slot, SlotError):
+            return slot
+        total += slot
+    return total
 
 
 def highest_of(slots: Sequence[Slot]) -> float | SlotError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent.backends.nvml.arrays import FieldArray, GpmArray, ScaledColumns, Slot, SlotError, highest_of
+from agent.backends.nvml.arrays import FieldArray, GpmArray, ScaledColumns, Slot, SlotError, highest_of, sum_of
 from agent.backends.nvml.calls import CodeTable, factors
 from agent.backends.nvml.driver import NOT_SUPPORTED, Driver, DriverError, GpuHandle, escalate, reason_of
 from agent.catalogue.bindings import Field, Gpm
@@ -20,6 +20,8 @@ Pair = tuple[int, int]
 
 GET = "nvmlDeviceGetFieldValues"
 
+Combine = Callable[[Sequence[Slot]], Slot]
+"""Makes one number of those of several links, or returns the fault that prevents it."""
 _Numbers = tuple[Callable[[Sequence[Slot]], tuple[Slot, ...]], ScaledColumns]
 """Picks the numbers out of a lane's slots, and makes readings of them."""
 
@@ -32,8 +34,7 @@ class FieldBatch:
         self._values: list[tuple[int, float, float, Series]] = []
         self._columns: _Numbers | None = None
         self._codes: list[tuple[int, CodeTable, Metric, Entity]] = []
-        self._sums: list[tuple[tuple[int, ...], float, float, Series]] = []
-        self._ratios: list[tuple[tuple[int, ...], Series]] = []
+        self._combined: list[tuple[tuple[int, ...], Combine, float, float, Series]] = []
         self._array: FieldArray | None = None
 
     def __bool__(self) -> bool:
@@ -50,12 +51,10 @@ class FieldBatch:
     def add_codes(self, pair: Pair, table: CodeTable, metric: Metric, entity: Entity) -> None:
         self._codes.append((self._slot(pair), table, metric, entity))
 
-    def add_sum(self, pairs: Sequence[Pair], binding: Field, series: Series) -> None:
-        self._sums.append((tuple(self._slot(pair) for pair in pairs), *factors(binding.scale), series))
-
-    def add_ratios(self, pairs: Sequence[Pair], series: Series) -> None:
-        """Add the highest of these packed ratios, of those that are there."""
-        self._ratios.append((tuple(self._slot(pair) for pair in pairs), series))
+    def add_combined(self, pairs: Sequence[Pair], binding: Field, series: Series) -> None:
+        """Add the sum of a field of these links, or the highest of its packed ratios."""
+        combine = highest_of if binding.packed else sum_of
+        self._combined.append((tuple(map(self._slot, pairs)), combine, *factors(binding.scale), series))
 
     def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
         """Fetch all fields. Raises DeviceError or SourceError; any other failure affects only its own readings."""
@@ -74,10 +73,8 @@ class FieldBatch:
             gaps.append(self._gap(slot, fault, series.metric, series.entity))
         if self._codes:
             self._read_codes(slots, readings, gaps)
-        if self._sums:
-            self._read_sums(slots, readings, gaps)
-        if self._ratios:
-            self._read_ratios(slots, readings, gaps)
+        if self._combined:
+            self._read_combined(slots, readings, gaps)
 
     def _lay_out(self) -> _Numbers:
         self._columns = (picker([slot for slot, *_ in self._values]), ScaledColumns([row[1:] for row in self._values]))
@@ -94,25 +91,13 @@ class FieldBatch:
                 fault = SlotError(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
                 gaps.append(self._gap(slot, fault, metric, entity))
 
-    def _read_sums(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
-        for parts, multiplier, divisor, series in self._sums:
-            total: int | float = 0
-            for slot in parts:
-                value = slots[slot]
-                if isinstance(value, SlotError):
-                    gaps.append(self._gap(slot, value, series.metric, series.entity))
-                    break
-                total += value
+    def _read_combined(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
+        for parts, combine, multiplier, divisor, series in self._combined:
+            value = combine([slots[slot] for slot in parts])
+            if isinstance(value, SlotError):
+                gaps.append(self._gap(parts[0], value, series.metric, series.entity))
             else:
-                readings.append(Reading(series, total * multiplier / divisor))
-
-    def _read_ratios(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
-        for parts, series in self._ratios:
-            highest = highest_of([slots[slot] for slot in parts])
-            if isinstance(highest, SlotError):
-                gaps.append(self._gap(parts[0], highest, series.metric, series.entity))
-            else:
-                readings.append(Reading(series, highest))
+                readings.append(Reading(series, value * multiplier / divisor))
 
     def _gap(self, slot: int, fault: SlotError, metric: Metric, entity: Entity) -> Gap:
         field, _ = list(self._slots)[slot]

@@ -55,10 +55,10 @@ def lane_of(metric: Metric, binding: NvmlBinding) -> Lane:
     return metric.lane
 
 
-def metric_requests(rows: Iterable[Metric] = ROWS) -> tuple[MetricRequest, ...]:
-    """Return what NVML serves of the rows, in their order; bindings with equal labels are alternatives."""
+def metric_requests() -> tuple[MetricRequest, ...]:
+    """Return what NVML serves of the catalogue, in its order; bindings with equal labels are alternatives."""
     found: list[MetricRequest] = []
-    for row in rows:
+    for row in ROWS:
         if row.entity not in (Gpu, NvLink):
             continue
         groups: dict[tuple[str, ...], list[NvmlBinding]] = {}
@@ -208,22 +208,26 @@ class Prober:
             return self._gpm_fault
         return self._take_call(want, binding, plan)
 
-    def _series(self, want: MetricRequest, link: int | None = None) -> Series:
-        entity = self._gpu if link is None else NvLink(self._gpu, link)
+    def _series(self, want: MetricRequest, entity: Gpu | NvLink | None = None) -> Series:
         labels = tuple(zip(want.metric.labels, want.labels, strict=True)) if want.metric.labels else ()
-        return Series(want.metric, entity, labels)
+        return Series(want.metric, entity or self._gpu, labels)
 
     def _take_field(self, want: MetricRequest, binding: Field, plan: LanePlan) -> SlotError | None:
         pair = (binding.id, binding.scope)
         fault = _permanent(self._slots[pair])
-        if fault is not None:
-            return fault
-        table = field_codes(binding.id, want.metric, self._gpu)
+        if fault is None:
+            self._add_field(want, binding, plan, pair, self._gpu)
+        return fault
+
+    def _add_field(self, want: MetricRequest, binding: Field, plan: LanePlan, pair: Pair, entity: Gpu | NvLink) -> None:
+        """Plan a field of the GPU or of one link."""
+        table = field_codes(binding.id, want.metric, entity)
         if table is not None:
-            plan.fields.add_codes(pair, table, want.metric, self._gpu)
+            plan.fields.add_codes(pair, table, want.metric, entity)
+        elif binding.packed:
+            plan.fields.add_combined([pair], binding, self._series(want, entity))
         else:
-            plan.fields.add(pair, binding, self._series(want))
-        return None
+            plan.fields.add(pair, binding, self._series(want, entity))
 
     def _take_links(self, want: MetricRequest, binding: Field, plan: LanePlan) -> SlotError | None:
         """Plan a field of each link; a link that is down now stays in, as long as any link offers the field."""
@@ -237,20 +241,10 @@ class Prober:
         if not able:
             return faults[0]
         if not want.per_link:
-            if binding.packed:
-                plan.fields.add_ratios(able, self._series(want))
-            else:
-                plan.fields.add_sum(able, binding, self._series(want))
+            plan.fields.add_combined(able, binding, self._series(want))
             return None
         for pair in pairs:
-            entity = NvLink(self._gpu, pair[1])
-            table = field_codes(binding.id, want.metric, entity)
-            if binding.packed:
-                plan.fields.add_ratios([pair], self._series(want, pair[1]))
-            elif table is not None:
-                plan.fields.add_codes(pair, table, want.metric, entity)
-            else:
-                plan.fields.add(pair, binding, self._series(want, pair[1]))
+            self._add_field(want, binding, plan, pair, NvLink(self._gpu, pair[1]))
         return None
 
     def _take_call(self, want: MetricRequest, binding: Call, plan: LanePlan) -> SlotError | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,42 +23,13 @@ from agent.backends.nvml.driver import Driver, DriverError
 
 FORMAT = 1
 
-FORMATS = ("<d", "<I4x", "<Q", "<Q", "<q", "<i4x", "<H6x")
-"""How each nvmlValueType_t is stored in the eight bytes of a field's value."""
-RECORD = FieldArray.RECORD
-
 Slot = list[int | float] | int
-
-
-def field_slots(array: FieldArray) -> list[Slot]:
-    """Return what the library wrote: [type, value], or the field's error code."""
-    slots: list[Slot] = []
-    for i in range(array.count):
-        kind, code = struct.unpack_from("<II", array.buffer, i * RECORD + 24)
-        form = FORMATS[kind] if kind < len(FORMATS) else "<Q"
-        (value,) = struct.unpack_from(form, array.buffer, i * RECORD + 32)
-        slots.append(code or [kind, value])
-    return slots
+"""A field's type and value, or its error code."""
 
 
 def fill_slot(array: FieldArray, index: int, slot: Slot) -> None:
-    kind, value, code = (3, 0, slot) if isinstance(slot, int) else (int(slot[0]), slot[1], 0)
-    struct.pack_into("<II", array.buffer, index * RECORD + 24, kind, code)
-    struct.pack_into(FORMATS[kind] if kind < len(FORMATS) else "<Q", array.buffer, index * RECORD + 32, value)
-
-
-def gpm_results(array: GpmArray) -> list[list[int | float]]:
-    found: list[list[int | float]] = []
-    for i in range(len(array.ids)):
-        _, code, value = struct.unpack_from("<IId", array.buffer, 24 + i * 40)
-        found.append([code, value])
-    return found
-
-
-def gpm_samples(array: GpmArray) -> tuple[int, int]:
-    """Return the addresses of the earlier and the later sample."""
-    earlier, later = struct.unpack_from("<QQ", array.buffer, 8)
-    return earlier, later
+    code, kind, value = (slot, 3, 0) if isinstance(slot, int) else (0, int(slot[0]), slot[1])
+    array.store(index, code, kind, value)
 
 
 _UUID = re.compile(r"^(GPU|MIG)-.+$")
@@ -187,13 +157,14 @@ class RecordingDriver:
                 line["fields"] = [list(pair) for pair in array.pairs]
             elif isinstance(array, GpmArray):
                 line["metrics"] = list(array.ids)
-                line["device"] = self._devices.get(gpm_samples(array)[1], "")
+                line["device"] = self._devices.get(array.later, "")
             if failed is not None:
                 line |= failed
             elif isinstance(array, FieldArray):
-                line["slots"] = field_slots(array)
+                stored = map(array.stored, range(array.count))
+                line["slots"] = [code or [kind, value] for code, kind, value in stored]
             elif isinstance(array, GpmArray):
-                line["results"] = gpm_results(array)
+                line["results"] = list(zip(*array.stored(), strict=True))
             else:
                 if name == "nvmlDeviceGetHandleByIndex_v2":
                     self._tokens.setdefault(answer, f"gpu{args[0]}")

@@ -21,7 +21,7 @@ from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, DriverError
-from agent.backends.nvml.trace import FIELDS, FORMAT, GPM, TAKES, WAIT, fill_slot, gpm_samples, sampled_part
+from agent.backends.nvml.trace import FIELDS, FORMAT, GPM, TAKES, WAIT, fill_slot, sampled_part
 from agent.backends.nvml.trace_checks import check_call
 from agent.backends.protocol import SourceError
 from agent.lib.wording import one_line
@@ -225,7 +225,7 @@ class ReplayDriver:
             fill_slot(array, index, NOT_SUPPORTED if slot is None else slot)
 
     def _gpm(self, array: GpmArray) -> None:
-        device = self._samples.get(gpm_samples(array)[1])
+        device = self._samples.get(array.later)
         for index, metric in enumerate(array.ids):
             result = self._next((GPM, device, metric))
             code, value = (NOT_SUPPORTED, 0.0) if result is None else result

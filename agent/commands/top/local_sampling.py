@@ -101,8 +101,7 @@ class LocalSampler:
     def _show(self, snapshot: Snapshot) -> None:
         mono = clock().mono
         if not self._is_whole and mono < self._until:
-            sampler = self._loop.sampler
-            self._is_whole = all(map(sampler.has_answered, sampler.channel_keys))
+            self._is_whole = self._loop.sampler.all_devices_answered
             if not self._is_whole:
                 return  # a GPU that has not been read yet is not one that does not answer
         processes = None  # a recording has none
