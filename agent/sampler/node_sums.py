@@ -132,10 +132,10 @@ class _Sum(NamedTuple):
 
 
 class _Throttle(NamedTuple):
-    """The counters of one GPU by reason, and where they are."""
+    """The counters of one GPU, each with the node's series for its reason, and where they are."""
 
     gpu: Entity
-    counters: tuple[tuple[str, Where], ...]
+    counters: tuple[tuple[Series, Where], ...]
 
 
 _NODE = (
@@ -162,10 +162,9 @@ class NodeSums:
         self._throttles: list[_Throttle] = []
         self._rows: list[Sequence[float | None]] = []
         """The last values of the counters of each of `_throttles`; None before the first."""
-        self._before: dict[tuple[Entity, str], float | None] = {}
-        """The same by GPU and reason, from before the layouts changed."""
-        self._by_reason: dict[str, float] = {}
-        self._of_reason: dict[str, Series] = {}
+        self._before: dict[tuple[Entity, Series], float | None] = {}
+        """The same by GPU and the node's series, from before the layouts changed."""
+        self._by_reason: dict[Series, float] = {}
         self._throttled = 0.0
         self._framer = Framer()
 
@@ -179,7 +178,7 @@ class NodeSums:
         self._count(values)
         if self._by_reason:
             readings.append(Reading(_THROTTLED, self._throttled))
-            readings += [Reading(self._of_reason[reason], total) for reason, total in self._by_reason.items()]
+            readings += [Reading(series, total) for series, total in self._by_reason.items()]
         return self._framer.frame(readings)
 
     def _count(self, values: Sequence[Sequence[float]]) -> None:
@@ -195,16 +194,16 @@ class NodeSums:
                 continue
             self._rows[number] = row
             most = 0.0
-            for (reason, _), before, now in zip(counters, old, row, strict=True):
+            for (series, _), before, now in zip(counters, old, row, strict=True):
                 if before is not None and now > before:
-                    self._by_reason[reason] += now - before
+                    self._by_reason[series] += now - before
                     most = max(most, now - before)
             self._throttled += most
 
     def _find(self, layouts: tuple[Layout, ...]) -> None:
         """Note where the values of the GPUs are, and which job has which of them."""
         found: dict[Metric, dict[Entity, Where]] = defaultdict(dict)
-        counters: dict[Entity, list[tuple[str, Where]]] = defaultdict(list)
+        counters: dict[Entity, list[tuple[Series, Where]]] = defaultdict(list)
         jobs: dict[Labels, dict[Entity, Where]] = defaultdict(dict)
         for series, at in series_of(layouts):
             if not isinstance(series.entity, Gpu):
@@ -212,7 +211,7 @@ class NodeSums:
             if series.metric is THROTTLE:
                 reason = dict(series.labels)["reason"]
                 if reason not in NORMAL:
-                    counters[series.entity].append((reason, at))
+                    counters[series.entity].append((Series(_THROTTLE_OF, Node(), (("reason", reason),)), at))
             elif series.metric is HOLDER:
                 labels = dict(series.labels)
                 if labels.get("mig") == "0":
@@ -228,12 +227,11 @@ class NodeSums:
         for job, held in jobs.items():
             self._sums += _sums_of(job, held, found)
         for throttle, row in zip(self._throttles, self._rows, strict=True):
-            self._before.update({(throttle.gpu, reason): row[n] for n, (reason, _) in enumerate(throttle.counters)})
+            self._before.update({(throttle.gpu, of): row[n] for n, (of, _) in enumerate(throttle.counters)})
         self._throttles = [_Throttle(gpu, tuple(each)) for gpu, each in counters.items()]
-        self._rows = [[self._before.get((gpu, reason)) for reason, _ in each] for gpu, each in self._throttles]
-        for reason in (reason for each in self._throttles for reason, _ in each.counters):
-            self._by_reason.setdefault(reason, 0.0)
-            self._of_reason.setdefault(reason, Series(_THROTTLE_OF, Node(), (("reason", reason),)))
+        self._rows = [[self._before.get((gpu, of)) for of, _ in each] for gpu, each in self._throttles]
+        for series in (series for each in self._throttles for series, _ in each.counters):
+            self._by_reason.setdefault(series, 0.0)
 
 
 _READ = frozenset(metric for metric, _, _ in (*_NODE, *_JOB))
