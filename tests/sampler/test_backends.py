@@ -275,6 +275,6 @@ def test_gaps_of_devices_that_come_and_go_do_not_pile_up() -> None:
         ports = [IbPort(f"rxe{hundred}_{number}", "1") for number in range(100)]
         _, frame = missing.gather([("infiniband", [Gap(STATE, port, Reason.LOST) for port in ports])])
         assert [dict(row.series.all_labels)["device"] for row in frame.readings] == [port.device for port in ports]
-    row = BY_NAME["coldplate_metric_missing"]
-    kept = [each for each in gc.get_objects() if type(each) is Series and each.metric is row]
+    # Of this test's ports: others of the process may hold snapshots with gaps.
+    kept = [each for each in gc.get_objects() if type(each) is Series and "rxe" in getattr(each.entity, "device", "")]
     assert len(kept) < 1000

