@@ -1,13 +1,12 @@
 """The notation of series in unit tests: `m{gpu="0"}` and `1+2x3 _x2 stale`.
 
-promtool's grammar, with its corner cases: `axn` gives n + 1 samples, `_xn` gives n gaps, `a+bxn` adds step by step
-(so its rounding errors add up too), and `NaNx3` is rejected, because promtool reads one word there. Native
-histograms (`{{...}}`) are rejected.
+The parser of queries reads a series. The values follow promtool's grammar: `axn` gives n + 1 samples, `_xn` gives n
+gaps, `a+bxn` adds step by step (so its rounding errors add up too), and `NaNx3` is rejected, because promtool reads one
+word there. Native histograms (`{{...}}`) are rejected.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -15,9 +14,10 @@ from itertools import accumulate, chain, repeat
 
 from msgspec import Struct
 
-from agent.lib.wording import shown
-from alerts.promql.labels import Labels, make_labels
+from agent.lib.wording import one_line, shown
+from alerts.promql.labels import Labels, PromqlError
 from alerts.promql.storage import STALE
+from alerts.promql.syntax import parse_metric
 
 NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _WORDS = {"nan": math.nan, "inf": math.inf}
@@ -28,10 +28,6 @@ _ITEM = re.compile(
     re.VERBOSE,
 )
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_METRIC = re.compile(rf"({_NAME})?\s*(?:\{{(.*)\}})?", re.DOTALL)
-_PAIR = re.compile(
-    r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)\s*(?:,\s*|$)""", re.DOTALL
-)
 _EXAMPLE = """'up{job="a"}'"""
 _DIGITS = 18  # a number with more digits is a typing error
 
@@ -64,43 +60,19 @@ class Samples:
 
 def series(text: str) -> Labels:
     """Return the labels of an input series: as a metric, but with something in it, and no space before the brace."""
-    text = text.strip()
-    if not text or re.match(rf"{_NAME}\s+\{{", text):
+    labels = metric(text)
+    if not labels or re.match(rf"\s*{_NAME}\s+\{{", text):
         raise ValueError(f"series: {shown(text)} is not a series; write a name with labels, such as {_EXAMPLE}")
-    return metric(text)
+    return labels
 
 
 def metric(text: str) -> Labels:
     """Return the labels of a metric, its name among them; none of an empty text. Raises ValueError with the remedy."""
-    match = _METRIC.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{shown(text)} is not a series; write a name with labels, such as {_EXAMPLE}")
-    pairs: dict[str, str] = {}
-    inner, position = (match[2] or "").strip(), 0
-    while position < len(inner):
-        pair = _PAIR.match(inner, position)
-        if pair is None:
-            left = shown(inner[position:].strip())
-            raise ValueError(f'{shown(text)}: {left} is not a label; write name="value", separated by commas')
-        pairs[pair[1]] = _unquoted(pair[2])
-        position = pair.end()
-    if match[1] and "__name__" in pairs:
-        raise ValueError(f"{shown(text)}: the metric name must not be set twice")
-    return make_labels(pairs, match[1] or "")
-
-
-def _unquoted(text: str) -> str:
-    if text.startswith("`"):
-        return text[1:-1]
-    inner = text[1:-1]
-    if text.startswith("'"):
-        inner = inner.replace("\\'", "'").replace('"', '\\"')
     try:
-        value = str(json.loads(f'"{inner}"', strict=False))
-        value.encode()  # half of a surrogate pair is not a character
-    except ValueError:
-        raise ValueError(f"{shown(text)}: the escape is not supported; put the string in backquotes") from None
-    return value
+        return parse_metric(text)
+    except PromqlError as error:
+        remedy = f"write a name with labels, such as {_EXAMPLE}"
+        raise ValueError(f"{shown(text)} is not a series: {one_line(error.problem, 200)}; {remedy}") from None
 
 
 def values(text: str) -> Samples:

@@ -6,18 +6,27 @@ name. Whatever the text, the only error is `PromqlError`, and time and memory ar
 
 from __future__ import annotations
 
-from alerts.promql.labels import PromqlError, line_and_column
+from alerts.promql.labels import Labels, PromqlError, line_and_column
+from alerts.promql.syntax.clauses import read_metric
 from alerts.promql.syntax.grammar import Grammar
 from alerts.promql.syntax.scanner import FlawError, Scanner
 from alerts.promql.syntax.tree import Expression
 
-__all__ = ["count_tokens", "parse"]
+__all__ = ["count_tokens", "parse", "parse_metric"]
 
 
 def parse(text: str) -> Expression:
     """Return the tree of a query. Raises PromqlError, with Prometheus's words if it has any for the error."""
     try:
         return Grammar(text).query()
+    except FlawError as flaw:
+        raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
+
+
+def parse_metric(text: str) -> Labels:
+    """Return the labels of a metric such as `up{job="a"}`, its name among them. Raises PromqlError."""
+    try:
+        return read_metric(Scanner(text))
     except FlawError as flaw:
         raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
 

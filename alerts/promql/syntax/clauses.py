@@ -9,7 +9,7 @@ import math
 from typing import NoReturn
 
 from alerts.promql.aggregations import Grouping
-from alerts.promql.labels import METRIC_NAME, Matcher, PromqlError
+from alerts.promql.labels import METRIC_NAME, Labels, Matcher, PromqlError, make_labels
 from alerts.promql.matching import SET_OPERATORS, Matching
 from alerts.promql.operators import ARITHMETIC, COMPARISONS
 from alerts.promql.syntax.literals import duration_value, is_text, nanoseconds, number_value, quoted, unquoted
@@ -166,6 +166,10 @@ _LABEL_KINDS = AGGREGATIONS | {
     "identifier", "metric identifier", "and", "or", "unless", "atan2", "bool", "by", "group_left", "group_right",
     "ignoring", "offset", "on", "start", "end",
 }  # fmt: skip
+METRIC_NAMES = AGGREGATIONS | {
+    "identifier", "metric identifier", "and", "or", "unless", "by", "without", "offset", "start", "end",
+}  # fmt: skip
+"""The kinds of tokens that may name a metric."""
 _ONE_TO_ONE = Matching(on=False, labels=(), many="", include=())
 
 
@@ -213,6 +217,24 @@ def _matcher(cursor: Cursor) -> Matcher:
         return Matcher(name, operator, value)
     except PromqlError as error:
         raise FlawError(at, error.problem) from None
+
+
+def read_metric(tokens: Scanner) -> Labels:
+    """Read a whole text: a name, labels in braces, or both. The name before the braces is the one that counts."""
+    cursor = Cursor(tokens)
+    name = cursor.text if cursor.kind in METRIC_NAMES else ""
+    if name:
+        cursor.advance()
+    labels: dict[str, str] = {}
+    for each in read_matchers(cursor) if cursor.kind == "{" else ():
+        if each.operator != "=":
+            raise FlawError(0, f'unexpected <op:{each.operator}> in label set, expected "="')
+        if each.name in labels:
+            raise FlawError(0, f"label name {quoted(each.name)} is not unique")
+        labels[each.name] = each.value
+    if cursor.kind != "end of input":
+        cursor.unexpected("label set")
+    return make_labels(labels, name)
 
 
 def read_labels(cursor: Cursor) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from alerts.promql.aggregations import Grouping
 from alerts.promql.labels import METRIC_NAME, Matcher
 from alerts.promql.syntax import tree_checks
 from alerts.promql.syntax.clauses import (
+    METRIC_NAMES,
     Cursor,
     read_grouping,
     read_instant,
@@ -50,9 +51,6 @@ _PRECEDENCE = {
     "*": 5, "/": 5, "%": 5, "atan2": 5, "^": 6,
 }  # fmt: skip
 _SIGN_PRECEDENCE = _PRECEDENCE["^"]  # an operator that binds as tightly belongs to a sign's operand: -1 ^ 2 is -1
-_METRIC_KINDS = AGGREGATIONS | {
-    "identifier", "metric identifier", "{", "and", "or", "unless", "by", "without", "offset", "start", "end",
-}  # fmt: skip
 
 
 class Grammar:
@@ -106,7 +104,7 @@ class Grammar:
         cursor = self._cursor
         if cursor.kind in ("+", "-"):
             return self._signed()
-        operand = self._named() if cursor.kind in _METRIC_KINDS else self._unnamed()
+        operand = self._named() if cursor.kind == "{" or cursor.kind in METRIC_NAMES else self._unnamed()
         while cursor.kind in ("[", "offset", "@"):
             if cursor.kind == "[":
                 operand = self._ranged(operand)
