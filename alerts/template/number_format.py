@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from alerts.go_literals import character, milliseconds, parse_float, whole
+from alerts.promql.numbers import format_value
 from alerts.template.values import Moment, RenderError, Span, Typed, Value, to_moment, type_name
 
 
@@ -50,11 +51,7 @@ _EXPONENT = 1074
 
 def special(value: float) -> str | None:
     """Return the text of a float that has no digits."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return None
+    return None if math.isfinite(value) else format_value(value)
 
 
 def spelled(value: float, letter: str, precision: int | None) -> str:
@@ -74,28 +71,14 @@ def spelled(value: float, letter: str, precision: int | None) -> str:
 
 def shortest(value: float) -> str:
     """Go's %v and %g of a float: the fewest digits that identify it, with an exponent from 1e+06 on or below 1e-04."""
-    odd = special(value)
-    if odd is not None:
-        return odd
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    if fraction == "0":
-        fraction = ""
-    digits = (whole + fraction).lstrip("0")
-    power = len(whole) + int(exponent or 0)
-    power -= len(whole + fraction) - len((whole + fraction).lstrip("0")) if digits else 0
-    digits = digits.rstrip("0")
-    if not digits:
-        return f"{sign}0"
-    scale = power - 1
-    if scale < -4 or scale >= 6:
-        return f"{sign}{digits[0]}{'.' + digits[1:] if digits[1:] else ''}e{'-' if scale < 0 else '+'}{abs(scale):02d}"
-    if power <= 0:
-        return f"{sign}0.{'0' * -power}{digits}"
-    if power >= len(digits):
-        return f"{sign}{digits}{'0' * (power - len(digits))}"
-    return f"{sign}{digits[:power]}.{digits[power:]}"
+    plain = format_value(value)
+    if value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e6:
+        return plain
+    whole, _, fraction = plain.lstrip("-").partition(".")
+    exponent = len(whole) - 1 if abs(value) >= 1 else len(fraction.lstrip("0")) - len(fraction) - 1
+    digits = (whole + fraction).strip("0")
+    point = "." if len(digits) > 1 else ""
+    return f"{'-' if value < 0 else ''}{digits[0]}{point}{digits[1:]}e{exponent:+03d}"
 
 
 def _binary(value: float) -> str:
