@@ -11,6 +11,8 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from functools import partial
 from itertools import compress
 
+from msgspec import Struct
+
 from agent.lib.record import replace
 from agent.lib.threads import Threads
 from agent.model import Alert, Labels, Phase
@@ -28,20 +30,17 @@ State = tuple[Phase, int, int]
 """A phase of one incident, with the times at which it fired and was resolved, in milliseconds."""
 
 
-class _Known:
+class _Known(Struct, eq=False):
     """What was sent about one alert. `notified` are the identities of the receivers that know its state.
 
     `is_held`: it was inhibited from its beginning on, so no receiver knows of it.
     """
 
-    __slots__ = ("alert", "is_held", "notified", "sent_at", "state")
-
-    def __init__(self, alert: Alert, state: State) -> None:
-        self.alert = alert
-        self.state = state
-        self.sent_at: float | None = None
-        self.notified: frozenset[int] = frozenset()
-        self.is_held = False
+    alert: Alert
+    state: State
+    sent_at: float | None = None
+    notified: frozenset[int] = frozenset()
+    is_held: bool = False
 
 
 class Dispatcher:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
+from msgspec import Struct
+
 from alerts.limits import DEADLINE_SECONDS, MAX_SAMPLES, SAMPLES_PER_ELEMENT, UNITS_PER_CHECK
 from alerts.promql.labels import LimitError
 
@@ -18,16 +20,13 @@ T = TypeVar("T")
 _TOO_MANY = "query processing would load too many samples into memory in query execution"
 
 
-class SampleLedger:
+class SampleLedger(Struct, eq=False):
     """The memory that all rules keep between evaluations, counted in samples (see `alerts.limits`)."""
 
-    __slots__ = ("kept", "remembered")
-
-    def __init__(self) -> None:
-        self.remembered = 0
-        """For the label sets that queries cache between evaluations."""
-        self.kept = 0
-        """For alerts, and series written by rules."""
+    remembered: int = 0
+    """For the label sets that queries cache between evaluations."""
+    kept: int = 0
+    """For alerts, and series written by rules."""
 
 
 class Budget:

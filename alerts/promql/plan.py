@@ -38,17 +38,14 @@ _NO_BUDGET = Budget()
 """The budget of a query that was not evaluated yet; nothing is counted in it."""
 
 
-class Steps:
+class Steps(Struct, eq=False):
     """What all steps of the outermost subquery have seen.
 
     In Prometheus some functions work on series, not on elements: two series for which they make the same labels clash
     there, even if they have no step in common.
     """
 
-    __slots__ = ("_sources",)
-
-    def __init__(self) -> None:
-        self._sources: dict[tuple[int, int], Labels] = {}
+    _sources: dict[tuple[int, int], Labels] = {}
 
     def refuse_clash(self, function: object, source: Labels, made: Labels, budget: Budget) -> None:
         """Record which (canonical) labels a function made. Raises EvaluationError if it made them of others before."""
@@ -179,15 +176,12 @@ class LabelFunction(Protocol):
     def __call__(self, labels: Labels, /) -> Labels: ...
 
 
-class Derivation:
+class Derivation(Struct, eq=False):
     """A function of canonical label sets whose results are remembered and canonical."""
 
-    __slots__ = ("_function", "_memory", "_space")
-
-    def __init__(self, space: LabelSpace, function: LabelFunction) -> None:
-        self._space = space
-        self._function = function
-        self._memory: Memory[int, Labels] = _NOTHING
+    _space: LabelSpace
+    _function: LabelFunction
+    _memory: Memory[int, Labels] = _NOTHING
 
     def of(self, labels: Labels) -> Labels:
         """Return the function's result for a label set. Raises LimitError."""
@@ -201,15 +195,12 @@ class Derivation:
         return derived
 
 
-class PairDerivation:
+class PairDerivation(Struct, eq=False):
     """A function of two canonical label sets whose results are remembered."""
 
-    __slots__ = ("_function", "_memory", "_space")
-
-    def __init__(self, space: LabelSpace, function: Callable[[Labels, Labels], Labels]) -> None:
-        self._space = space
-        self._function = function
-        self._memory: Memory[tuple[int, int], Labels] = _NOTHING
+    _space: LabelSpace
+    _function: Callable[[Labels, Labels], Labels]
+    _memory: Memory[tuple[int, int], Labels] = _NOTHING
 
     def of(self, left: Labels, right: Labels) -> Labels:
         """Return the function's result for two label sets. Raises LimitError."""
@@ -223,18 +214,15 @@ class PairDerivation:
         return derived
 
 
-class ForeignDerivation:
+class ForeignDerivation(Struct, eq=False):
     """A function of label sets that are not canonical, whose results are remembered and canonical.
 
     Without a function the results are the label sets themselves, in a memory shared by the whole query.
     """
 
-    __slots__ = ("_function", "_memory", "_space")
-
-    def __init__(self, space: LabelSpace, function: Callable[[Labels], Labels] | None) -> None:
-        self._space = space
-        self._function = function
-        self._memory: Memory[int, tuple[Labels, Labels]] = _NOTHING
+    _space: LabelSpace
+    _function: Callable[[Labels], Labels] | None
+    _memory: Memory[int, tuple[Labels, Labels]] = _NOTHING
 
     def all(self, labels: list[Labels], *, lasting: bool) -> list[Labels]:
         """Return the function's result for each; remembered if the label sets are `lasting` objects. Raises LimitError.
@@ -298,10 +286,6 @@ class LabelSpace:
         self._unspent = 0
         self.lasts = True
         """Whether what an evaluation makes is reused by the next one, judging by the last one."""
-
-    def __len__(self) -> int:
-        """Return the number of label sets that are remembered."""
-        return len(self._canonical)
 
     def begin(self, budget: Budget) -> None:
         """Begin an evaluation: what is remembered counts from the start, and new label sets as they are made.

@@ -96,11 +96,6 @@ class Query:
         """Forget all that is remembered between evaluations."""
         self._space.forget()
 
-    @property
-    def remembered_label_sets(self) -> int:
-        """Number of label sets that the query remembers."""
-        return len(self._space)
-
     def __repr__(self) -> str:
         return f"Query({self.text!r})"
 

@@ -287,20 +287,20 @@ class CounterStatistic:
         return self.envelope.high if self.envelope is not None else None
 
 
-class StateStatistic:
+_SPANS = 50
+
+
+class StateStatistic(Struct, eq=False):
     """A state or a fact: the seconds in which it was there, and those of them in which it was not 0.
 
     `spans` are the wall seconds from which and until which it was not 0, as many as are kept; `flips` counts them all.
     """
 
-    SPANS = 50
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.on = 0.0
-        self.flips = 0
-        self.spans: list[list[float]] = []
-        self._until: float | None = None
+    seconds: float = 0.0
+    on: float = 0.0
+    flips: int = 0
+    spans: list[list[float]] = []
+    _until: float | None = None
 
     def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
         if ticks is None and isinstance(held, float) and (not held or self._goes_on(stretch)):
@@ -334,7 +334,7 @@ class StateStatistic:
         self.on += seconds
         if self._until is None or wall - self._until > 2.5 * seconds:
             self.flips += 1
-            if len(self.spans) < self.SPANS:
+            if len(self.spans) < _SPANS:
                 self.spans.append([wall - seconds, wall])
         elif self.flips == len(self.spans):
             self.spans[-1][1] = wall
