@@ -13,10 +13,9 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from agent.lib.wording import meant, one_line
+from agent.lib.wording import format_value, meant, one_line
 from alerts.limits import MAX_RULE_TOKENS
 from alerts.promql import PromqlError, Query, compile_query
-from alerts.promql.numbers import format_value
 from alerts.promql.query import number_literals
 from alerts.rulefile import (
     AlertingRule,

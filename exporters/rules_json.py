@@ -7,7 +7,6 @@ engine nor HTTP: reports and a selection in, bytes out.
 from __future__ import annotations
 
 import json
-import math
 import operator
 from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime, timezone
@@ -16,6 +15,7 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from agent.lib.wording import with_exponent
 from agent.model import Alert, GroupReport, Phase, RuleReport
 from exporters import envelope
 
@@ -226,7 +226,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "annotations": dict(alert.annotations),
         "state": alert.phase.value,
         "activeAt": _timestamp(alert.active_at),
-        "value": _scientific(alert.value),
+        "value": with_exponent(alert.value),
         **({"inhibitedBy": alert.inhibited_by} if alert.inhibited_by else {}),
     }
 
@@ -243,19 +243,3 @@ def _timestamp(wall: float | None) -> str:
     at = datetime.fromtimestamp(wall, timezone.utc)
     fraction = f".{at.microsecond:06d}".rstrip("0") if at.microsecond > 0 else ""
     return f"{at:%Y-%m-%dT%H:%M:%S}{fraction}Z"
-
-
-def _scientific(value: float) -> str:
-    """Return the shortest digits that read back the same, with an exponent: Go's `FormatFloat(v, 'e', -1, 64)`."""
-    if value != value:
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    mantissa, _, power = repr(abs(value)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    exponent = int(power or 0) + len(digits) - len(fraction) - 1 if digits else 0
-    digits = digits.rstrip("0") or "0"
-    point = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{point}e{exponent:+03d}"

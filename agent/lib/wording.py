@@ -1,7 +1,8 @@
-"""Texts in messages: foreign ones quoted in one line, addresses, lists of devices, times, and the user's error."""
+"""Texts in messages: foreign ones in one line, addresses, numbers, lists of devices, times, and the user's error."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 
@@ -72,6 +73,37 @@ def index_runs(indexes: Iterable[str], dash: str = "-", shortest: int = 3) -> st
 def short_numbers(numbers: Iterable[int]) -> str:
     """Whole numbers in short form, with runs joined by a dash."""
     return index_runs(map(str, numbers), "–", 2)
+
+
+def format_value(value: float) -> str:
+    """Write a number in the shortest way that reads back the same, never with an exponent."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    mantissa, _, exponent = repr(value).removesuffix(".0").partition("e")
+    return _shifted(mantissa, int(exponent)) if exponent else mantissa
+
+
+def _shifted(mantissa: str, exponent: int) -> str:
+    """Write a number with an exponent as one without."""
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.removeprefix("-").partition(".")
+    digits = whole + fraction
+    if exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    return sign + digits.ljust(exponent + 1, "0")
+
+
+def with_exponent(value: float) -> str:
+    """Write a number in the shortest way that reads back the same, as Go's verb %e does: `1.5e+03`."""
+    if not math.isfinite(value):
+        return format_value(value)
+    whole, _, fraction = format_value(abs(value)).partition(".")
+    digits = (whole + fraction).strip("0") or "0"
+    exponent = len(fraction.lstrip("0")) - len(fraction) - 1 if 0 < abs(value) < 1 else len(whole) - 1
+    sign, point = "-" if math.copysign(1.0, value) < 0 else "", "." if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{point}{digits[1:]}e{exponent:+03d}"
 
 
 class UserError(Exception):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from agent.lib.wording import format_value
 from alerts.promql import numbers
 from alerts.promql.labels import METRIC_NAME, EvaluationError, Labels, drop_labels, keep_labels, set_labels
 from alerts.promql.numbers import Each, Floats
@@ -169,7 +170,7 @@ class CountValuesPlan(VectorPlan):
         counts: dict[Labels, int] = {}
         for labels, value in moment.budget.each(self._inner.run(moment)):
             # The label is set before labels are grouped, so `without` may remove it again.
-            own = set_labels(labels, [(self._label, numbers.format_value(value))])
+            own = set_labels(labels, [(self._label, format_value(value))])
             made = self._space.canonical(self._grouping(own))
             counts[made] = counts.get(made, 0) + 1
         return [(labels, float(count)) for labels, count in counts.items()]

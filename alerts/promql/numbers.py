@@ -127,26 +127,6 @@ def maximum(left: float, right: float) -> float:
     return NAN if left != left or right != right else max(left, right)
 
 
-def format_value(value: float) -> str:
-    """Write a number in the shortest way that reads back the same, never with an exponent."""
-    if value != value:
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    mantissa, _, exponent = repr(value).removesuffix(".0").partition("e")
-    return _shifted(mantissa, int(exponent)) if exponent else mantissa
-
-
-def _shifted(mantissa: str, exponent: int) -> str:
-    """Write a number with an exponent as one without."""
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, fraction = mantissa.removeprefix("-").partition(".")
-    digits = whole + fraction
-    if exponent < 0:
-        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
-    return sign + digits.ljust(exponent + 1, "0")
-
-
 def kahan(increment: float, total: float, carry: float) -> tuple[float, float]:
     """Add with Neumaier's variant of Kahan's summation, as Prometheus does."""
     new = total + increment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from agent.lib.wording import format_value, with_exponent
 from alerts.go_literals import character, milliseconds, parse_float, whole
-from alerts.promql.numbers import format_value
 from alerts.template.values import Moment, RenderError, Span, Typed, Value, to_moment, type_name
 
 
@@ -71,14 +71,8 @@ def spelled(value: float, letter: str, precision: int | None) -> str:
 
 def shortest(value: float) -> str:
     """Go's %v and %g of a float: the fewest digits that identify it, with an exponent from 1e+06 on or below 1e-04."""
-    plain = format_value(value)
-    if value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e6:
-        return plain
-    whole, _, fraction = plain.lstrip("-").partition(".")
-    exponent = len(whole) - 1 if abs(value) >= 1 else len(fraction.lstrip("0")) - len(fraction) - 1
-    digits = (whole + fraction).strip("0")
-    point = "." if len(digits) > 1 else ""
-    return f"{'-' if value < 0 else ''}{digits[0]}{point}{digits[1:]}e{exponent:+03d}"
+    is_plain = value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e6
+    return format_value(value) if is_plain else with_exponent(value)
 
 
 def _binary(value: float) -> str:
