@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median_high
 from typing import NamedTuple
 
+from agent.catalogue.gpu import WORKING_POWER
 from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
 from agent.health.seen_node import CLOCKS, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu, SeenNode
 from agent.health.verdicts import GpuFinding, Verdict, by_rank
@@ -50,8 +51,6 @@ MEMORY_HOT_CELSIUS = 95.0
 BUSY = 0.7
 BEHIND = 0.5
 """As in the rules of imbalance: how far below the busiest GPU of its job, if that one is busy."""
-WAITING_POWER = 0.35
-"""Share of the default power limit below which a busy GPU waits for others; 150 of 700 W were measured, 690 at work."""
 LOW_CLOCK = 0.75
 """Share of the highest clock, or of its peers' at the power cap: matrix products hold an H200 at 1,440 of 1,980 MHz."""
 RECENT_SECONDS = 3600.0
@@ -126,7 +125,7 @@ class ComparedGpus:
         power, limit = values.get(POWER), max(values.get(LIMIT, 0.0), values.get(LIMIT_DEFAULT, 0.0))
         if busy < BUSY or power is None or not limit or any(_throttled(gpu)):
             return
-        if power < WAITING_POWER * limit:
+        if power < WORKING_POWER * limit:
             text = f"busy at {power / limit:.0%} of its power limit: waiting for other GPUs"
             yield GpuFinding(Verdict.WARNING, "waits", text)
         elif CLOCK in values:

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.catalogue.gpu import STATES
+from agent.catalogue.gpu import STATES, WORKING_POWER
 from agent.catalogue.jobs import JOB
 from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Labels, Layout, Node, Series
 from agent.sampler.lock_step import LockStep
@@ -47,16 +47,11 @@ _WRITTEN = ("coldplate_node_disk_written_bytes_total", "coldplate_node_network_t
 _READ = ("coldplate_node_disk_read_bytes_total", "coldplate_node_network_receive_bytes_total")
 _PRESSURE = BY_NAME["coldplate_node_pressure_waiting_seconds_total"]
 
-WORKING_POWER = 0.35
-"""Share of the default power limit from which a busy GPU computes, whatever its activity counters say.
-
-A lower limit in force changes what a GPU draws at work, not what it draws while it spins.
-"""
 SPINNING_POWER = 0.25
-"""Share of it below which a busy GPU without activity counters waits: spinning reaches 24%, decoding falls to 27%.
+"""Share of the default power limit below which a busy GPU without activity counters waits.
 
-Reported of spinning GPUs: H100 100 to 157 W of 700 W (NeMo issue 9291, nccl issue 1550), V100 40 to 47 W of 250 W
-(horovod issue 3611).
+Spinning reaches 24%, decoding falls to 27%. Reported of spinning GPUs: H100 100 to 157 W of 700 W (NeMo issue 9291,
+nccl issue 1550), V100 40 to 47 W of 250 W (horovod issue 3611).
 """
 ABOVE_IDLE = 0.05
 """Share of it by which spinning exceeds the GPU's own idle power, at most. PCIe boards idle above `SPINNING_POWER`.

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
-from agent.health.device_states import WAITING_POWER, throttle_verdict
+from agent.catalogue.gpu import WORKING_POWER
+from agent.health.device_states import throttle_verdict
 from agent.health.verdicts import is_bad
 from agent.model import Node
 from agent.recording.report import report_series as chosen
@@ -39,7 +40,7 @@ def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     who = f"GPU {title} was the least busy for {span_text(lagged)} of it, down to {share_text(found.least)}"
     if found.busy_power is not None:
         figures["busy_power_ratio"] = found.busy_power
-    if found.busy_power is not None and found.busy_power < WAITING_POWER:
+    if found.busy_power is not None and found.busy_power < WORKING_POWER:
         text = (
             f"Peers waited for GPU {title} {how}: {who}, while the others were busy at only "
             f"{share_text(found.busy_power)} of their power limit, as GPUs are that wait in a collective. "
@@ -124,7 +125,7 @@ def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
         states = {
             gpu.title: bool(
                 limit and watts and watts[part] is not None
-                and used[part] >= 0.9 and watts[part] < WAITING_POWER * limit  # type: ignore[operator]  # neither is missing
+                and used[part] >= 0.9 and watts[part] < WORKING_POWER * limit  # type: ignore[operator]  # neither is missing
                 and (sums is None or sums[part] is None or sums[part] < 0.05)  # type: ignore[operator]  # as above
             )
             for gpu, used, (watts, limit), sums in zip(gpus, busy, power, tensor, strict=True)
@@ -138,7 +139,7 @@ def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
         yield Observation(
             SLOW, "stalled",
             f"{format_gpus(some)} all waited for {span_text(stalled)}: fully utilized at less than "
-            f"{share_text(WAITING_POWER)} of their power limit. They wait for each other, another node or storage.",
+            f"{share_text(WORKING_POWER)} of their power limit. They wait for each other, another node or storage.",
             tuple(gpu.title for gpu in some), {"stalled_seconds": stalled},
             "Memory-bound decoding looks alike where tensor activity is not measured.",
         )  # fmt: skip
