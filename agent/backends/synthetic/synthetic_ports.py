@@ -18,9 +18,9 @@ from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import hash64, uniform, uniform_signed
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
-from agent.backends.synthetic.supported_series import Offer
+from agent.backends.synthetic.supported_series import port_offered
 from agent.backends.synthetic.synthetic_faults import ErrorTally, ReadingCorruptor
-from agent.catalogue import optics
+from agent.catalogue import ROWS, optics
 from agent.model import Gap, IbPort, Labels, Lane, Metric, Node, Reading, Series
 
 LANES = 4
@@ -258,7 +258,7 @@ class SyntheticPort:
     Advances the tracks that it is given, so it belongs to one thread.
     """
 
-    def __init__(self, scenario: Scenario, number: int, tracks: list[Track], offers: list[Offer]) -> None:
+    def __init__(self, scenario: Scenario, number: int, tracks: list[Track]) -> None:
         machine = scenario.topology
         device = machine.ports[number]
         self.device = device
@@ -277,10 +277,11 @@ class SyntheticPort:
         self._restart()
         entity = IbPort(device, "1")
         self._series: dict[Lane, list[tuple[str, Series]]] = {}
-        for offer in offers:
-            labels = tuple((name, FACTS.get(name, "")) for name in offer.row.labels)
-            suffix = offer.row.name.removeprefix(PREFIX)
-            self._series.setdefault(offer.lane, []).append((suffix, Series(offer.row, entity, labels)))
+        for row in ROWS:
+            if row.entity is IbPort and port_offered(row):
+                labels = tuple((name, FACTS.get(name, "")) for name in row.labels)
+                suffix = row.name.removeprefix(PREFIX)
+                self._series.setdefault(row.lane, []).append((suffix, Series(row, entity, labels)))
 
     def _restart(self) -> None:
         self._at = 0.0
