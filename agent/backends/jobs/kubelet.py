@@ -129,7 +129,7 @@ class Kubelet:
                 found = os.stat(path)  # noqa: PTH116 - one call, no object
                 if os.access(path, os.W_OK, effective_ids=True):
                     made = found.st_ino, found.st_mtime_ns
-                    # Every start of the kubelet makes the socket anew.
+                    # Every start of the kubelet makes a new socket.
                     self._doubted = self._doubted or self._made not in (None, made)
                     self._made = made
                     return path
