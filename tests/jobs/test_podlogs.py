@@ -112,7 +112,7 @@ def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: P
 @example("__")
 def test_any_other_name_is_skipped(name: str) -> None:
     found = parse_directory(name)
-    assert found is None or name == f"{found[1].namespace}_{found[1].pod}_{found[0]}"
+    assert found is None or name == "_".join((*found[1], found[0]))
 
 
 @pytest.fixture

@@ -287,7 +287,7 @@ class JobsBackend:
     ) -> None:
         uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
         logged = self._pod_logs.names(uids)
-        active = self._names.known(uids) | {pod.pod_name for pod in logged.values()}
+        active = self._names.known(uids) | set(logged.values())
         listed = self._ask_kubelet(mono)
         contested = self._pod_owners.contested(listed)
         created = self._pod_logs.creation_times(contested) if contested else {}
