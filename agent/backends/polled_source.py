@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.protocol import AbsentError, DeviceError
 from agent.lib.logs import LogOnce
 from agent.lib.wording import no_answer_for
-from agent.model import Instant, Reason
+from agent.model import Reason
 
 ABSENT_RETRY_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 5.0
@@ -149,21 +149,3 @@ class PolledSource(Generic[T]):
             return
         self._due = mono + (self.source.denied_retry if fault.reason is Reason.DENIED else self._retry)
         self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)
-
-
-class CachedRead:
-    """A read of several parts, made once per period and shown again in between."""
-
-    def __init__(self, read: Callable[[Instant], BackendSample], period: float) -> None:
-        self._read = read
-        self._period = period
-        self._due = float("-inf")
-        self._last = BackendSample()
-
-    def poll(self, now: Instant) -> BackendSample:
-        if now.mono < self._due:
-            return BackendSample(readings=self._last.readings, gaps=self._last.gaps)
-        self._last = BackendSample()
-        self._due = now.mono + self._period
-        self._last = self._read(now)
-        return self._last

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
+from agent.backends.protocol import ChannelError, LaneSample
 from agent.catalogue import BY_NAME, ROWS, equipment, optics
 from agent.catalogue.bindings import Call, DeviceValue, Field, Gpm, is_measured
 from agent.model import (
@@ -137,7 +137,7 @@ def _parsed(body: bytes) -> Any:
 
 
 class Decoder:
-    """Reads one worker's lines, remembering the layouts, gaps and processes of each channel's lanes."""
+    """Reads one worker's lines, remembering the layouts and gaps of each channel's lanes."""
 
     def __init__(self, source: str, before: Decoder | None = None) -> None:
         """`source` is the one that the worker opens: it decides which rows the worker may report. `before` read an
@@ -153,13 +153,12 @@ class Decoder:
         self._entities = Entities()
         self._layouts: dict[Place, tuple[int, Layout]] = {}
         self._gaps: dict[Place, tuple[int, tuple[Gap, ...]]] = {}
-        self._processes: dict[Place, tuple[int, tuple[GpuProcess, ...] | None]] = {}
         self._owners: dict[Series, Place] = {}
         self._newest: dict[Place, float] = {}
         self._events = 0
         self._kinds: dict[str, Callable[..., Message | Alive | None]] = {
             "sample": self._sample, "alive": self._alive, "layout": self._layout, "gaps": self._take_gaps,
-            "processes": self._take_processes, "error": self._error, "xid": self._xid, "hello": self._take_hello,
+            "error": self._error, "xid": self._xid, "hello": self._take_hello,
             "absent": partial(self._refusal, True), "failed": partial(self._refusal, False),
         }  # fmt: skip
 
@@ -254,10 +253,6 @@ class Decoder:
             message_checks.text(detail, worker_messages.TEXT),
         )
 
-    def _take_processes(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
-        place = self._place(channel, lane)
-        self._processes[place] = (message_checks.whole(edition, 2**63), message_checks.processes(rows))
-
     def _xid(self, number: Any, rows: Any) -> tuple[Xid, ...]:
         """Return the events of a message: it is numbered, so that one that comes twice counts once."""
         made = tuple(message_checks.xid(row) for row in message_checks.rows(rows, worker_messages.EVENTS))
@@ -279,13 +274,13 @@ class Decoder:
         return error
 
     def _sample(  # noqa: PLR0917 - the fields of a message, in their order
-        self, channel: Any, lane: Any, editions: Any, mono: Any, duration: Any, calls: Any, values: Any
-    ) -> LaneSample:
+        self, channel: Any, lane: Any, editions: Any, mono: Any, duration: Any, calls: Any, values: Any,
+        processes: Any = None,
+    ) -> LaneSample:  # fmt: skip
         place = self._place(channel, lane)
         edition, layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
         gap_edition, gaps = self._gaps.get(place, (0, ()))
-        process_edition, processes = self._processes.get(place, (0, None))
-        if editions != [edition, gap_edition, process_edition]:
+        if editions != [edition, gap_edition]:
             raise MessageError(f"a sample with editions {editions!r:.60}, which are not the last ones sent")
         if len(layout) != len(values):
             raise MessageError(f"{len(values)} values for {len(layout)} series")
@@ -300,7 +295,7 @@ class Decoder:
             message_checks.whole(calls, worker_messages.CALLS),
             Frame(layout, tuple(values)),
             gaps,
-            processes,
+            message_checks.processes(processes),
         )
         self._advance(place, sample.mono)
         return sample

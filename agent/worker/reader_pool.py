@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from agent.backends.protocol import BackendSample, Channel, DeviceError, GpuProcess, SourceError
+from agent.backends.protocol import BackendSample, Channel, DeviceError, SourceError
 from agent.model import EMPTY_LAYOUT, Framer, Gap, Instant, Lane, Layout, Reason
 from agent.worker.worker_messages import (
     GAPS_OF_LANE,
@@ -41,15 +41,14 @@ Clock = Callable[[], Instant]
 class _Said:
     """The last editions that were sent for one lane of a channel; a sample refers to them."""
 
-    __slots__ = ("editions", "framer", "gaps", "layout", "processes")
+    __slots__ = ("editions", "framer", "gaps", "layout")
 
     def __init__(self) -> None:
-        self.editions = [0, 0, 0]
-        """Editions of the layout, the gaps and the processes; 0 stands for none."""
+        self.editions = [0, 0]
+        """Editions of the layout and the gaps; 0 stands for none."""
         self.framer = Framer()
         self.layout = EMPTY_LAYOUT
         self.gaps: Sequence[Gap] = ()
-        self.processes: tuple[GpuProcess, ...] | None = None
 
 
 class Post:
@@ -100,14 +99,18 @@ class Post:
         said = self._said.get(lane)
         if said is None:
             said = self._said[lane] = _Said()
+        processes, gaps = sample.processes, sample.gaps
+        if processes is not None and len(processes) > PROCESSES:
+            raise MessageError(f"{len(processes)} processes on one GPU")
         layout, values = said.framer.frame(sample.readings)
         if layout is not said.layout:
             self._say_layout(lane, said, layout)
-        self._say_changes(lane, said, sample)
-        took = self._clock().mono - began.mono
-        self._send(
-            encode("sample", self._number, lane.value, said.editions, began.mono, round(took, 6), sample.calls, values)
-        )
+        if said.gaps is not gaps and list(said.gaps) != list(gaps):
+            said.editions[1] = self._say("gaps", lane, encode_gaps(gaps[:GAPS_OF_LANE]))
+            said.gaps = gaps
+        took = round(self._clock().mono - began.mono, 6)
+        parts = (began.mono, took, sample.calls, values, encode_processes(processes))
+        self._send(encode("sample", self._number, lane.value, said.editions, *parts))
 
     def _say_layout(self, lane: Lane, said: _Said, layout: Layout) -> None:
         series = layout.series
@@ -115,17 +118,6 @@ class Post:
             raise MessageError(f"{len(series)} series, of which {len(set(series))} are different")
         said.editions[0] = self._say("layout", lane, encode_series(series))
         said.layout = layout
-
-    def _say_changes(self, lane: Lane, said: _Said, sample: BackendSample) -> None:
-        gaps = sample.gaps
-        if said.gaps is not gaps and list(said.gaps) != list(gaps):
-            said.editions[1] = self._say("gaps", lane, encode_gaps(gaps[:GAPS_OF_LANE]))
-            said.gaps = gaps
-        if said.processes != sample.processes:
-            if sample.processes is not None and len(sample.processes) > PROCESSES:
-                raise MessageError(f"{len(sample.processes)} processes on one GPU")
-            said.editions[2] = self._say("processes", lane, encode_processes(sample.processes))
-            said.processes = sample.processes
 
     def _say(self, kind: str, lane: Lane, rows: object) -> int:
         """Send what later samples refer to; returns its edition."""

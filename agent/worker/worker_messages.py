@@ -4,11 +4,11 @@ A line of the worker is a checksum and a JSON value. JSON, because a worker whos
 its memory may write anything: the reader must be able to reject any byte string safely. The
 checksum, because a line that was truncated, or has a flipped bit, is often still valid JSON.
 
-What seldom changes (the channels, the series of a channel's lane, its gaps, its processes) is sent when it
-changes, with an edition; a sample is then a list of numbers, with the editions that it refers to. So a reader
+What seldom changes (the channels, the series of a channel's lane, its gaps) is sent when it changes, with an
+edition; a sample is then a list of numbers, and one of processes, with the editions that it refers to. So a reader
 that missed a change notices it at the next sample, and requests everything again.
 
-Worker to main: `alive`, `hello`, `absent`, `failed`, `layout`, `gaps`, `processes`, `sample`, `error`, `xid`.
+Worker to main: `alive`, `hello`, `absent`, `failed`, `layout`, `gaps`, `sample`, `error`, `xid`.
 Main to worker: a number, and the lanes of a tick such as `17 fast slow`, or `17 anew`, `17 stop`, or nothing. The
 worker answers each with `alive` and its number, before anything else.
 

@@ -16,7 +16,7 @@ from agent.backends.equipment.equipment_backend import NodeCoolingReader
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentReader
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
-from agent.catalogue.equipment import INTAKE
+from agent.catalogue.equipment import FAN_STATE
 from agent.lib.http_target import HttpTarget
 from tests.screen.agents import Answer, Answers, serving
 
@@ -51,17 +51,10 @@ def of_the_node(watch: NodeCoolingReader) -> Iterator[str]:
         return
     finally:
         watch.close()
-    for part, state in seen.leaks.items():
-        yield f"leak detector {part.chassis}/{part.name}: {state}"
-    for part, values in seen.connectors.items():
-        for row, value in values.items():
-            yield f"{row.name} {part.chassis}/{part.name}: {value:g}"
-    for part, fan in seen.fans.items():
-        yield f"fan {part.chassis}/{part.name}: {fan.state}"
-        for row, value in fan.speeds.items():
-            yield f"{row.name} {part.chassis}/{part.name}: {value:g}"
-    for part, value in seen.intakes.items():
-        yield f"{INTAKE.name} {part.chassis}/{part.name}: {value:g}"
+    for part, state in seen.states.items():
+        yield f"{'fan' if part.row is FAN_STATE else 'leak detector'} {part.chassis}/{part.name}: {state}"
+    for part, value in seen.values.items():
+        yield f"{part.row.name} {part.chassis}/{part.name}: {value:g}"
     yield from (problem for _, problem in seen.problems)
 
 

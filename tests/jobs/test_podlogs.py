@@ -112,7 +112,7 @@ def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: P
 @example("__")
 def test_any_other_name_is_skipped(name: str) -> None:
     found = parse_directory(name)
-    assert found is None or name == f"{found[1].namespace}_{found[1].pod}_{found[0]}"
+    assert found is None or name == "_".join((*found[1], found[0]))
 
 
 @pytest.fixture
@@ -137,10 +137,10 @@ def test_the_kubelet_is_asked_through_the_proxy_socket_if_its_own_is_closed(rig:
         (open_place / "pod-resources").chmod(0)  # to whoever runs the tests: its owner, too
         asked = Kubelet(sockets)
         with without_root():
-            found = asked.devices()
-        assert [each.pod for each in found or ()] == ["handed"]
-        found = asked.devices()
-        assert [each.pod for each in found or ()] == ["own" if os.geteuid() == 0 else "handed"]
+            found = asked.poll(0.0).pods
+        assert [each.pod for each in found] == ["handed"]
+        found = asked.poll(0.0).pods
+        assert [each.pod for each in found] == ["own" if os.geteuid() == 0 else "handed"]
         asked.close()
     finally:
         own.stop()

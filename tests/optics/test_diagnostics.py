@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.optics.modules.cmis import VdmObservable, VdmSample, decode_samples, find_samples
+from agent.backends.optics.modules.cmis import decode_samples, find_samples
+from agent.backends.optics.modules.module_types import VdmObservable, VdmSample
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.model import Instant, Lane, Reason
 from tests.optics.conftest import Ports

@@ -27,7 +27,7 @@ WORDS = {
     r"(nobody|no one)": (0, 2, 0),
     r"(any|every)body": (0, 0, 0),
     r"mend(s|ed|ing)?": (0, 0, 0),
-    r"(is|are|was|be) none": (4, 0, 0),
+    r"(is|are|was|be) none": (3, 0, 0),
     r"of (ours|theirs|yours)": (0, 0, 0),
     r"let(s|ting)? (it |them )?go": (0, 0, 0),
     r"anew": (2, 0, 0),

@@ -105,7 +105,7 @@ class Bench:
 
     def sample(self, channel: int, lane: Lane, gaps: int = 0) -> None:
         """A sample by the layout that was said last, and by these editions."""
-        editions = [self.layouts[channel, lane], gaps, 0]
+        editions = [self.layouts[channel, lane], gaps]
         values = [0.5] * self.sizes[channel, lane]
         self.say(encode("sample", channel, lane.value, editions, self.now + 0.5, 0.01, 7, values))
 
@@ -177,7 +177,7 @@ def texts(bench: Bench) -> None:
 def blobs(bench: Bench) -> None:
     """JSON as wide and as deep as a line can hold."""
     for piece in (b"[],", b"{},", b'"",', b"1.5,", b"[", b'{"a":', b"1e9,", b'"\\u0000",'):
-        body = b'["sample",0,"fast",[1,0,0],1,1,1,[' + piece * (MAX_LINE // len(piece) - 20) + b"0]]"
+        body = b'["sample",0,"fast",[1,0],1,1,1,[' + piece * (MAX_LINE // len(piece) - 20) + b"0]]"
         bench.say(b"%08x %b" % (crc32(body), body))
 
 

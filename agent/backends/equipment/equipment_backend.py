@@ -14,67 +14,67 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from agent.backends.equipment.equipment_resources import (
-    BLIND_FAN,
+    LEAK_STATE,
     UNAVAILABLE,
-    CoolingComponent,
-    FanReading,
+    PartValue,
     listed_detectors,
-    parse_connector,
-    parse_fan,
-    parse_fan_list,
-    parse_intake_sensors,
-    parse_intake_temperature,
-    parse_leak_state,
+    read_connector,
+    read_detector,
+    read_detector_groups,
+    read_fan,
+    read_thermal,
+    read_thermal_metrics,
     resource_id,
 )
 from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.redfish_service import CHASSIS, RedfishPoll, RedfishReader, RedfishService, link_path
-from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED, FAN_STATE, INTAKE, LEAK_STATES, LEAKS, ROWS, SUPPLY
+from agent.catalogue.equipment import COOLANT, FAN_STATE, INTAKE, LEAK_STATES, ROWS, SUPPLY
 from agent.lib.http_target import HttpTarget
 from agent.model import Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
 
-(LEAK_STATE,) = LEAKS
 SEARCH_SECONDS = 600.0
 """Seconds after which the service is searched again: for what was added, and where nothing was found."""
 MOST_PARTS = 128
 """Documents of parts of a node that are read: a controller takes up to 300 ms for each."""
+_STATES = (LEAK_STATE, FAN_STATE)
+"""The rows that show how a part is, in the words of LEAK_STATES."""
+
+
+class CoolingPart(NamedTuple):
+    """What is shown of a part: a row, the chassis that the part is in, and its own name."""
+
+    row: Metric
+    chassis: str
+    name: str
+
+
+class PartDocument(NamedTuple):
+    """A document that is read each time, and by what. If it cannot be understood, `row` is missing."""
+
+    row: Metric
+    read: Callable[[str, dict[str, Any]], Iterator[PartValue]]
+    chassis: str
+    path: str
 
 
 _ASKED = (LEAK_STATE, FAN_STATE, INTAKE, SUPPLY)
-"""A row of each kind of part, which is missing where a document of the kind cannot be understood."""
 _Asks = Mapping[Metric, RedfishPoll]
+"""For each kind of part what asks for its documents, by the row that is missing where one cannot be understood."""
 
 
 class NodeCoolingReadings(Struct, frozen=True):
-    """What was read at one time. `calls` counts the documents that were asked for; `silent` connectors say nothing.
+    """What was read at one time: states of parts, None for one without, and values.
 
-    `problems` are what was wrong with single documents, with the row that is missing for each.
+    `silent` coolant connectors, by chassis and name, say nothing. `problems` are what was wrong with single documents,
+    with the row that is missing for each. `calls` counts the documents that were asked for.
     """
 
-    leaks: dict[CoolingComponent, str]
-    fans: dict[CoolingComponent, FanReading]
-    intakes: dict[CoolingComponent, float]
-    connectors: dict[CoolingComponent, dict[Metric, float]]
-    silent: frozenset[CoolingComponent]
+    states: dict[CoolingPart, str | None]
+    values: dict[CoolingPart, float]
+    silent: frozenset[tuple[str, str]]
     problems: tuple[tuple[Metric, str], ...]
     calls: int
-
-
-class _ResourcePaths(NamedTuple):
-    """Where what is: paths of documents, by chassis."""
-
-    detectors: list[tuple[str, str]]
-    groups: list[tuple[str, str]]
-    connectors: list[tuple[str, str]]
-    fans: list[tuple[str, str]]
-    metrics: list[tuple[str, str]]
-    thermals: list[tuple[str, str]]
-    """Documents of the older kind, which list fans and temperatures together."""
-
-    @property
-    def parts(self) -> int:
-        return sum(map(len, self))
 
 
 class NodeCoolingReader(RedfishReader):
@@ -87,13 +87,11 @@ class NodeCoolingReader(RedfishReader):
         self._service = RedfishService(target, 10.0, clock)
         self._chassis = chassis
         self._clock = clock
-        self._found: _ResourcePaths | None = None
+        self._found: list[PartDocument] | None = None
         self._searched_at = 0.0
         self._problems: list[tuple[Metric, str]] = []
-        self.known: dict[CoolingComponent, str] = {}
-        """Every detector that ever was there, with what it said last."""
-        self.known_fans: dict[CoolingComponent, FanReading] = {}
-        """The same of fans."""
+        self.known: dict[CoolingPart, str | None] = {}
+        """Every detector and fan that ever was there, with what it said last."""
 
     def look(self) -> NodeCoolingReadings:
         """Return all parts, as they are now. Raises AbsentError if the node has no such part, and DeviceError."""
@@ -104,21 +102,25 @@ class NodeCoolingReader(RedfishReader):
             self._found = self._search(searching)
             self._searched_at = now
             self._problems, calls = _problems_of(searching), _calls_of(searching)
-        if not (self._found.parts or self.known or self.known_fans or self._problems):
+        if not (self._found or self.known or self._problems):
             raise AbsentError("the management controller lists neither leak detectors, coolant connectors nor fans")
-        leaks = dict.fromkeys(self.known, UNAVAILABLE)
-        leaks.update(self._leaks(self._found, asks[LEAK_STATE]))
-        self.known = leaks
-        fans = dict.fromkeys(self.known_fans, BLIND_FAN)
-        intakes: dict[CoolingComponent, float] = {}
-        self._read_air(self._found, asks, fans, intakes)
-        self.known_fans = fans
-        connectors = dict(self._connectors(self._found, asks[SUPPLY]))
-        silent = frozenset(place for place, values in connectors.items() if not values)
+        states: dict[CoolingPart, str | None] = dict.fromkeys(self.known, UNAVAILABLE)
+        values: dict[CoolingPart, float] = {}
+        silent: set[tuple[str, str]] = set()
+        for row, read, chassis, path in self._found:
+            said = list(read(resource_id(path), asks[row].at(path)))
+            if row is SUPPLY and not said:
+                silent.add((chassis, resource_id(path)))
+            for shown, name, value in said:
+                part = CoolingPart(shown, chassis, name)
+                if isinstance(value, float):
+                    values[part] = value
+                else:
+                    states[part] = value
+        self.known = states
         problems = tuple(dict.fromkeys((*self._problems, *_problems_of(asks))))
         self.log_new(dict.fromkeys(each for _, each in problems))
-        calls += _calls_of(asks)
-        return NodeCoolingReadings(dict(leaks), dict(fans), intakes, connectors, silent, problems, calls)
+        return NodeCoolingReadings(dict(states), values, frozenset(silent), problems, calls + _calls_of(asks))
 
     def close(self) -> None:
         self._service.close()
@@ -126,44 +128,8 @@ class NodeCoolingReader(RedfishReader):
     def _asks(self) -> _Asks:
         return {row: RedfishPoll(self._service, self._clock, linked=False) for row in _ASKED}
 
-    @staticmethod
-    def _leaks(found: _ResourcePaths, ask: RedfishPoll) -> Iterator[tuple[CoolingComponent, str]]:
-        for chassis, path in found.detectors:
-            state = parse_leak_state(ask.at(path))
-            if state is not None:
-                yield CoolingComponent(chassis, resource_id(path)), state
-        for chassis, path in found.groups:
-            for name, document in listed_detectors(ask.at(path)):
-                state = parse_leak_state(document)
-                if state is not None:
-                    yield CoolingComponent(chassis, name), state
-
-    @staticmethod
-    def _read_air(
-        found: _ResourcePaths, asks: _Asks, fans: dict[CoolingComponent, FanReading],
-        intakes: dict[CoolingComponent, float],
-    ) -> None:  # fmt: skip
-        """Note what fans and intakes say; older controllers have both in one document."""
-        for chassis, path in found.fans:
-            fan = parse_fan(asks[FAN_STATE].at(path))
-            if fan is not None:
-                fans[CoolingComponent(chassis, resource_id(path))] = fan
-        for chassis, path in found.thermals:
-            document = asks[FAN_STATE].at(path)
-            fans.update((CoolingComponent(chassis, name), fan) for name, fan in parse_fan_list(document))
-            intakes.update((CoolingComponent(chassis, name), value) for name, value in parse_intake_sensors(document))
-        for chassis, path in found.metrics:
-            value = parse_intake_temperature(asks[INTAKE].at(path))
-            if value is not None:
-                intakes[CoolingComponent(chassis, "intake")] = value
-
-    @staticmethod
-    def _connectors(found: _ResourcePaths, ask: RedfishPoll) -> Iterator[tuple[CoolingComponent, dict[Metric, float]]]:
-        for chassis, path in found.connectors:
-            yield CoolingComponent(chassis, resource_id(path)), parse_connector(ask.at(path))
-
-    def _search(self, asks: _Asks) -> _ResourcePaths:
-        found = _ResourcePaths([], [], [], [], [], [])
+    def _search(self, asks: _Asks) -> list[PartDocument]:
+        found: list[PartDocument] = []
         ask = asks[LEAK_STATE]
         if self._chassis is None:
             paths = ask.members_in(CHASSIS, ask.examined(CHASSIS, self._service.get(CHASSIS)))
@@ -171,32 +137,32 @@ class NodeCoolingReader(RedfishReader):
             paths = [f"{CHASSIS}/{quote(self._chassis, '')}"]
         for path in paths:
             document = ask.at(path)
-            if found.parts < MOST_PARTS:
-                self._search_in(resource_id(path), document, found, asks)
-        for each in found:
-            del each[MOST_PARTS:]
-        return found
+            if len(found) < MOST_PARTS:
+                found += self._search_in(resource_id(path), document, asks)
+        return found[:MOST_PARTS]
 
     @staticmethod
-    def _search_in(chassis: str, document: dict[str, Any], found: _ResourcePaths, asks: _Asks) -> None:
+    def _search_in(chassis: str, document: dict[str, Any], asks: _Asks) -> Iterator[PartDocument]:
         """Those of one chassis, which lists its detectors itself (since 2023) or in its ThermalSubsystem, or both."""
         ask = asks[LEAK_STATE]
         thermal = ask.at(link_path(document.get("ThermalSubsystem")))
         detection = link_path(thermal.get("LeakDetection"))
         leaks = ask.at(detection)
         detectors = [path for each in (document, leaks) for path in ask.members(link_path(each.get("LeakDetectors")))]
-        found.detectors.extend((chassis, path) for path in dict.fromkeys(detectors))
+        for path in dict.fromkeys(detectors):
+            yield PartDocument(LEAK_STATE, read_detector, chassis, path)
         if detection is not None and not detectors and any(True for _ in listed_detectors(leaks)):
-            found.groups.append((chassis, detection))
-        connectors = asks[SUPPLY].members(link_path(thermal.get("CoolantConnectors")))
-        found.connectors.extend((chassis, path) for path in connectors)
+            yield PartDocument(LEAK_STATE, read_detector_groups, chassis, detection)
+        for path in asks[SUPPLY].members(link_path(thermal.get("CoolantConnectors"))):
+            yield PartDocument(SUPPLY, read_connector, chassis, path)
         fans = asks[FAN_STATE].members(link_path(thermal.get("Fans")))
-        found.fans.extend((chassis, path) for path in fans)
+        for path in fans:
+            yield PartDocument(FAN_STATE, read_fan, chassis, path)
         metrics, older = link_path(thermal.get("ThermalMetrics")), link_path(document.get("Thermal"))
-        if metrics is not None:
-            found.metrics.append((chassis, metrics))
         if older is not None and not fans:
-            found.thermals.append((chassis, older))
+            yield PartDocument(FAN_STATE, read_thermal, chassis, older)
+        if metrics is not None:
+            yield PartDocument(INTAKE, read_thermal_metrics, chassis, metrics)
 
 
 def _problems_of(asks: _Asks) -> list[tuple[Metric, str]]:
@@ -205,10 +171,6 @@ def _problems_of(asks: _Asks) -> list[tuple[Metric, str]]:
 
 def _calls_of(asks: _Asks) -> int:
     return sum(ask.calls for ask in asks.values())
-
-
-_OWN_LABELS = {LEAK_STATE: "detector", INTAKE: "sensor", **dict.fromkeys((FAN_STATE, FAN_SPEED, FAN_ROTATION), "fan")}
-"""What a part is called in the labels of a row; in all others it is a connector."""
 
 
 class EquipmentBackend:
@@ -221,56 +183,51 @@ class EquipmentBackend:
     def __init__(self, watch: NodeCoolingReader, spawn: Spawn = spawn_thread) -> None:
         self._watch = watch
         self._paced: PolledSource[NodeCoolingReadings] = PolledSource(watch, watch.look, spawn)
-        self._series: dict[tuple[Metric, CoolingComponent, str], Series] = {}
+        self._series: dict[tuple[CoolingPart, tuple[str, ...]], Series] = {}
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """Return the state of every detector and fan, and all values. Raises AbsentError on a node without them."""
         calls = self._paced.poll(now.mono)
-        seen = self._paced.value
+        seen, fault = self._paced.value, self._paced.fault
         if self._paced.absence:
             raise AbsentError(self._paced.absence)
         readings: list[Reading] = []
         gaps: list[Gap] = []
         if seen is not None:
-            self._show_states(readings, LEAK_STATE, seen.leaks)
-            self._show_states(readings, FAN_STATE, {place: fan.state for place, fan in seen.fans.items()})
-            readings += [Reading(self._of(INTAKE, place), value) for place, value in seen.intakes.items()]
-            for place, fan in seen.fans.items():
-                readings += [Reading(self._of(row, place), value) for row, value in fan.speeds.items()]
-            for place, values in seen.connectors.items():
-                readings += [Reading(self._of(row, place), value) for row, value in values.items()]
+            readings = [
+                *self._states(seen.states),
+                *(Reading(self._of(part), seen.values[part]) for part in seen.values),
+            ]
             gaps = [
-                Gap(row, Node(), Reason.MALFORMED, f"the coolant connector {at.name} of {at.chassis} has no values")
-                for row, at, _ in self._series
-                if at in seen.silent
+                Gap(row, Node(), Reason.MALFORMED, f"the coolant connector {name} of {chassis} has no values")
+                for (row, chassis, name), _ in self._series
+                if row in COOLANT and (chassis, name) in seen.silent
             ]
             gaps += [Gap(row, Node(), Reason.MALFORMED, problem) for row, problem in seen.problems]
             calls = seen.calls if calls else 0
-        elif self._paced.fault is not None:
-            fault = self._paced.fault
-            self._show_states(readings, LEAK_STATE, dict.fromkeys(self._watch.known, UNAVAILABLE))
-            self._show_states(readings, FAN_STATE, dict.fromkeys(self._watch.known_fans, UNAVAILABLE))
+        elif fault is not None:
+            readings = list(self._states(dict.fromkeys(self._watch.known, UNAVAILABLE)))
             gaps = [Gap(row, Node(), fault.reason, fault.detail) for row in self._shown_once()]
         return BackendSample(readings, gaps, calls=calls, awaited=self._paced.awaited)
 
     def close(self) -> None:
         self._paced.close()
 
-    def _show_states(self, readings: list[Reading], row: Metric, parts: Mapping[CoolingComponent, str | None]) -> None:
-        for place, said in parts.items():
-            if said is None:
-                continue
-            readings += [Reading(self._of(row, place, state), int(state == said)) for state in LEAK_STATES]
+    def _states(self, states: Mapping[CoolingPart, str | None]) -> Iterator[Reading]:
+        for part, said in states.items():
+            if said is not None:
+                for state in LEAK_STATES:
+                    yield Reading(self._of(part, state), int(state == said))
 
     def _shown_once(self) -> list[Metric]:
         """Return the rows that are missing now: those that there have been, or else the leak detectors."""
-        seen = {metric for metric, _, _ in self._series if metric not in (LEAK_STATE, FAN_STATE)}
+        seen = {part.row for part, _ in self._series if part.row not in _STATES}
         return [row for row in ROWS if row in seen] or [LEAK_STATE]
 
-    def _of(self, row: Metric, place: CoolingComponent, state: str = "") -> Series:
-        series = self._series.get((row, place, state))
+    def _of(self, part: CoolingPart, *state: str) -> Series:
+        key = (part, state)
+        series = self._series.get(key)
         if series is None:
-            own = (_OWN_LABELS.get(row, "connector"), place.name)
-            more = (("state", state),) if state else ()
-            series = self._series[row, place, state] = Series(row, Node(), (("chassis", place.chassis), own, *more))
+            labels = zip(part.row.labels, (part.chassis, part.name, *state), strict=True)
+            series = self._series[key] = Series(part.row, Node(), tuple(labels))
         return series

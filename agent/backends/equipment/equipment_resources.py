@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct
-
 from agent.backends.redfish_service import as_list, as_number
 from agent.catalogue import equipment
-from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED
+from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED, FAN_STATE, INTAKE, LEAKS
 from agent.model import Metric
 
+(LEAK_STATE,) = LEAKS
 UNAVAILABLE = "unavailable"
 HEALTHS = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 _ABSENT = "Absent"
@@ -35,11 +34,8 @@ _CONNECTOR = (
 LONGEST_NAME = 64
 
 
-class CoolingComponent(Struct, frozen=True):
-    """A part of the equipment: the chassis that it is in, and its own name."""
-
-    chassis: str
-    name: str
+PartValue = tuple[Metric, str, str | float | None]
+"""What a document says of a part: row, the part's name, and a state, None if it has none, or a value in base units."""
 
 
 def parse_leak_state(document: dict[str, Any]) -> str | None:
@@ -66,12 +62,25 @@ def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
                 yield name_in(each, "DeviceName", f"{title or number_of_group}-{place}"), each
 
 
-def parse_connector(document: dict[str, Any]) -> dict[Metric, float]:
-    """Return the values of a CoolantConnector, those that it has."""
-    if _state_in(document) not in _DETECTOR_WORKS:
-        return {}
-    found = ((row, scaled(document.get(member), factor)) for member, row, factor in _CONNECTOR)
-    return {row: value for row, value in found if value is not None}
+def read_detector(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
+    """Yield the state of a leak detector by its own document, if one is fitted there."""
+    state = parse_leak_state(document)
+    if state is not None:
+        yield LEAK_STATE, name, state
+
+
+def read_detector_groups(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
+    for name, each in listed_detectors(document):
+        yield from read_detector(name, each)
+
+
+def read_connector(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
+    """Yield the values of a CoolantConnector, those that it has."""
+    if _state_in(document) in _DETECTOR_WORKS:
+        for member, row, factor in _CONNECTOR:
+            value = scaled(document.get(member), factor)
+            if value is not None:
+                yield row, name, value
 
 
 def scaled(value: Any, factor: float) -> float | None:
@@ -152,58 +161,44 @@ _SENSOR_WORKS = (None, "Enabled", "StandbySpare", "InTest", "Starting", "Qualifi
 _PERCENT, _RPM = 1e-2, 1 / 60
 
 
-class FanReading(Struct, frozen=True):
-    """What one fan says: its state, None if it has none, and its speeds in base units, as far as it has them."""
-
-    state: str | None
-    speeds: dict[Metric, float]
-
-
-BLIND_FAN = FanReading(UNAVAILABLE, {})
-"""What is shown of a fan that cannot be read."""
-
-
-def parse_fan(document: dict[str, Any]) -> FanReading | None:
-    """Return a fan's own document; None if none is fitted there."""
+def read_fan(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
+    """Yield what a fan's own document says, if a fan is fitted there."""
     speed = document.get("SpeedPercent")
     excerpt = speed if isinstance(speed, dict) else {"Reading": speed}
-    return _fan(document, excerpt.get("Reading"), excerpt.get("SpeedRPM"))
+    yield from _fan(name, document, excerpt.get("Reading"), excerpt.get("SpeedRPM"))
 
 
-def parse_fan_list(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]:
-    """Yield the fans that a Thermal document lists, by name."""
+def read_thermal(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
+    """Yield the fans, and the sensors at the intake, that a Thermal document lists."""
     for place, each in enumerate(as_list(document.get("Fans"))):
-        if not isinstance(each, dict):
-            continue
-        reading = each.get("Reading")
-        fan = _fan(each, None, reading) if each.get("ReadingUnits") == "RPM" else _fan(each, reading, None)
-        if fan is not None:
-            yield name_in(each, "Name", name_in(each, "FanName", str(place))), fan
-
-
-def parse_intake_temperature(document: dict[str, Any]) -> float | None:
-    """Return the temperature in degrees Celsius that a ThermalMetrics document sums up for the intake."""
-    summary = document.get("TemperatureSummaryCelsius")
-    return as_number(summary.get("Intake")) if isinstance(summary, dict) else None
-
-
-def parse_intake_sensors(document: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the sensors at the intake that a Thermal document lists, by name, in degrees Celsius."""
+        if isinstance(each, dict):
+            name, reading = name_in(each, "Name", name_in(each, "FanName", str(place))), each.get("Reading")
+            is_rotation = each.get("ReadingUnits") == "RPM"
+            yield from _fan(name, each, None if is_rotation else reading, reading if is_rotation else None)
     for place, each in enumerate(as_list(document.get("Temperatures"))):
         if isinstance(each, dict) and each.get("PhysicalContext") == "Intake" and _works(each):
             value = as_number(each.get("ReadingCelsius"))
             if value is not None:
-                yield name_in(each, "Name", str(place)), value
+                yield INTAKE, name_in(each, "Name", str(place)), value
 
 
-def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | None:
-    """Return what a fan with these speeds says: none if it is not known to work; unavailable if it says nothing."""
+def read_thermal_metrics(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
+    """Yield the temperature in degrees Celsius that a ThermalMetrics document sums up for the intake."""
+    summary = document.get("TemperatureSummaryCelsius")
+    value = as_number(summary.get("Intake")) if isinstance(summary, dict) else None
+    if value is not None:
+        yield INTAKE, "intake", value
+
+
+def _fan(name: str, document: dict[str, Any], percent: Any, turns: Any) -> Iterator[PartValue]:
+    """Yield the state and speeds of a fan that is fitted: unavailable if it says nothing, and then without speeds."""
     if _state_in(document) == _ABSENT:
-        return None
+        return
     state = parse_status(document)
     found = ((FAN_SPEED, scaled(percent, _PERCENT)), (FAN_ROTATION, scaled(turns, _RPM)))
-    speeds = {row: value for row, value in found if value is not None and state != UNAVAILABLE}
-    return FanReading(state, speeds) if state or speeds else BLIND_FAN
+    speeds = [(row, name, value) for row, value in found if value is not None and state != UNAVAILABLE]
+    yield FAN_STATE, name, state if state or speeds else UNAVAILABLE
+    yield from speeds
 
 
 def _works(document: dict[str, Any]) -> bool:

@@ -22,10 +22,10 @@ from agent.backends.equipment.rack_resources import (
     EquipmentPart,
     EquipmentPollResult,
     PartResource,
+    PartState,
     chassis_documents_of,
     cooling_documents_of,
     power_documents_of,
-    read_part,
 )
 from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import BackendSample, DeviceError
@@ -80,11 +80,13 @@ class RackEquipmentReader(RedfishReader):
             raise self._service.error(Reason.UNSUPPORTED, ROOT, text)
         states = dict.fromkeys(self.known, UNAVAILABLE)
         values: dict[tuple[Metric, Labels], float] = {}
-        for part, path in self._found:
-            resource = read_part(part, ask.read(path))
-            states.update((each, state) for each, state in resource.states if state is not None)
-            own = (("unit", part.unit),)
-            values.update(((row, (*own, *more)), value) for row, more, value in resource.values if value is not None)
+        for resource in self._found:
+            for each in resource.values(ask.read(resource.path)):
+                if isinstance(each, PartState):
+                    if each.state is not None:
+                        states[each.part] = each.state
+                elif each.value is not None:
+                    values[each.row, (("unit", resource.part.unit), *each.labels)] = each.value
         self.known = states
         problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
         self.log_new(problems)
@@ -111,10 +113,10 @@ class RackEquipmentReader(RedfishReader):
                 if len(found) < MOST_DOCUMENTS:
                     found += power_documents_of(path, kind, ask)
         if not cooling:
-            supplied = {part.unit for part, _ in found if part.kind == "power-supply"}
-            bare = [part.unit for part, _ in found if part.kind == POWER_SHELF and part.unit not in supplied]
+            supplied = {part.unit for part, *_ in found if part.kind == "power-supply"}
+            bare = [part.unit for part, *_ in found if part.kind == POWER_SHELF and part.unit not in supplied]
             if bare or not found:
-                known = {path for _, path in found}
+                known = {path for _, path, _ in found}
                 found += chassis_documents_of(link_path(root.get("Chassis")), bare, known, ask)
         if len(found) > MOST_DOCUMENTS:
             ask.note(f"{self.name} has more than {MOST_DOCUMENTS} parts; the rest is not read")

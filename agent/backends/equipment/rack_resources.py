@@ -7,7 +7,7 @@ PowerSupply and their metrics. Outlets are not read: a PDU has dozens, and each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import log
 from typing import Any, NamedTuple
 
@@ -39,18 +39,34 @@ class EquipmentPart(Struct, frozen=True):
     name: str
 
 
+class PartState(NamedTuple):
+    part: EquipmentPart
+    state: str | None
+
+
+class PartValue(NamedTuple):
+    """A value in base units; the labels follow those of the unit."""
+
+    row: Metric
+    labels: Labels
+    value: float | None
+
+
+ReadPart = Callable[[EquipmentPart, Document, str | None], Iterator[PartState | PartValue]]
+"""Yields what the document of a part says; it also gets the state by the document's Status."""
+
+
 class PartResource(NamedTuple):
-    """A document that is read each round, and the part that it is about."""
+    """A document that is read each round, the part that it is about, and what reads it."""
 
     part: EquipmentPart
     path: str
+    read: ReadPart
 
-
-class ResourceValues(Struct, frozen=True):
-    """What a document says: states of parts, and values with the labels that follow those of the unit."""
-
-    states: Iterable[tuple[EquipmentPart, str | None]] = ()
-    values: Iterable[tuple[Metric, Labels, float | None]] = ()
+    def values(self, document: Document | None) -> Iterator[PartState | PartValue]:
+        """Yield what the document says; None is a document that could not be read."""
+        state = parse_status(document, spare=self.part.kind in _SPARES)
+        return self.read(self.part, document or {}, state)
 
 
 class EquipmentPollResult(Struct, frozen=True):
@@ -64,14 +80,6 @@ class EquipmentPollResult(Struct, frozen=True):
 
 COOLING_COLLECTIONS = ("CDUs", "RPUs")
 """Members of ThermalEquipment that are collections of units which pump coolant."""
-_PARTS = (
-    ("Pumps", "pump"),
-    ("Reservoirs", "reservoir"),
-    ("Filters", "filter"),
-    ("PrimaryCoolantConnectors", "primary"),
-    ("SecondaryCoolantConnectors", "secondary"),
-)
-"""Members of a unit that are collections, and what their members are."""
 _REDUNDANCIES = {
     "PumpRedundancy": "pump-redundancy",
     "FilterRedundancy": "filter-redundancy",
@@ -93,79 +101,88 @@ _MAGNUS = (17.62, 243.12)
 """Constants of the Magnus formula over water, -45 to 60 °C (Sonntag 1990)."""
 
 
-def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
-    """Yield the documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
-    unit = resource_id(path)
-    document = ask.at(path)
-    yield PartResource(EquipmentPart(unit, "unit", unit), path)
-    for member, kind in _PARTS:
-        for each in ask.members(link_path(document.get(member))):
-            yield PartResource(EquipmentPart(unit, kind, resource_id(each)), each)
-    detection = link_path(document.get("LeakDetection"))
-    if detection is not None:
-        detectors = ask.members(link_path(ask.at(detection).get("LeakDetectors")))
-        for each in detectors:
-            yield PartResource(EquipmentPart(unit, "leak-detector", resource_id(each)), each)
-        if not detectors:
-            yield PartResource(EquipmentPart(unit, "leak-detectors", "groups"), detection)
-    environment = link_path(document.get("EnvironmentMetrics"))
-    if environment is not None:
-        yield PartResource(EquipmentPart(unit, "environment", "air"), environment)
+def _of_cooling_unit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState]:
+    yield PartState(part, state)
+    yield from _groups(part, document, "PumpRedundancy", "FilterRedundancy")
 
 
-def _of_cooling_unit(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
-    groups = _groups(part, document, "PumpRedundancy", "FilterRedundancy")
-    return ResourceValues([(part, state), *groups])
-
-
-def _of_connector(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
+def _of_connector(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
     """Count a connector's state as well: one that fails has no values, and must not be taken for an idle one."""
+    yield PartState(EquipmentPart(part.unit, f"{part.kind}-connector", part.name), state)
     labels = (("loop", part.kind), ("connector", part.name))
-    resource = document if state != UNAVAILABLE else {}
-    found = ((row, labels, scaled(resource.get(member), factor)) for member, row, factor in _CONNECTOR)
-    return ResourceValues([(EquipmentPart(part.unit, f"{part.kind}-connector", part.name), state)], found)
+    for member, row, factor in _CONNECTOR if state != UNAVAILABLE else ():
+        yield PartValue(row, labels, scaled(document.get(member), factor))
 
 
-def _of_pump(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
-    speed = scaled(document.get("PumpSpeedPercent"), 0.01)
-    return ResourceValues([(part, state)], [(rows.PUMP_SPEED, _named(part), speed)])
+def _of_pump(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
+    yield PartState(part, state)
+    yield PartValue(rows.PUMP_SPEED, _named(part), scaled(document.get("PumpSpeedPercent"), 0.01))
 
 
-def _of_reservoir(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
+def _of_reservoir(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
     """Judge a reservoir by its level as the unit judges it, and by its Status."""
-    said, level = document.get("FluidLevelStatus"), scaled(document.get("FluidLevelPercent"), 0.01)
+    said = document.get("FluidLevelStatus")
     level_state = None if said is None else HEALTHS.get(str(said), UNAVAILABLE)
-    return ResourceValues([(part, worst_state(state, level_state))], [(rows.RESERVOIR, _named(part), level)])
+    yield PartState(part, worst_state(state, level_state))
+    yield PartValue(rows.RESERVOIR, _named(part), scaled(document.get("FluidLevelPercent"), 0.01))
 
 
-def _of_filter(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
+def _of_filter(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
     served, rated = as_number(document.get("ServiceHours")), as_number(document.get("RatedServiceHours"))
     life = served / rated if served is not None and rated is not None and rated > 0 else None
-    pressure = scaled(document.get("DeltaLiquidPressurekPa"), 1e3)
-    values = [(rows.FILTER_PRESSURE, _named(part), pressure), (rows.FILTER_LIFE, _named(part), life)]
-    return ResourceValues([(part, state)], values)
+    yield PartState(part, state)
+    yield PartValue(rows.FILTER_PRESSURE, _named(part), scaled(document.get("DeltaLiquidPressurekPa"), 1e3))
+    yield PartValue(rows.FILTER_LIFE, _named(part), life)
 
 
-def _of_detector(part: EquipmentPart, document: Document, _: str | None) -> ResourceValues:
-    return ResourceValues([(part, parse_leak_state(document))])
+def _of_detector(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartState]:
+    yield PartState(part, parse_leak_state(document))
 
 
-def _of_detector_groups(part: EquipmentPart, document: Document, _: str | None) -> ResourceValues:
+def _of_detector_groups(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartState]:
     """Detectors that the unit lists within one document; if it cannot be read, those known stay unavailable."""
-    listed = listed_detectors(document)
-    return ResourceValues(
-        [(EquipmentPart(part.unit, "leak-detector", name), parse_leak_state(each)) for name, each in listed]
-    )
+    for name, each in listed_detectors(document):
+        yield PartState(EquipmentPart(part.unit, "leak-detector", name), parse_leak_state(each))
 
 
-def _of_environment(_: EquipmentPart, document: Document, _state: str | None) -> ResourceValues:
+def _of_environment(_: EquipmentPart, document: Document, _state: str | None) -> Iterator[PartValue]:
     air = as_number(document.get("TemperatureCelsius"))
     if air is None:
         air = as_number(document.get("AmbientTemperatureCelsius"))
     humidity, dew = scaled(document.get("HumidityPercent"), 0.01), as_number(document.get("DewPointCelsius"))
-    if dew is None:
-        dew = dew_point(air, humidity)
-    return ResourceValues((), [(rows.AIR, (), air), (rows.HUMIDITY, (), humidity), (rows.DEW_POINT, (), dew)])
+    yield PartValue(rows.AIR, (), air)
+    yield PartValue(rows.HUMIDITY, (), humidity)
+    yield PartValue(rows.DEW_POINT, (), dew_point(air, humidity) if dew is None else dew)
+
+
+_PARTS: tuple[tuple[str, str, ReadPart], ...] = (
+    ("Pumps", "pump", _of_pump),
+    ("Reservoirs", "reservoir", _of_reservoir),
+    ("Filters", "filter", _of_filter),
+    ("PrimaryCoolantConnectors", "primary", _of_connector),
+    ("SecondaryCoolantConnectors", "secondary", _of_connector),
+)
+"""Members of a unit that are collections, and what their members are."""
+
+
+def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
+    """Yield the documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
+    unit = resource_id(path)
+    document = ask.at(path)
+    yield PartResource(EquipmentPart(unit, "unit", unit), path, _of_cooling_unit)
+    for member, kind, read in _PARTS:
+        for each in ask.members(link_path(document.get(member))):
+            yield PartResource(EquipmentPart(unit, kind, resource_id(each)), each, read)
+    detection = link_path(document.get("LeakDetection"))
+    if detection is not None:
+        detectors = ask.members(link_path(ask.at(detection).get("LeakDetectors")))
+        for each in detectors:
+            yield PartResource(EquipmentPart(unit, "leak-detector", resource_id(each)), each, _of_detector)
+        if not detectors:
+            yield PartResource(EquipmentPart(unit, "leak-detectors", "groups"), detection, _of_detector_groups)
+    environment = link_path(document.get("EnvironmentMetrics"))
+    if environment is not None:
+        yield PartResource(EquipmentPart(unit, "environment", "air"), environment, _of_environment)
 
 
 def dew_point(air: float | None, humidity: float | None) -> float | None:
@@ -198,13 +215,13 @@ def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartR
     """
     unit = resource_id(path)
     document = ask.at(path)
-    yield PartResource(EquipmentPart(unit, kind, unit), path)
+    yield PartResource(EquipmentPart(unit, kind, unit), path, _of_power_unit)
     metrics = link_path(document.get("Metrics"))
     if metrics is not None:
-        yield PartResource(EquipmentPart(unit, "distribution-metrics", unit), metrics)
+        yield PartResource(EquipmentPart(unit, "distribution-metrics", unit), metrics, _of_distribution)
     for member, circuit in (("Mains", "mains"), ("Branches", "branch")):
         for each in ask.members(link_path(document.get(member))):
-            yield PartResource(EquipmentPart(unit, circuit, resource_id(each)), each)
+            yield PartResource(EquipmentPart(unit, circuit, resource_id(each)), each, _of_circuit)
     yield from _supplies_of(unit, document, ask)
 
 
@@ -222,7 +239,7 @@ def chassis_documents_of(
         found = list(_supplies_of(unit, ask.at(path), ask))
         if any(each.part.kind == "power-supply" for each in found) and not any(each.path in known for each in found):
             if unit not in bare:
-                yield PartResource(EquipmentPart(unit, POWER_SHELF, unit), path)
+                yield PartResource(EquipmentPart(unit, POWER_SHELF, unit), path, _of_power_unit)
             yield from found
 
 
@@ -231,14 +248,14 @@ def _supplies_of(unit: str, document: Document, ask: RedfishPoll) -> Iterator[Pa
     if supplies is None:
         subsystem = _subsystem_of(document, ask)
         if subsystem is not None:
-            yield PartResource(EquipmentPart(unit, "power-subsystem", unit), subsystem)
+            yield PartResource(EquipmentPart(unit, "power-subsystem", unit), subsystem, _of_subsystem)
             supplies = link_path(ask.at(subsystem).get("PowerSupplies"))
     for each in ask.members(supplies):
         name = resource_id(each)
-        yield PartResource(EquipmentPart(unit, "power-supply", name), each)
+        yield PartResource(EquipmentPart(unit, "power-supply", name), each, _of_supply)
         measured = link_path(ask.at(each).get("Metrics"))
         if measured is not None:
-            yield PartResource(EquipmentPart(unit, "power-supply-metrics", name), measured)
+            yield PartResource(EquipmentPart(unit, "power-supply-metrics", name), measured, _of_supply_metrics)
 
 
 def _subsystem_of(document: Document, ask: RedfishPoll) -> str | None:
@@ -251,85 +268,52 @@ def _subsystem_of(document: Document, ask: RedfishPoll) -> str | None:
     return link_path(ask.at(next(chassis, None)).get("PowerSubsystem"))
 
 
-def _of_power_unit(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
-    groups = _groups(part, document, "MainsRedundancy", "PowerSupplyRedundancy")
-    return ResourceValues([(part, state), *groups])
+def _of_power_unit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState]:
+    yield PartState(part, state)
+    yield from _groups(part, document, "MainsRedundancy", "PowerSupplyRedundancy")
 
 
-def _of_subsystem(part: EquipmentPart, document: Document, _: str | None) -> ResourceValues:
-    return ResourceValues(_groups(part, document, "PowerSupplyRedundancy"))
+def _of_subsystem(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartState]:
+    return _groups(part, document, "PowerSupplyRedundancy")
 
 
-def _groups(part: EquipmentPart, document: Document, *members: str) -> list[tuple[EquipmentPart, str | None]]:
-    return [
-        (EquipmentPart(part.unit, _REDUNDANCIES[member], name), state)
-        for member in members
-        for name, state in redundancies(document, member)
-    ]
+def _groups(part: EquipmentPart, document: Document, *members: str) -> Iterator[PartState]:
+    for member in members:
+        for name, state in redundancies(document, member):
+            yield PartState(EquipmentPart(part.unit, _REDUNDANCIES[member], name), state)
 
 
-def _of_distribution(_: EquipmentPart, document: Document, _state: str | None) -> ResourceValues:
-    return ResourceValues((), [(rows.DISTRIBUTION_POWER, (), as_number(document.get("PowerWatts")))])
+def _of_distribution(_: EquipmentPart, document: Document, _state: str | None) -> Iterator[PartValue]:
+    yield PartValue(rows.DISTRIBUTION_POWER, (), as_number(document.get("PowerWatts")))
 
 
-def _of_circuit(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
+def _of_circuit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
     """Judge an input dead where its voltage says so, whatever its health; a branch, where its breaker does."""
     volts = as_number(document.get("Voltage"))
     dead = "critical" if part.kind == "mains" and volts is not None and abs(volts) < DEAD_VOLTS else None
     breaker = _BREAKERS.get(str(document.get("BreakerState")))
+    yield PartState(part, worst_state(state, dead, breaker))
     labels = (("circuit", part.kind), ("part", part.name))
-    power = (rows.CIRCUIT_POWER, labels, as_number(document.get("PowerWatts")))
-    return ResourceValues([(part, worst_state(state, dead, breaker))], [power, *_currents(labels, document)])
-
-
-def _currents(labels: Labels, resource: Document) -> Iterator[tuple[Metric, Labels, float | None]]:
-    """Yield the current of each line of a circuit of several, or its one current, and what it is rated for."""
-    lines = resource.get("PolyPhaseCurrentAmps")
+    yield PartValue(rows.CIRCUIT_POWER, labels, as_number(document.get("PowerWatts")))
+    # The current of each line of a circuit of several, or its one current.
+    lines = document.get("PolyPhaseCurrentAmps")
     found = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
     if not any(value is not None for value in found.values()):
-        yield rows.CIRCUIT_CURRENT, labels, as_number(resource.get("CurrentAmps"))
+        yield PartValue(rows.CIRCUIT_CURRENT, labels, as_number(document.get("CurrentAmps")))
     for line, amperes in found.items():
-        yield rows.CIRCUIT_CURRENT, (*labels, ("line", line.removeprefix("Line"))), amperes
-    yield rows.CIRCUIT_RATING, labels, as_number(resource.get("RatedCurrentAmps"))
+        yield PartValue(rows.CIRCUIT_CURRENT, (*labels, ("line", line.removeprefix("Line"))), amperes)
+    yield PartValue(rows.CIRCUIT_RATING, labels, as_number(document.get("RatedCurrentAmps")))
 
 
-def _of_supply(part: EquipmentPart, document: Document, state: str | None) -> ResourceValues:
-    """Return a supply whose input is lost fails, even if it is in order itself (PowerSupply.LineInputStatus)."""
-    fed = _INPUTS.get(str(document.get("LineInputStatus")))
-    capacity = as_number(document.get("PowerCapacityWatts"))
-    return ResourceValues([(part, worst_state(state, fed))], [(rows.SUPPLY_RATING, _named(part), capacity)])
+def _of_supply(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
+    """Judge a supply whose input is lost as failed, even if it is in order itself (PowerSupply.LineInputStatus)."""
+    yield PartState(part, worst_state(state, _INPUTS.get(str(document.get("LineInputStatus")))))
+    yield PartValue(rows.SUPPLY_RATING, _named(part), as_number(document.get("PowerCapacityWatts")))
 
 
-def _of_supply_metrics(part: EquipmentPart, document: Document, _: str | None) -> ResourceValues:
-    watts = as_number(document.get("OutputPowerWatts"))
-    return ResourceValues((), [(rows.SUPPLY_POWER, _named(part), watts)])
+def _of_supply_metrics(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartValue]:
+    yield PartValue(rows.SUPPLY_POWER, _named(part), as_number(document.get("OutputPowerWatts")))
 
 
-READERS: dict[str, Callable[[EquipmentPart, Document, str | None], ResourceValues]] = {
-    "unit": _of_cooling_unit,
-    "pump": _of_pump,
-    "reservoir": _of_reservoir,
-    "filter": _of_filter,
-    "primary": _of_connector,
-    "secondary": _of_connector,
-    "leak-detector": _of_detector,
-    "leak-detectors": _of_detector_groups,
-    "environment": _of_environment,
-    POWER_SHELF: _of_power_unit,
-    "rack-pdu": _of_power_unit,
-    "distribution-metrics": _of_distribution,
-    "mains": _of_circuit,
-    "branch": _of_circuit,
-    "power-subsystem": _of_subsystem,
-    "power-supply": _of_supply,
-    "power-supply-metrics": _of_supply_metrics,
-}
-"""What reads the document of each kind of part; it also gets the state by the document's Status."""
 _SPARES = frozenset({"pump", "filter", "power-supply"})
 """Kinds of parts that are well where they are off and in good health."""
-
-
-def read_part(part: EquipmentPart, document: Document | None) -> ResourceValues:
-    """Return what the document of a part says; None is a document that could not be read."""
-    state = parse_status(document, spare=part.kind in _SPARES)
-    return READERS[part.kind](part, document or {}, state)

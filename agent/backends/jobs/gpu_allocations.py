@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -114,32 +113,25 @@ Claim = tuple[GpuSlot, PodName]
 """A slot, and the pod that a process there seems to belong to."""
 
 
-class SlotAllocation(Struct):
-    """A job on one slot, and its processes there."""
+class Allocation(Struct):
+    """A job with what it holds: its processes on one slot, or all of its GPUs and processes."""
 
     job: Job
     pids: set[int] = field(default_factory=set)
-
-
-class JobAllocation(Struct):
-    """A job with everything that it holds."""
-
-    job: Job
     gpus: set[Gpu] = field(default_factory=set)
-    pids: set[int] = field(default_factory=set)
 
 
 class AllocationTable:
     """Jobs by slot."""
 
     def __init__(self) -> None:
-        self.slots: dict[GpuSlot, dict[Key, SlotAllocation]] = {}
+        self.slots: dict[GpuSlot, dict[Key, Allocation]] = {}
 
     def add(self, slot: GpuSlot, job: Job, pids: Iterable[int] = ()) -> None:
         holdings = self.slots.setdefault(slot, {})
         holding = holdings.get(job.key)
         if holding is None:
-            holding = holdings[job.key] = SlotAllocation(job)
+            holding = holdings[job.key] = Allocation(job)
         else:
             holding.job = merge_jobs(holding.job, job)
         holding.pids.update(pids)
@@ -179,14 +171,14 @@ class AllocationTable:
             self.slots[slot] = dict(sorted(self.slots[slot].items())[:most])
         return over
 
-    def summaries(self) -> dict[Key, JobAllocation]:
+    def summaries(self) -> dict[Key, Allocation]:
         """Return each job with its GPUs and processes; what is known of a job on one slot counts for all."""
-        found: dict[Key, JobAllocation] = {}
+        found: dict[Key, Allocation] = {}
         for slot, holdings in self.slots.items():
             for key, holding in holdings.items():
                 summary = found.get(key)
                 if summary is None:
-                    summary = found[key] = JobAllocation(holding.job)
+                    summary = found[key] = Allocation(holding.job)
                 else:
                     summary.job = merge_jobs(summary.job, holding.job)
                 summary.gpus.add(slot.gpu)
@@ -206,22 +198,22 @@ class PodNames:
     """The names of pods whose processes are known by the pod's uid alone; kept as long as the pod has processes."""
 
     def __init__(self) -> None:
-        self._names: dict[str, PodDevice] = {}
+        self._names: dict[str, PodName] = {}
 
     def known(self, uids: Iterable[str]) -> set[PodName]:
         """Return the names of those pods whose names are known."""
-        return {pod.pod_name for uid in uids if (pod := self._names.get(uid)) is not None}
+        return {self._names[uid] for uid in uids if uid in self._names}
 
     def name(
         self,
         board: AllocationTable,
         pods: Pods,
         hosts: Mapping[int, str],
-        logged: Mapping[str, PodDevice] = MappingProxyType({}),
+        logged: Mapping[str, PodName],
     ) -> None:
         """Replace uids by names wherever it is certain which pod it is.
 
-        `hosts` are host names by process, `logged` are the pods, by uid, that the kubelet's log directories name.
+        `hosts` are host names by process, `logged` are those, by uid, of the kubelet's log directories.
         """
         self._learn(board, pods, hosts)
         for slot, holdings in list(board.slots.items()):
@@ -233,7 +225,7 @@ class PodNames:
                     job = (
                         replace(job, name=_host(holding, hosts))
                         if known is None
-                        else merge_jobs(pod_job(known, _container(known, pods.get(slot, ()))), job)
+                        else merge_jobs(pod_job(known, pods.get(slot, ())), job)
                     )
                 board.add(slot, job, holding.pids)
 
@@ -241,37 +233,40 @@ class PodNames:
         """Learn names, though a privileged pod may use GPUs that it was not given: it must not be named after the
         pods that own them.
         """
-        claims: dict[str, dict[Claim, PodDevice]] = {}
+        claims: dict[str, set[Claim]] = {}
         for slot, holdings in board.slots.items():
             for holding in holdings.values():
                 if holding.job.scheduler == KUBERNETES:
-                    mine = claims.setdefault(holding.job.id, {})
+                    mine = claims.setdefault(holding.job.id, set())
                     pod = _pod_of(slot, _host(holding, hosts), pods)
                     if pod is not None:
-                        mine[slot, pod.pod_name] = pod
+                        mine.add((slot, pod))
         self._names = {uid: pod for uid, pod in self._names.items() if uid in claims}
         sure = {uid: mine for uid, mine in claims.items() if len({name for _, name in mine}) == 1}
         claimants = Counter(claim for mine in sure.values() for claim in mine)
         for uid, mine in claims.items():
             if uid in sure and all(claimants[claim] == 1 for claim in mine):
-                self._names[uid] = next(iter(mine.values()))
+                self._names[uid] = next(name for _, name in mine)
             elif mine:
                 self._names.pop(uid, None)
 
 
-def pod_job(pod: PodDevice, container: str) -> Job:
-    """Return a pod as a job: `namespace/name`, which also identifies a pod without any process."""
-    namespace, name = to_label_value(pod.namespace), to_label_value(pod.pod)
-    return Job(
-        KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=to_label_value(container)
-    )
+def pod_job(pod: PodName, devices: Sequence[PodDevice]) -> Job:
+    """Return a pod as a job: `namespace/name`, which also identifies a pod without any process.
+
+    `devices` are those of a slot: they name its container there, if it is only one.
+    """
+    namespace, name = map(to_label_value, pod)
+    containers = {each.container for each in devices if each.pod_name == pod}
+    container = to_label_value(containers.pop()) if len(containers) == 1 else ""
+    return Job(KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=container)
 
 
 def add_pods(board: AllocationTable, pods: Pods) -> None:
     """Add the pods that hold a slot: beside its named pods, or in place of jobs without a scheduler."""
     for slot, devices in pods.items():
         present = board.jobs_on(slot)
-        jobs = {job.key: job for job in (pod_job(each, _container(each, devices)) for each in devices)}
+        jobs = {job.key: job for job in (pod_job(each.pod_name, devices) for each in devices)}
         if all(job.plain for job in present):
             board.replace_plain(slot, jobs.values())
         elif all(job.scheduler == KUBERNETES and job.pod for job in present if not job.plain):
@@ -286,21 +281,16 @@ def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) 
             board.replace_plain(slot, jobs)
 
 
-def _pod_of(slot: GpuSlot, host: str, pods: Pods) -> PodDevice | None:
+def _pod_of(slot: GpuSlot, host: str, pods: Pods) -> PodName | None:
     """Return the pod of a process on this slot: the only one there, else the one with its host's name."""
-    here = {each.pod_name: each for each in pods.get(slot, ())}
+    here = {each.pod_name for each in pods.get(slot, ())}
     if len(here) == 1:
-        return next(iter(here.values()))
+        return here.pop()
     if not here:
-        here = {each.pod_name: each for devices in pods.values() for each in devices}
-    named = [pod for pod in here.values() if host and pod.pod[:LONGEST_HOST].rstrip("-.") == host]
+        here = {each.pod_name for devices in pods.values() for each in devices}
+    named = [name for name in here if host and name[1][:LONGEST_HOST].rstrip("-.") == host]
     return named[0] if len(named) == 1 else None
 
 
-def _container(pod: PodDevice, devices: Sequence[PodDevice]) -> str:
-    names = {each.container for each in devices if each.pod_name == pod.pod_name}
-    return names.pop() if len(names) == 1 else ""
-
-
-def _host(holding: SlotAllocation, hosts: Mapping[int, str]) -> str:
+def _host(holding: Allocation, hosts: Mapping[int, str]) -> str:
     return next((hosts[pid] for pid in sorted(holding.pids) if hosts.get(pid)), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from agent.backends.jobs.gpu_allocations import UNKNOWN, WHOLE, GpuSlot, JobAllocation
+from agent.backends.jobs.gpu_allocations import UNKNOWN, WHOLE, Allocation, GpuSlot
 from agent.backends.jobs.job import Job, Key
 from agent.catalogue import metric
 from agent.model import Backend, Entity, Gap, Gpu, Metric, Node, Reading, Reason, Series
@@ -126,7 +126,7 @@ class JobSeries:
             if value is not None:
                 self._add(row, slot.gpu, labels, value)
 
-    def job(self, summary: JobAllocation, started: float | None, joules: float | None) -> None:
+    def job(self, summary: Allocation, started: float | None, joules: float | None) -> None:
         job = summary.job
         facts = (job.user, job.name, job.account, job.partition, job.array, job.namespace, job.pod)
         self._add(FACTS_OF, Node(), (*job.key, *facts), 1)

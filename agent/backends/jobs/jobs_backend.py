@@ -41,7 +41,7 @@ from agent.backends.jobs.job_files import (
     scheduler_of,
 )
 from agent.backends.jobs.job_series import ENERGY_OF, FACTS_OF, HOLDER, JobEnergy, JobSeries
-from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletCache, KubeletError
+from agent.backends.jobs.kubelet import SOCKETS, Kubelet
 from agent.backends.jobs.pods import POD_LOGS as PODS
 from agent.backends.jobs.pods import PodDevice, PodDeviceOwners, PodLogDirectories
 from agent.backends.jobs.process_table import GpuProcessFacts, ProcessTable
@@ -165,7 +165,6 @@ class JobsBackend:
         self._pod_logs = PodLogDirectories(pod_logs)
         self._names = PodNames()
         self._pod_owners = PodDeviceOwners()
-        self._recall = KubeletCache()
         self._once = LogOnce(log)
         self._barred: dict[str, str] = {}
         """The detail of each source that is barred for lack of a permission, as of the last look."""
@@ -288,7 +287,7 @@ class JobsBackend:
     ) -> None:
         uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
         logged = self._pod_logs.names(uids)
-        active = self._names.known(uids) | {pod.pod_name for pod in logged.values()}
+        active = self._names.known(uids) | set(logged.values())
         listed = self._ask_kubelet(mono)
         contested = self._pod_owners.contested(listed)
         created = self._pod_logs.creation_times(contested) if contested else {}
@@ -317,29 +316,16 @@ class JobsBackend:
         return pods
 
     def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
-        """Return the pods that the kubelet lists, or listed a moment ago: pods keep devices while it restarts."""
+        """Return the pods that hold GPUs by the kubelet, and show whether it lists them."""
         if self._kubelet is None:
             return ()
-        try:
-            found = self._kubelet.devices()
-        except KubeletError as error:
-            self._recall.doubt()
+        pods, is_there, fault = self._kubelet.poll(mono)
+        if fault is not None and fault.counts:
             self._problems.count("kubelet")
-            self._shown.way("jobs_kubelet", False)
-            self._note("pods by the kubelet", f"{error}{self._recall.promise(mono)}", error.denied)
-            return self._recall.within(mono)
-        if found is None or self._kubelet.restarted:
-            self._recall.doubt()
-        if found is None or self._recall.early(found, mono):
-            if self._recall.within(mono):
-                why = "its socket is gone" if found is None else "it was restarted and reports no pods yet"
-                self._shown.way("jobs_kubelet", False)
-                self._note("pods by the kubelet", f"{why}{self._recall.promise(mono)}", denied=False)
-            return self._recall.within(mono)
-        self._recall.keep(found, mono)
-        self._shown.way("jobs_kubelet", True)
-        self._note("pods by the kubelet", "")
-        return found
+        if is_there:
+            self._shown.way("jobs_kubelet", fault is None)
+            self._note("pods by the kubelet", str(fault or ""), denied=fault is not None and fault.denied)
+        return pods
 
     def _add_mapped(self, board: AllocationTable, devices: GpuSlots, mono: float) -> None:
         mapped: dict[GpuSlot, list[Job]] = {}

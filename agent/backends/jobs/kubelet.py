@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.backends.jobs.job_files import REFUSED, describe_error
 from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
@@ -33,28 +33,71 @@ LARGEST = 16 * 2**20
 class KubeletError(Exception):
     """The kubelet exists but cannot be asked, or its answer is unusable. The text says why, and gives the remedy.
 
-    `denied` says that the agent lacks a permission.
+    `denied` says that the agent lacks a permission, `counts` that it is a problem of attribution.
     """
 
-    def __init__(self, text: str, denied: bool = False) -> None:
+    def __init__(self, text: str, *, denied: bool = False, counts: bool = False) -> None:
         super().__init__(text)
         self.denied = denied
+        self.counts = counts
+
+
+KEEP_SECONDS = 180.0
+"""Seconds for which the kubelet's last answer counts."""
+
+
+class KubeletPods(NamedTuple):
+    """The GPUs that pods hold. `fault`: why the kubelet does not list them now; `pods` are then those that it listed
+    last. `is_there` is False on a node without a kubelet.
+    """
+
+    pods: Sequence[PodDevice]
+    is_there: bool = True
+    fault: KubeletError | None = None
 
 
 class Kubelet:
-    """Keeps one connection. Used by one thread."""
+    """Keeps one connection, and the last answer for a while after the kubelet stops answering. Used by one thread.
+
+    Only the kubelet knows a pod that holds a GPU without a process. The pods survive its restart, which takes seconds,
+    or minutes during an upgrade; without its answer their GPUs would look free meanwhile. For a moment after its start
+    it answers without pods: it lists those received from the API server, and does not wait for them (List in
+    pkg/kubelet/apis/podresources/server_v1.go).
+    """
 
     def __init__(self, sockets: Sequence[str] = SOCKETS) -> None:
         self._sockets = sockets
         self._socket = ""
         self._made: tuple[int, int] | None = None
-        self.restarted = False
-        """Whether the socket was recreated since the last question, as every start of the kubelet does."""
         self._channel: Any = None
         self._ask: Callable[[bytes], bytes] | None = None
         self._failures: type[Exception] = OSError
+        self._pods: Sequence[PodDevice] = ()
+        self._listed_at = 0.0
+        self._doubted = False
+        """Whether the kubelet went away or was restarted since: its first answer may be incomplete."""
 
-    def devices(self) -> list[PodDevice] | None:
+    def poll(self, mono: float) -> KubeletPods:
+        """Return the pods that the kubelet lists, or listed a moment ago: pods keep devices while it restarts."""
+        if mono - self._listed_at > KEEP_SECONDS:
+            self._pods = ()
+        promise = f"; the last known pods are shown for up to {KEEP_SECONDS:.0f} s" if self._pods else ""
+        try:
+            found = self._devices()
+        except KubeletError as error:
+            self._doubted = True
+            return KubeletPods(self._pods, fault=KubeletError(f"{error}{promise}", denied=error.denied, counts=True))
+        if found is None:
+            self._doubted = True
+            if not self._pods:
+                return KubeletPods((), is_there=False)
+        if not found and self._doubted and self._pods:
+            why = "its socket is gone" if found is None else "it was restarted and reports no pods yet"
+            return KubeletPods(self._pods, fault=KubeletError(f"{why}{promise}"))
+        self._pods, self._listed_at, self._doubted = found or (), mono, False
+        return KubeletPods(self._pods)
+
+    def _devices(self) -> list[PodDevice] | None:
         """Return the GPUs that pods hold; None on a node without a kubelet. Raises KubeletError."""
         socket = self._reachable()
         if socket != self._socket:
@@ -86,7 +129,8 @@ class Kubelet:
                 found = os.stat(path)  # noqa: PTH116 - one call, no object
                 if os.access(path, os.W_OK, effective_ids=True):
                     made = found.st_ino, found.st_mtime_ns
-                    self.restarted = self._made not in (None, made)
+                    # Every start of the kubelet makes a new socket.
+                    self._doubted = self._doubted or self._made not in (None, made)
                     self._made = made
                     return path
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
@@ -123,43 +167,3 @@ class Kubelet:
 def _failure(socket: str, error: Any) -> str:
     """Return what a failed call says (grpc.RpcError, which is a Call as well)."""
     return f"{socket}: {METHOD}: {error.code().name}: {error.details()}"
-
-
-KEEP_SECONDS = 180.0
-"""Seconds for which the kubelet's last answer counts."""
-
-
-class KubeletCache:
-    """The kubelet's last answer, kept for a while after it stops answering.
-
-    Only the kubelet knows a pod that holds a GPU without a process. The pods survive its restart, which takes seconds,
-    or minutes during an upgrade; without its answer their GPUs would look free meanwhile. For a moment after its start
-    it answers without pods: it lists those received from the API server, and does not wait for them (List in
-    pkg/kubelet/apis/podresources/server_v1.go).
-    """
-
-    def __init__(self) -> None:
-        self._pods: tuple[PodDevice, ...] = ()
-        self._at = 0.0
-        self._doubted = False
-
-    def keep(self, pods: Sequence[PodDevice], mono: float) -> None:
-        self._pods, self._at, self._doubted = tuple(pods), mono, False
-
-    def doubt(self) -> None:
-        """Note that the kubelet went away or was restarted: its first answer may be incomplete."""
-        self._doubted = True
-
-    def early(self, pods: Sequence[PodDevice], mono: float) -> bool:
-        """Return True if the kubelet lists no pods because it has not loaded them yet."""
-        return self._doubted and not pods and bool(self.within(mono))
-
-    def within(self, mono: float) -> Sequence[PodDevice]:
-        """Return the pods of the last answer, unless it is too old by now."""
-        if mono - self._at > KEEP_SECONDS:
-            self._pods = ()
-        return self._pods
-
-    def promise(self, mono: float) -> str:
-        """Return what is shown meanwhile, as the end of a message."""
-        return f"; the last known pods are shown for up to {KEEP_SECONDS:.0f} s" if self.within(mono) else ""

@@ -185,13 +185,13 @@ POD_LOGS_REMEDY = (
 )
 
 
-def parse_directory(name: str) -> tuple[str, PodDevice] | None:
-    """Return the uid and the pod, without a device, of NAMESPACE_NAME_UID; None for a name of another form."""
+def parse_directory(name: str) -> tuple[str, PodName] | None:
+    """Return the uid and the name of the pod of NAMESPACE_NAME_UID; None for a name of another form."""
     namespace, _, rest = name.partition("_")
     pod, _, uid = rest.partition("_")
     if not (namespace and pod and uid) or "_" in uid:
         return None
-    return uid, PodDevice(namespace, pod, "", "")
+    return uid, (namespace, pod)
 
 
 class PodLogDirectories:
@@ -208,15 +208,20 @@ class PodLogDirectories:
 
     def __init__(self, directory: str = POD_LOGS) -> None:
         self._directory = directory
-        self._names: dict[str, PodDevice] = {}
+        self._names: dict[str, PodName] = {}
         self.denied = ""
         """Why the directory may not be listed, with the remedy; "" if it may be, or does not exist."""
 
-    def names(self, uids: Collection[str]) -> Mapping[str, PodDevice]:
-        """Return the known pods of these uids, by uid; forget all other uids."""
+    def names(self, uids: Collection[str]) -> Mapping[str, PodName]:
+        """Return the known names of the pods with these uids, by uid; forget all other uids."""
         self._names = {uid: pod for uid, pod in self._names.items() if uid in uids}
         if len(self._names) < len(uids):
-            self._scan(uids)
+            self.denied = ""
+            try:
+                self._names.update((uid, pod) for uid, pod, _ in self._listed() if uid in uids)
+            except OSError as error:
+                if error.errno in REFUSED:
+                    self.denied = f"{describe_error(self._directory, error)}; {POD_LOGS_REMEDY}"
         return self._names
 
     def creation_times(self, pods: Collection[PodName]) -> Mapping[PodName, float]:
@@ -226,24 +231,19 @@ class PodLogDirectories:
         may not be listed.
         """
         found: dict[PodName, float] = {}
-        with suppress(OSError), os.scandir(self._directory) as entries:
-            for entry in islice(entries, MAX_POD_DIRECTORIES):
-                parsed = parse_directory(entry.name)
-                if parsed is not None and (name := parsed[1].pod_name) in pods:
+        with suppress(OSError):
+            for _, name, entry in self._listed():
+                if name in pods:
                     found[name] = max(found.get(name, 0.0), entry.stat().st_ctime)
         return found
 
-    def _scan(self, uids: Collection[str]) -> None:
-        self.denied = ""
-        try:
-            with os.scandir(self._directory) as entries:
-                for entry in islice(entries, MAX_POD_DIRECTORIES):
-                    found = parse_directory(entry.name)
-                    if found is not None and found[0] in uids:
-                        self._names[found[0]] = found[1]
-        except OSError as error:
-            if error.errno in REFUSED:
-                self.denied = f"{describe_error(self._directory, error)}; {POD_LOGS_REMEDY}"
+    def _listed(self) -> Iterator[tuple[str, PodName, os.DirEntry[str]]]:
+        """Yield the uid and the name of the pod of each directory. Raises OSError."""
+        with os.scandir(self._directory) as entries:
+            for entry in islice(entries, MAX_POD_DIRECTORIES):
+                parsed = parse_directory(entry.name)
+                if parsed is not None:
+                    yield *parsed, entry
 
 
 class PodDeviceOwners:

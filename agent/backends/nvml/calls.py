@@ -9,7 +9,7 @@ code that this version does not know is not a value: it becomes a gap, and is ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -85,18 +85,20 @@ class DeviceCall:
         self._spec = SPECS[key]
         self.name = name
         self._args = args
-        self._outlets: list[tuple[str, float, float, Series]] = []
-        self._masks: list[tuple[Metric, Entity, Callable[[int], list[Reading]]]] = []
+        self._outlets: list[tuple[str, Metric, Entity, Callable[[Any], Iterable[Reading]]]] = []
+        """The part of the answer, whose value it is, and what makes readings of it."""
         self._answer: Any = None
         """That of a constant function, once it has answered."""
 
     def add(self, part: str, series: Series) -> None:
         """Take `part` of the answer ("" for an answer that is one number) as the value of `series`."""
-        self._outlets.append((part, *factors(self._spec.scale), series))
+        multiplier, divisor = factors(self._spec.scale)
+        outlet = (part, series.metric, series.entity, lambda raw: (Reading(series, raw * multiplier / divisor),))
+        self._outlets.append(outlet)
 
     def add_mask(self, metric: Metric, entity: Entity, readings: Callable[[int], list[Reading]]) -> None:
         """Take the answer as a bit mask that `readings` splits."""
-        self._masks.append((metric, entity, readings))
+        self._outlets.append(("", metric, entity, readings))
 
     def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
         """Make the call. Raises DeviceError or SourceError; any other failure affects only its own readings."""
@@ -104,25 +106,17 @@ class DeviceCall:
             answer = device.call(self.name, *self._args) if self._answer is None else self._answer
         except DriverError as error:
             escalate(error)
-            self._fail(gaps, reason_of(error.code), str(error))
+            reason, detail = reason_of(error.code), str(error)
+            gaps.extend(Gap(metric, entity, reason, detail) for _, metric, entity, _ in self._outlets)
             return
         if self._spec.constant and answer not in self._spec.sentinels:
             self._answer = answer
-        for part, multiplier, divisor, series in self._outlets:
+        for part, metric, entity, make in self._outlets:
             raw = answer[part] if part else answer
             if raw in self._spec.sentinels:
-                gaps.append(Gap(series.metric, series.entity, Reason.IMPLAUSIBLE, _sentinel(self.name, raw)))
+                gaps.append(Gap(metric, entity, Reason.IMPLAUSIBLE, _sentinel(self.name, raw)))
             else:
-                readings.append(Reading(series, raw * multiplier / divisor))
-        for metric, entity, decode in self._masks:
-            if answer in self._spec.sentinels:
-                gaps.append(Gap(metric, entity, Reason.IMPLAUSIBLE, _sentinel(self.name, answer)))
-            else:
-                readings.extend(decode(answer))
-
-    def _fail(self, gaps: list[Gap], reason: Reason, detail: str) -> None:
-        gaps.extend(Gap(series.metric, series.entity, reason, detail) for _, _, _, series in self._outlets)
-        gaps.extend(Gap(metric, entity, reason, detail) for metric, entity, _ in self._masks)
+                readings.extend(make(raw))
 
 
 def _sentinel(name: str, raw: Any) -> str:

@@ -213,14 +213,13 @@ class GpuEnumerator:
     def _recount(self) -> None:
         """Set a SourceError if a GPU came back to the bus: NVML finds it only when it is opened again."""
         try:
-            count = int(self._driver.call("nvmlDeviceGetCount_v2"))
+            try:
+                count = int(self._driver.call("nvmlDeviceGetCount_v2"))
+            except DriverError as error:
+                escalate_source(error)
+                return
             if count > self._count:
                 raise SourceError(f"the driver counts {count} GPUs now, but counted {self._count} when it was opened; "
                                   "NVML must be opened again in a new process")  # fmt: skip
         except SourceError as error:
             self._source_error = error
-        except DriverError as error:
-            try:
-                escalate_source(error)
-            except SourceError as source_error:
-                self._source_error = source_error

@@ -39,8 +39,6 @@ class XidEventSet:
         self._registered = False
         self._once = LogOnce(log)
         self._busy = threading.Lock()
-        self._guard = threading.Lock()
-        self._registering = 0
         self._closed = False
 
     def open(self) -> None:
@@ -64,11 +62,9 @@ class XidEventSet:
         """Register with the current set; a GPU that hung while the set was replaced is registered with the new one."""
         registered: object | None = None
         while True:
-            with self._guard:
-                events = self._set
-                if events is None or events is registered:
-                    return
-                self._registering += 1
+            events = self._set
+            if events is None or events is registered:
+                return
             try:
                 if not self._driver.call("nvmlDeviceGetSupportedEventTypes", handle) & XID_CRITICAL_ERROR:
                     log.info("%s does not offer XID events", uuid)
@@ -77,9 +73,6 @@ class XidEventSet:
             except DriverError as error:
                 self._leave_out(handle, uuid, error)
                 return
-            finally:
-                with self._guard:
-                    self._registering -= 1
             self._left_out.pop(handle, None)
             registered, self._registered = events, True
 
@@ -136,9 +129,8 @@ class XidEventSet:
         self.settle(timeout)
 
     def _free(self) -> None:
-        with self._guard:
-            events, self._set = self._set, None
-            in_use = self._registering > 0
+        events, self._set = self._set, None  # before the look at the registrations: later ones find none
+        in_use = any(self._call_threads.is_in_flight(_call_name(uuid)) for uuid in list(self._gpus.values()))
         if events is not None and in_use:
             # A GPU that hangs while it is being registered delays nothing, but the set must stay: otherwise the library
             # would write into freed memory.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -31,16 +31,21 @@ from agent.backends.optics.ethtool_requests import (
     tried,
 )
 from agent.backends.optics.modules import cmis, sff8636
-from agent.backends.optics.modules.cmis import HOST, MEDIA, WHOLE, Places, VdmObservable, VdmSample
+from agent.backends.optics.modules.cmis import CmisModule, read_samples
 from agent.backends.optics.modules.module_types import (
+    HOST,
+    MEDIA,
+    WHOLE,
     AlarmWarningLimits,
-    MemoryMap,
-    ModuleCapabilities,
-    ModuleIdentity,
-    ModuleLimits,
+    Memory,
     ModuleSpan,
     ModuleValues,
+    PluggedModule,
+    VdmObservable,
+    VdmSample,
+    read_span,
 )
+from agent.backends.optics.modules.sff8636 import Sff8636Module
 from agent.backends.optics.netlink import Connect, NetlinkFormatError, u8, u32
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import printable
@@ -49,101 +54,52 @@ from agent.model import Gap, Labels, Metric, Node, Reading, Reason, Series
 
 HEAD = ModuleSpan(0, 0, 3)
 """Identifier, revision and status, in both maps."""
-_UNWRITTEN = 0xFF
-"""What an open bus reads as."""
-
-Memory = Callable[[ModuleSpan], bytes]
-"""Reads bytes of a module. Raises OSError, and NetlinkFormatError."""
-
-
-class ModuleFacts(Struct, frozen=True):
-    """Facts that are read once for each module. `limits` is None if the module has no page of limits.
-
-    `limits` and `diagnosed`, the places of its diagnostics, may be the failure to read them.
-    """
-
-    layout: MemoryMap
-    head: bytes
-    upper: bytes
-    identity: ModuleIdentity
-    traits: ModuleCapabilities
-    limits: ModuleLimits | DeviceError | None
-    diagnosed: Places | DeviceError
-
-    @property
-    def complete(self) -> bool:
-        """Whether no read of it failed, so that none must be repeated."""
-        return not isinstance(self.limits, DeviceError) and not isinstance(self.diagnosed, DeviceError)
 
 
 class ModuleReading(NamedTuple):
     """A module with its present values; `diagnostics` may be the failure to read them."""
 
-    known: ModuleFacts
+    module: PluggedModule
     values: ModuleValues
     diagnostics: Mapping[VdmSample, float] | DeviceError
 
 
-def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
+def read_module(memory: Memory, known: PluggedModule | None) -> ModuleReading:
     """Return the module behind `memory`, of which `known` was read before. Raises as `memory`, and DeviceError."""
-    head = _read(memory, HEAD)
-    layout = _layout_of(head[0])
-    upper = _read(memory, layout.identity)
+    head = read_span(memory, HEAD)
+    kind = _kind_of(head[0])
+    upper = read_span(memory, kind.identity_span)
     if upper[0] != head[0]:
         raise DeviceError(
             Reason.MALFORMED, f"changes while it is read: byte 0 is {head[0]:#04x}, and byte 128 {upper[0]:#04x}"
         )
-    if known is None or (head[:2], upper) != (known.head, known.upper) or not known.complete:
-        known = _know(memory, layout, head, upper)
-    parts = [_read(memory, span) for span in layout.values_spans(known.traits)]
-    values = layout.values(known.traits, parts)
-    diagnosed = _diagnose(memory, known.diagnosed) if values.ready else {}
-    at = layout.serial.offset - layout.identity.offset
-    if _read(memory, layout.serial, blank=True) != upper[at : at + layout.serial.length]:
+    if known is None or (head[:2], upper) != (known.head[:2], known.upper) or not known.complete:
+        known = _know(kind(head, upper), memory)
+    values = known.read_values(memory)
+    diagnostics: Mapping[VdmSample, float] | DeviceError = {}
+    if values.ready:
+        places = known.diagnosed
+        diagnostics = places if isinstance(places, DeviceError) else tried(lambda: read_samples(memory, places))
+    at = kind.serial_span.offset - kind.identity_span.offset
+    if read_span(memory, kind.serial_span, blank=True) != upper[at : at + kind.serial_span.length]:
         raise DeviceError(Reason.MALFORMED, "changes while it is read: two serials")
-    return ModuleReading(known, values, diagnosed)
+    return ModuleReading(known, values, diagnostics)
 
 
-def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> ModuleFacts:
-    identity = layout.identify(head, upper)
-    traits = layout.traits(head, upper, [_read(memory, span) for span in layout.traits_spans(head, upper)])
-    limits: ModuleLimits | DeviceError | None = None
-    span = layout.limits_span(head)
-    if span is not None:
-        limits = tried(lambda: layout.limits(traits, _read(memory, span, blank=True)))
-    diagnosed = tried(lambda: _places(memory, traits)) if traits.diagnosed else {}
-    return ModuleFacts(layout, head[:2], upper, identity, traits, limits, diagnosed)
+def _know(module: PluggedModule, memory: Memory) -> PluggedModule:
+    """Return the module with all that is read once."""
+    module.read_traits(memory)
+    module.limits = tried(lambda: module.read_limits(memory))
+    module.diagnosed = tried(lambda: module.find_diagnostics(memory))
+    return module
 
 
-def _places(memory: Memory, traits: ModuleCapabilities) -> Places:
-    groups = _read(memory, cmis.VDM_GROUPS)
-    pages = [_read(memory, span, blank=True) for span in cmis.description_spans(groups)]
-    return cmis.find_samples(pages, traits.lanes, traits.host_lanes)
-
-
-def _diagnose(memory: Memory, places: Places | DeviceError) -> Mapping[VdmSample, float] | DeviceError:
-    if isinstance(places, DeviceError):
-        return places
-    spans = cmis.value_spans(places)
-    return tried(lambda: cmis.decode_samples(places, [_read(memory, span) for span in spans]))
-
-
-def _layout_of(identifier: int) -> MemoryMap:
+def _kind_of(identifier: int) -> type[Sff8636Module | CmisModule]:
     if identifier in sff8636.FORM_FACTORS:
-        return sff8636.Sff8636()
+        return Sff8636Module
     if identifier in cmis.FORM_FACTORS:
-        return cmis.Cmis()
+        return CmisModule
     raise DeviceError(Reason.UNSUPPORTED, f"a module whose memory map is not known: identifier {identifier:#04x}")
-
-
-def _read(memory: Memory, span: ModuleSpan, *, blank: bool = False) -> bytes:
-    """Return all bytes of a span. Only `blank` ones may be memory that was never written."""
-    data = memory(span)
-    if len(data) != span.length:
-        raise DeviceError(Reason.MALFORMED, f"{span}: {len(data)} bytes, asked for {span.length}")
-    if not blank and span.length > 1 and not data.strip(bytes((_UNWRITTEN,))):
-        raise DeviceError(Reason.MALFORMED, f"{span}: all bytes are 0xff, as where no module answers")
-    return data
 
 
 EEPROM_REQUEST = "MODULE_EEPROM_GET"
@@ -173,11 +129,11 @@ def memory_of_port(connect: Connect, family: int, device: str) -> Memory:
     return read
 
 
-def _read_modules(modules: Sequence[tuple[Memory, ModuleFacts | None]], _: str) -> list[ModuleReading | DeviceError]:
+def _read_modules(modules: Sequence[tuple[Memory, PluggedModule | None]], _: str) -> list[ModuleReading | DeviceError]:
     return [_answer_of(memory, known) for memory, known in modules]
 
 
-def _answer_of(memory: Memory, known: ModuleFacts | None) -> ModuleReading | DeviceError:
+def _answer_of(memory: Memory, known: PluggedModule | None) -> ModuleReading | DeviceError:
     try:
         return read_module(memory, known)
     except DeviceError as error:
@@ -208,7 +164,7 @@ _FUNCTION = re.compile(r"\.[0-7]$")
 class PortModule(Struct):
     """One port, what is known of its module, and what was said last."""
 
-    known: ModuleFacts | None = None
+    known: PluggedModule | None = None
     said: ModuleReading | DeviceError | None = None
     due: float = float("-inf")
     failures: int = 0
@@ -218,7 +174,7 @@ class PortModule(Struct):
         self.said = answer
         self.due = mono + MODULE_SECONDS
         if isinstance(answer, ModuleReading):
-            self.known, self.failures = answer.known, 0
+            self.known, self.failures = answer.module, 0
             return
         # A refusal costs nothing. What a module answers with nonsense, or not at all, costs its bus each time.
         self.failures += answer.reason is not Reason.DENIED
@@ -286,7 +242,7 @@ class TransceiverReader:
 
 
 def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
-    identity, values, limits = said.known.identity, said.values, said.known.limits
+    identity, values, limits = said.module.identity, said.values, said.module.limits
     media = "copper" if identity.copper else "optical"
     yield _reading(rows.INFO, device, 1, ("form_factor", identity.form_factor), ("media", media),
                    ("vendor", identity.vendor), ("part_number", identity.part_number),
@@ -302,7 +258,7 @@ def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
         yield from _diagnosed(device, said.diagnostics)
     if limits is not None and not isinstance(limits, DeviceError):
         yield from _bounds(device, rows.TEMPERATURE_LIMIT, limits.temperature)
-        if said.known.traits.lanes:
+        if said.module.lanes:
             yield from _bounds(device, rows.RECEIVE_LIMIT, limits.receive_power)
             yield from _bounds(device, rows.TRANSMIT_LIMIT, limits.transmit_power)
             yield from _bounds(device, rows.BIAS_LIMIT, limits.transmit_bias)
@@ -348,7 +304,7 @@ def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, DeviceError]]:
     """Yield the rows that a module should give and does not, and why."""
     if said.values.trouble:
         yield rows.RECEIVE_LOWEST, DeviceError(Reason.LOST, said.values.trouble)
-    if isinstance(said.known.limits, DeviceError):
-        yield rows.RECEIVE_LIMIT, said.known.limits
+    if isinstance(said.module.limits, DeviceError):
+        yield rows.RECEIVE_LIMIT, said.module.limits
     if isinstance(said.diagnostics, DeviceError):
         yield rows.ERRORS_HIGHEST, said.diagnostics

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.backends.file_reader_pool import FileReaderPool
-from agent.backends.polled_source import CachedRead, PolledSource, Spawn, spawn_thread
+from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.power.hwmon import HwmonPower
 from agent.backends.power.ipmi import IpmiPower, open_transport
 from agent.backends.power.rapl import RaplEnergy
@@ -109,9 +109,9 @@ class PowerBackend:
         self._paced = [PolledSource(sources[name], partial(plausible_watts, sources[name]), spawn) for name in names]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
         # Reading the parts also finds the meters, so it comes before any source is asked.
-        self._parts = [CachedRead(hwmon.parts, hwmon.period)] if "hwmon" in names else []
+        self._parts = [hwmon.parts] if "hwmon" in names else []
         if "rapl" in order:
-            self._parts.append(CachedRead(rapl.read, rapl.period))
+            self._parts.append(rapl.read)
         self._once = LogOnce(log)
         self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
@@ -121,8 +121,8 @@ class PowerBackend:
         readings: list[Reading] = []
         gaps: list[Gap] = []
         calls = 0
-        for part in self._parts:
-            sample = part.poll(now)
+        for read in self._parts:
+            sample = read(now)
             readings.extend(sample.readings)
             gaps.extend(sample.gaps)
             calls += sample.calls

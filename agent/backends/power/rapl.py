@@ -68,8 +68,6 @@ def _zone_at(path: str) -> RaplZone:
 class RaplEnergy:
     """All RAPL domains of the node. `intel-rapl` is the name on AMD, too; its mmio twin counts the same energy."""
 
-    period = 1.0
-
     def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/powercap"
         self.pattern = f"{self._root}/intel-rapl:*"

@@ -310,7 +310,8 @@ def slowed(cycle: ActivityCycle, power: float, clock: float, reason: int, floor:
 
     The utilization stays as it is, because the kernels still run all the time: they only take longer.
     """
-    return _lowered(cycle, power, clock, reason, floor=floor, rates=dict.fromkeys(RATES, clock))
+    factors = {**dict.fromkeys(RATES, clock), CLOCK: clock, POWER_CAP: 0.0}
+    return cycle.changed(lambda level: _lowered(level, power, floor, factors, {reason: 1.0}))
 
 
 def slowed_in_step(cycle: ActivityCycle, factor: float, floor: float) -> ActivityCycle:
@@ -318,26 +319,8 @@ def slowed_in_step(cycle: ActivityCycle, factor: float, floor: float) -> Activit
 
     So the tensor cores are active for a larger share of fewer cycles, and the transfers are those of the peers.
     """
-    return _lowered(cycle, factor, factor, None, floor=floor, rates={TENSOR: 1 / factor})
-
-
-def _lowered(
-    cycle: ActivityCycle, power: float, clock: float, reason: int | None, *, floor: float, rates: Mapping[int, float]
-) -> ActivityCycle:
-
-    def lower(level: Levels) -> Levels:
-        changed = list(level)
-        changed[POWER] = max(min(floor, level[POWER]), level[POWER] * power)
-        changed[CLOCK] = level[CLOCK] * clock
-        changed[POWER_CAP] = 0.0
-        for rate, factor in rates.items():
-            changed[rate] = level[rate] * factor
-        changed[TENSOR] = min(changed[TENSOR], 1.0)
-        if reason is not None:
-            changed[reason] = 1.0
-        return tuple(changed)
-
-    return cycle.changed(lower)
+    factors = {TENSOR: 1 / factor, CLOCK: factor, POWER_CAP: 0.0}
+    return cycle.changed(lambda level: _lowered(level, factor, floor, factors, {}))
 
 
 def capped(cycle: ActivityCycle, watts: float) -> ActivityCycle:
@@ -346,10 +329,19 @@ def capped(cycle: ActivityCycle, watts: float) -> ActivityCycle:
     def lower(level: Levels) -> Levels:
         if level[POWER] <= CAP * watts:
             return level
-        changed = list(level)
-        changed[CLOCK] = level[CLOCK] * (CAP * watts / level[POWER]) ** 0.5
-        changed[POWER] = CAP * watts
-        changed[POWER_CAP] = 1.0
-        return tuple(changed)
+        share = CAP * watts / level[POWER]
+        return _lowered(level, share, 0.0, {CLOCK: share**0.5}, {POWER_CAP: 1.0})
 
     return cycle.changed(lower)
+
+
+def _lowered(
+    level: Levels, power: float, floor: float, factors: Mapping[int, float], values: Mapping[int, float]
+) -> Levels:
+    """Return a level with its power at a factor, but at least `floor` watts, and these factors and values."""
+    changed = [value * factors.get(channel, 1.0) for channel, value in enumerate(level)]
+    changed[POWER] = max(min(floor, level[POWER]), level[POWER] * power)
+    changed[TENSOR] = min(changed[TENSOR], 1.0)
+    for channel, value in values.items():
+        changed[channel] = value
+    return tuple(changed)

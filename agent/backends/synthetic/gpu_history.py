@@ -7,10 +7,8 @@ older moment walks the chain again from the start, which takes one short step fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import exp, inf, log
-
-from msgspec import Struct
 
 from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import ActivityCycle, Levels, SmoothNoise, Worker, uniform
@@ -28,149 +26,9 @@ PHYSICAL = WHOLE_JOB | OF_COOLANT | {"straggler", "slow", "hot", "power-brake", 
 """Faults that change what a GPU does; all others change only what is read."""
 
 REMEMBERED = 16
-"""Cycles of a GPU that are kept: those of a job, and of the faults that come again in it."""
-
+"""Cycles of a GPU that are kept: those of a job, of the faults that come again in it, and of heat."""
 
 Faults = Sequence[ScenarioFault]
-
-
-class Regime(Struct, frozen=True):
-    """What holds for a GPU until the next edge. `origin`: when the cycle began, the same for a whole job."""
-
-    key: tuple[int, ...]
-    cycle: ActivityCycle
-    origin: float
-    resistance: float = 1.0  # of the cooling, as a multiple of the healthy one
-    inlet: float = 0.0  # celsius above the healthy inlet
-
-
-class Director:
-    """Knows the regimes of one GPU, its job's phases changed by the active faults, and when they change."""
-
-    def __init__(self, scenario: Scenario, gpu: int) -> None:
-        self._gpu, self._machine = gpu, scenario.topology
-        self._worker = Worker(scenario.topology, scenario.seed, gpu)
-        self._idle_watts = scenario.topology.power_idle
-        self._jobs = tuple(job for job in scenario.jobs if gpu in job.gpus)
-        peers = {peer for job in self._jobs for peer in job.gpus}
-        self._faults = tuple(
-            (number, fault)
-            for number, fault in enumerate(scenario.faults)
-            if (fault.kind in PHYSICAL and gpu in fault.gpus)
-            or (fault.kind in WHOLE_JOB and not peers.isdisjoint(fault.gpus))
-        )
-        self._awaited = tuple(
-            (-2 - number, scenario.jobs[each.job], each.fault)
-            for number, each in enumerate(scenario.awaited)
-            if gpu in scenario.jobs[each.job].gpus and gpu not in each.fault.gpus
-        )
-        self._cycles: dict[tuple[int, ...], ActivityCycle] = {}
-
-    def job_at(self, t: float) -> ScenarioJob | None:
-        return next((job for job in self._jobs if job.window.holds(t)), None)
-
-    def next_edge(self, t: float) -> float:
-        """When something changes next; infinity when nothing ever will."""
-        windows = [
-            *(fault.window for _, fault in self._faults),
-            *(fault.window for _, _, fault in self._awaited),
-            *(job.window for job in self._jobs),
-            *(phase.window for job in self._jobs for phase in job.phases),
-        ]
-        return min((window.next_edge(t) for window in windows), default=inf)
-
-    def memory_share(self, t: float) -> float:
-        """Return the share of its memory that the GPU's job holds: it grows while the job is loading."""
-        job = self.job_at(t)
-        if job is None:
-            return 0.0
-        phase = _phase_at(job, t)
-        if phase is not None and phase.kind == "loading" and phase.window.duration:
-            return job.memory * min(1.0, max(0.0, t - phase.window.at) / phase.window.duration)
-        return job.memory
-
-    def regime(self, t: float) -> Regime:
-        """Return the GPU's regime at `t`, which holds until the next edge."""
-        job = self.job_at(t)
-        phase = _phase_at(job, t) if job is not None else None
-        holding = [(number, fault) for number, fault in self._faults if fault.window.holds(t)]
-        mine = [(number, fault) for number, fault in holding if self._gpu in fault.gpus]
-        awaited = [(number, fault) for number, of, fault in self._awaited if of is job and fault.window.holds(t)]
-        theirs = [
-            fault
-            for _, fault in holding
-            if fault.kind in WHOLE_JOB and job is not None and not set(job.gpus).isdisjoint(fault.gpus)
-        ] + [fault for _, fault in awaited]
-        key = (
-            self._jobs.index(job) if job is not None else -1,
-            job.phases.index(phase) if job is not None and phase is not None else -1,
-            *(number for number, _ in (*holding, *awaited)),
-        )
-        if key not in self._cycles:
-            if len(self._cycles) >= REMEMBERED:  # jobs and faults may come for weeks
-                self._cycles.clear()
-            self._cycles[key] = self._cycle(job, phase, [f for _, f in mine], theirs)
-        origin = max(
-            [phase.window.at if phase is not None else 0.0]
-            + [fault.window.begun(t) or 0.0 for fault in theirs if fault.kind in PACED]
-        )
-        hot = [fault.parameters for _, fault in mine if fault.kind == "hot"]
-        return Regime(
-            key,
-            self._cycles[key],
-            origin,
-            max([each["resistance"] for each in hot], default=1.0),
-            sum(each["inlet"] for each in hot) + warmed(self._machine, (fault for _, fault in mine)),
-        )
-
-    def healthy(self, t: float) -> ActivityCycle:
-        """Return the GPU's cycle at `t` if there were no fault."""
-        job = self.job_at(t)
-        return self._base(job, _phase_at(job, t) if job is not None else None, [], [])
-
-    def _cycle(
-        self, job: ScenarioJob | None, phase: ScenarioPhase | None, mine: Faults, theirs: Faults
-    ) -> ActivityCycle:
-        if any(fault.kind == "lost" for fault in mine):
-            return self._worker.off()
-        cycle = self._base(job, phase, mine, theirs)
-        for fault in mine:
-            values = fault.parameters
-            if fault.kind == "slow":
-                cycle = ch.slowed_in_step(cycle, values["factor"], self._idle_watts)
-            elif fault.kind == "power-brake":
-                cycle = ch.slowed(cycle, values["power"], values["clock"], ch.POWER_BRAKE, self._idle_watts)
-            elif fault.kind == "power-limit":
-                cycle = ch.capped(cycle, values["watts"])
-        return cycle
-
-    def _base(
-        self, job: ScenarioJob | None, phase: ScenarioPhase | None, mine: Faults, theirs: Faults
-    ) -> ActivityCycle:
-        if job is None or phase is None:
-            return self._worker.idle()
-        if any(fault.kind == "lost" for fault in theirs):
-            return self._worker.spinning()
-        stall = _first(theirs, "checkpoint-stall")
-        if stall is not None:
-            values = stall.parameters
-            return self._worker.stalled(stall in mine, (values["every"], values["takes"]), job, self._gpu)
-        straggler = _first(mine, "straggler")
-        if straggler is not None:
-            return self._worker.allocated(straggler.parameters["utilization"])
-        awaited = _first(theirs, "straggler")
-        if awaited is not None:
-            return self._worker.held_up(awaited.parameters["utilization"], job, self._gpu)
-        return self._worker.work(phase.kind, job, phase.parameters, self._gpu)
-
-
-def _first(faults: Faults, kind: str) -> ScenarioFault | None:
-    return next((fault for fault in faults if fault.kind == kind), None)
-
-
-def _phase_at(job: ScenarioJob, t: float) -> ScenarioPhase | None:
-    return next((phase for phase in job.phases if phase.window.holds(t)), None)
-
 
 TAU_SECONDS = 25.0  # seconds: how slowly a heat sink follows its load
 SW_FLOOR = 0.55  # of the power: below it the driver alone cannot cool the GPU, and the hardware steps in
@@ -180,7 +38,7 @@ KEPT_SECONDS = 5.0  # seconds of the past that can be computed without walking a
 
 
 class Segment:
-    """A stretch with one cycle, one cooling and one throttling stage."""
+    """A stretch with one cycle, one cooling and one throttling stage. `origin`: when the cycle began."""
 
     __slots__ = ("_coefficient", "_offset", "_steady", "_targets", "cycle", "end", "mean", "origin", "ripple", "start")
 
@@ -253,13 +111,33 @@ class Track:
 
     def __init__(self, scenario: Scenario, gpu: int) -> None:
         machine = scenario.topology
-        self.director = Director(scenario, gpu)
-        self._machine = machine
+        self._gpu, self._machine = gpu, machine
+        self._worker = Worker(machine, scenario.seed, gpu)
+        self._jobs = tuple(job for job in scenario.jobs if gpu in job.gpus)
+        peers = {peer for job in self._jobs for peer in job.gpus}
+        faults = [
+            (number, None, fault)
+            for number, fault in enumerate(scenario.faults)
+            if (fault.kind in PHYSICAL and gpu in fault.gpus)
+            or (fault.kind in WHOLE_JOB and not peers.isdisjoint(fault.gpus))
+        ]
+        awaited = [
+            (-2 - number, scenario.jobs[each.job], each.fault)
+            for number, each in enumerate(scenario.awaited)
+            if gpu in scenario.jobs[each.job].gpus and gpu not in each.fault.gpus
+        ]
+        self._faults: Sequence[tuple[int, ScenarioJob | None, ScenarioFault]] = (*faults, *awaited)
+        """What changes the GPU's work: number, the one job that waits for it if it is elsewhere, and the fault."""
+        self._windows = [
+            *(fault.window for _, _, fault in self._faults),
+            *(job.window for job in self._jobs),
+            *(phase.window for job in self._jobs for phase in job.phases),
+        ]
         self._ripple = SmoothNoise(scenario.seed, gpu, 1)
         warmth = machine.slot_warmth[gpu % len(machine.slot_warmth)]
         self._resistance = (machine.full_load_rise + warmth) / machine.power_limit
         self._initial = self._history(scenario.seed, gpu)
-        self._slowed: dict[tuple[tuple[int, ...], int, float], ActivityCycle] = {}
+        self._cycles: dict[tuple[object, ...], ActivityCycle] = {}
         self._segments: list[Segment] = []
 
     @staticmethod
@@ -273,10 +151,19 @@ class Track:
         initial[ch.POWER_CAP] = 1800.0 * (1.0 + uniform(seed, gpu, 5))
         return initial
 
+    def job_at(self, t: float) -> ScenarioJob | None:
+        return next((job for job in self._jobs if job.window.holds(t)), None)
+
     def memory_used(self, t: float) -> float:
-        """Return bytes of device memory in use at `t`."""
+        """Return bytes of device memory in use at `t`: a job's share of it, which grows while the job is loading."""
+        job = self.job_at(t)
+        if job is None:
+            return 0.0
+        share, phase = job.memory, _phase_at(job, t)
+        if phase is not None and phase.kind == "loading" and phase.window.duration:
+            share *= min(1.0, max(0.0, t - phase.window.at) / phase.window.duration)
         usable = self._machine.memory - self._machine.reserved
-        return (self.director.memory_share(t) * usable) // (2 * MIB) * (2 * MIB)
+        return (share * usable) // (2 * MIB) * (2 * MIB)
 
     def totals(self, t: float) -> list[float]:
         """Return the integral of each channel up to `t`; joules in POWER."""
@@ -314,7 +201,9 @@ class Track:
 
     def _first(self) -> Segment:
         """Return the first segment, in balance: the node has worked for long; a fault at 0 begins there."""
-        heat = self._machine.inlet + self._resistance * self.director.healthy(0.0).mean_power
+        job = self.job_at(0.0)
+        healthy = self._work(job, _phase_at(job, 0.0), [], [])
+        heat = self._machine.inlet + self._resistance * healthy.mean_power
         segment = self._build(0.0, list(self._initial), heat, heat)
         segment.settle()
         return segment
@@ -325,32 +214,98 @@ class Track:
         return self._build(end, totals, segment.temperature(end), segment.mean_temperature(end))
 
     def _build(self, start: float, totals: list[float], temperature: float, mean: float) -> Segment:
-        regime = self.director.regime(start)
-        inlet = self._machine.inlet + regime.inlet
-        resistance = self._resistance * regime.resistance
-        cycle, limit = self._throttled(regime, inlet, resistance, mean)
-        segment = Segment(start, regime.origin, cycle, inlet, resistance)
+        """Return the segment from `start` to the next edge of the scenario, or of the heat."""
+        job = self.job_at(start)
+        phase = _phase_at(job, start)
+        holding = [each for each in self._faults if each[2].window.holds(start) and each[1] in (None, job)]
+        mine = [fault for _, _, fault in holding if self._gpu in fault.gpus]
+        theirs = [
+            fault
+            for _, waiting, fault in holding
+            if waiting or (job and fault.kind in WHOLE_JOB and not set(job.gpus).isdisjoint(fault.gpus))
+        ]
+        # When the cycle began, the same for a whole job.
+        begun = [fault.window.begun(start) or 0.0 for fault in theirs if fault.kind in PACED]
+        origin = max([phase.window.at if phase is not None else 0.0, *begun])
+        hot = [fault.parameters for fault in mine if fault.kind == "hot"]
+        inlet = self._machine.inlet + (sum(each["inlet"] for each in hot) + warmed(self._machine, mine))
+        resistance = self._resistance * max([each["resistance"] for each in hot], default=1.0)
+        key = (job and job.window, phase and phase.window, *(number for number, _, _ in holding))
+        cycle = self._remembered(key, lambda: self._changed(self._work(job, phase, mine, theirs), mine))
+        cycle, limit = self._throttled(key, cycle, (inlet, resistance), mean)
+        segment = Segment(start, origin, cycle, inlet, resistance)
         segment.begin(totals, self._ripple.integral(start), temperature, mean)
-        segment.end = min(self.director.next_edge(start), segment.crossing(limit))
+        next_edge = min((window.next_edge(start) for window in self._windows), default=inf)
+        segment.end = min(next_edge, segment.crossing(limit))
         return segment
 
-    def _throttled(self, regime: Regime, inlet: float, resistance: float, mean: float) -> tuple[ActivityCycle, float]:
-        """Return the cycle that the heat allows, and the temperature at which it will be cut further."""
-        machine, cycle = self._machine, regime.cycle
+    def _remembered(self, key: tuple[object, ...], make: Callable[[], ActivityCycle]) -> ActivityCycle:
+        cycle = self._cycles.get(key)
+        if cycle is None:
+            if len(self._cycles) >= REMEMBERED:  # jobs and faults may come for weeks
+                self._cycles.clear()
+            cycle = self._cycles[key] = make()
+        return cycle
+
+    def _work(
+        self, job: ScenarioJob | None, phase: ScenarioPhase | None, mine: Faults, theirs: Faults
+    ) -> ActivityCycle:
+        """Return what the GPU does, by its job and by what its job waits for."""
+        if job is None or phase is None:
+            return self._worker.idle()
+        if any(fault.kind == "lost" for fault in theirs):
+            return self._worker.spinning()
+        stall = _first(theirs, "checkpoint-stall")
+        if stall is not None:
+            values = stall.parameters
+            return self._worker.stalled(stall in mine, (values["every"], values["takes"]), job, self._gpu)
+        straggler = _first(mine, "straggler")
+        if straggler is not None:
+            return self._worker.allocated(straggler.parameters["utilization"])
+        awaited = _first(theirs, "straggler")
+        if awaited is not None:
+            return self._worker.held_up(awaited.parameters["utilization"], job, self._gpu)
+        return self._worker.work(phase.kind, job, phase.parameters, self._gpu)
+
+    def _changed(self, cycle: ActivityCycle, mine: Faults) -> ActivityCycle:
+        """Return the work as the GPU's own faults leave it."""
+        idle_watts = self._machine.power_idle
+        for fault in mine:
+            values = fault.parameters
+            if fault.kind == "lost":
+                return self._worker.off()
+            if fault.kind == "slow":
+                cycle = ch.slowed_in_step(cycle, values["factor"], idle_watts)
+            elif fault.kind == "power-brake":
+                cycle = ch.slowed(cycle, values["power"], values["clock"], ch.POWER_BRAKE, idle_watts)
+            elif fault.kind == "power-limit":
+                cycle = ch.capped(cycle, values["watts"])
+        return cycle
+
+    def _throttled(
+        self, key: tuple[object, ...], cycle: ActivityCycle, cooling: tuple[float, float], mean: float
+    ) -> tuple[ActivityCycle, float]:
+        """Return the cycle that the heat allows, and the temperature at which it will be cut further.
+
+        `cooling` is the inlet, and the degrees above it for each watt.
+        """
+        machine, (inlet, resistance) = self._machine, cooling
         wanted = inlet + resistance * cycle.mean_power
         if wanted <= machine.sw_slowdown or mean < machine.sw_slowdown - 1e-3:
             return cycle, machine.sw_slowdown
         hold = (machine.sw_slowdown - inlet) / (wanted - inlet)
         if hold >= SW_FLOOR or mean < machine.slowdown - 1e-3:
-            return self._lower(regime, ch.SW_THERMAL, max(SW_FLOOR, hold)), machine.slowdown
-        hold = (machine.slowdown - inlet) / (wanted - inlet)
-        return self._lower(regime, ch.HW_THERMAL, min(SW_FLOOR, max(HW_FLOOR, hold))), inf
+            reason, power, limit = ch.SW_THERMAL, max(SW_FLOOR, hold), machine.slowdown
+        else:
+            hold = (machine.slowdown - inlet) / (wanted - inlet)
+            reason, power, limit = ch.HW_THERMAL, min(SW_FLOOR, max(HW_FLOOR, hold)), inf
+        clock = power**0.6 if reason == ch.SW_THERMAL else 0.5
+        return self._remembered((*key, reason, power), lambda: ch.slowed(cycle, power, clock, reason)), limit
 
-    def _lower(self, regime: Regime, reason: int, power: float) -> ActivityCycle:
-        key = (regime.key, reason, power)
-        if key not in self._slowed:
-            if len(self._slowed) >= REMEMBERED:
-                self._slowed.clear()
-            clock = power**0.6 if reason == ch.SW_THERMAL else 0.5
-            self._slowed[key] = ch.slowed(regime.cycle, power, clock, reason)
-        return self._slowed[key]
+
+def _first(faults: Faults, kind: str) -> ScenarioFault | None:
+    return next((fault for fault in faults if fault.kind == kind), None)
+
+
+def _phase_at(job: ScenarioJob | None, t: float) -> ScenarioPhase | None:
+    return next((phase for phase in job.phases if phase.window.holds(t)), None) if job is not None else None

@@ -17,7 +17,6 @@ from agent.backends.synthetic.coolant_loop import CoolantLoop
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
-from agent.backends.synthetic.supported_series import port_offers
 from agent.backends.synthetic.synthetic_faults import ReadGate, SwitchErrors, XidFeed
 from agent.backends.synthetic.synthetic_ports import SyntheticOptic, SyntheticPort
 from agent.catalogue import equipment, metric
@@ -161,8 +160,8 @@ class NonGpuChannel:
         self._waiting = waiting
         self._gate = ReadGate(scenario, None, released)
         self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
-        offers, rails = list(port_offers()), len(machine.ports)
-        self._ports = [SyntheticPort(scenario, number, self._tracks[number::rails], offers) for number in range(rails)]
+        rails = len(machine.ports)
+        self._ports = [SyntheticPort(scenario, number, self._tracks[number::rails]) for number in range(rails)]
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
         self._draw = NodePowerModel(scenario, self._tracks)
         self._mute = scenario.faults_of("meter-lost")

@@ -78,64 +78,55 @@ AIR, HUMIDITY = 24.0, 42.0
 _DETECTOR_SAYS = {"ok": "OK", "warning": "Warning", "critical": "Critical"}
 
 
-class RackCooling:
-    """The coolant distribution unit, at any moment: it has no state. `heat` gives the whole rack's watts at one."""
+def cooling_root(scenario: Scenario, plant: RackPlant, heat: float, t: float) -> Document:
+    """Return the root of the service of the coolant distribution unit at `t`; `heat` is the whole rack's watts."""
+    loop, leaks = CoolantLoop(scenario), scenario.faults_of("leak")
+    failed = loop.failed(t)
+    is_low = any(fault.window.holds(t) for fault in scenario.faults_of("reservoir-low"))
+    humid = (100 * each.parameters["humidity"] for each in scenario.faults_of("humid-air") if each.window.holds(t))
+    reservoir = status(FluidLevelStatus=WARNING if is_low else OK, FluidLevelPercent=excerpt(LOW if is_low else LEVEL))
+    pressure = excerpt(FILTER_KPA * loop.flow(t) ** 2)
+    strainer = status(DeltaLiquidPressurekPa=pressure, ServiceHours=2100, RatedServiceHours=8760)
+    detectors = {
+        name: _detector(leak_said([fault for fault in leaks if fault.part == name], t)) for name in plant.leak_detectors
+    }
+    unit = status(
+        Id="1",
+        EquipmentType="CDU",
+        PumpRedundancy=redundancy("Pumps", 1, len(plant.pumps), CRITICAL if failed else OK),
+        Pumps=Collection({pump: _pump(pump, failed) for pump in plant.pumps}),
+        Reservoirs=Collection({"1": reservoir}),
+        Filters=Collection({"1": strainer}),
+        LeakDetection=Linked(status(LeakDetectors=Collection(detectors))),
+        EnvironmentMetrics=Linked(TemperatureCelsius=excerpt(AIR), HumidityPercent=excerpt(max([HUMIDITY, *humid]))),
+        **_loops(loop, scenario.topology.inlet, plant, heat, t),
+    )
+    return {"ThermalEquipment": Linked(CDUs=Collection({"1": unit}))}
 
-    def __init__(self, scenario: Scenario, plant: RackPlant, heat: Callable[[float], float]) -> None:
-        self._inlet, self._plant, self._heat = scenario.topology.inlet, plant, heat
-        self._loop = CoolantLoop(scenario)
-        self._low = scenario.faults_of("reservoir-low")
-        self._humid = scenario.faults_of("humid-air")
-        leaks = scenario.faults_of("leak")
-        self._leaks = {name: [fault for fault in leaks if fault.part == name] for name in plant.leak_detectors}
 
-    def root(self, t: float) -> Document:
-        """Return the service's root at `t`, with the unit below it."""
-        failed = self._loop.failed(t)
-        is_low = any(fault.window.holds(t) for fault in self._low)
-        humidity = max([HUMIDITY, *(100 * each.parameters["humidity"] for each in self._humid if each.window.holds(t))])
-        reservoir = status(
-            FluidLevelStatus=WARNING if is_low else OK, FluidLevelPercent=excerpt(LOW if is_low else LEVEL)
-        )
-        pressure = excerpt(FILTER_KPA * self._loop.flow(t) ** 2)
-        strainer = status(DeltaLiquidPressurekPa=pressure, ServiceHours=2100, RatedServiceHours=8760)
-        unit = status(
-            Id="1",
-            EquipmentType="CDU",
-            PumpRedundancy=redundancy("Pumps", 1, len(self._plant.pumps), CRITICAL if failed else OK),
-            Pumps=Collection({pump: _pump(pump, failed) for pump in self._plant.pumps}),
-            Reservoirs=Collection({"1": reservoir}),
-            Filters=Collection({"1": strainer}),
-            LeakDetection=Linked(
-                status(LeakDetectors=Collection({name: self._detector(name, t) for name in self._leaks}))
-            ),
-            EnvironmentMetrics=Linked(TemperatureCelsius=excerpt(AIR), HumidityPercent=excerpt(humidity)),
-            **self._loops(t),
-        )
-        return {"ThermalEquipment": Linked(CDUs=Collection({"1": unit}))}
+def _loops(loop: CoolantLoop, inlet: float, plant: RackPlant, heat: float, t: float) -> Document:
+    """Return the loop to the rack, and the one of the facility, which carries the same heat."""
+    share = loop.flow(t)
+    flow = share * plant.rated_flow
+    supply, rise = inlet + loop.warmth(t), rise_of(heat, flow)
+    removed = rise * flow * JOULES_PER_LITER
+    secondary = {
+        **_loop(supply, rise, flow, removed),
+        "RatedFlowLitersPerMinute": round(60 * plant.rated_flow, 1),
+        "SupplyPressurekPa": excerpt(RETURN_KPA + PRESSURE_KPA * share**2),
+        "ReturnPressurekPa": excerpt(RETURN_KPA),
+        "DeltaPressurekPa": excerpt(PRESSURE_KPA * share**2),
+    }
+    primary = _loop(supply - APPROACH, FACILITY_RISE, removed / (FACILITY_RISE * JOULES_PER_LITER), removed)
+    return {
+        "SecondaryCoolantConnectors": Collection({"1": secondary}),
+        "PrimaryCoolantConnectors": Collection({"1": primary}),
+    }
 
-    def _loops(self, t: float) -> Document:
-        """Return the loop to the rack, and the one of the facility, which carries the same heat."""
-        warmth, share = self._loop.warmth(t), self._loop.flow(t)
-        flow = share * self._plant.rated_flow
-        supply, rise = self._inlet + warmth, rise_of(self._heat(t), flow)
-        heat = rise * flow * JOULES_PER_LITER
-        secondary = {
-            **_loop(supply, rise, flow, heat),
-            "RatedFlowLitersPerMinute": round(60 * self._plant.rated_flow, 1),
-            "SupplyPressurekPa": excerpt(RETURN_KPA + PRESSURE_KPA * share**2),
-            "ReturnPressurekPa": excerpt(RETURN_KPA),
-            "DeltaPressurekPa": excerpt(PRESSURE_KPA * share**2),
-        }
-        primary = _loop(supply - APPROACH, FACILITY_RISE, heat / (FACILITY_RISE * JOULES_PER_LITER), heat)
-        return {
-            "SecondaryCoolantConnectors": Collection({"1": secondary}),
-            "PrimaryCoolantConnectors": Collection({"1": primary}),
-        }
 
-    def _detector(self, name: str, t: float) -> Document:
-        """Return a detector; one that is unavailable is switched on and says nothing that a schema knows."""
-        return status(DetectorState=_DETECTOR_SAYS.get(leak_said(self._leaks[name], t), "Unknown"))
+def _detector(said: str) -> Document:
+    """Return a detector; one that is unavailable is switched on and says nothing that a schema knows."""
+    return status(DetectorState=_DETECTOR_SAYS.get(said, "Unknown"))
 
 
 def _pump(pump: str, failed: set[str]) -> Document:
@@ -159,55 +150,50 @@ HEADROOM = 1.25
 """What an input is rated for, of what its shelf takes at its own rating: breakers carry 80% for long."""
 
 
-class RackPower:
-    """The power shelves, at any moment: they have no state. `draw` gives the watts that the whole rack takes at one."""
+def power_root(scenario: Scenario, plant: RackPlant, draw: float, t: float) -> Document:
+    """Return the root of the service of the power shelves at `t`: those whose feed is there share the load.
 
-    def __init__(self, scenario: Scenario, plant: RackPlant, draw: Callable[[float], float]) -> None:
-        self._plant, self._draw = plant, draw
-        self._lost = scenario.faults_of("feed-lost")
-        self._failed = scenario.faults_of("supply-failure")
+    `draw` is the watts that the whole rack takes.
+    """
+    lost = {fault.part for fault in scenario.faults_of("feed-lost") if fault.window.holds(t)}
+    failed = {fault.part for fault in scenario.faults_of("supply-failure") if fault.window.holds(t)}
+    feeds = {str(number + 1): plant.feeds[number % len(plant.feeds)] for number in range(plant.shelves)}
+    fed = [shelf for shelf, feed in feeds.items() if feed not in lost]
+    load = draw / len(fed) if fed else 0.0
+    shelves = {
+        shelf: _shelf(plant, feed, load if shelf in fed else None, shelf in failed) for shelf, feed in feeds.items()
+    }
+    return {"PowerEquipment": Linked(PowerShelves=Collection(shelves))}
 
-    def root(self, t: float) -> Document:
-        """Return the service's root at `t`, with the shelves below it: those whose feed is there share the load."""
-        plant = self._plant
-        lost = {fault.part for fault in self._lost if fault.window.holds(t)}
-        failed = {fault.part for fault in self._failed if fault.window.holds(t)}
-        feeds = {str(number + 1): plant.feeds[number % len(plant.feeds)] for number in range(plant.shelves)}
-        fed = [shelf for shelf, feed in feeds.items() if feed not in lost]
-        load = self._draw(t) / len(fed) if fed else 0.0
-        shelves = {
-            shelf: self._shelf(feed, load if shelf in fed else None, shelf in failed) for shelf, feed in feeds.items()
-        }
-        return {"PowerEquipment": Linked(PowerShelves=Collection(shelves))}
 
-    def _shelf(self, feed: str, load: float | None, fails: bool) -> Document:
-        """Return a shelf at this load in watts (None without an input); its first supply may fail."""
-        plant, given = self._plant, load or 0.0
-        taken, has_input = given / EFFICIENCY, load is not None
-        line = excerpt(taken / (sqrt(3) * plant.input_volts))
-        mains = status(
-            Voltage=excerpt(plant.input_volts if has_input else 0.0),
-            PowerWatts=excerpt(taken, 0),
-            PolyPhaseCurrentAmps={"Line1": line, "Line2": line, "Line3": line},
-            RatedCurrentAmps=round(HEADROOM * plant.supplies * plant.supply_rating / (sqrt(3) * plant.input_volts)),
+def _shelf(plant: RackPlant, feed: str, load: float | None, fails: bool) -> Document:
+    """Return a shelf at this load in watts (None without an input); its first supply may fail."""
+    given, has_input = load or 0.0, load is not None
+    taken = given / EFFICIENCY
+    line = excerpt(taken / (sqrt(3) * plant.input_volts))
+    mains = status(
+        Voltage=excerpt(plant.input_volts if has_input else 0.0),
+        PowerWatts=excerpt(taken, 0),
+        PolyPhaseCurrentAmps={"Line1": line, "Line2": line, "Line3": line},
+        RatedCurrentAmps=round(HEADROOM * plant.supplies * plant.supply_rating / (sqrt(3) * plant.input_volts)),
+    )
+    supplies = {
+        f"PSU{number + 1}": status(
+            CRITICAL if fails and number == 0 else OK,
+            PowerCapacityWatts=plant.supply_rating,
+            LineInputStatus="Normal" if has_input else "LossOfInput",
+            Metrics=Linked(OutputPowerWatts=excerpt(given / plant.supplies, 0)),
         )
-        supplies = {
-            f"PSU{number + 1}": status(
-                CRITICAL if fails and number == 0 else OK,
-                PowerCapacityWatts=plant.supply_rating,
-                LineInputStatus="Normal" if has_input else "LossOfInput",
-                Metrics=Linked(OutputPowerWatts=excerpt(given / plant.supplies, 0)),
-            )
-            for number in range(plant.supplies)
-        }
-        fed = OK if has_input else CRITICAL
-        return status(
-            EquipmentType="PowerShelf",
-            PowerSupplyRedundancy=redundancy("Supplies", plant.supplies - 1, plant.supplies, fed),
-            Metrics=Linked(PowerWatts=excerpt(given, 0)),
-            Mains=Collection({feed: mains}),
-            PowerSupplies=Collection(supplies),
-        )
+        for number in range(plant.supplies)
+    }
+    fed = OK if has_input else CRITICAL
+    return status(
+        EquipmentType="PowerShelf",
+        PowerSupplyRedundancy=redundancy("Supplies", plant.supplies - 1, plant.supplies, fed),
+        Metrics=Linked(PowerWatts=excerpt(given, 0)),
+        Mains=Collection({feed: mains}),
+        PowerSupplies=Collection(supplies),
+    )
 
 
 CDU, SHELVES = "cdu", "power-shelves"
@@ -250,15 +236,21 @@ def services_of_scenario(scenario: Scenario, age: Callable[[], float]) -> dict[s
     if plant is None:
         return {}
 
+    machine = scenario.topology
+
     def cooling() -> SyntheticService:
         tracks = _tracks(scenario)
-        unit = RackCooling(scenario, plant, lambda t: plant.nodes * heat_of(scenario.topology, tracks, t))
-        return SyntheticService(CDU, unit.root, age)
+        return SyntheticService(
+            CDU, lambda t: cooling_root(scenario, plant, plant.nodes * heat_of(machine, tracks, t), t), age
+        )
 
     def power() -> SyntheticService:
-        draw = NodePowerModel(scenario, _tracks(scenario))
-        unit = RackPower(scenario, plant, lambda t: plant.nodes * draw.drawn(t) + plant.further_power)
-        return SyntheticService(SHELVES, unit.root, age)
+        node = NodePowerModel(scenario, _tracks(scenario))
+        return SyntheticService(
+            SHELVES,
+            lambda t: power_root(scenario, plant, plant.nodes * node.drawn(t) + plant.further_power, t),
+            age,
+        )
 
     return {CDU: cooling, SHELVES: power}
 

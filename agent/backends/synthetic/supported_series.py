@@ -6,9 +6,8 @@ the machine does not offer becomes a gap with a reason, as with the real driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from msgspec import Struct
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from agent.backends.synthetic.machines import MachineType
 from agent.catalogue import BY_NAME, ROWS, links
@@ -18,7 +17,7 @@ from agent.catalogue.gpu import EVENT_REASONS, MIG, RECOVERY_ACTIONS
 from agent.catalogue.infiniband import NEAREST_HCA
 from agent.catalogue.jobs import HOLDERS
 from agent.catalogue.links import FABRIC_PROBLEMS, FABRIC_STATES
-from agent.model import Gap, Gpu, IbPort, Kind, Lane, Metric, NvLink, Reason
+from agent.model import Gap, Gpu, Kind, Lane, Metric, NvLink, Reading, Reason, Series
 
 Key = tuple[str, ...]
 """A series of a device: the metric's name, then the values of the row's own labels."""
@@ -47,33 +46,37 @@ _WORDS: dict[str, tuple[str, ...]] = {
 """Label values that the catalogue keeps beside the row."""
 
 
-class Offer(Struct, frozen=True):
-    """One series that a device shows in a lane."""
-
-    row: Metric
-    labels: Key
-    lane: Lane
-
-    @property
-    def key(self) -> Key:
-        return (self.row.name, *self.labels)
-
-
-def device_offers(machine: MachineType, entity: type) -> Iterator[Offer]:
-    """Yield what a GPU of this machine, or each of its NVLinks, shows."""
-    for row in ROWS:
-        if row.entity is entity and is_measured(row) and row.name not in ELSEWHERE and not unoffered(row, machine):
-            yield from _expand(row, machine)
+@lru_cache(maxsize=16)  # all machines that there are
+def _offers(machine: MachineType, entity: type) -> tuple[tuple[Metric, Key, Lane, float], ...]:
+    """Return what a GPU of this machine, or each of its NVLinks, shows: row, its labels' values, lane and constant."""
+    facts = _facts(machine)
+    return tuple(
+        (row, words, lane, facts.get((row.name, *words), 1.0 if row.kind is Kind.INFO else max(0.0, row.span[0])))
+        for row in ROWS
+        if row.entity is entity and _is_own(row) and not unoffered(row, machine)
+        for words, lane in _expand(row, machine)
+    )
 
 
-def port_offers() -> Iterator[Offer]:
-    """Yield what each InfiniBand port shows. A synthetic node does not have the counters of kernels before 4.5."""
-    for row in ROWS:
-        if row.entity is IbPort and port_offered(row):
-            yield Offer(row, (), row.lane)
+def fixed_readings(machine: MachineType, entity: Gpu | NvLink, lane: Lane) -> Iterator[tuple[Key, Reading]]:
+    """Yield each series of a GPU or a link in a lane, with its reading as long as the model gives no other.
+
+    A link's key has the link's number second.
+    """
+    place = (str(entity.link),) if isinstance(entity, NvLink) else ()
+    for row, words, where, value in _offers(machine, type(entity)):
+        if where is lane:
+            series = Series(row, entity, tuple(zip(row.labels, words, strict=True)))
+            yield (row.name, *place, *words), Reading(series, value)
+
+
+def _is_own(row: Metric) -> bool:
+    """Return whether a GPU's channel shows the row, if the machine has it."""
+    return is_measured(row) and row.name not in ELSEWHERE
 
 
 def port_offered(row: Metric) -> bool:
+    """Return whether a port shows the row. A synthetic node does not have the counters of kernels before 4.5."""
     if row.name.startswith("coldplate_infiniband_legacy_"):
         return False
     return is_measured(row) or row.name in PORT_DERIVED
@@ -84,9 +87,8 @@ def gpu_gaps(gpu: Gpu, machine: MachineType, lane: Lane) -> tuple[Gap, ...]:
     return tuple(
         Gap(row, gpu, Reason.UNSUPPORTED, detail)
         for row in ROWS
-        if row.entity in (Gpu, NvLink) and row.lane is lane and is_measured(row) and row.name not in ELSEWHERE
-        and (detail := unoffered(row, machine))
-    )  # fmt: skip
+        if row.entity in (Gpu, NvLink) and row.lane is lane and _is_own(row) and (detail := unoffered(row, machine))
+    )
 
 
 def unoffered(row: Metric, machine: MachineType) -> str:
@@ -105,25 +107,23 @@ def unoffered(row: Metric, machine: MachineType) -> str:
     return ""
 
 
-def _expand(row: Metric, machine: MachineType) -> Iterator[Offer]:
+def _expand(row: Metric, machine: MachineType) -> Iterator[tuple[Key, Lane]]:
+    """Yield the values of the row's labels in each of its series, and the lane."""
     if not row.labels:
-        yield Offer(row, (), row.lane)
-        return
-    if row.name == "coldplate_gpu_fabric_info":
-        yield Offer(row, (machine.cluster, "0"), row.lane)
-        return
-    if row.name in _WORDS:
-        yield from (Offer(row, (word,), row.lane) for word in _WORDS[row.name])
-        return
-    seen: set[Key] = set()
-    for binding in row.origin:
-        if not isinstance(binding, (Field, Call, Gpm)) or len(binding.labels) != len(row.labels):
-            continue
-        if binding.labels in seen or not _of_version(binding, machine):
-            continue
-        seen.add(binding.labels)
-        lane = binding.lane if isinstance(binding, Call) and binding.lane is not None else row.lane
-        yield Offer(row, binding.labels, lane)
+        yield (), row.lane
+    elif row.name == "coldplate_gpu_fabric_info":
+        yield (machine.cluster, "0"), row.lane
+    elif row.name in _WORDS:
+        yield from (((word,), row.lane) for word in _WORDS[row.name])
+    else:
+        lanes: dict[Key, Lane] = {}
+        for binding in row.origin:
+            if not isinstance(binding, Field | Call | Gpm) or len(binding.labels) != len(row.labels):
+                continue
+            if _of_version(binding, machine):
+                own = binding.lane if isinstance(binding, Call) else None
+                lanes.setdefault(binding.labels, own or row.lane)
+        yield from lanes.items()
 
 
 _LINK_ERRORS = {
@@ -141,9 +141,9 @@ def _of_version(binding: Field | Call | Gpm, machine: MachineType) -> bool:
     return (binding.id > nvml.FI_DEV_NVLINK_ERROR_DL_CRC) == (machine.nvlink_version >= BLACKWELL_ERRORS)
 
 
-def constant(row: Metric, machine: MachineType, key: Key) -> float:
-    """Return the value of a series that the model does not vary."""
-    facts = {
+def _facts(machine: MachineType) -> Mapping[Key, float]:
+    """Return the series that the model does not vary and the machine determines."""
+    return {
         ("coldplate_gpu_memory_total_bytes",): machine.memory,
         ("coldplate_gpu_memory_reserved_bytes",): machine.reserved,
         ("coldplate_gpu_power_limit_default_watts",): machine.power_limit,
@@ -158,8 +158,3 @@ def constant(row: Metric, machine: MachineType, key: Key) -> float:
         ("coldplate_nvlink_up",): 1.0,
         ("coldplate_gpu_nvlink_speed_bytes_per_second",): machine.nvlinks * machine.nvlink_speed,
     }
-    if key in facts:
-        return facts[key]
-    if row.kind is Kind.INFO:
-        return 1.0
-    return max(0.0, row.span[0])

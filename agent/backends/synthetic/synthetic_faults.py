@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heapreplace
 from math import inf
 from queue import Empty, SimpleQueue
-
-from msgspec import Struct
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic.activity import hash64
@@ -19,6 +18,7 @@ from agent.backends.synthetic.scenario import Scenario, ScenarioFault, Window
 from agent.backends.synthetic.supported_series import Key
 from agent.catalogue import metric
 from agent.catalogue.xid_triage import TRIAGE, XidClass
+from agent.lib.record import replace
 from agent.model import Gap, Instant, Labels, Node, Reading, Reason, Series, Xid
 
 SPOILING = frozenset({"missing", "sentinel", "counter-back", "reading"})
@@ -227,38 +227,25 @@ UNSAID = "unsaid"
 """The log line of an NVLink 5 error is not there, or cannot be read."""
 
 
-class _Source(Struct, frozen=True):
-    """An XID that comes whenever its window begins."""
-
-    window: Window
-    uuid: str
-    code: int
-    text: str
-
-
 class XidFeed:
     """Puts each XID of the scenario on a queue when it is due, and a channel is read. For any number of threads."""
 
     def __init__(self, scenario: Scenario, uuids: tuple[str, ...], begin: float) -> None:
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Xid | None] = SimpleQueue()
-        self._sources = tuple(_sources(scenario, uuids))
-        self._due = [_first_after(source.window, begin) for source in self._sources]
-        self._next = min(self._due, default=inf)
+        self._due = [
+            (_first_after(window, begin), number, window, xid)
+            for number, (window, xid) in enumerate(_xids(scenario, uuids))
+        ]
+        """A heap of when each XID comes next, with its number, its window and itself, whose time does not count."""
+        heapify(self._due)
 
     def advance(self, t: float, now: Instant) -> None:
-        if t < self._next:
-            return
         with self._lock:
-            happened: list[tuple[float, Xid]] = []
-            for number, source in enumerate(self._sources):
-                while self._due[number] <= t:
-                    due = self._due[number]
-                    happened.append((due, Xid(source.uuid, source.code, now.wall - (t - due), "nvml", source.text)))
-                    self._due[number] = _first_after(source.window, due + _NEXT_SECONDS)
-            self._next = min(self._due, default=inf)
-            for _, event in sorted(happened, key=lambda each: each[0]):
-                self._queue.put(event)
+            while self._due and (earliest := self._due[0])[0] <= t:
+                due, number, window, xid = earliest
+                self._queue.put(replace(xid, wall=now.wall - (t - due)))
+                heapreplace(self._due, (_first_after(window, due + _NEXT_SECONDS), number, window, xid))
 
     def wait(self, timeout: float) -> list[Xid]:
         """Return what has happened: at once if anything has, else after `timeout` seconds, or when closed."""
@@ -291,13 +278,13 @@ def _first_after(window: Window, t: float) -> float:
     return inf if window.repeat is None else latest + window.repeat
 
 
-def _sources(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[_Source]:
+def _xids(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[tuple[Window, Xid]]:
+    """Yield each XID, which comes whenever its window begins."""
     for fault in scenario.faults:
         code = fault.parameters["code"] if fault.kind == "xid" else _XID_OF.get(fault.kind)
         if code is not None:
-            code = int(code)
-            text = _text(code, fault.options.get("words", UNSAID))
-            yield from (_Source(fault.window, uuids[gpu], code, text) for gpu in fault.gpus)
+            text = _text(int(code), fault.options.get("words", UNSAID))
+            yield from ((fault.window, Xid(uuids[gpu], int(code), 0.0, "nvml", text)) for gpu in fault.gpus)
 
 
 def _text(code: int, words: str) -> str:

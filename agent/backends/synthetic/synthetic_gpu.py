@@ -14,7 +14,7 @@ from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.scenario import Scenario, processes_of
-from agent.backends.synthetic.supported_series import Key, Offer, constant, device_offers, gpu_gaps
+from agent.backends.synthetic.supported_series import Key, fixed_readings, gpu_gaps
 from agent.backends.synthetic.synthetic_faults import ReadGate, ReadingCorruptor, SyntheticErrorCounters, XidFeed
 from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
@@ -71,19 +71,12 @@ class SyntheticGpuChannel:
         self._gaps = {lane: gpu_gaps(identity.gpu, machine, lane) for lane in CALLS}
 
     def _fixed(self, gpu: Gpu, number: int, lane: Lane) -> list[_Fixed]:
-        fixed = [
-            (offer.key, Reading(_series(offer, gpu), constant(offer.row, self._machine, offer.key)))
-            for offer in device_offers(self._machine, Gpu)
-            if offer.lane is lane
-        ]
-        links = [offer for offer in device_offers(self._machine, NvLink) if offer.lane is lane]
-        for link in range(self._machine.nvlinks):
-            for offer in links:
-                value = constant(offer.row, self._machine, offer.key)
-                key = (offer.row.name, str(link), *offer.labels)
-                fixed.append((key, Reading(_series(offer, NvLink(gpu, link)), value)))
-        if lane is Lane.COLD and self._machine.ports:
-            labels = (("device", self._machine.ports[number % len(self._machine.ports)]), ("distance", "PIX"))
+        machine = self._machine
+        fixed = list(fixed_readings(machine, gpu, lane))
+        for link in range(machine.nvlinks):
+            fixed += fixed_readings(machine, NvLink(gpu, link), lane)
+        if lane is Lane.COLD and machine.ports:
+            labels = (("device", machine.ports[number % len(machine.ports)]), ("distance", "PIX"))
             fixed.append(((NEAREST_HCA.name,), Reading(Series(NEAREST_HCA, gpu, labels), 1.0)))
         return fixed
 
@@ -106,7 +99,7 @@ class SyntheticGpuChannel:
             gaps = [*gaps, *more]
         processes: tuple[GpuProcess, ...] | None = None
         if lane is Lane.SLOW:
-            job = self._track.director.job_at(t)
+            job = self._track.job_at(t)
             processes = processes_of(self._scenario, job, self._number, self._memory(t)[0])
         return BackendSample(readings, gaps, calls=CALLS.get(lane, 0), processes=processes)
 
@@ -216,7 +209,3 @@ class SyntheticGpuChannel:
             for direction, value in (("transmit", sent), ("receive", received))
             for link in range(count)
         }
-
-
-def _series(offer: Offer, entity: Gpu | NvLink) -> Series:
-    return Series(metric(offer.row.name), entity, tuple(zip(offer.row.labels, offer.labels, strict=True)))

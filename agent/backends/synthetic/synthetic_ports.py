@@ -7,7 +7,6 @@ light, and 0.375 erfc(Q / sqrt(2)) wrong bits; below that lies a floor of what t
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -18,9 +17,9 @@ from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import hash64, uniform, uniform_signed
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
-from agent.backends.synthetic.supported_series import Offer
+from agent.backends.synthetic.supported_series import port_offered
 from agent.backends.synthetic.synthetic_faults import ErrorTally, ReadingCorruptor
-from agent.catalogue import optics
+from agent.catalogue import ROWS, optics
 from agent.model import Gap, IbPort, Labels, Lane, Metric, Node, Reading, Series
 
 LANES = 4
@@ -44,6 +43,9 @@ class LinkErrorRates(NamedTuple):
     bits: float  # wrong before correction
     corrected: float  # codewords
     lost: float  # codewords
+
+
+NO_ERRORS = LinkErrorRates(0.0, 0.0, 0.0)
 
 
 def watts_of(dbm: float) -> float:
@@ -84,9 +86,8 @@ class OpticalLoss:
             _added(error_rates(self._loss * (step / STEPS), len(self.lanes), bits), healthy, -1.0)
             for step in range(STEPS + 1)
         ]
-        self._times = [self._ramp * step / STEPS for step in range(STEPS + 1)]
         self._after = steps[-1]
-        self._sums = [LinkErrorRates(0.0, 0.0, 0.0)]
+        self._sums = [NO_ERRORS]
         for before, each in pairwise(steps):
             self._sums.append(_added(self._sums[-1], _added(before, each), self._ramp / STEPS / 2.0))
 
@@ -100,7 +101,7 @@ class OpticalLoss:
         """Return all that it has brought by `t`."""
         times = self.window.started(t)
         if not times:
-            return self._sums[0]
+            return NO_ERRORS
         start = self.window.onset(times)
         now, length = max(0.0, t - start), self.window.duration
         if length is None:
@@ -111,10 +112,10 @@ class OpticalLoss:
         """Return the errors of the first seconds of an occurrence."""
         if seconds >= self._ramp:
             return _added(self._sums[-1], self._after, seconds - self._ramp)
-        step = bisect_right(self._times, seconds) - 1
-        share = (seconds - self._times[step]) / (self._ramp / STEPS)
+        steps = seconds / self._ramp * STEPS
+        step = min(int(steps), STEPS - 1)
         first, last = self._sums[step], self._sums[step + 1]
-        return LinkErrorRates(*(a + (b - a) * share for a, b in zip(first, last, strict=True)))
+        return _added(first, _added(last, first, -1.0), steps - step)
 
 
 def _added(first: LinkErrorRates, second: LinkErrorRates, factor: float = 1.0) -> LinkErrorRates:
@@ -164,10 +165,10 @@ class SyntheticOptic:
         return any(at is not None and t < at + out for at, out in begun)
 
     def _link(self, t: float) -> Iterator[Reading]:
-        bits, corrected, lost = (
-            healthy * t + sum(errors)
-            for healthy, errors in zip(self._healthy, zip(*self._errors(t), strict=True), strict=True)
-        )
+        errors = _added(NO_ERRORS, self._healthy, t)
+        for loss in self._losses:
+            errors = _added(errors, loss.errors(t))
+        bits, corrected, lost = errors
         yield self._of(optics.FEC_INFO, 1.0, ("mode", "rs"))
         if not self._is_out(t):
             yield self._of(optics.RATE, self._rate)
@@ -180,9 +181,6 @@ class SyntheticOptic:
         chip = round(CHIP_CELSIUS + self._wander(int(t // 60.0), 0))
         yield self._of(optics.HCA_TEMPERATURE, chip, ("sensor", "asic"))
         yield self._of(optics.HCA_TEMPERATURE_LIMIT, CHIP_CRITICAL, ("sensor", "asic"))
-
-    def _errors(self, t: float) -> list[LinkErrorRates]:
-        return [LinkErrorRates(0.0, 0.0, 0.0), *(loss.errors(t) for loss in self._losses)]
 
     def _exchanges(self, t: float) -> int:
         return sum(fault.window.started(t) for fault in self._swaps)
@@ -258,7 +256,7 @@ class SyntheticPort:
     Advances the tracks that it is given, so it belongs to one thread.
     """
 
-    def __init__(self, scenario: Scenario, number: int, tracks: list[Track], offers: list[Offer]) -> None:
+    def __init__(self, scenario: Scenario, number: int, tracks: list[Track]) -> None:
         machine = scenario.topology
         device = machine.ports[number]
         self.device = device
@@ -277,10 +275,11 @@ class SyntheticPort:
         self._restart()
         entity = IbPort(device, "1")
         self._series: dict[Lane, list[tuple[str, Series]]] = {}
-        for offer in offers:
-            labels = tuple((name, FACTS.get(name, "")) for name in offer.row.labels)
-            suffix = offer.row.name.removeprefix(PREFIX)
-            self._series.setdefault(offer.lane, []).append((suffix, Series(offer.row, entity, labels)))
+        for row in ROWS:
+            if row.entity is IbPort and port_offered(row):
+                labels = tuple((name, FACTS.get(name, "")) for name in row.labels)
+                suffix = row.name.removeprefix(PREFIX)
+                self._series.setdefault(row.lane, []).append((suffix, Series(row, entity, labels)))
 
     def _restart(self) -> None:
         self._at = 0.0

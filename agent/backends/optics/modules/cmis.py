@@ -8,23 +8,27 @@ which would take them from other programs that wait for them; no span touches th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from enum import Enum
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
 
 from agent.backends.optics.modules.module_types import (
     AMPERES,
+    HOST,
+    MEDIA,
     WATTS,
-    ModuleCapabilities,
-    ModuleIdentity,
+    WHOLE,
+    Memory,
     ModuleLimits,
     ModuleSpan,
     ModuleValues,
+    Places,
+    PluggedModule,
+    VdmObservable,
+    VdmSample,
     degrees_in,
     lanes_in,
     limits_in,
+    read_span,
     read_u16_array,
-    text_in,
     volts_in,
 )
 from agent.backends.protocol import DeviceError
@@ -69,81 +73,86 @@ _LIMITS = 128
 _LIMIT_TRANSMIT, _LIMIT_BIAS, _LIMIT_RECEIVE = 176, 184, 192
 
 
-class Cmis:
+class CmisModule(PluggedModule):
     """Eight lanes in each bank of page 11h; limits in page 2. A module of flat memory, a cable, has page 0 only."""
 
-    identity = ModuleSpan(0, _UPPER, _TECHNOLOGY + 1 - _UPPER)
-    serial = ModuleSpan(0, _SERIAL, _TEXT)
+    identity_span = ModuleSpan(0, _UPPER, _TECHNOLOGY + 1 - _UPPER)
+    serial_span = ModuleSpan(0, _SERIAL, _TEXT)
 
-    def identify(self, head: bytes, upper: bytes) -> ModuleIdentity:
-        """Vendor, part and serial. Raises DeviceError for a revision whose pages may mean something else.
+    def __init__(self, head: bytes, upper: bytes) -> None:
+        """Raise DeviceError for a revision whose pages may mean something else.
 
-        Of a cable nothing else is read, and these are where they are in every revision before CMIS 3.
+        Of a cable nothing else is read, and its texts are where they are in every revision before CMIS 3.
         """
         major = head[1] >> 4
-        if major not in MAJORS and not (head[2] & _FLAT and major < MAJORS[0]):
-            raise DeviceError(Reason.UNSUPPORTED, f"CMIS of an unknown revision: {head[1] >> 4}.{head[1] & 0xF}")
-        vendor, part, serial = (text_in(upper[at - _UPPER :][:_TEXT]) for at in (_VENDOR, _PART, _SERIAL))
-        return ModuleIdentity(FORM_FACTORS[head[0]], _is_copper(upper), vendor, part, serial)
+        self._is_flat = bool(head[2] & _FLAT)
+        if major not in MAJORS and not (self._is_flat and major < MAJORS[0]):
+            raise DeviceError(Reason.UNSUPPORTED, f"CMIS of an unknown revision: {major}.{head[1] & 0xF}")
+        copper = upper[_TECHNOLOGY - _UPPER] in _COPPER
+        super().__init__(head, upper, FORM_FACTORS[head[0]], copper, (_VENDOR, _PART, _SERIAL))
+        self._host_lanes: tuple[int, ...] = ()
+        self._monitors = 0
+        self._ampere_step = AMPERES
+        self._banks = 1
+        self._is_diagnosed = False
 
-    def traits_spans(self, head: bytes, upper: bytes) -> tuple[ModuleSpan, ...]:  # noqa: ARG002 - the protocol's signature
-        if head[2] & _FLAT:
-            return ()
-        return ModuleSpan(0, _APPLICATIONS, _LISTED), ModuleSpan(1, _ADVERTISED, _ADVERTISEMENTS)
+    def read_traits(self, memory: Memory) -> None:
+        if self._is_flat:
+            return
+        applications = read_span(memory, ModuleSpan(0, _APPLICATIONS, _LISTED))
+        advertised = read_span(memory, ModuleSpan(1, _ADVERTISED, _ADVERTISEMENTS))
+        if self.identity.copper:
+            return
+        self._monitors = advertised[_LANE_MONITORS - _ADVERTISED]
+        factor = self._monitors >> 3 & 0b11
+        if factor < len(_BIAS_FACTORS):
+            self._ampere_step = AMPERES * _BIAS_FACTORS[factor]
+        else:
+            self._monitors &= ~_BIASES
+        self._banks = min(1 << (advertised[0] & _BANKS), _MOST_BANKS)
+        media, host = _lanes_of(self.head, self.upper, applications, advertised)
+        self.lanes, self._host_lanes = _in_banks(media, self._banks), _in_banks(host, self._banks)
+        self._is_diagnosed = bool(advertised[0] & _DIAGNOSED) and self.head[1] >> 4 >= _DIAGNOSED_MAJOR
 
-    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleCapabilities:
-        if not parts:
-            return ModuleCapabilities(monitored=not head[2] & _FLAT)
-        applications, advertised = parts
-        monitors = advertised[_LANE_MONITORS - _ADVERTISED]
-        factor = monitors >> 3 & 0b11
-        copper = _is_copper(upper)
-        banks = min(1 << (advertised[0] & _BANKS), _MOST_BANKS)
-        media, host = _lanes_of(head, upper, applications, advertised)
-        return ModuleCapabilities(
-            lanes=() if copper else _in_banks(media, banks),
-            host_lanes=() if copper else _in_banks(host, banks),
-            receives=bool(monitors & _RECEIVES),
-            transmits=bool(monitors & _TRANSMITS),
-            biases=bool(monitors & _BIASES) and factor < len(_BIAS_FACTORS),
-            ampere_step=AMPERES * _BIAS_FACTORS[factor] if factor < len(_BIAS_FACTORS) else AMPERES,
-            banks=banks,
-            diagnosed=bool(advertised[0] & _DIAGNOSED) and head[1] >> 4 >= _DIAGNOSED_MAJOR and not copper,
-        )
+    def read_limits(self, memory: Memory) -> ModuleLimits | None:
+        if self._is_flat:
+            return None
+        page = read_span(memory, ModuleSpan(2, _LIMITS, 72), blank=True)
+        return limits_in(page, _LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS, self._ampere_step)
 
-    def limits_span(self, head: bytes) -> ModuleSpan | None:
-        return None if head[2] & _FLAT else ModuleSpan(2, _LIMITS, 72)
-
-    def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits:
-        return limits_in(page, _LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS, traits.ampere_step)
-
-    def values_spans(self, traits: ModuleCapabilities) -> tuple[ModuleSpan, ...]:
-        if not traits.monitored:
-            return ()
-        banks = range(traits.banks) if traits.lanes else ()
-        return (
-            ModuleSpan(0, _STATE, 1),
-            ModuleSpan(0, _MONITORS, 4),
-            *(ModuleSpan(0x11, _LANE_VALUES, 48, bank) for bank in banks),
-        )
-
-    def values(self, traits: ModuleCapabilities, parts: Sequence[bytes]) -> ModuleValues:
+    def read_values(self, memory: Memory) -> ModuleValues:
         """Lanes are those of a module that is ready: in low power it has lasers that are off."""
-        if not parts:
+        if self._is_flat:
             return ModuleValues()
-        state, now, *banks = parts
+        state, now = read_span(memory, ModuleSpan(0, _STATE, 1)), read_span(memory, ModuleSpan(0, _MONITORS, 4))
+        banks = [
+            read_span(memory, ModuleSpan(0x11, _LANE_VALUES, 48, bank))
+            for bank in range(self._banks if self.lanes else 0)
+        ]
         temperature, supply = degrees_in(now, _TEMPERATURE - _MONITORS), volts_in(now, _SUPPLY - _MONITORS)
         stage = state[0] >> 1 & 0b111
         if stage != _READY:
             trouble = "the module reports a fault" if stage == _FAULT else ""
             return ModuleValues(temperature, supply, trouble=trouble, ready=False)
+
+        def lanes(monitor: int, at: int, step: float) -> dict[int, float]:
+            return _of_banks(banks, at, self.lanes, step) if self._monitors & monitor else {}
+
         return ModuleValues(
             temperature,
             supply,
-            _of_banks(banks, _RECEIVE, traits.lanes, WATTS) if traits.receives else {},
-            _of_banks(banks, _TRANSMIT, traits.lanes, WATTS) if traits.transmits else {},
-            _of_banks(banks, _BIAS, traits.lanes, traits.ampere_step) if traits.biases else {},
+            lanes(_RECEIVES, _RECEIVE, WATTS),
+            lanes(_TRANSMITS, _TRANSMIT, WATTS),
+            lanes(_BIASES, _BIAS, self._ampere_step),
         )
+
+    def find_diagnostics(self, memory: Memory) -> Places:
+        if not self._is_diagnosed:
+            return {}
+        (groups,) = read_span(memory, VDM_GROUPS)
+        spans = (ModuleSpan(_DESCRIPTIONS + group, _UPPER, _PAGE) for group in range((groups & _MOST_GROUPS) + 1))
+        pages = [read_span(memory, span, blank=True) for span in spans]
+        return find_samples(pages, self.lanes, self._host_lanes)
 
 
 def _lanes_of(head: bytes, upper: bytes, applications: bytes, advertised: bytes) -> tuple[set[int], set[int]]:
@@ -185,43 +194,12 @@ def _of_banks(banks: Sequence[bytes], at: int, lanes: Sequence[int], step: float
     return found
 
 
-def _is_copper(upper: bytes) -> bool:
-    return upper[_TECHNOLOGY - _UPPER] in _COPPER
-
-
 VDM_GROUPS = ModuleSpan(0x2F, 128, 1)
 """How many pages of descriptions there are, less one, in two bits."""
 _MOST_GROUPS = 0b11
 _DESCRIPTIONS, _VALUES = 0x20, 0x24
 _PAGE = 128
 _LANE = 0x0F
-WHOLE = 0x10
-"""Stands for a lane where one value is that of a whole side."""
-MEDIA, HOST = "media", "host"
-
-
-class VdmObservable(Enum):
-    """What VDM measures without being asked to: error ratios before correction, and signal to noise, a ratio of powers.
-
-    Pages 20h to 23h describe what pages 24h to 27h measure, two bytes at the same place of both: a lane and what of it.
-    Which of the pages there are is in page 2Fh. Least, highest and mean values (types 9 to 14) are consistent only
-    while they are frozen, which is a write, and flags in page 2Ch clear when they are read: neither is ever read. Lanes
-    are those of the first eight: how they are counted in further banks was not looked up.
-    """
-
-    ERRORS = "pre_fec_error"
-    SIGNAL = "snr"
-
-
-class VdmSample(NamedTuple):
-    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host).
-
-    The lane is WHOLE where it is one value for the side.
-    """
-
-    measure: VdmObservable
-    side: str
-    lane: int
 
 
 _TYPES = {
@@ -231,14 +209,6 @@ _TYPES = {
     16: (VdmObservable.ERRORS, HOST),
 }
 """Types of observables that are measured all the time: eSNR, and the current bit error ratio before correction."""
-
-Places = Mapping[int, Mapping[int, VdmSample]]
-"""For each page of values, what is measured at which byte."""
-
-
-def description_spans(groups: bytes) -> tuple[ModuleSpan, ...]:
-    """Return the pages of descriptions, of what VDM_GROUPS has."""
-    return tuple(ModuleSpan(_DESCRIPTIONS + group, _UPPER, _PAGE) for group in range((groups[0] & _MOST_GROUPS) + 1))
 
 
 def find_samples(pages: Sequence[bytes], media: Collection[int], host: Collection[int]) -> Places:
@@ -259,9 +229,10 @@ def find_samples(pages: Sequence[bytes], media: Collection[int], host: Collectio
     return places
 
 
-def value_spans(places: Places) -> tuple[ModuleSpan, ...]:
-    """Return what has these values: of each page the bytes from the first to the last."""
-    return tuple(ModuleSpan(page, min(at), max(at) + 2 - min(at)) for page, at in places.items())
+def read_samples(memory: Memory, places: Places) -> dict[VdmSample, float]:
+    """Return the ratios: of each page the bytes from the first to the last are read. Raises as `read_span`."""
+    spans = [ModuleSpan(page, min(at), max(at) + 2 - min(at)) for page, at in places.items()]
+    return decode_samples(places, [read_span(memory, span) for span in spans])
 
 
 def decode_samples(places: Places, parts: Sequence[bytes]) -> dict[VdmSample, float]:

@@ -8,15 +8,21 @@ page's own.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from agent.backends.protocol import DeviceError
 from agent.backends.sysfs import printable
+from agent.model import Reason
 
 DEGREES, VOLTS, WATTS, AMPERES = 1 / 256, 1e-4, 1e-7, 2e-6
 """The value of one step of each field."""
+_UNWRITTEN = 0xFF
+"""What an open bus reads as."""
 _BLANK = b"\0\xff "
 """What fills a text that is shorter than its field, or was never written."""
 
@@ -41,25 +47,6 @@ class ModuleIdentity(NamedTuple):
     vendor: str
     part_number: str
     serial: str
-
-
-class ModuleCapabilities(Struct, frozen=True):
-    """What a module measures, which does not change while it is plugged in. `lanes` are those of the medium, numbered
-    from 1; `host_lanes` are known where `diagnosed`.
-
-    `ampere_step` is the value of one step of a laser's current, `banks` how many times eight lanes there are.
-    `diagnosed`: it has pages of diagnostics.
-    """
-
-    lanes: tuple[int, ...] = ()
-    host_lanes: tuple[int, ...] = ()
-    monitored: bool = True
-    receives: bool = False
-    transmits: bool = False
-    biases: bool = False
-    ampere_step: float = AMPERES
-    banks: int = 1
-    diagnosed: bool = False
 
 
 class AlarmWarningLimits(NamedTuple):
@@ -93,31 +80,95 @@ class ModuleValues(Struct, frozen=True):
     ready: bool = True
 
 
-class MemoryMap(Protocol):
-    """Where a module keeps what, and what its bytes mean. `head` is bytes 0 to 2, `upper` those of `identity`.
+WHOLE = 0x10
+"""Stands for a lane where one value is that of a whole side."""
+MEDIA, HOST = "media", "host"
 
-    None of it asks the module. Methods raise DeviceError for bytes that cannot be understood.
+
+class VdmObservable(Enum):
+    """What VDM measures without being asked to: error ratios before correction, and signal to noise, a ratio of powers.
+
+    Pages 20h to 23h describe what pages 24h to 27h measure, two bytes at the same place of both: a lane and what of it.
+    Which of the pages there are is in page 2Fh. Least, highest and mean values (types 9 to 14) are consistent only
+    while they are frozen, which is a write, and flags in page 2Ch clear when they are read: neither is ever read. Lanes
+    are those of the first eight: how they are counted in further banks was not looked up.
     """
 
-    identity: ModuleSpan
-    serial: ModuleSpan
-    """A part of `identity`, which is read again at the end."""
+    ERRORS = "pre_fec_error"
+    SIGNAL = "snr"
 
-    def identify(self, head: bytes, upper: bytes) -> ModuleIdentity: ...
 
-    def traits_spans(self, head: bytes, upper: bytes) -> tuple[ModuleSpan, ...]:
-        """Return what `traits` needs besides."""
+class VdmSample(NamedTuple):
+    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host).
 
-    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleCapabilities: ...
+    The lane is WHOLE where it is one value for the side.
+    """
 
-    def limits_span(self, head: bytes) -> ModuleSpan | None:
-        """Return where the limits are; None if the module has no such page."""
+    measure: VdmObservable
+    side: str
+    lane: int
 
-    def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits: ...
 
-    def values_spans(self, traits: ModuleCapabilities) -> tuple[ModuleSpan, ...]: ...
+Places = Mapping[int, Mapping[int, VdmSample]]
+"""For each page of values, what is measured at which byte."""
 
-    def values(self, traits: ModuleCapabilities, parts: Sequence[bytes]) -> ModuleValues: ...
+
+Memory = Callable[[ModuleSpan], bytes]
+"""Reads bytes of a module. Raises OSError, and NetlinkFormatError."""
+
+
+def read_span(memory: Memory, span: ModuleSpan, *, blank: bool = False) -> bytes:
+    """Return all bytes of a span. Only `blank` ones may be memory that was never written. Raises DeviceError, too."""
+    data = memory(span)
+    if len(data) != span.length:
+        raise DeviceError(Reason.MALFORMED, f"{span}: {len(data)} bytes, asked for {span.length}")
+    if not blank and span.length > 1 and not data.strip(bytes((_UNWRITTEN,))):
+        raise DeviceError(Reason.MALFORMED, f"{span}: all bytes are 0xff, as where no module answers")
+    return data
+
+
+class PluggedModule(ABC):
+    """What is known of a module while it is plugged in; a subclass is a memory map. Its methods raise as `read_span`.
+
+    `head` is bytes 0 to 2, `upper` those of `identity_span`.
+    """
+
+    identity_span: ModuleSpan
+    serial_span: ModuleSpan
+    """A part of `identity_span`, which is read again at the end."""
+    lanes: tuple[int, ...] = ()
+    """Those of the medium that it measures, numbered from 1."""
+
+    def __init__(self, head: bytes, upper: bytes, form_factor: str, copper: bool, texts: tuple[int, int, int]) -> None:
+        """`texts` are where vendor, part number and serial are."""
+        self.head, self.upper = head, upper
+        first = self.identity_span.offset
+        vendor, part, serial = (text_in(upper[at - first :][: self.serial_span.length]) for at in texts)
+        self.identity = ModuleIdentity(form_factor, copper, vendor, part, serial)
+        self.limits: ModuleLimits | DeviceError | None = None
+        """None if the module has no page of limits; it may be the failure to read them."""
+        self.diagnosed: Places | DeviceError = {}
+        """The places of its diagnostics, or the failure to find them."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no read of it failed, so that none must be repeated."""
+        return not isinstance(self.limits, DeviceError) and not isinstance(self.diagnosed, DeviceError)
+
+    @abstractmethod
+    def read_traits(self, memory: Memory) -> None:
+        """Find out what the module measures, which does not change."""
+
+    @abstractmethod
+    def read_limits(self, memory: Memory) -> ModuleLimits | None:
+        """Return the limits; None if the module has no such page."""
+
+    @abstractmethod
+    def read_values(self, memory: Memory) -> ModuleValues: ...
+
+    def find_diagnostics(self, memory: Memory) -> Places:  # noqa: ARG002 - most maps have none
+        """Return what the module diagnoses, and where it is."""
+        return {}
 
 
 def text_in(data: bytes) -> str:

@@ -6,20 +6,18 @@ that wait for them; no span touches them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from agent.backends.optics.modules.module_types import (
     AMPERES,
     WATTS,
-    ModuleCapabilities,
-    ModuleIdentity,
+    Memory,
     ModuleLimits,
     ModuleSpan,
     ModuleValues,
+    PluggedModule,
     degrees_in,
     lanes_in,
     limits_in,
-    text_in,
+    read_span,
     volts_in,
 )
 from agent.backends.protocol import DeviceError
@@ -46,56 +44,42 @@ _LIMITS = 128
 _LIMIT_RECEIVE, _LIMIT_BIAS, _LIMIT_TRANSMIT = 176, 184, 192
 
 
-class Sff8636:
+class Sff8636Module(PluggedModule):
     """Four lanes, with the values in the lower half of page 0 and the limits in page 3."""
 
-    identity = ModuleSpan(0, _UPPER, _DIAGNOSTICS + 1 - _UPPER)
-    serial = ModuleSpan(0, _SERIAL, _TEXT)
+    identity_span = ModuleSpan(0, _UPPER, _DIAGNOSTICS + 1 - _UPPER)
+    serial_span = ModuleSpan(0, _SERIAL, _TEXT)
 
-    def identify(self, head: bytes, upper: bytes) -> ModuleIdentity:
-        """Vendor, part and serial. Raises DeviceError for a revision that is not published."""
+    def __init__(self, head: bytes, upper: bytes) -> None:
+        """Raise DeviceError for a revision that is not published."""
         if head[1] > NEWEST_REVISION:
             raise DeviceError(Reason.UNSUPPORTED, f"SFF-8636 of an unknown revision: {head[1]:#04x}")
-        vendor, part, serial = (text_in(upper[at - _UPPER :][:_TEXT]) for at in (_VENDOR, _PART, _SERIAL))
-        return ModuleIdentity(FORM_FACTORS[head[0]], _is_copper(upper), vendor, part, serial)
+        copper = upper[_TECHNOLOGY - _UPPER] >> 4 >= _COPPER
+        super().__init__(head, upper, FORM_FACTORS[head[0]], copper, (_VENDOR, _PART, _SERIAL))
+        self._is_flat = bool(head[2] & _FLAT)
 
-    def traits_spans(self, head: bytes, upper: bytes) -> tuple[ModuleSpan, ...]:  # noqa: ARG002 - the protocol's signature
-        return (ModuleSpan(0, 113, 1),)
+    def read_traits(self, memory: Memory) -> None:
+        missing = read_span(memory, ModuleSpan(0, 113, 1))[0] & _MISSING_LANES
+        if not self.identity.copper:
+            lanes = 1 if self.upper[_COMPLIANCE - _UPPER] in _ONE_LANE else _LANES
+            self.lanes = tuple(lane for lane in range(1, lanes + 1) if not missing >> (lane - 1) & 1)
 
-    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleCapabilities:
-        if _is_copper(upper):
-            return ModuleCapabilities(monitored=not head[2] & _FLAT)
-        missing = parts[0][0] & _MISSING_LANES
-        lanes = 1 if upper[_COMPLIANCE - _UPPER] in _ONE_LANE else _LANES
-        return ModuleCapabilities(
-            lanes=tuple(lane for lane in range(1, lanes + 1) if not missing >> (lane - 1) & 1),
-            receives=True,
-            transmits=bool(upper[_DIAGNOSTICS - _UPPER] & _MEASURES_TRANSMIT_POWER),
-            biases=True,
-        )
-
-    def limits_span(self, head: bytes) -> ModuleSpan | None:
-        return None if head[2] & _FLAT else ModuleSpan(3, _LIMITS, 72)
-
-    def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits:  # noqa: ARG002 - the protocol's signature
+    def read_limits(self, memory: Memory) -> ModuleLimits | None:
+        if self._is_flat:
+            return None
+        page = read_span(memory, ModuleSpan(3, _LIMITS, 72), blank=True)
         return limits_in(page, _LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS)
 
-    def values_spans(self, traits: ModuleCapabilities) -> tuple[ModuleSpan, ...]:
-        return (ModuleSpan(0, _VALUES, 36),) if traits.monitored else ()
-
-    def values(self, traits: ModuleCapabilities, parts: Sequence[bytes]) -> ModuleValues:
-        if not parts:
+    def read_values(self, memory: Memory) -> ModuleValues:
+        if self.identity.copper and self._is_flat:
             return ModuleValues()
-        now = parts[0]
-        sent = lanes_in(now, _TRANSMIT - _VALUES, traits.lanes, WATTS)
+        now = read_span(memory, ModuleSpan(0, _VALUES, 36))
+        sent = lanes_in(now, _TRANSMIT - _VALUES, self.lanes, WATTS)
+        measures_sent = self.upper[_DIAGNOSTICS - _UPPER] & _MEASURES_TRANSMIT_POWER
         return ModuleValues(
             temperature=degrees_in(now, _TEMPERATURE - _VALUES),
             supply=volts_in(now, _SUPPLY - _VALUES),
-            receive_power=lanes_in(now, _RECEIVE - _VALUES, traits.lanes, WATTS) if traits.receives else {},
-            transmit_power=sent if traits.transmits or any(sent.values()) else {},  # some measure it and do not say so
-            transmit_bias=lanes_in(now, _BIAS - _VALUES, traits.lanes, AMPERES) if traits.biases else {},
+            receive_power=lanes_in(now, _RECEIVE - _VALUES, self.lanes, WATTS),
+            transmit_power=sent if measures_sent or any(sent.values()) else {},  # some measure it and do not say so
+            transmit_bias=lanes_in(now, _BIAS - _VALUES, self.lanes, AMPERES),
         )
-
-
-def _is_copper(upper: bytes) -> bool:
-    return upper[_TECHNOLOGY - _UPPER] >> 4 >= _COPPER

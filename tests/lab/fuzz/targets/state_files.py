@@ -240,8 +240,7 @@ _SERIES = [
 SAID = [encode("hello", "synthetic", _ROWS, ())] * 2 + [
     encode("layout", 0, "fast", 1, encode_series(_SERIES)),
     encode("gaps", 0, "fast", 1, encode_gaps([Gap(_SERIES[0].metric, _GPU, Reason.DENIED, "x")])),
-    encode("processes", 0, "fast", 1, [[10, 2**30, None, None]]),
-    encode("sample", 0, "fast", [1, 1, 1], 12.5, 0.01, 5, [412.5, 3.0]),
+    encode("sample", 0, "fast", [1, 1], 12.5, 0.01, 5, [412.5, 3.0], [[10, 2**30, None, None]]),
     encode("xid", 1, [["GPU-a", 79, 1.7e9, "nvml", "fallen off the bus"]]),
     encode("error", 0, "fast", 13.5, "lost", "x"),
     encode("alive", 7),
