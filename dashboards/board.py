@@ -84,7 +84,7 @@ SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 _ALERT_TEXT = "{{severity}} {{instance}} {{rack}} {{gpu}} {{device}} {{job_id}}"
 _CLASSES = {
     "timeseries": core.TimeSeries, "stat": core.Stat, "bargauge": core.BarGauge, "gauge": core.GaugePanel,
-    "heatmap": core.Heatmap, "state-timeline": core.StateTimeline, "table": core.Table, "text": core.Text,
+    "heatmap": core.Heatmap, "state-timeline": core.StateTimeline, "table": core.Table,
 }  # fmt: skip
 
 
@@ -177,11 +177,9 @@ class Board:
         """Return the panel's options and field configuration, in place of grafanalib's."""
         extra = {**panel.extra, "limits": bool(panel.limits), "unit": panel.unit}
         options, custom = grafana_json.LOOKS[panel.look](extra)
-        if panel.look == "text":
-            return {"options": options, "fieldConfig": {"defaults": {}, "overrides": []}}
         defaults: Json = {
             "unit": panel.unit,
-            "color": grafana_json.coloring(panel.look, extra, bool(panel.limits)),
+            "color": grafana_json.coloring(panel.look, bool(panel.limits)),
             "thresholds": grafana_json.thresholds(panel.limits or (("green", None),)),
             "mappings": [*_mappings(panel.mapped), *_absence(panel)],
             "custom": custom,
@@ -192,8 +190,6 @@ class Board:
         defaults.update({key: value for key, value in ends if value is not None})
         if panel.decimals is not None:
             defaults["decimals"] = panel.decimals
-        if panel.links and panel.look != "table":
-            defaults["links"] = [grafana_json.data_link(title, url) for title, url in panel.links]
         overrides = [*_column_overrides(panel), *self._label_links(panel), *_line_overrides(panel)]
         return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
 

@@ -50,7 +50,7 @@ def _stat(extra: Json) -> tuple[Json, Json]:
         "justifyMode": "auto",
         "orientation": "auto",
         "reduceOptions": _LAST,
-        "textMode": extra.get("text", "auto"),
+        "textMode": "auto",
         "wideLayout": True,
     }, {}
 
@@ -89,9 +89,9 @@ def _heatmap(extra: Json) -> tuple[Json, Json]:
         "cellGap": 1,
         "cellValues": {"unit": extra["unit"]},
         "color": {
-            "mode": "scheme", "scheme": extra.get("scheme", "Viridis"), "fill": "dark-orange", "reverse": False,
+            "mode": "scheme", "scheme": "Viridis", "fill": "dark-orange", "reverse": False,
             "steps": 64, "exponent": 0.5, "scale": "exponential",
-            "min": extra.get("min", 0), **({"max": extra["max"]} if "max" in extra else {}),
+            "min": 0, **({"max": extra["max"]} if "max" in extra else {}),
         },
         "exemplars": {"color": "rgba(255,0,255,0.7)"},
         "filterValues": {"le": -1e9},
@@ -126,17 +126,9 @@ def _table(extra: Json) -> tuple[Json, Json]:
     }, {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True, "inspect": False, "minWidth": 70}
 
 
-def _text(extra: Json) -> tuple[Json, Json]:
-    return {
-        "mode": "markdown",
-        "content": extra["content"],
-        "code": {"language": "plaintext", "showLineNumbers": False, "showMiniMap": False},
-    }, {}
-
-
 LOOKS = {
     "timeseries": _timeseries, "stat": _stat, "bargauge": _bargauge, "gauge": _gauge, "heatmap": _heatmap,
-    "state-timeline": _states, "table": _table, "text": _text,
+    "state-timeline": _states, "table": _table,
 }  # fmt: skip
 
 
@@ -145,12 +137,10 @@ def thresholds(steps: tuple[tuple[str, float | None], ...]) -> Json:
     return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
 
 
-def coloring(look: str, extra: Json, limits: bool) -> Json:
+def coloring(look: str, limits: bool) -> Json:
     """Return the rule by which values get their colour."""
     if look == "timeseries":
         return {"mode": "palette-classic"}
-    if extra.get("continuous"):
-        return {"mode": "continuous-GrYlRd"}
     return {"mode": "thresholds"} if limits or look != "stat" else {"mode": "fixed", "fixedColor": "text"}
 
 
@@ -225,11 +215,8 @@ def _panel(raw: Json, panel_options: Mapping[int, Json]) -> Json:
     made.update(panel_options[raw["id"]])
     made["pluginVersion"] = PLUGIN_VERSION
     made["targets"] = [_target(letter, each) for letter, each in zip(ascii_uppercase, raw["targets"], strict=False)]
-    if not made["targets"]:
-        del made["targets"], made["datasource"]
-    else:
-        for target in made["targets"]:
-            target["datasource"] = made["datasource"]
+    for target in made["targets"]:
+        target["datasource"] = made["datasource"]
     return made
 
 

@@ -120,7 +120,7 @@ def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel
     what = options.pop("what", None)
     size = options.pop("size", _SIZES[look])
     options.setdefault("none", _emptiness(good))
-    known = {"limits", "span", "mapped", "decimals", "links", "lines", "instant", "absent", "none"}
+    known = {"limits", "span", "mapped", "decimals", "lines", "instant", "absent", "none"}
     given = {key: options.pop(key) for key in known & options.keys()}
     given["extra"] = options
     if unit == "percentunit" and "span" not in given and look != "timeseries":
@@ -221,8 +221,3 @@ def alerts(
     rank = TableColumn("Severity", expr, "short", mapped=SEVERITIES, first=True)
     options.setdefault("sort", "Severity")
     return table(title, [rank], good, labels=labels, what=what, none="no alert", **options)
-
-
-def note(content: str, *, title: str = "", size: tuple[int, int] = (24, 2)) -> DashboardPanel:
-    """Return a text, for what a board says about itself."""
-    return DashboardPanel("text", title, (), content, "none", *size, extra={"content": content})

@@ -21,7 +21,7 @@ from tests.dashboards.conftest import NAMES, Dashboard, filled, load
 from tests.dashboards.rig import promtool
 
 KNOWN = {"up", "ALERTS"}
-MODERN = {"timeseries", "stat", "bargauge", "gauge", "heatmap", "state-timeline", "table", "text", "row"}
+MODERN = {"timeseries", "stat", "bargauge", "gauge", "heatmap", "state-timeline", "table", "row"}
 ANY = dict.fromkeys(("cluster", "rack", "node", "gpu", "job"), "x")
 
 every = pytest.mark.parametrize("board", NAMES, indirect=True)
