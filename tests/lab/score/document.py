@@ -35,18 +35,25 @@ seen, the rate on such nodes is below {bound:.1f} per node-day with 95% confiden
 and the maximum from fault to firing. Recall counts each GPU, port and job of each play.
 """
 
-_JOBS = re.compile(r"^## Jobs\n.*--work-hours (?P<hours>[\d.]+).*?(?=^## )", re.MULTILINE | re.DOTALL)
+_JOBS = re.compile(r"^## Jobs\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
 _WORK = Path(__file__).with_name("detection.jobs.md").read_text(encoding="utf-8")
 
 
-def render(verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str, jobs: str) -> str:
-    """Return the whole page; `alerts` are all alerts that were played, in the order of their files."""
-    return "\n".join([head(digest), tables(verdicts, alerts), jobs + "\n".join(_gaps(alerts))])
+def render(page: str, verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str) -> str:
+    """Return the page anew but for its section about jobs; `alerts` are all that were played, in their files' order."""
+    jobs = "".join(_JOBS.findall(page))
+    return "\n".join([head(page, digest), tables(verdicts, alerts), jobs + "\n".join(_gaps(alerts))])
 
 
-def head(digest: str) -> str:
+def head(page: str, digest: str) -> str:
     """Return what the page has before its tables, with this digest of what they are made of."""
-    return _DIGEST.sub(digest, PAGE.read_text(encoding="utf-8").partition("\n## Alerts\n")[0], count=1)
+    return _DIGEST.sub(digest, page.partition("\n## Alerts\n")[0], count=1)
+
+
+def with_jobs(page: str, works: Sequence[WorkVerdict]) -> str:
+    """Return the page with another section about jobs."""
+    section = "".join(f"{line}\n" for line in _jobs(works))
+    return _JOBS.sub(lambda _: section, page)
 
 
 def tables(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> str:
@@ -149,23 +156,11 @@ def _sent(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield markdown(("scenario", "began to fire", "sent", "which"), rows)
 
 
-def jobs_of(page: str) -> tuple[str, float]:
-    """Return a page's section about jobs, and for how many hours each healthy kind of work was played for it."""
-    found = _JOBS.search(page)
-    return (found[0], float(found["hours"])) if found else ("", 0.0)
-
-
-def jobs(works: Sequence[WorkVerdict]) -> str:
-    return "".join(f"{line}\n" for line in _jobs(works))
-
-
 def _jobs(works: Sequence[WorkVerdict]) -> Iterator[str]:
     healthy = [each for each in works if each.name not in FAULTY]
     hours = sum(each.seconds for each in healthy) / HOUR
-    if not hours:
-        return
     wrong = sum(len(each.firings) for each in healthy if each.name not in INFORMED)
-    yield _WORK.format(each=hours / len(healthy), hours=hours, wrong=wrong, bound=RULE_OF_THREE * 24 / hours)
+    yield _WORK.format(hours=hours, wrong=wrong, bound=RULE_OF_THREE * 24 / hours)
     rows: list[tuple[str, ...]] = []
     for each in healthy:
         fired = sorted({f"{firing.alert} ({firing.severity})" for firing in each.firings})
