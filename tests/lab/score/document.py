@@ -58,7 +58,7 @@ def with_jobs(page: str, works: Sequence[WorkVerdict]) -> str:
 
 def tables(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> str:
     """Only the tables, for a run that does not play everything."""
-    return "\n".join([*_alerts(verdicts, alerts), *_quiet(verdicts), *_scenarios(verdicts), *_sent(verdicts)])
+    return "\n".join([*_alerts(verdicts, alerts), *_scenarios(verdicts), *_sent(verdicts)])
 
 
 def shipped(hits: Sequence[Hit]) -> str:
@@ -81,7 +81,7 @@ def grouped(hits: Iterable[Hit]) -> dict[tuple[str, str], list[Hit]]:
 def _alerts(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> Iterator[str]:
     days = sum(verdict.seconds for verdict in verdicts) / DAY
     yield _ALERTS.format(plays=len(verdicts), days=days, bound=RULE_OF_THREE / days)
-    head = ("alert", "must fire in", "recall", "seconds", "limit", "must not fire in", "false alarms", "per node-day")
+    head = ("alert", "must fire in", "recall", "seconds", "limit", "must not fire in", "false alarms")
     rows = []
     played = list(dict.fromkeys(verdict.name for verdict in verdicts))
     for alert in alerts:
@@ -92,26 +92,8 @@ def _alerts(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> Iterator[str]
         recall = f"{sum(hit.after is not None for hit in hits)} of {len(hits)}" if hits else ""
         where = "; ".join(must) or (f"may fire in {', '.join(named)}" if named else "")
         others = f"the other {len(played) - len(named)}" if named else f"all {len(played)}"
-        rows.append((alert, where, recall, _spread(hits), _limit(hits), others, str(wrong), f"{wrong / days:.1f}"))
+        rows.append((alert, where, recall, _spread(hits), _limit(hits), others, str(wrong)))
     yield markdown(head, rows)
-
-
-def _quiet(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    quiet = [verdict for verdict in verdicts if EXPECTED[verdict.name].is_quiet]
-    if not quiet:
-        return
-    yield "## Where nothing is wrong\n"
-    head = ("scenario", "plays", "node-hours", "false alarms", "per node-day", "95% upper bound")
-    names = dict.fromkeys(verdict.name for verdict in quiet)
-    rows = [_quiet_row(name, [verdict for verdict in quiet if verdict.name == name]) for name in names]
-    yield markdown(head, [*rows, _quiet_row("together", quiet)])
-
-
-def _quiet_row(name: str, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    seconds = sum(verdict.seconds for verdict in verdicts)
-    wrong = sum(len(verdict.false_alarms) for verdict in verdicts)
-    bound = f"{RULE_OF_THREE * DAY / seconds:.1f}" if wrong == 0 else ""
-    return name, str(len(verdicts)), f"{seconds / HOUR:.1f}", str(wrong), f"{wrong * DAY / seconds:.1f}", bound
 
 
 def _scenarios(verdicts: Sequence[Verdict]) -> Iterator[str]:
