@@ -61,7 +61,7 @@ test-systemd: .venv/dev.stamp ## Test the installed units on a real systemd, in 
 	$(BIN)/python -m tests.lab.systemd $(ARGS)
 
 test-packages: .venv/dev.stamp deb rpm single ## Build the packages twice; install them in bare roots and on a real systemd (root)
-	$(BIN)/python -m tests.lab.packages $(ARGS)
+	$(BIN)/python -m tests.lab.packages
 
 mockups: .venv/dev.stamp ## Read Redfish mockups as a node's controller: DIR=FOLDER, such as DMTF's DSP2043
 	@$(BIN)/python -m tests.equipment.mockups "$(DIR)"
