@@ -66,19 +66,14 @@ def _told(problems: Iterable[str]) -> int:
 def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
     """Play what others measured, and write the tables of the page about it below what is written there by hand."""
     asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    if measured_light.has_light(folder):
-        about, file, report = "light", "optics", measured_light.report
-    elif measured_steps.has_steps(folder):
-        about, file, report = "steps", "imbalance", measured_steps.report
+    for measured in (measured_light, measured_steps, measured_power):
+        rules = next(each for each in pack if Path(each.path).stem == measured.RULES)
+        if tables := measured.report(folder, rules, Progress().say):
+            break
     else:
-        about, file, report = "power", "rack", measured_power.report
-    rules = next(each for each in pack if Path(each.path).stem == file)
-    try:
-        tables = report(folder, rules, Progress().say)
-    except measured_power.MeasuredPowerError as error:
-        print(f"score: {error}", file=sys.stderr)
+        print(f"score: {folder} is none of the data sets that docs/dev/testing.md names", file=sys.stderr)
         return 2
-    page = PAGE.with_name(f"measured-{about}.md")
+    page = PAGE.with_name(f"measured-{measured.ABOUT}.md")
     words = page.read_text(encoding="utf-8").partition("\n| ")[0]
     words = re.sub(r"commit\n`\w+`", f"commit\n`{asked.stdout.strip() or 'unknown'}`", words)
     page.write_text(f"{words}\n{tables}", encoding="utf-8")

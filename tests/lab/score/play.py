@@ -80,6 +80,15 @@ def begun(evaluations: Iterable[Evaluation]) -> Iterator[Alert]:
                 yield change.alert
 
 
+def played(rules: RuleFile, shown: Iterable[Sequence[Reading]], wall: float) -> Iterator[tuple[int, Alert]]:
+    """Yield second and alert of each that begins to fire, over what a node shows in each second from `wall` on."""
+    framer, engine = Framer(), RuleEngine(Ruleset((rules,)), TARGET, Instant(0.0, wall))
+    for second, readings in enumerate(shown):
+        now = Instant(float(second), wall + second)
+        for alert in begun(engine.round(Snapshot(second, now, (framer.frame(readings),)), now)):
+            yield second, alert
+
+
 class Peers:
     """The other nodes of a rack: all like the one that is played, and in step with it.
 
