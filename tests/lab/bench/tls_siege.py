@@ -22,8 +22,7 @@ from statistics import median
 import psutil
 import trustme
 
-from tests.lab.bench.client import highest_hundredth
-from tests.lab.bench.patience import PRIORITY
+from tests.lab.bench.client import PRIORITY, highest_hundredth
 from tests.lab.bench.processes import cpu_seconds, prefer, started
 from tests.lab.bench.report import Line, Section, Verdict, at_most, description, guarded, mebibytes, milliseconds, table
 from tests.lab.bench.rig import ROOT

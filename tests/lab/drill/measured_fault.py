@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lab.bench import client
-from tests.lab.bench.patience import GIVEN_UP
 from tests.lab.bench.processes import MIB, Peak, Program, started
 from tests.lab.bench.report import CannotRunError
 from tests.lab.bench.rig import ROOT, Rig
@@ -85,7 +84,7 @@ class MeasuredFault:
         yield from self.troubles
 
     def lost(self) -> str:
-        failed = sum(seconds >= GIVEN_UP for seconds in self.scrapes)
+        failed = sum(seconds >= client.GIVEN_UP for seconds in self.scrapes)
         gone = GPUS - self.fewest
         found = [f"samples of {gone} GPU{'s' if gone > 1 else ''} for {self.down:.1f} s"] if self.down else []
         found += [f"{failed} scrapes"] if failed else []
@@ -94,7 +93,7 @@ class MeasuredFault:
 
 def scraper(rig: Rig, address: client.Address) -> AbstractContextManager[Program]:
     """One who scrapes ten times a second, in a process of its own, and all the time."""
-    command = [sys.executable, "-m", "tests.lab.bench.patience", str(address[1])]
+    command = [sys.executable, "-m", "tests.lab.bench.client", str(address[1])]
     return started(command, rig.directory / f"scraper-{address[1]}.log", rig.environment, ROOT)
 
 
