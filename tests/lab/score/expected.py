@@ -50,7 +50,7 @@ class Expected:
 
     `of`: what it is told of, `gpu`, `port` and `detector` once for each of the fault's, `job` for the first job, or
     `node`. `labels` are further ones that it must have. `occurrence` is that of a fault which repeats. `within` is a
-    limit in seconds, where there is one.
+    limit in seconds, where there is one. `why` says of one that may fire as well why that is right.
     """
 
     alert: str
@@ -59,16 +59,7 @@ class Expected:
     labels: Mapping[str, str] = field(default_factory=dict)
     occurrence: int = 1
     within: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Companion:
-    """An alert that may fire as well, and why that is right."""
-
-    alert: str
-    why: str
-    fault: int | None = 0
-    of: str = "gpu"
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +73,7 @@ class Expectation:
 
     seconds: int
     must: tuple[Expected, ...] = ()
-    may: tuple[Companion, ...] = ()
+    may: tuple[Expected, ...] = ()
     rack: PlayedRack | None = None
     is_quiet: bool = False
     base: str = ""

@@ -12,7 +12,6 @@ from tests.lab.score.expected import (
     RACK,
     TRAYS,
     WALL,
-    Companion,
     Expectation,
     Expected,
     figure,
@@ -104,8 +103,8 @@ OWN: dict[str, Expectation] = {
         Expected("RackPowerBreachSoon", 0, of="node"),
         Expected("RackPowerHigh", 0, of="node", labels={"level": "near"}),
     ), may=(
-        Companion("NodePowerOverShare", "each node draws more than its share of the budget in the end", 0, "node"),
-        Companion("RackPowerHigh", "the level over follows at the end", 0, "node"),
+        Expected("NodePowerOverShare", 0, "node", why="each node draws more than its share of the budget in the end"),
+        Expected("RackPowerHigh", 0, "node", why="the level over follows at the end"),
     ), rack=RACK),
     "parts-degraded": Expectation(1000, must=(
         _of_node("GpuFabricDegraded", 0, problem="in_progress"),
