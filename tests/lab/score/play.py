@@ -45,7 +45,7 @@ from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.inhibition import Inhibition
 from alerts.rulefile import RuleFile
-from tests.lab.score.expected import WALL, PlayedRack, Surroundings, silent_at
+from tests.lab.score.expected import WALL, Surroundings, silent_at
 
 RULES = Path(__file__).resolve().parents[3] / "alerts" / "rules"
 EPOCH = 5_000.0
@@ -95,7 +95,7 @@ class Peers:
     The NVLink domain of the others is that in which the node was first seen, whatever becomes of its own GPUs.
     """
 
-    def __init__(self, rack: PlayedRack) -> None:
+    def __init__(self, rack: RackOptions) -> None:
         self._names = ["node:19400", *(f"node-{number}:19400" for number in range(1, rack.nodes_expected or 1))]
         self._nameplate = rack.nameplate
         self._heats, self._absences = Heats(rack.name, rack.breakers), Absences()
@@ -129,13 +129,7 @@ def _readings(frame: Frame) -> list[Reading]:
     return list(readings_of(frame.layout.series, frame.values))
 
 
-def _configured(rack: PlayedRack | None) -> ConfiguredRack:
-    if rack is None:
-        return ConfiguredRack(RackOptions())
-    return ConfiguredRack(RackOptions(rack.name, rack.nodes_expected, budget=rack.power_budget, feeds=rack.feeds))
-
-
-def _equipment_of(scenario: Scenario, rack: PlayedRack | None, mono: Callable[[], float]) -> RackEquipmentBackend:
+def _equipment_of(scenario: Scenario, rack: RackOptions | None, mono: Callable[[], float]) -> RackEquipmentBackend:
     """What serves the rack, if the scenario has that; this node is the one that asks."""
     services = services_of_scenario(scenario, lambda: mono() - EPOCH)
     name = UNNAMED if rack is None else rack.name
@@ -149,7 +143,7 @@ class Play:
         self,
         scenario: Scenario,
         rules: Sequence[RuleFile],
-        rack: PlayedRack | None = None,
+        rack: RackOptions | None = None,
         providers: Sequence[FrameProvider] = (),
         begins: int = 0,
     ) -> None:
@@ -165,7 +159,7 @@ class Play:
         self._enlist()
         self._hangs = [fault for fault in scenario.faults if fault.kind == "hang"]
         self._peers = Peers(rack) if rack is not None else None
-        self._rack = _configured(rack)
+        self._rack = ConfiguredRack(rack or RackOptions())
         self._latest: Snapshot | None = None
         self._expectations = ExpectationSeries(lambda: self._latest, ExpectationChoice())
         self._rack_power: tuple[Reading, ...] = ()
