@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from tests.lab.bare.machine import Machine, Roots
+from tests.lab.bare.machine import Roots
 from tests.lab.bare.outcome import Outcome, table
-from tests.lab.bare.place import BareRoot, Checkout, why_no_root_can_be_entered
+from tests.lab.bare.place import Checkout, tried, why_no_root_can_be_entered
 from tests.lab.bring.archive import Archive, ShortageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,11 +45,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         checkout = Checkout(ROOT)
         print(f"trying {checkout.title}", flush=True)
-        machine, roots = Machine.found(), Roots(folder, Archive(folder.parent / "apt"), chosen.mirror)
+        roots = Roots(folder, Archive(folder.parent / "apt"), chosen.mirror)
         for suite, user in product(chosen.suites, chosen.users):
-            place = BareRoot(roots, suite, user, folder, machine)
             print(f"\n== {suite} as {user}", flush=True)
-            outcomes.append(place.run(checkout, chosen.tests))
+            outcomes.append(tried(roots, suite, user, checkout, chosen.tests))
             print(outcomes[-1].words(), flush=True)
     except ShortageError as shortage:
         tell_skipped(str(shortage), len(outcomes))

@@ -66,56 +66,46 @@ def entering(base: Path, run: Path, user: str, settings: Mapping[str, str]) -> l
     return [*APART, "sh", str(ENTER), str(base), str(run), user, "env", "-i", *given]
 
 
-class BareRoot:
-    """A copy of a bare root, thrown away afterwards, with nothing but the checkout and the ways to the network."""
+def tried(roots: Roots, suite: str, user: str, checkout: Checkout, tests: str) -> Outcome:
+    """Try the checkout in a copy of a bare root, with nothing but that and the ways to the network.
 
-    def __init__(self, roots: Roots, suite: str, user: str, folder: Path, machine: Machine) -> None:
-        self._roots, self._suite, self._user, self._folder, self._machine = roots, suite, user, folder, machine
-
-    def run(self, checkout: Checkout, tests: str) -> Outcome:
-        """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
-        base = self._roots.of(self._suite)
-        run = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
-        kept = self._folder / f"{self._suite}-{self._user}"
-        try:
-            home = self._prepare(run, checkout)
-            self._enter(base, run, home, tests)
-            return Outcome.read(self._suite, self._user, run / "out", touched(run, home))
-        finally:
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(run / "out", kept, dirs_exist_ok=True)
-            shutil.rmtree(run)
-
-    def _prepare(self, run: Path, checkout: Checkout) -> Path:
-        """Fill the upper layer before it is mounted; gives the home folder, as it is seen inside."""
-        home = Path("/root" if self._user == "root" else "/home/someone")
-        upper, out = run / "upper", run / "out"
-        furnish(run, self._machine)
-        base = self._roots.of(self._suite)
-        for name, line in (("passwd", f"someone:x:{UID}:{UID}::/home/someone:/bin/sh"), ("group", f"someone:x:{UID}:")):
-            shutil.copy2(base / "etc" / name, upper / "etc" / name)
-            with (upper / "etc" / name).open("a") as file:
-                file.write(line + "\n")
-        checkout.put(upper / str(home)[1:] / CHECKOUT)
-        shutil.copy2(TRIED, upper / "inside.py")
-        if self._user != "root":
-            for each in [out, upper / "home/someone", *(upper / "home/someone").rglob("*")]:
+    Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards.
+    """
+    base = roots.of(suite)
+    run = Path(tempfile.mkdtemp(prefix="run-", dir=roots.folder))
+    kept = roots.folder / f"{suite}-{user}"
+    home = Path("/root" if user == "root" else "/home/someone")
+    machine = Machine.found()
+    try:
+        furnish(run, machine)
+        _fill(run / "upper", base, home, checkout)
+        if user != "root":
+            for each in [run / "out", run / "upper/home/someone", *(run / "upper/home/someone").rglob("*")]:
                 os.chown(each, UID, UID)
-        return home
-
-    def _enter(self, base: Path, run: Path, home: Path, tests: str) -> None:
-        number = "root" if self._user == "root" else str(UID)
-        environment = {
-            **self._machine.environment, "HOME": str(home), "PATH": SEARCHED,
-            "USER": "root" if self._user == "root" else "someone", "TERM": "dumb",
-        }  # fmt: skip
-        inside = f'cd "{home}/{CHECKOUT}" && touch /mnt/out/began && exec python3 /inside.py /mnt/out "$0"'
-        within_limit([*entering(base, run, number, environment), "sh", "-c", inside, tests], run / "out" / "place.log")
+        _enter(base, run, home, machine, tests)
+        return Outcome.read(suite, user, run / "out", touched(run, home))
+    finally:
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(run / "out", kept, dirs_exist_ok=True)
+        shutil.rmtree(run)
 
 
-def within_limit(command: list[str], log: Path) -> None:
-    """Run it to its end or to `LIMIT`, which the log then says. Whatever it came to is in its folder."""
-    with log.open("wb") as file:
+def _fill(upper: Path, base: Path, home: Path, checkout: Checkout) -> None:
+    """Fill the upper layer before it is mounted; `home` is the home folder, as it is seen inside."""
+    for name, line in (("passwd", f"someone:x:{UID}:{UID}::/home/someone:/bin/sh"), ("group", f"someone:x:{UID}:")):
+        text = (base / "etc" / name).read_text()
+        (upper / "etc" / name).write_text(f"{text}{line}\n")
+    checkout.put(upper / str(home)[1:] / CHECKOUT)
+    shutil.copy2(TRIED, upper / "inside.py")
+
+
+def _enter(base: Path, run: Path, home: Path, machine: Machine, tests: str) -> None:
+    """Run inside.py to its end or to `LIMIT`, which the log then says. Whatever it came to is in RUN/out."""
+    settings = {**machine.environment, "HOME": str(home), "PATH": SEARCHED, "USER": home.name, "TERM": "dumb"}
+    number = "root" if home.name == "root" else str(UID)
+    inside = f'cd "{home}/{CHECKOUT}" && touch /mnt/out/began && exec python3 /inside.py /mnt/out "$0"'
+    command = [*entering(base, run, number, settings), "sh", "-c", inside, tests]
+    with (run / "out" / "place.log").open("wb") as file:
         try:
             subprocess.run(
                 command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=LIMIT, check=False
