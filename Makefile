@@ -44,10 +44,10 @@ test-release: .venv/dev.stamp programs recent engines deployers ## Run every tes
 SUITES ?= bookworm trixie sid
 AS = root user
 test-bare: python ## Run the tests in bare Debian roots: SUITES='trixie sid' AS=user MIRROR=... (root)
-	@$(PYTHON) -ES tests/lab/bare/__main__.py roots --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
+	@$(PYTHON) -ES tests/lab/bare/__main__.py --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
 
-test-all: python ## Run the tests with every installed Python from 3.10 to 3.14: PYTHONS='python3.12 ...'
-	@$(PYTHON) -ES tests/lab/bare/__main__.py pythons $(if $(PYTHONS),--pythons $(PYTHONS)) --tests="$(ARGS)"
+test-all: ## Run the tests with every installed Python from 3.10 to 3.14: PYTHONS='python3.12 ...'
+	@sh tests/lab/pythons.sh "$(ARGS)" $(PYTHONS)
 
 check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .
@@ -61,7 +61,7 @@ test-systemd: .venv/dev.stamp ## Test the installed units on a real systemd, in 
 	$(BIN)/python -m tests.lab.systemd $(ARGS)
 
 test-packages: .venv/dev.stamp deb rpm single ## Build the packages twice; install them in bare roots and on a real systemd (root)
-	$(BIN)/python -m tests.lab.packages $(ARGS)
+	$(BIN)/python -m tests.lab.packages
 
 mockups: .venv/dev.stamp ## Read Redfish mockups as a node's controller: DIR=FOLDER, such as DMTF's DSP2043
 	@$(BIN)/python -m tests.equipment.mockups "$(DIR)"

@@ -51,22 +51,19 @@ def _played(scenario: str, seconds: int, rules: tuple[RuleFile, ...]) -> Play:
 
 
 def test_the_page_was_made_of_these_rules_scenarios_and_expectations(page: str, rules: tuple[RuleFile, ...]) -> None:
-    assert page.startswith(document.head(digest(rules))), STALE
+    assert page.startswith(document.head(page, digest(rules))), STALE
 
 
 def test_the_page_says_what_was_meant_to_be_reached(page: str) -> None:
     assert "never" not in "".join(line for line in page.splitlines() if line.startswith("|"))
     assert "MISSED" not in page
-    quiet = re.search(r"^\| together \| (\d+) \| ([\d.]+) \| (\d+) \|", page, re.MULTILINE)
-    assert quiet is not None
-    assert int(quiet[1]) >= 12
-    assert float(quiet[2]) >= 12
-    assert int(quiet[3]) == 0
+    false_alarms = re.findall(r"^\| \w+ \|.* \| (?:the other|all) \d+ \| (\d+) \|$", page, re.MULTILINE)
+    assert len(false_alarms) > 70 and set(false_alarms) == {"0"}
+    silent = re.findall(r"^\| [\w-]+ \| ([\d.]+) \| none \|", page, re.MULTILINE)
+    assert sum(map(float, silent)) >= 12
     healthy = re.search(r"Healthy ones: (\d+) node-hours,\s0 false alarms", page)
     assert healthy is not None
     assert int(healthy[1]) >= 60
-    section, hours = document.jobs_of(page)  # what a shorter `make score` keeps
-    assert healthy[0] in section and hours * len(HEALTHY) == int(healthy[1])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`make test-bare` and `make test-all`: the project on machines that nobody prepared, and on every Python."""
+"""`make test-bare`: the project on machines that nobody prepared."""
 
 import os
 import sys

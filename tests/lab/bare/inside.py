@@ -17,9 +17,7 @@ import urllib.request
 from pathlib import Path
 
 OUT = Path(sys.argv[1])
-PYTHON = sys.argv[2]
-TESTS = sys.argv[3]
-CHOICE = [] if PYTHON == "python3" else [f"PYTHON={PYTHON}"]
+TESTS = sys.argv[2]
 
 
 def ordinary_port_is_free() -> bool:
@@ -38,7 +36,7 @@ def try_run() -> str:
 
 def try_run_with(ask: list[str]) -> str:
     log = OUT / "run.log"
-    command = ["make", *CHOICE, "run", *ask]
+    command = ["make", "run", *ask]
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -72,7 +70,7 @@ def try_again() -> str:
     """With a network that leads nowhere: all is there, and nothing is said."""
     closed = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
     done = subprocess.run(
-        ["make", *CHOICE, ".venv/run.stamp", ".venv/dev.stamp", "programs"], capture_output=True, text=True,
+        ["make", ".venv/run.stamp", ".venv/dev.stamp", "programs"], capture_output=True, text=True,
         check=False, env={**os.environ, **closed},
     )  # fmt: skip
     said = done.stdout + done.stderr
@@ -83,7 +81,7 @@ def try_again() -> str:
 
 def test() -> int:
     with (OUT / "test.log").open("wb") as log:
-        command = ["make", *CHOICE, "test", f"ARGS=-q --junit-xml={OUT}/junit.xml {TESTS}"]
+        command = ["make", "test", f"ARGS=-q --junit-xml={OUT}/junit.xml {TESTS}"]
         return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
 
 
@@ -95,7 +93,7 @@ def main() -> None:
     result: dict[str, object] = {"python": sys.version.split()[0], "run": try_run()}
     began = time.monotonic()
     with (OUT / "set-up.log").open("wb") as log:
-        command = ["make", *CHOICE, ".venv/dev.stamp", "programs"]
+        command = ["make", ".venv/dev.stamp", "programs"]
         subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
     result["set_up_seconds"] = time.monotonic() - began
     result["megabytes"] = {name: megabytes(Path(name)) for name in (".venv", ".programs")}

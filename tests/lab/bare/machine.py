@@ -88,31 +88,31 @@ class Roots:
     """One root for each suite below `folder`, made when it is first asked for and kept."""
 
     def __init__(self, folder: Path, archive: Archive, mirror: str | None) -> None:
-        self._folder = folder
+        self.folder = folder
         self._archive = archive
         self.mirror = mirror or self._mirror_of_this_machine()
 
     def of(self, suite: str) -> Path:
         """The root of a suite. Raises `ShortageError` where it cannot be made."""
-        root = self._folder / suite
+        root = self.folder / suite
         made = root / "etc" / "debian_version"
-        if made.exists() and time.time() - (self._folder / f"{suite}.made").stat().st_mtime < STALE:
+        if made.exists() and time.time() - (self.folder / f"{suite}.made").stat().st_mtime < STALE:
             return root
         print(f"making a bare {suite} in {root} ...", flush=True)
-        part = self._folder / f"{suite}.part"
+        part = self.folder / f"{suite}.part"
         self._remove(part)
         self._bootstrap(suite, part)
         self._sources(suite, part)
         self._remove(root)
         part.rename(root)
-        (self._folder / f"{suite}.made").touch()
+        (self.folder / f"{suite}.made").touch()
         return root
 
     def _bootstrap(self, suite: str, part: Path) -> None:
-        tool = self._folder / "debootstrap"
+        tool = self.folder / "debootstrap"
         if not tool.exists():
             self._archive.unpack(self._archive.fetch("debootstrap", "debian-archive-keyring"), tool)
-        log = self._folder / f"{suite}.log"
+        log = self.folder / f"{suite}.log"
         command = [  # in mounts of its own: it leaves some behind where it is interrupted
             "unshare", "--mount", "sh", str(tool / "usr/sbin/debootstrap"), "--variant=minbase",
             f"--include={','.join(README_NAMES)}",

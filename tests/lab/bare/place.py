@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,6 @@ from pathlib import Path
 from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.outcome import Outcome
 from tests.lab.bring.archive import Archive, ShortageError
-from tests.lab.bring.wheels import PYTHONS
 
 
 class Checkout:
@@ -44,32 +41,6 @@ class Checkout:
             ) from error
 
 
-def installed() -> dict[str, Path]:
-    """One by each supported minor version, as far as there is one: on the PATH, or where pyenv keeps them."""
-    found: dict[str, Path] = {}
-    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    for minor in PYTHONS:
-        candidates = [
-            shutil.which(f"python{minor}"),
-            *(str(each) for each in sorted(kept.glob(f"{minor}.*/bin/python{minor}"))),
-        ]
-        for each in (Path(candidate) for candidate in candidates if candidate):
-            if version(each) == minor:
-                found[minor] = each
-                break
-    return found
-
-
-def version(python: Path) -> str:
-    """What it says of itself, since a shim is there for versions that are not."""
-    try:
-        done = subprocess.run([str(python), "--version"], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    told = re.match(r"Python (3\.\d+)\.", done.stdout)
-    return told[1] if told else ""
-
-
 TRIED = Path(__file__).with_name("inside.py")
 ENTER = Path(__file__).with_name("enter.sh")
 UID = 1000
@@ -77,7 +48,6 @@ CHECKOUT = "my work/coldplate"
 """Below the home folder; the space is meant."""
 LIMIT = 45 * 60
 SEARCHED = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 APART = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
 
 
@@ -96,62 +66,50 @@ def entering(base: Path, run: Path, user: str, settings: Mapping[str, str]) -> l
     return [*APART, "sh", str(ENTER), str(base), str(run), user, "env", "-i", *given]
 
 
-class BareRoot:
-    """A copy of a bare root, thrown away afterwards, with nothing but the checkout and the ways to the network."""
+def tried(roots: Roots, suite: str, user: str, checkout: Checkout, tests: str) -> Outcome:
+    """Try the checkout in a copy of a bare root, with nothing but that and the ways to the network.
 
-    def __init__(self, roots: Roots, suite: str, user: str, folder: Path, machine: Machine) -> None:
-        self.title = f"{suite} as {user}"
-        self._roots, self._suite, self._user, self._folder, self._machine = roots, suite, user, folder, machine
-
-    def run(self, checkout: Checkout, tests: str) -> Outcome:
-        """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
-        base = self._roots.of(self._suite)
-        run = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
-        kept = self._folder / f"{self._suite}-{self._user}"
-        try:
-            home = self._prepare(run, checkout)
-            self._enter(base, run, home, tests)
-            return Outcome.read(self._suite, self._user, run / "out", touched(run, home))
-        finally:
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(run / "out", kept, dirs_exist_ok=True)
-            shutil.rmtree(run)
-
-    def _prepare(self, run: Path, checkout: Checkout) -> Path:
-        """Fill the upper layer before it is mounted; gives the home folder, as it is seen inside."""
-        home = Path("/root" if self._user == "root" else "/home/someone")
-        upper, out = run / "upper", run / "out"
-        furnish(run, self._machine)
-        base = self._roots.of(self._suite)
-        for name, line in (("passwd", f"someone:x:{UID}:{UID}::/home/someone:/bin/sh"), ("group", f"someone:x:{UID}:")):
-            shutil.copy2(base / "etc" / name, upper / "etc" / name)
-            with (upper / "etc" / name).open("a") as file:
-                file.write(line + "\n")
-        checkout.put(upper / str(home)[1:] / CHECKOUT)
-        shutil.copy2(TRIED, upper / "inside.py")
-        if self._user != "root":
-            for each in [out, upper / "home/someone", *(upper / "home/someone").rglob("*")]:
+    Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards.
+    """
+    base = roots.of(suite)
+    run = Path(tempfile.mkdtemp(prefix="run-", dir=roots.folder))
+    kept = roots.folder / f"{suite}-{user}"
+    home = Path("/root" if user == "root" else "/home/someone")
+    machine = Machine.found()
+    try:
+        furnish(run, machine)
+        _fill(run / "upper", base, home, checkout)
+        if user != "root":
+            for each in [run / "out", run / "upper/home/someone", *(run / "upper/home/someone").rglob("*")]:
                 os.chown(each, UID, UID)
-        return home
-
-    def _enter(self, base: Path, run: Path, home: Path, tests: str) -> None:
-        number = "root" if self._user == "root" else str(UID)
-        environment = {
-            **self._machine.environment, "HOME": str(home), "PATH": SEARCHED,
-            "USER": "root" if self._user == "root" else "someone", "TERM": "dumb",
-        }  # fmt: skip
-        inside = f'cd "{home}/{CHECKOUT}" && touch /mnt/out/began && exec python3 /inside.py /mnt/out python3 "$0"'
-        within_limit([*entering(base, run, number, environment), "sh", "-c", inside, tests], run / "out" / "place.log")
+        _enter(base, run, home, machine, tests)
+        return Outcome.read(suite, user, run / "out", touched(run, home))
+    finally:
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(run / "out", kept, dirs_exist_ok=True)
+        shutil.rmtree(run)
 
 
-def within_limit(command: list[str], log: Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
-    """Run it to its end or to `LIMIT`, which the log then says. Whatever it came to is in its folder."""
-    with log.open("wb") as file:
+def _fill(upper: Path, base: Path, home: Path, checkout: Checkout) -> None:
+    """Fill the upper layer before it is mounted; `home` is the home folder, as it is seen inside."""
+    for name, line in (("passwd", f"someone:x:{UID}:{UID}::/home/someone:/bin/sh"), ("group", f"someone:x:{UID}:")):
+        text = (base / "etc" / name).read_text()
+        (upper / "etc" / name).write_text(f"{text}{line}\n")
+    checkout.put(upper / str(home)[1:] / CHECKOUT)
+    shutil.copy2(TRIED, upper / "inside.py")
+
+
+def _enter(base: Path, run: Path, home: Path, machine: Machine, tests: str) -> None:
+    """Run inside.py to its end or to `LIMIT`, which the log then says. Whatever it came to is in RUN/out."""
+    settings = {**machine.environment, "HOME": str(home), "PATH": SEARCHED, "USER": home.name, "TERM": "dumb"}
+    number = "root" if home.name == "root" else str(UID)
+    inside = f'cd "{home}/{CHECKOUT}" && touch /mnt/out/began && exec python3 /inside.py /mnt/out "$0"'
+    command = [*entering(base, run, number, settings), "sh", "-c", inside, tests]
+    with (run / "out" / "place.log").open("wb") as file:
         try:
             subprocess.run(
-                command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=LIMIT, check=False,
-                cwd=cwd, env=env,
-            )  # fmt: skip
+                command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=LIMIT, check=False
+            )
         except subprocess.TimeoutExpired:
             file.write(f"it was ended after {LIMIT // 60} minutes\n".encode())
 
@@ -167,13 +125,6 @@ def why_no_root_can_be_entered() -> str:
         mounts = 'mount --make-rprivate / && mount -t tmpfs tmpfs "$0" && mkdir "$0/p" && mount -t proc proc "$0/p"'
         tried = subprocess.run([*APART, "sh", "-c", mounts, folder], capture_output=True, text=True, check=False)
     return f"this root may not mount: {tried.stderr.strip()}" if tried.returncode != 0 else ""
-
-
-def surroundings(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The environment of a stranger's own make: without what the make that tries it hands down, its ARGS among it."""
-    kept = {name: value for name, value in environment.items() if name not in ("ARGS", "PYTHONS", *OF_MAKE)}
-    kept.setdefault("PIP_CACHE_DIR", str(folder / "pip"))
-    return kept
 
 
 def touched(run: Path, home: Path) -> list[str]:
@@ -195,22 +146,3 @@ def changes(root: Path, checkout: Path, since: float) -> list[str]:
             continue
         found += [str(seen / name) for name in files if Path(folder, name).lstat().st_ctime > since]
     return found
-
-
-class Here:
-    """This machine, with one of its Pythons, in a copy of its own of the checkout."""
-
-    def __init__(self, python: Path, folder: Path) -> None:
-        self.title = f"this machine with {python}"
-        self._python, self._folder = python, folder
-
-    def run(self, checkout: Checkout, tests: str) -> Outcome:
-        kept = self._folder / f"here-{self._python.name}"
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.mkdir()
-        with tempfile.TemporaryDirectory(prefix="run-", dir=self._folder) as run:
-            work = Path(run, "coldplate")
-            checkout.put(work)
-            command = [sys.executable, str(TRIED), str(kept), str(self._python), tests]
-            within_limit(command, kept / "place.log", work, surroundings(os.environ, self._folder))
-        return Outcome.read("this machine", "root" if os.geteuid() == 0 else "user", kept, [])

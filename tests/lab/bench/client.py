@@ -1,15 +1,23 @@
-"""A scraper as Prometheus is one: a connection for each scrape, and the headers that Prometheus sends."""
+"""A scraper as Prometheus is one: a connection for each scrape, and the headers that Prometheus sends.
+
+`python -m tests.lab.bench.client PORT` scrapes ten times a second, in a process of its own. Each scrape is a line at
+once: the monotonic second at which it began, and its latency in seconds.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import time
 import zlib
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from statistics import quantiles
 from typing import NamedTuple
+
+from tests.lab.bench.processes import prefer
 
 Address = tuple[str, int]
 
@@ -23,6 +31,10 @@ TEXT = "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 
 SHORTEST, LONGEST = 0.005, 0.020
 """Seconds between two scrapes of the paced client."""
+PRIORITY = 6
+"""Higher than the daemon's: what is measured is the daemon, and not when a scraper is woken up."""
+GIVEN_UP = 10.0
+"""Seconds that a scrape counts that fails: Prometheus waits that long."""
 
 
 class Answer(NamedTuple):
@@ -79,3 +91,20 @@ def values_of(page: str) -> dict[str, float]:
     """Values by name and labels as they stand on the page: enough to count and to look some up."""
     lines = (line.rpartition(" ") for line in page.splitlines() if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
+
+
+def scrape_on(address: Address) -> None:
+    """Scrape until whoever started this is gone."""
+    parent, due = os.getppid(), time.monotonic()
+    while os.getppid() == parent:
+        time.sleep(max(0.0, due - time.monotonic()))
+        began, took = time.monotonic(), GIVEN_UP
+        with suppress(OSError, ValueError):
+            took = scrape(address, accept=TEXT).seconds
+        print(f"{began:.3f} {took:.6f}", flush=True)
+        due = max(due + 0.1, time.monotonic())
+
+
+if __name__ == "__main__":
+    prefer(os.getpid(), PRIORITY)
+    scrape_on(("127.0.0.1", int(sys.argv[1])))

@@ -110,20 +110,16 @@ def prefer(pid: int, priority: int = PRIORITY) -> None:
 class Peak:
     """The most memory that a process holds from now on, in bytes beyond what it holds now.
 
-    The kernel keeps the mark (VmHWM of proc(5)), where it may be put back; elsewhere what `look` has seen counts.
+    The kernel keeps the mark (VmHWM of proc(5)), and puts it back.
     """
 
     def __init__(self, pid: int) -> None:
-        self._status, self._key = Path(f"/proc/{pid}/status"), "VmHWM:"
-        try:
-            Path(f"/proc/{pid}/clear_refs").write_text("5")
-        except OSError:
-            self._key = "VmRSS:"
-        self._before = self._highest = kilobytes(self._status, "VmRSS:")
+        self._status = Path(f"/proc/{pid}/status")
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+        self._before = kilobytes(self._status, "VmRSS:")
 
     def now(self) -> float:
         return (kilobytes(self._status, "VmRSS:") - self._before) * 1024
 
-    def look(self) -> float:
-        self._highest = max(self._highest, kilobytes(self._status, self._key))
-        return (self._highest - self._before) * 1024
+    def highest(self) -> float:
+        return (kilobytes(self._status, "VmHWM:") - self._before) * 1024

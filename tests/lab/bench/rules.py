@@ -1,21 +1,20 @@
-"""What rules cost on an 8-GPU, 8-port node with an hour of history, beside one sample of that node.
+"""What rules cost on an 8-GPU, 8-port node with an hour of history.
 
 These are the rules that an agent evaluates by default where no rack is configured. A synthetic node is played for
-more than an hour, faster than time, so that every window is as full as it gets. `python -m tests.lab.bench.rules`
-measures, in a process of its own; `whole_pack` starts it.
+more than an hour, faster than time, so that every window is as full as it gets.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
-from tests.lab.bench.report import CannotRunError, Line, Section, at_most, count, mebibytes, milliseconds
-from tests.lab.bench.rig import ROOT, Rig
+from agent.backends.synthetic import load_scenario
+from alerts.packs import ADVICE, is_about_racks
+from tests.lab.bench.report import Line, Section, at_most, mebibytes, milliseconds
+from tests.lab.bench.rig import Rig
+from tests.lab.score.play import Play, load_pack
 
 SCENARIO = "healthy-training"
 HISTORY = 3700
@@ -29,43 +28,17 @@ def whole_pack(rig: Rig) -> Section:
     """CPU time of evaluations, medians of repeats, and the memory of windows."""
     history = HISTORY if rig.pace.repeats >= 25 else QUICK_HISTORY
     rig.progress.say(f"rules: playing {history / 60:.0f} minutes of a node, then evaluating ...")
-    command = [sys.executable, "-m", "tests.lab.bench.rules", str(history), str(rig.pace.repeats)]
-    environment = {**rig.environment, "PYTHONPATH": f"{rig.site}:{ROOT}"}
-    done = subprocess.run(command, env=environment, cwd=rig.directory, capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        raise CannotRunError(f"rules could not be measured:\n{done.stderr[-2000:]}")
-    found = json.loads(done.stdout)
-    lines = (
-        at_most("the whole pack, every group at once", found["pack"], LIMIT, milliseconds),
-        Line("  taking in a snapshot", milliseconds(found["take"])),
-        at_most("a round as it comes, groups in turns, with taking in, mean", found["round"], ROUND, milliseconds),
-        Line("  the dearest round of a minute", milliseconds(found["dearest"])),
-        Line("a sample of that node (synthetic devices, sampler, snapshot)", milliseconds(found["sample"])),
-        at_most("windows", found["bytes"] / 2**20, WINDOWS, mebibytes),
-        Line("  series in them, of those in a snapshot", f"{count(found['windows'])} of {count(found['series'])}"),
-    )
-    return Section(f"Rules: {found['rules']} rules in {found['groups']} groups, {history / 60:.0f} minutes", lines)
-
-
-def main(history: int, repeats: int) -> int:
-    from agent.backends.synthetic import load_scenario
-    from alerts.packs import ADVICE, is_about_racks
-    from tests.lab.score.play import Play, load_pack
-
     pack = [file for file in load_pack() if Path(file.path).stem != ADVICE and not is_about_racks(file.path)]
     play = Play(load_scenario(SCENARIO), pack).until(history)
-    samples, rounds = [], []
+    rounds = []
     for _ in range(60):
-        began = time.thread_time()
         snapshot = play.sample()
-        between = time.thread_time()
+        began = time.thread_time()
         play.judge(snapshot)
-        samples.append(between - began)
-        rounds.append(time.thread_time() - between)
-    engine = play.engine
-    later = play.wall
+        rounds.append(time.thread_time() - began)
+    engine, later = play.engine, play.wall
     takes, packs = [], []
-    for _ in range(repeats):
+    for _ in range(rig.pace.repeats):
         later += 1.0
         began = time.thread_time()
         engine.windows.take(snapshot.frames, later)
@@ -74,21 +47,12 @@ def main(history: int, repeats: int) -> int:
             assert not group.evaluate(engine.windows, later).failures
         takes.append(between - began)
         packs.append(time.thread_time() - between)
-    result = {
-        "pack": median(packs),
-        "take": median(takes),
-        "round": sum(rounds) / len(rounds),
-        "dearest": max(rounds),
-        "sample": median(samples),
-        "bytes": engine.windows.bytes,
-        "windows": len(engine.windows),
-        "series": len(snapshot.readings),
-        "rules": sum(len(group.rules) for file in pack for group in file.groups),
-        "groups": sum(len(file.groups) for file in pack),
-    }
-    print(json.dumps(result))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    groups = [group for file in pack for group in file.groups]
+    lines = (
+        at_most("the whole pack, every group at once", median(packs), LIMIT, milliseconds),
+        Line("  taking in a snapshot", milliseconds(median(takes))),
+        at_most("a round as it comes, groups in turns, with taking in, mean", fmean(rounds), ROUND, milliseconds),
+        at_most("windows", engine.windows.bytes / 2**20, WINDOWS, mebibytes),
+    )
+    rules = sum(len(group.rules) for group in groups)
+    return Section(f"Rules: {rules} rules in {len(groups)} groups, {history / 60:.0f} minutes", lines)

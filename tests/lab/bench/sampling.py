@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from itertools import pairwise, product
-from statistics import median
+from collections.abc import Sequence
+from itertools import product
+from statistics import fmean, median
 
 from tests.lab.bench import client
 from tests.lab.bench.processes import MIB, cpu_seconds, proportional_memory
@@ -48,83 +48,67 @@ def every_second(rig: Rig) -> Section:
         rig.coldplate() as judge,
     ):
         rig.wait(rig.pace.settle, "CPU at 1 s: coldplate and nvitop-exporter settle")
-        began, judged = time.monotonic(), cpu_seconds(judge.pids)
-        marks = _in_parts(
-            rig, rig.pace.sampling, "CPU at 1 s: all unscraped", lambda: (cpu_seconds(daemon.pids), cpu_seconds([peer]))
-        )
-        took, judged = time.monotonic() - began, cpu_seconds(judge.pids) - judged
+        parts = _shares(rig, rig.pace.sampling, "CPU at 1 s: all unscraped", judge.pids, daemon.pids, [peer])
         series = client.values_of(daemon.page())
         theirs = len(client.values_of(client.scrape(peer_address).text))
-    ours, other = marks[-1][0] - marks[0][0], marks[-1][1] - marks[0][1]
-    parts = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(marks)]
+    judged, ours, other = map(fmean, zip(*parts, strict=True))
+    ratios = [without_rules / nvitop for _, without_rules, nvitop in parts]
     lines = (
         at_most("CPU, main + worker, as shipped, of nvitop-exporter's", judged / other, AGAINST_NVITOP, times),
-        Line("  CPU of a core", f"{percent(judged / took * 100)} against {percent(other / took * 100)}"),
-        Line("the same without rules", f"{times(ours / other)}, {percent(ours / took * 100)}"),
-        Line(f"  lowest and highest of {len(parts)} parts", f"{min(parts):.3g} to {max(parts):.3g} x"),
+        Line("  CPU of a core", f"{percent(judged)} against {percent(other)}"),
+        Line("the same without rules", f"{times(ours / other)}, {percent(ours)}"),
+        Line(f"  lowest and highest of {len(parts)} parts", f"{min(ratios):.3g} to {max(ratios):.3g} x"),
         at_least("series", len(series), SERIES, count),
         at_least("series, of nvitop-exporter's", len(series) / theirs, SERIES_AGAINST_NVITOP, times),
-        Line("  CPU for a series, of nvitop-exporter's", times(ours / len(series) / (other / theirs))),
         *_soundness(series),
     )
-    return Section(f"Sampling once a second, unscraped, {took:.0f} s, all at the same time", lines)
+    return Section(f"Sampling once a second, unscraped, {rig.pace.sampling:.0f} s, all at the same time", lines)
 
 
 def ten_times_a_second(rig: Rig) -> Section:
-    """The fast lane at its shortest period; the ages are read after the CPU time, since a scrape costs CPU time."""
-    judged = _as_shipped(rig)
+    """The fast lane at its shortest period; the ages are read after the CPU time, since a scrape costs CPU time.
+
+    With and without rules one after the other, lest they slow each other.
+    """
+    with traffic(rig.sysfs), rig.coldplate("100ms") as daemon:
+        rig.wait(rig.pace.warm, "CPU at 100 ms with rules: coldplate settles")
+        with_rules = _shares(rig, rig.pace.fast / 2, "CPU at 100 ms with rules: unscraped", daemon.pids)
     with traffic(rig.sysfs), rig.coldplate("100ms", judging=False) as daemon:
         rig.wait(rig.pace.warm, "CPU at 100 ms: coldplate settles")
-        began, (first, second) = time.monotonic(), daemon.pids
-        marks = _in_parts(
-            rig, rig.pace.fast, "CPU at 100 ms: unscraped", lambda: (cpu_seconds([first]), cpu_seconds([second]))
-        )
-        took = time.monotonic() - began
+        parts = _shares(rig, rig.pace.fast, "CPU at 100 ms: unscraped", daemon.pids[:1], daemon.pids[1:])
         rig.progress.say("ages of the GPUs' samples, 8 s ...")
         pages = []
         for number in range(AGES):
             pages.append(client.values_of(daemon.page()))
             time.sleep(TICK + 0.007 * (number % 10))
-    main, worker = (b - a for a, b in zip(marks[0], marks[-1], strict=True))
-    parts = [(sum(b) - sum(a)) / (took / (len(marks) - 1)) * 100 for a, b in pairwise(marks)]
+    ((judged,), (main, worker)) = (map(fmean, zip(*each, strict=True)) for each in (with_rules, parts))
     last = pages[-1]
     served, missed = last["coldplate_ticks_total"], last["coldplate_ticks_missed_total"]
     ages = [age for page in pages for age in _gpu_ages(page)]
     lines = (
         at_most("CPU of a core, main + worker, as shipped", judged, FAST_LANE, percent),
-        Line("the same without rules", percent((main + worker) / took * 100)),
-        Line(f"  lowest and highest of {len(parts)} parts", f"{min(parts):.2f} to {max(parts):.2f} %"),
-        Line("  main, worker", f"{percent(main / took * 100)}, {percent(worker / took * 100)}"),
-        Line("  CPU for one sample of the whole node", milliseconds((main + worker) / took * TICK)),
-        Line("  series", count(len(last))),
+        Line("the same without rules", percent(main + worker)),
+        Line("  main, worker", f"{percent(main)}, {percent(worker)}"),
+        Line("  CPU for one sample of the whole node", milliseconds((main + worker) / 100 * TICK)),
         Line("ticks missed", f"{missed:.0f} of {served + missed:.0f}"),
-        Line("age of a GPU's sample on the page, median", milliseconds(median(ages))),
         Line(
-            "  99th percentile, highest", f"{milliseconds(client.highest_hundredth(ages))}, {milliseconds(max(ages))}"
+            "age of a GPU's sample on the page, median, highest",
+            f"{milliseconds(median(ages))}, {milliseconds(max(ages))}",
         ),
         *_soundness(last),
     )
-    return Section(f"Sampling every 100 ms, unscraped, {took:.0f} s", lines)
+    return Section(f"Sampling every 100 ms, unscraped, {rig.pace.fast:.0f} s", lines)
 
 
-def _as_shipped(rig: Rig) -> float:
-    """The share of a core, in percent, with the rule pack evaluated; in a time of its own, lest it slow the other."""
-    with traffic(rig.sysfs), rig.coldplate("100ms") as daemon:
-        rig.wait(rig.pace.warm, "CPU at 100 ms with rules: coldplate settles")
-        began, before = time.monotonic(), cpu_seconds(daemon.pids)
-        rig.wait(rig.pace.fast / 2, "CPU at 100 ms with rules: unscraped")
-        return (cpu_seconds(daemon.pids) - before) / (time.monotonic() - began) * 100
-
-
-def _in_parts(
-    rig: Rig, seconds: float, what: str, used: Callable[[], tuple[float, float]]
-) -> list[tuple[float, float]]:
-    """What was used by then, at the beginning and after each part of these seconds."""
-    count, marks = max(2, round(seconds / PART)), [used()]
+def _shares(rig: Rig, seconds: float, what: str, *programs: Sequence[int]) -> list[list[float]]:
+    """For each part of these seconds, the percentage of a core that each program, given by its processes, used."""
+    count, parts = max(1, round(seconds / PART)), []
     for number in range(count):
+        began, before = time.monotonic(), [cpu_seconds(pids) for pids in programs]
         rig.wait(seconds / count, f"{what}, part {number + 1} of {count}")
-        marks.append(used())
-    return marks
+        took = time.monotonic() - began
+        parts.append([100 * (cpu_seconds(pids) - used) / took for pids, used in zip(programs, before, strict=True)])
+    return parts
 
 
 def _gpu_ages(page: dict[str, float]) -> list[float]:
@@ -155,7 +139,6 @@ def resident(rig: Rig) -> Section:
     """PSS of main and worker, settled, scraped in text and OpenMetrics, plain and gzipped, other pages once."""
     with rig.coldplate() as daemon:
         rig.wait(rig.pace.warm, "memory: coldplate settles")
-        before = sum(map(proportional_memory, daemon.pids)) / MIB
         rig.progress.say(f"memory: {SCRAPES} scrapes in four formats ...")
         kinds = list(product((client.OPENMETRICS, client.TEXT), (True, False)))
         for number in range(SCRAPES):
@@ -166,11 +149,8 @@ def resident(rig: Rig) -> Section:
             client.scrape(daemon.address, path, "*/*")
         time.sleep(1.0)
         main, worker = (proportional_memory(pid) / MIB for pid in daemon.pids)
-        series = len(client.values_of(daemon.page()))
     lines = (
         at_most("PSS, main + worker", main + worker, MEMORY_LIMIT, mebibytes),
         Line("  main, worker", f"{mebibytes(main)}, {mebibytes(worker)}"),
-        Line("  before the first scrape", mebibytes(before)),
-        Line("  for each series on the page", f"{(main + worker) * 1024 / series:.1f} KiB"),
     )
     return Section(f"Memory, after {SCRAPES} scrapes in text and OpenMetrics, plain and gzipped", lines)

@@ -24,56 +24,33 @@ def beside_node_exporter(rig: Rig) -> Section:
 
     In turns, so that neither waits for the other's work, which would be to node_exporter's credit.
     """
-    rng = random.Random(1)
-    pace = rig.pace
+    rng, pace = random.Random(1), rig.pace
+    latencies: tuple[list[float], ...] = ([], [])
+    costs = [0.0, 0.0]
     with rig.node_exporter() as (peer, peer_address), rig.coldplate() as daemon:
         rig.wait(min(pace.warm, 4.0), "scrapes: coldplate and node_exporter settle")
         programs = [(daemon.pids, daemon.address), ((peer,), peer_address)]
-        idle = _idle(daemon)
-        rounds: list[list[tuple[list[float], float, float]]] = [[], []]
-        for address in (daemon.address, peer_address):
+        for _, address in programs:
             client.paced(address, 5, rng)
         for number in range(pace.rounds):
             rig.progress.say(f"scrapes: {pace.scrapes} each, paced, round {number + 1} of {pace.rounds} ...")
-            for found, (pids, address) in zip(rounds, programs, strict=True):
-                cpu, began = cpu_seconds(pids), time.monotonic()
-                taken = client.paced(address, pace.scrapes, rng)
-                found.append((taken, cpu_seconds(pids) - cpu, time.monotonic() - began))
+            for which, (pids, address) in enumerate(programs):
+                before = cpu_seconds(pids)
+                latencies[which].extend(client.paced(address, pace.scrapes, rng))
+                costs[which] += (cpu_seconds(pids) - before) / pace.scrapes / pace.rounds
         sizes = [len(client.values_of(client.scrape(address).text)) for _, address in programs]
-    return _compare(rounds, sizes, idle)
-
-
-def _idle(daemon: Daemon) -> float:
-    """CPU time a second of the daemon while nobody scrapes, measured over a few seconds."""
-    cpu, began = cpu_seconds(daemon.pids), time.monotonic()
-    time.sleep(4.0)
-    return (cpu_seconds(daemon.pids) - cpu) / (time.monotonic() - began)
-
-
-def _compare(rounds: list[list[tuple[list[float], float, float]]], sizes: list[int], idle: float) -> Section:
-    latencies = [[latency for taken, _, _ in found for latency in taken] for found in rounds]
-    costs = [sum(cpu for _, cpu, _ in found) / sum(len(taken) for taken, _, _ in found) for found in rounds]
-    seconds = sum(took for _, _, took in rounds[0])
-    net = costs[0] - idle * seconds / len(latencies[0])
-    p50, p99 = map(median, latencies), map(client.highest_hundredth, latencies)
-    (our50, their50), (our99, their99) = p50, p99
-    tails = [client.highest_hundredth(a[0]) / client.highest_hundredth(b[0]) for a, b in zip(*rounds, strict=True)]
+    (our50, their50), (our99, their99) = map(median, latencies), map(client.highest_hundredth, latencies)
     lines = (
         at_most("p99 of the latency, of node_exporter's", our99 / their99, LATENCY, times),
-        Line(f"  lowest and highest of {len(tails)} rounds", f"{min(tails):.3g} to {max(tails):.3g} x"),
         Line("p50 of the latency, of node_exporter's", times(our50 / their50)),
         at_most("CPU for a scrape, of node_exporter's, sampling included", costs[0] / costs[1], CPU, times),
-        Line("  without the sampling meanwhile", times(net / costs[1])),
-        Line(
-            "  p50, p99",
-            f"{milliseconds(our50)}, {milliseconds(our99)} against {milliseconds(their50)}, {milliseconds(their99)}",
-        ),
+        Line("  p50, p99", f"{milliseconds(our50)}, {milliseconds(our99)}"
+             f" against {milliseconds(their50)}, {milliseconds(their99)}"),
         Line("  CPU for a scrape", f"{milliseconds(costs[0])} against {milliseconds(costs[1])}"),
         Line("  series on a page", f"{sizes[0]:,} against {sizes[1]:,}"),
-    )
-    number = len(latencies[0])
+    )  # fmt: skip
     pause = f"{client.SHORTEST * 1000:.0f} to {client.LONGEST * 1000:.0f} ms"
-    return Section(f"Scrapes as Prometheus makes them, {number} each in turns, {pause} apart", lines)
+    return Section(f"Scrapes as Prometheus makes them, {len(latencies[0])} each in turns, {pause} apart", lines)
 
 
 def once_a_second(rig: Rig) -> Section:
@@ -87,14 +64,14 @@ def once_a_second(rig: Rig) -> Section:
         rig.wait(min(rig.pace.warm, 4.0), "unscraped pages: coldplate settles")
         first = client.values_of(daemon.page())["coldplate_ticks_total"]
         time.sleep(0.5)
-        threads, cpu = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids)
+        threads = thread_cpu(daemon.pids[0])
         rig.wait(seconds, "unscraped pages: nobody scrapes")
-        quiet, idle = _spent(daemon, threads), (cpu_seconds(daemon.pids) - cpu) / seconds
+        quiet = _spent(daemon, threads)
         snapshots = client.values_of(daemon.page())["coldplate_ticks_total"] - first
         time.sleep(0.5)
         number = max(4, int(seconds))
         rig.progress.say(f"unscraped pages: {number} scrapes, one a second ...")
-        threads, cpu, began = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids), time.monotonic()
+        threads, began = thread_cpu(daemon.pids[0]), time.monotonic()
         peer_cpu, ours, theirs = cpu_seconds([peer]), list[float](), list[float]()
         for scraped in range(number):
             ours.append(client.scrape(daemon.address).seconds)
@@ -102,14 +79,12 @@ def once_a_second(rig: Rig) -> Section:
             theirs.append(client.scrape(peer_address).seconds)
             time.sleep(max(0.0, began + (scraped + 1) * 1.01 - time.monotonic()))
         busy, peer_cost = _spent(daemon, threads), (cpu_seconds([peer]) - peer_cpu) / number
-        total = (cpu_seconds(daemon.pids) - cpu) / (time.monotonic() - began)
     server = max(busy, key=lambda thread: busy[thread] - quiet.get(thread, 0.0))
     page, unscraped = busy[server] / number, quiet.get(server, 0.0) / max(1.0, snapshots)
     p99 = client.highest_hundredth(ours) / client.highest_hundredth(theirs)
     lines = (
         at_most(f"serving thread, unscraped, for each of {snapshots:.0f} snapshots", unscraped / page, IDLE, times),
         at_most("CPU for a scrape that renders: that thread's", page, FRESH, milliseconds),
-        Line("  whole agent, scraped once a second, of unscraped", times(total / idle)),
         Line("  latency of a scrape that renders, p50, highest",
              f"{milliseconds(median(ours))}, {milliseconds(max(ours))}"),
         at_most("latency of a scrape that renders, of node_exporter's, p99", p99, LATENCY, times),

@@ -6,7 +6,6 @@ first one: what its scraper waits is the machine's doing. Exit status 1 if a tar
 
 from __future__ import annotations
 
-import http.client
 import os
 import socket
 import ssl
@@ -16,14 +15,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from statistics import median
 
 import psutil
 import trustme
 
-from tests.lab.bench.client import highest_hundredth
-from tests.lab.bench.patience import PRIORITY
+from tests.lab.bench.client import PRIORITY, highest_hundredth
 from tests.lab.bench.processes import cpu_seconds, prefer, started
 from tests.lab.bench.report import Line, Section, Verdict, at_most, description, guarded, mebibytes, milliseconds, table
 from tests.lab.bench.rig import ROOT
@@ -75,42 +74,32 @@ class KeptScraper:
     """
 
     def __init__(self, port: int, context: ssl.SSLContext | None) -> None:
-        self._port = port
-        self._context = context
-        self._connection: http.client.HTTPConnection | None = None
+        made = HTTPSConnection(HOST, port, timeout=10, context=context) if context else None
+        self._connection = made or HTTPConnection(HOST, port, timeout=10)
         self.taken: list[float] = []
         self.anew: list[float] = []
 
     def scrape(self) -> None:
-        began, new = time.monotonic(), self._connection is None
+        began, new = time.monotonic(), self._connection.sock is None
         for _ in range(3):  # one that was disconnected while it was idle comes again, as Prometheus does
-            if self._connection is None:
-                self._connection = self._connect()
             try:
                 self._connection.request("GET", "/metrics")
                 assert len(self._connection.getresponse().read()) > 100_000
                 break
-            except (OSError, http.client.HTTPException):
-                self.close()
+            except (OSError, HTTPException):
+                self._connection.close()  # and the next request connects again
                 new = True
         self.taken.append(time.monotonic() - began)
         if new:
             self.anew.append(self.taken[-1])
 
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._context is None:
-            return http.client.HTTPConnection(HOST, self._port, timeout=10)
-        return http.client.HTTPSConnection(HOST, self._port, timeout=10, context=self._context)
-
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        self._connection.close()
 
 
 def scrape(scrapers: Sequence[KeptScraper], seconds: float) -> None:
-    end = due = time.monotonic()
-    end += seconds
+    due = time.monotonic()
+    end = due + seconds
     while due < end:
         time.sleep(max(0.0, due - time.monotonic()))
         for each in scrapers:
@@ -165,9 +154,8 @@ def crowd(port: int, folder: Path, come_again: bool) -> None:
 def latencies(what: str, taken: Sequence[float], limit: float | None = None) -> list[Line]:
     spread = f"{milliseconds(median(taken))}, {milliseconds(max(taken))}"
     p99 = highest_hundredth(taken)
-    first = (
-        Line(f"{what}: p99", milliseconds(p99)) if limit is None else at_most(f"{what}: p99", p99, limit, milliseconds)
-    )
+    what = f"{what}: p99"
+    first = Line(what, milliseconds(p99)) if limit is None else at_most(what, p99, limit, milliseconds)
     return [first, Line(f"  p50 and highest of {len(taken)}", spread)]
 
 
@@ -194,11 +182,11 @@ def besiege(process: psutil.Process, port: int, control: int, folder: Path, seco
     lines = latencies("the besieged daemon", besieged.taken, LATENCY[how])
     lines += latencies("  with a new connection", besieged.anew) if besieged.anew else []
     lines += latencies("a daemon that is not besieged", alone.taken)
-    lines.append(
-        Line("processor time a scrape, all else of the siege included", milliseconds(used / len(besieged.taken)))
-    )
-    lines.append(at_most("memory beside them", grown, GROWTH, mebibytes))
-    lines.append(at_most("until nobody of them is left", left, GONE, lambda value: f"{value:.1f} s"))
+    lines += [
+        Line("processor time a scrape, all else of the siege included", milliseconds(used / len(besieged.taken))),
+        at_most("memory beside them", grown, GROWTH, mebibytes),
+        at_most("until nobody of them is left", left, GONE, lambda value: f"{value:.1f} s"),
+    ]
     return Section(f"{sum(CROWD.values())} besiegers, {HOW[how]}", tuple(lines))
 
 

@@ -65,10 +65,6 @@ class Announcement:
         """Return True if these are the labels of what may come as well."""
         return labels["alertname"] == self.effect.also and labels.get("instance") in (None, self.labels.get("instance"))
 
-    def matches(self, labels: Mapping[str, str], seconds: float) -> bool:
-        """Return True if an alert with these labels, so many seconds after the start, is what was announced."""
-        return self.at <= seconds <= self.at + self.effect.within_seconds and self.is_about(labels)
-
 
 def announcements(site: SimulatedSite, seconds: float) -> list[Announcement]:
     """Return what the site's faults lead to within so many seconds, by time; repeated faults are announced each time.
@@ -143,12 +139,13 @@ class Watch:
         """Return the words of an alert, "" if it needs none, None as long as it may be inhibited soon."""
         labels, when = alert["labels"], f"minute {minute(first)}: {alert['labels']['alertname']}"
         for each in self.announced:
-            if each not in self.came and each.matches(labels, first):
-                self.came.add(each)
-                return f"{when} on {each.place}, as announced: {alert['annotations']['summary']}"
+            is_due = each.at <= first <= each.at + each.effect.within_seconds
             if each in self.came and each.is_about(labels):
                 return ""  # another severity of what came
-            if each.at <= first <= each.at + each.effect.within_seconds and each.may_bring(labels):
+            if is_due and each.is_about(labels):
+                self.came.add(each)
+                return f"{when} on {each.place}, as announced: {alert['annotations']['summary']}"
+            if is_due and each.may_bring(labels):
                 return f"{when} on {where(labels)}, with {each.effect.alert}: {alert['annotations']['summary']}"
         if causes := sorted({names.get(each, "an alert") for each in alert["status"]["inhibitedBy"]}):
             return f"{when} on {where(labels)}, not sent because of {', '.join(causes)}"

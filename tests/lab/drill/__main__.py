@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import sys
 from collections.abc import Sequence
 
@@ -21,19 +20,17 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.drill", description="Try the daemon under every fault.")
     parser.add_argument("--only", action="append", metavar="WORDS", help="only faults with these words in their title")
     parser.add_argument("--short", action="store_true", help="faults last 2 s; writes no document")
-    parser.add_argument("--seed", type=int, help="for the moments at which it is killed; otherwise a new one")
     parsed = parser.parse_args(arguments)
-    seed = random.SystemRandom().randrange(10_000) if parsed.seed is None else parsed.seed
     progress = Progress()
-    progress.say(f"seed {seed}; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
+    progress.say(f"load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
     with Rig(QUICK if parsed.short else Pace(), progress) as rig:
         chosen = parsed.only or [""]
-        measured = [*in_turn(rig, lambda title: any(words in title for words in chosen), seed)]
+        measured = [*in_turn(rig, lambda title: any(words in title for words in chosen))]
     print(reliability.plain(measured))
     missed = [found for found in measured if found.missed()]
-    print(f"\n{len(measured) - len(missed)} of {len(measured)} met their targets, seed {seed}\n{description()}")
+    print(f"\n{len(measured) - len(missed)} of {len(measured)} met their targets\n{description()}")
     if not (parsed.short or parsed.only):
-        reliability.write(measured, f"Seed {seed}. {description()}")
+        reliability.write(measured, description())
         print(f"written to {reliability.DOCUMENT.relative_to(ROOT)}")
     return 1 if missed or not measured else 0
 

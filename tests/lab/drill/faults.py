@@ -351,10 +351,9 @@ def _damage_state(drill: Drill) -> None:
     drill.kill_and_restart(spoil)
 
 
-def restarts(seed: int) -> Iterator[Fault]:
-    moments = random.Random(seed)
+def restarts() -> Iterator[Fault]:
     for number in (1, 2):
-        seconds = round(moments.uniform(0.0, LATEST_SECONDS), 2)
+        seconds = round(random.uniform(0.0, LATEST_SECONDS), 2)
         title = f"killed, and again {seconds} s after the next start ({number})"
         expected = "the alerts are active since when they were, all devices are back"
         yield Fault(title, expected, _kill_at(seconds), device=True, answers=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lab.bench import client
-from tests.lab.bench.patience import GIVEN_UP
 from tests.lab.bench.processes import MIB, Peak, Program, started
 from tests.lab.bench.report import CannotRunError
 from tests.lab.bench.rig import ROOT, Rig
@@ -84,7 +84,7 @@ class MeasuredFault:
         yield from self.troubles
 
     def lost(self) -> str:
-        failed = sum(seconds >= GIVEN_UP for seconds in self.scrapes)
+        failed = sum(seconds >= client.GIVEN_UP for seconds in self.scrapes)
         gone = GPUS - self.fewest
         found = [f"samples of {gone} GPU{'s' if gone > 1 else ''} for {self.down:.1f} s"] if self.down else []
         found += [f"{failed} scrapes"] if failed else []
@@ -93,7 +93,7 @@ class MeasuredFault:
 
 def scraper(rig: Rig, address: client.Address) -> AbstractContextManager[Program]:
     """One who scrapes ten times a second, in a process of its own, and all the time."""
-    command = [sys.executable, "-m", "tests.lab.bench.patience", str(address[1])]
+    command = [sys.executable, "-m", "tests.lab.bench.client", str(address[1])]
     return started(command, rig.directory / f"scraper-{address[1]}.log", rig.environment, ROOT)
 
 
@@ -152,7 +152,7 @@ def measure(
     if provoked is None:
         provoked = time.monotonic()
         fault.provoke(drill)
-    watch = _Watch(drill, peak, before, found, provoked)
+    watch = _Watch(drill, before, found, provoked)
     least = rig.pace.fault if fault.holds and fault.cure is not None else 0.0
     watch.until(lambda now: found.noticed is not None, least, PATIENCE if fault.device and fault.noticed else least)
     cured = max(provoked, drill.killed)
@@ -163,7 +163,7 @@ def measure(
     while time.monotonic() < provoked + rig.pace.fault:
         watch.look()
     if peak is not None:
-        found.memory = peak.look()
+        found.memory = peak.highest()
     if asking is not None and fault.answers:
         found.scrapes = latencies(asking, provoked, time.monotonic())
     found.troubles += _damage(drill, fault, before, active)
@@ -175,17 +175,14 @@ def measure(
 class _Watch:
     """Looks at the page every now and then, and notes when it shows a fault and when it is well again."""
 
-    def __init__(self, drill: Drill, peak: Peak | None, before: Page, found: MeasuredFault, began: float) -> None:
+    def __init__(self, drill: Drill, before: Page, found: MeasuredFault, began: float) -> None:
         self._drill = drill
-        self._peak = peak
         self._before = before
         self._found = found
         self._began = self._looked = began
 
     def look(self) -> Page | None:
         time.sleep(GLANCE)
-        if self._peak is not None:
-            self._peak.look()
         now = self._drill.page()
         if now is not None:
             self._note(now, time.monotonic())
@@ -212,19 +209,18 @@ class _Watch:
 
     def until_well(self, cured: float) -> None:
         """Note since when the devices, and then everything, are well, once they have been so for a while."""
-        devices, everything = _Spell(), _Spell()
-        wrong = "no page"
-        while not everything.lasts and time.monotonic() < cured + PATIENCE:
+        found, wrong = self._found, ""
+        devices_since = all_since = math.inf
+        while found.whole is None and time.monotonic() < cured + PATIENCE:
             now = self.look()
-            devices.go_on(now is not None and not now.differs(self._before, DEVICES))
+            at = time.monotonic()
             wrong = "no page" if now is None else self._wrong(now)
-            everything.go_on(not wrong)
-        if devices.lasts:
-            self._found.back = devices.since - cured
-        if everything.lasts:
-            self._found.whole = everything.since - cured
-        else:
-            self._found.troubles.append(wrong)
+            devices_since = math.inf if now is None or now.differs(self._before, DEVICES) else min(devices_since, at)
+            all_since = math.inf if wrong else min(all_since, at)
+            found.back = devices_since - cured if at - devices_since >= STEADY else None
+            found.whole = all_since - cured if at - all_since >= STEADY else None
+        if found.whole is None:
+            found.troubles.append(wrong)
 
     def _wrong(self, now: Page) -> str:
         """What is not as it was, or not yet as it is to be; empty if nothing."""
@@ -233,22 +229,6 @@ class _Watch:
         # A daemon that took another's place writes a state when it changes, and says how that went from then on.
         names = EVERYTHING if self._found.fault.answers else tuple(name for name in EVERYTHING if name != STATE_WRITTEN)
         return now.differs(self._before, names)
-
-
-class _Spell:
-    def __init__(self) -> None:
-        self.since = self._seen = 0.0
-
-    @property
-    def lasts(self) -> bool:
-        return self.since > 0.0 and self._seen - self.since >= STEADY
-
-    def go_on(self, holds: bool) -> None:
-        self._seen = time.monotonic()
-        if not holds:
-            self.since = 0.0
-        elif not self.since:
-            self.since = self._seen
 
 
 def _damage(drill: Drill, fault: Fault, before: Page, active: dict[str, int]) -> Iterator[str]:

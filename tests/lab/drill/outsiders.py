@@ -11,14 +11,14 @@ import os
 import socket
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
+from agent.backends.redfish_service import ROOT
+from agent.backends.synthetic.rack_service import Collection, Linked, documents_below
+from tests.http_client.conftest import Server
 from tests.rack.conftest import answer, tell
 
 NICE = 19
@@ -57,37 +57,27 @@ MANNERS: dict[str, Callable[[socket.socket, bytes], None]] = {
 }
 
 
-class _Answering(BaseHTTPRequestHandler):
-    """One request or several; only who answers well goes on with the next one."""
+class Outsider(Server):
+    """Answers as the file has it for its name, where it answers well with what `good` gives for a path."""
 
-    protocol_version = "HTTP/1.1"
-    manner: Callable[[], str]
-    good: Callable[[str], bytes]
+    def __init__(self, name: str, manners: Path, good: Callable[[str], bytes]) -> None:
+        self._name, self._manners, self._good = name, manners, good
+        super().__init__(lambda held, number: None)
 
-    def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length", 0)))
-        chosen = type(self).manner()
-        self.close_connection = chosen != "well"
-        with suppress(OSError):
-            MANNERS[chosen](self.connection, type(self).good(self.path))
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None: ...
+    def take(self, held: socket.socket, question: bytes, body: bytes) -> None:
+        manner = json.loads(self._manners.read_text())[self._name]
+        MANNERS[manner](held, self._good(question.split()[1].decode()))
+        if manner != "well":
+            raise ConnectionAbortedError("only who answers well goes on with the next request")
 
 
-CHASSIS = "/redfish/v1/Chassis"
-DOCUMENTS: dict[str, Any] = {
-    CHASSIS: {"Members": [{"@odata.id": f"{CHASSIS}/1"}]},
-    f"{CHASSIS}/1": {
-        "Id": "1", "ChassisType": "RackMount", "Power": {"@odata.id": f"{CHASSIS}/1/Power"},
-        "LeakDetectors": {"@odata.id": f"{CHASSIS}/1/LeakDetectors"},
-    },
-    f"{CHASSIS}/1/LeakDetectors": {"Members": [{"@odata.id": f"{CHASSIS}/1/LeakDetectors/manifold"}]},
-    f"{CHASSIS}/1/LeakDetectors/manifold": {"Id": "manifold", "DetectorState": "OK"},
-    f"{CHASSIS}/1/Power": {"PowerControl": [{"PowerConsumedWatts": 6000}]},
-}  # fmt: skip
+_CHASSIS = {
+    "Id": "1",
+    "ChassisType": "RackMount",
+    "Power": Linked(PowerControl=[{"PowerConsumedWatts": 6000}]),
+    "LeakDetectors": Collection({"manifold": {"Id": "manifold", "DetectorState": "OK"}}),
+}
+DOCUMENTS = documents_below(ROOT, {"Chassis": Collection({"1": _CHASSIS})})
 
 
 def controller(path: str) -> bytes:
@@ -96,7 +86,7 @@ def controller(path: str) -> bytes:
     return answer(json.dumps(document).encode()) if document else answer(b"{}", "404 Not Found")
 
 
-def main(file: Path) -> None:
+def main(manners: Path) -> None:
     os.nice(NICE)
     report = tell()
     good: dict[str, Callable[[str], bytes]] = {
@@ -105,17 +95,11 @@ def main(file: Path) -> None:
         "controller": controller,
     }
     for name, reply in good.items():
-
-        def manner(name: str = name) -> str:
-            return str(json.loads(file.read_text())[name])
-
-        handler = type(name, (_Answering,), {"manner": staticmethod(manner), "good": staticmethod(reply)})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        print(name, server.server_port, flush=True)
+        print(name, Outsider(name, manners, reply).port, flush=True)
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(0.2)
+    os._exit(0)  # its threads wait for requests
 
 
 if __name__ == "__main__":

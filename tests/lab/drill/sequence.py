@@ -14,13 +14,13 @@ from tests.lab.drill.measured_fault import MeasuredFault, attempt, measure, scra
 Chosen = Callable[[str], bool]
 
 
-def in_turn(rig: Rig, chosen: Chosen, seed: int) -> Iterator[MeasuredFault]:
+def in_turn(rig: Rig, chosen: Chosen) -> Iterator[MeasuredFault]:
     """Each as it has been measured. Raises CannotRunError where no daemon can be had at all."""
     yield from _of_one_daemon(rig, [fault for fault in PLAIN if chosen(fault.title)])
     if chosen(AT_START.title):
         yield _at_the_start(rig)
     yield from _of_threads(rig, chosen)
-    yield from _of_restarts(rig, [fault for fault in restarts(seed) if chosen(fault.title)])
+    yield from _of_restarts(rig, [fault for fault in restarts() if chosen(fault.title)])
 
 
 def _of_one_daemon(rig: Rig, faults: Sequence[Fault]) -> Iterator[MeasuredFault]:

@@ -75,11 +75,17 @@ class Target:
             yield str(path.relative_to(ROOT)), path.read_bytes()
 
 
-def unpack(data: bytes, folder: Path) -> None:
-    """Write the files of an input below a folder: each begins with a line `=== path`, as in `joined`."""
+def parts_of(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each file of an input: each begins with a line `=== path`, as in `joined`."""
     for part in (b"\n" + data).split(b"\n" + PART)[1:257]:
         name, _, content = part.partition(b"\n")
-        steps = [step[:200] for step in name.decode("utf-8", "replace").replace("\0", "").split("/")]
+        yield name.decode("utf-8", "replace"), content
+
+
+def unpack(data: bytes, folder: Path) -> None:
+    """Write the files of an input below a folder."""
+    for name, content in parts_of(data):
+        steps = [step[:200] for step in name.replace("\0", "").split("/")]
         path = folder.joinpath(*(step for step in steps[:16] if step.strip(".")))
         if path == folder:
             continue
@@ -158,7 +164,7 @@ def attempt(target: Target, data: bytes, folder: Path, run: Callable[[], object]
     return None
 
 
-def fault_of_refusal(text: str, names: Path | None) -> str:
+def fault_of_refusal(text: str, names: Path | None = None) -> str:
     """What is wrong with the words of a refusal; "" if nothing is."""
     if not text.strip():
         return "a refusal without words"

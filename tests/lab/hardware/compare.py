@@ -1,7 +1,7 @@
 """nvidia-smi as a second opinion: asks it for CSV fields and for the XML document, and reads its answers.
 
-Which fields there are depends on its version: it is asked first (`--help-query-gpu`), and a field that it
-refuses none the less is left out. It is given no option that changes a setting.
+Which fields there are depends on its version, which is asked first (`--help-query-gpu`). It is given no option that
+changes a setting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tests.lab.hardware.rows import FACTS, ROWS, Fact, Row, Section
 TIMEOUT = 60.0
 """Seconds for one run; without persistence mode it wakes every GPU first."""
 
-_REFUSED = re.compile(r'Field "([^"]+)" is not a valid field to query')
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _WORDS = {"yes": 1.0, "no": 0.0, "enabled": 1.0, "disabled": 0.0, "active": 1.0, "not active": 0.0}
 
@@ -35,9 +34,10 @@ class SmiError(Exception):
 
 class Smi:
     def __init__(self, program: str) -> None:
+        """Raises SmiError where the program cannot be started."""
         self._program = program
-        self._refused: set[str] = set()
-        self._known: frozenset[str] | None = None
+        code, text = self._run("--help-query-gpu")
+        self._known = frozenset(re.findall(r'"([A-Za-z0-9_.]+)"', text)) if code == 0 else frozenset()
 
     def _run(self, *arguments: str) -> tuple[int, str]:
         try:
@@ -51,33 +51,16 @@ class Smi:
             raise SmiError(f"{self._program} {' '.join(arguments)[:40]} did not end within {TIMEOUT:g} s") from error
         return done.returncode, done.stdout if done.returncode == 0 else done.stdout + done.stderr
 
-    @property
-    def known(self) -> frozenset[str]:
-        """The CSV fields that this version offers; none when it does not say."""
-        if self._known is None:
-            code, text = self._run("--help-query-gpu")
-            self._known = frozenset(re.findall(r'"([A-Za-z0-9_.]+)"', text)) if code == 0 else frozenset()
-        return self._known
-
     def offered(self, names: Sequence[str]) -> str | None:
-        """The first of these alternative fields that it does not refuse."""
-        for name in names:
-            if name not in self._refused and (not self.known or name in self.known):
-                return name
-        return None
+        """The first of these alternative fields that this version has; the first one where it does not say."""
+        return next((name for name in names if not self._known or name in self._known), None)
 
     def query(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """For each GPU by UUID, the text of each field. Raises SmiError."""
-        wanted = [name for name in dict.fromkeys(("uuid", *names)) if name not in self._refused]
-        while True:
-            code, text = self._run(f"--query-gpu={','.join(wanted)}", "--format=csv,noheader,nounits")
-            if code == 0:
-                break
-            refused = _REFUSED.search(text)
-            if refused is None or refused[1] not in wanted:
-                raise SmiError(f"{self._program} ended with {code}: {text.strip()[:200]}")
-            self._refused.add(refused[1])
-            wanted.remove(refused[1])
+        wanted = list(dict.fromkeys(("uuid", *names)))
+        code, text = self._run(f"--query-gpu={','.join(wanted)}", "--format=csv,noheader,nounits")
+        if code != 0:
+            raise SmiError(f"{self._program} ended with {code}: {text.strip()[:200]}")
         rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), skipinitialspace=True) if row]
         if any(len(row) != len(wanted) for row in rows):
             raise SmiError(f"{self._program} gave rows that are not {len(wanted)} fields wide: {text.strip()[:200]}")
@@ -125,6 +108,8 @@ RANK = ("same", "near", "absent on both", "only coldplate", "only nvidia-smi", "
 BAD = frozenset({"differs", "only nvidia-smi"})
 """What nvidia-smi alone has is a value that coldplate misses. What coldplate alone has, nvidia-smi is too old for."""
 
+UNITS = (1000.0, 1024.0, 1e6, 1e-3, 1 / 1024.0, 1e-6)
+"""Factors that smell of a unit."""
 HEADER = ("value", "coldplate", "nvidia-smi", "unit", "difference", "tolerance", "verdict")
 
 
@@ -168,16 +153,10 @@ def judge_number(row: Row, before: float | None, after: float | None, text: str 
     low, high = min(ours), max(ours)
     off = max(low - theirs, theirs - high, 0.0)
     verdict = "same" if off <= row.step else "near" if off <= tolerance else "differs"
-    hint = _unit_hint(ours[-1], theirs) if verdict == "differs" else ""
-    return Line(row.title, _span(ours), _plain(theirs), row.unit, _plain(off), _plain(tolerance), verdict + hint)
-
-
-def _unit_hint(ours: float, theirs: float) -> str:
-    """A factor that smells of a unit."""
-    for factor in (1000.0, 1024.0, 1e6, 1e-3, 1 / 1024.0, 1e-6):
-        if theirs and abs(ours / theirs / factor - 1) < 0.01:
-            return f" (by a factor of {factor:g}: a unit?)"
-    return ""
+    if verdict == "differs" and theirs:
+        of_units = (each for each in UNITS if abs(ours[-1] / theirs / each - 1) < 0.01)
+        verdict += "".join(f" (by a factor of {each:g}: a unit?)" for each in of_units)
+    return Line(row.title, _span(ours), _plain(theirs), row.unit, _plain(off), _plain(tolerance), verdict)
 
 
 def _plain(value: float) -> str:

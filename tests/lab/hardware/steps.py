@@ -114,8 +114,8 @@ def compare(session: Session) -> None:
     if program is None:
         section.skipped("values against nvidia-smi", f"there is no {session.smi} on the PATH")
         return
-    comparison = Comparison(session.node, Smi(program))
     try:
+        comparison = Comparison(session.node, Smi(program))
         comparison.run()
     except SmiError as error:
         section.skipped("values against nvidia-smi", str(error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import shutil
@@ -42,19 +41,17 @@ def in_root(roots: Roots, suite: str, folder: Path, machine: Machine, files: Seq
 
 
 ROOT = Path(__file__).resolve().parents[3]
+SUITES = ("bookworm", "trixie")
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 KINDS = {"deb": "packaging/deb/build.sh", "rpm": "packaging/rpm/build.sh", "pyz": "packaging/single.sh"}
 """What builds each kind, by the end of its name."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make test-packages", description=__doc__)
-    parser.add_argument("--suites", nargs="*", default=["bookworm", "trixie"], help="Debian releases; none: no roots")
-    arguments = parser.parse_args()
     built = {kind: _newest(kind) for kind in KINDS}
     good = [_is_reproduced(kind, file) for kind, file in built.items()]
-    good += _in_roots(arguments.suites, list(built.values()))
-    good += _in_a_container() if arguments.suites else []
+    good += _in_roots(list(built.values()))
+    good += _in_a_container()
     good.append(_on_systemd(built["deb"]))
     return 0 if all(good) else 1
 
@@ -77,10 +74,8 @@ def _is_reproduced(kind: str, file: Path) -> bool:
     return same
 
 
-def _in_roots(suites: list[str], files: list[Path]) -> list[bool]:
+def _in_roots(files: list[Path]) -> list[bool]:
     """What is forbidden here is said and is no failure, as in `make test-bare`."""
-    if not suites:
-        return []
     if reason := why_no_root_can_be_entered():
         print(f"SKIPPED: nothing was installed in a bare root: {reason}", file=sys.stderr)
         return []
@@ -89,7 +84,7 @@ def _in_roots(suites: list[str], files: list[Path]) -> list[bool]:
     machine = Machine.found()
     try:
         roots = Roots(folder, Archive(ROOT / ".programs" / "apt"), None)
-        return [in_root(roots, suite, folder, machine, files) for suite in suites]
+        return [in_root(roots, suite, folder, machine, files) for suite in SUITES]
     except ShortageError as shortage:
         print(f"SKIPPED: {shortage}", file=sys.stderr)
         return [False]

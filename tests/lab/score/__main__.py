@@ -41,20 +41,24 @@ def main(arguments: Sequence[str]) -> int:
     except ScoreError as error:
         print(f"score: {error}", file=sys.stderr)
         return 1
+    if parsed.jobs:
+        works = list(work_all())
+        PAGE.write_text(document.with_jobs(PAGE.read_text(encoding="utf-8"), works), encoding="utf-8")
+        return _told(problems_of_work(works))
     wanted = [part for part in parts(PLAYS) if not parsed.only or part.name in parsed.only]
     verdicts = _play_all(wanted)
-    works = [] if parsed.only else list(work_all(parsed.work_hours))
     if parsed.only:
         print(document.tables(verdicts, alerts))
     else:
-        published, hours = document.jobs_of(PAGE.read_text(encoding="utf-8"))
-        keeps = parsed.work_hours < hours
-        jobs = published if keeps else document.jobs(works)
-        PAGE.write_text(document.render(verdicts, alerts, digest(pack), jobs), encoding="utf-8")
+        page = document.render(PAGE.read_text(encoding="utf-8"), verdicts, alerts, digest(pack))
+        PAGE.write_text(page, encoding="utf-8")
         print(f"wrote {PAGE.relative_to(PAGE.parents[2])}: {len(verdicts)} plays, {len(alerts)} alerts")
-        if keeps:
-            print(f"its section about jobs stays that of {hours:g} hours: --work-hours {hours:g} replaces it")
-    wrong = [*problems(verdicts), *problems_of_work(works)]
+    return _told(problems(verdicts))
+
+
+def _told(problems: Iterable[str]) -> int:
+    """Print what went wrong, and return the exit status."""
+    wrong = list(problems)
     print("\n".join(wrong) or "every alert fired where and when it must, and no other did")
     return 1 if wrong else 0
 
@@ -62,19 +66,14 @@ def main(arguments: Sequence[str]) -> int:
 def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
     """Play what others measured, and write the tables of the page about it below what is written there by hand."""
     asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    if measured_light.has_light(folder):
-        about, file, report = "light", "optics", measured_light.report
-    elif measured_steps.has_steps(folder):
-        about, file, report = "steps", "imbalance", measured_steps.report
+    for measured in (measured_light, measured_steps, measured_power):
+        rules = next(each for each in pack if Path(each.path).stem == measured.RULES)
+        if tables := measured.report(folder, rules, Progress().say):
+            break
     else:
-        about, file, report = "power", "rack", measured_power.report
-    rules = next(each for each in pack if Path(each.path).stem == file)
-    try:
-        tables = report(folder, rules, Progress().say)
-    except measured_power.MeasuredPowerError as error:
-        print(f"score: {error}", file=sys.stderr)
+        print(f"score: {folder} is none of the data sets that docs/dev/testing.md names", file=sys.stderr)
         return 2
-    page = PAGE.with_name(f"measured-{about}.md")
+    page = PAGE.with_name(f"measured-{measured.ABOUT}.md")
     words = page.read_text(encoding="utf-8").partition("\n| ")[0]
     words = re.sub(r"commit\n`\w+`", f"commit\n`{asked.stdout.strip() or 'unknown'}`", words)
     page.write_text(f"{words}\n{tables}", encoding="utf-8")
@@ -88,11 +87,8 @@ def _parser() -> argparse.ArgumentParser:
         "--only", metavar="SCENARIO", action="append", choices=list(EXPECTED),
         help="play this scenario alone and print its tables; may be given several times: " + "; ".join(EXPECTED),
     )  # fmt: skip
-    parser.add_argument(
-        "--work-hours", metavar="HOURS", type=float, default=4.0,
-        help="hours of each healthy kind of work (default: %(default)s; 67 are a thousand node-hours, 15 minutes); "
-        "the page keeps its section about jobs if that was made of more",
-    )  # fmt: skip
+    help_of_jobs = "play the kinds of work of jobs alone, and replace the page's section about them (15 minutes)"
+    parser.add_argument("--jobs", action="store_true", help=help_of_jobs)
     help_of_data = "play what others measured instead: a clone of a data set that docs/dev/testing.md names"
     parser.add_argument("--data", metavar="DIR", type=Path, help=help_of_data)
     return parser

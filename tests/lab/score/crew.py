@@ -18,6 +18,8 @@ from tests.lab.score.work import FAULTY, HEALTHY
 from tests.lab.score.work_play import play_work, rules_for_jobs
 
 PROCESSES = len(os.sched_getaffinity(0))
+WORK_SECONDS = 67 * 3600.0
+"""Of each healthy kind of work: a thousand hours of all."""
 _pack: tuple[RuleFile, ...] = ()
 """The rules of a process that plays: read once in each."""
 
@@ -38,19 +40,18 @@ def play_all(wanted: Sequence[Part]) -> Iterator[tuple[Part, Verdict]]:
             raise
 
 
-def work_all(hours: float) -> Iterator[WorkVerdict]:
-    """Play each healthy kind of work for so many hours, and each other one once, as they end."""
+def work_all() -> Iterator[WorkVerdict]:
+    """Play each healthy kind of work for `WORK_SECONDS`, and each other one once, as they end."""
     context = multiprocessing.get_context("spawn")
-    names = [*HEALTHY, *FAULTY]
     with ProcessPoolExecutor(PROCESSES, context, _begin) as pool:
-        yield from pool.map(_work_of, names, [hours] * len(names))
+        yield from pool.map(_work_of, [*HEALTHY, *FAULTY])
 
 
-def _work_of(name: str, hours: float) -> WorkVerdict:
-    """Play a kind of work: its seed is its name's; healthy work by ticks of five seconds, to play more of it."""
+def _work_of(name: str) -> WorkVerdict:
+    """Play a kind of work; healthy work by ticks of five seconds, to play more of it."""
     fault, rules = FAULTY.get(name), rules_for_jobs(_pack)
     if fault is None:
-        return WorkVerdict(name, hours * 3600.0, tuple(play_work(HEALTHY[name], hours * 3600.0, rules, 7, 5.0)))
+        return WorkVerdict(name, WORK_SECONDS, tuple(play_work(HEALTHY[name], WORK_SECONDS, rules, 7, 5.0)))
     return WorkVerdict(name, fault.seconds, tuple(play_work(fault.work, fault.seconds, rules, 7)))
 
 

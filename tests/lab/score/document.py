@@ -35,23 +35,30 @@ seen, the rate on such nodes is below {bound:.1f} per node-day with 95% confiden
 and the maximum from fault to firing. Recall counts each GPU, port and job of each play.
 """
 
-_JOBS = re.compile(r"^## Jobs\n.*--work-hours (?P<hours>[\d.]+).*?(?=^## )", re.MULTILINE | re.DOTALL)
+_JOBS = re.compile(r"^## Jobs\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
 _WORK = Path(__file__).with_name("detection.jobs.md").read_text(encoding="utf-8")
 
 
-def render(verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str, jobs: str) -> str:
-    """Return the whole page; `alerts` are all alerts that were played, in the order of their files."""
-    return "\n".join([head(digest), tables(verdicts, alerts), jobs + "\n".join(_gaps(alerts))])
+def render(page: str, verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str) -> str:
+    """Return the page anew but for its section about jobs; `alerts` are all that were played, in their files' order."""
+    jobs = "".join(_JOBS.findall(page))
+    return "\n".join([head(page, digest), tables(verdicts, alerts), jobs + "\n".join(_gaps(alerts))])
 
 
-def head(digest: str) -> str:
+def head(page: str, digest: str) -> str:
     """Return what the page has before its tables, with this digest of what they are made of."""
-    return _DIGEST.sub(digest, PAGE.read_text(encoding="utf-8").partition("\n## Alerts\n")[0], count=1)
+    return _DIGEST.sub(digest, page.partition("\n## Alerts\n")[0], count=1)
+
+
+def with_jobs(page: str, works: Sequence[WorkVerdict]) -> str:
+    """Return the page with another section about jobs."""
+    section = "".join(f"{line}\n" for line in _jobs(works))
+    return _JOBS.sub(lambda _: section, page)
 
 
 def tables(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> str:
     """Only the tables, for a run that does not play everything."""
-    return "\n".join([*_alerts(verdicts, alerts), *_quiet(verdicts), *_scenarios(verdicts), *_sent(verdicts)])
+    return "\n".join([*_alerts(verdicts, alerts), *_scenarios(verdicts), *_sent(verdicts)])
 
 
 def shipped(hits: Sequence[Hit]) -> str:
@@ -74,7 +81,7 @@ def grouped(hits: Iterable[Hit]) -> dict[tuple[str, str], list[Hit]]:
 def _alerts(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> Iterator[str]:
     days = sum(verdict.seconds for verdict in verdicts) / DAY
     yield _ALERTS.format(plays=len(verdicts), days=days, bound=RULE_OF_THREE / days)
-    head = ("alert", "must fire in", "recall", "seconds", "limit", "must not fire in", "false alarms", "per node-day")
+    head = ("alert", "must fire in", "recall", "seconds", "limit", "must not fire in", "false alarms")
     rows = []
     played = list(dict.fromkeys(verdict.name for verdict in verdicts))
     for alert in alerts:
@@ -85,26 +92,8 @@ def _alerts(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> Iterator[str]
         recall = f"{sum(hit.after is not None for hit in hits)} of {len(hits)}" if hits else ""
         where = "; ".join(must) or (f"may fire in {', '.join(named)}" if named else "")
         others = f"the other {len(played) - len(named)}" if named else f"all {len(played)}"
-        rows.append((alert, where, recall, _spread(hits), _limit(hits), others, str(wrong), f"{wrong / days:.1f}"))
+        rows.append((alert, where, recall, _spread(hits), _limit(hits), others, str(wrong)))
     yield markdown(head, rows)
-
-
-def _quiet(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    quiet = [verdict for verdict in verdicts if EXPECTED[verdict.name].is_quiet]
-    if not quiet:
-        return
-    yield "## Where nothing is wrong\n"
-    head = ("scenario", "plays", "node-hours", "false alarms", "per node-day", "95% upper bound")
-    names = dict.fromkeys(verdict.name for verdict in quiet)
-    rows = [_quiet_row(name, [verdict for verdict in quiet if verdict.name == name]) for name in names]
-    yield markdown(head, [*rows, _quiet_row("together", quiet)])
-
-
-def _quiet_row(name: str, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
-    seconds = sum(verdict.seconds for verdict in verdicts)
-    wrong = sum(len(verdict.false_alarms) for verdict in verdicts)
-    bound = f"{RULE_OF_THREE * DAY / seconds:.1f}" if wrong == 0 else ""
-    return name, str(len(verdicts)), f"{seconds / HOUR:.1f}", str(wrong), f"{wrong * DAY / seconds:.1f}", bound
 
 
 def _scenarios(verdicts: Sequence[Verdict]) -> Iterator[str]:
@@ -149,23 +138,11 @@ def _sent(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield markdown(("scenario", "began to fire", "sent", "which"), rows)
 
 
-def jobs_of(page: str) -> tuple[str, float]:
-    """Return a page's section about jobs, and for how many hours each healthy kind of work was played for it."""
-    found = _JOBS.search(page)
-    return (found[0], float(found["hours"])) if found else ("", 0.0)
-
-
-def jobs(works: Sequence[WorkVerdict]) -> str:
-    return "".join(f"{line}\n" for line in _jobs(works))
-
-
 def _jobs(works: Sequence[WorkVerdict]) -> Iterator[str]:
     healthy = [each for each in works if each.name not in FAULTY]
     hours = sum(each.seconds for each in healthy) / HOUR
-    if not hours:
-        return
     wrong = sum(len(each.firings) for each in healthy if each.name not in INFORMED)
-    yield _WORK.format(each=hours / len(healthy), hours=hours, wrong=wrong, bound=RULE_OF_THREE * 24 / hours)
+    yield _WORK.format(hours=hours, wrong=wrong, bound=RULE_OF_THREE * 24 / hours)
     rows: list[tuple[str, ...]] = []
     for each in healthy:
         fired = sorted({f"{firing.alert} ({firing.severity})" for firing in each.firings})

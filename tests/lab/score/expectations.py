@@ -7,7 +7,7 @@ are in own_expectations.py.
 
 from __future__ import annotations
 
-from tests.lab.score.expected import FED, QUIET, RACK, TRAYS, UNBUDGETED, Companion, Expectation, Expected
+from tests.lab.score.expected import FED, QUIET, RACK, TRAYS, UNBUDGETED, Expectation, Expected
 from tests.lab.score.own_expectations import OWN
 
 
@@ -41,12 +41,12 @@ _SHIPPED: dict[str, Expectation] = {
         Expected("GpuHot", 0),
         Expected("GpuHot", 1),
     ), may=(
-        Companion("GpuStraggler", "throttled by the driver it draws less than its peers", 0),
-        Companion("GpuStraggler", "throttled by the hardware it draws less than its peers", 1),
-        Companion("GpuThrottled", "the driver throttles first, before the hardware has to", 1),
+        Expected("GpuStraggler", 0, why="throttled by the driver it draws less than its peers"),
+        Expected("GpuStraggler", 1, why="throttled by the hardware it draws less than its peers"),
+        Expected("GpuThrottled", 1, why="the driver throttles first, before the hardware has to"),
     )),
     "power-brake": Expectation(1300, must=(Expected("GpuPowerBrake", of="node", within=15),),
-        may=(Companion("GpuStraggler", "stays braked and draws less than its peers, which do not", 0),)),
+        may=(Expected("GpuStraggler", 0, why="stays braked and draws less than its peers, which do not"),)),
     "rack-overrun": Expectation(900, must=(
         Expected("NodePowerOverShare", 0, of="node"),
         Expected("RackPowerHigh", 0, of="node", labels={"level": "near"}),
@@ -54,10 +54,10 @@ _SHIPPED: dict[str, Expectation] = {
         Expected("RackPowerHigh", 1, of="node", labels={"level": "trip"}),
         Expected("RackFeedOverload", 1, of="node", labels={"feed": "C"}),
         Expected("RackPowerNotRedundant", 1, of="node", labels={"what": "feed"}),
-    ), may=(Companion("RackPowerBreachSoon", "power rises towards the budget before it is above it", 0, "node"),),
+    ), may=(Expected("RackPowerBreachSoon", 0, "node", why="power rises towards the budget before it is above it"),),
         rack=FED),
     "power-swing": Expectation(1200, must=(Expected("RackPowerSwing", None, of="node", labels={"kind": "swing"}),),
-        may=(Companion("RackPowerSwing", "each swing has two ramps", None, "node"),), rack=RACK),
+        may=(Expected("RackPowerSwing", None, "node", why="each swing has two ramps"),), rack=RACK),
     "gpu-lost": Expectation(1200, must=(
         Expected("GpuLost", within=10),
         Expected("GpuXid", 0, labels={"action": "node_reboot"}),
@@ -119,7 +119,7 @@ _SHIPPED: dict[str, Expectation] = {
         Expected("RackPumps", 1, of="node", labels={"equipment": "cdu", "state": "failed"}, within=30),
         Expected("RackCoolantFlowLow", 1, of="node", labels={"equipment": "cdu"}, within=180),
         Expected("CoolantFlowLow", 1, of="node", within=180),
-    ), may=(Companion("GpuThrottled", "in coolant that stands all GPUs overheat", 1),), rack=TRAYS),
+    ), may=(Expected("GpuThrottled", 1, why="in coolant that stands all GPUs overheat"),), rack=TRAYS),
     "rack-equipment": Expectation(1000, must=(
         Expected("LeakDetectorBlind", 0, of="detector"),
         Expected("RackEquipmentUnreachable", 1, of="node", labels={"part": "Cabinet"}, within=150),

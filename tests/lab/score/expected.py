@@ -10,37 +10,26 @@ from agent.backends.synthetic.scenario import ScenarioFault, Window
 from agent.catalogue import BY_NAME
 from agent.model import Backend, Entity, Frame, Framer, Kind, Layout, Node, Rack, Reading, Series, Snapshot
 from agent.rack.breakers import CLASSES, Breaker
+from agent.rack.rack_options import RackOptions
 
 QUIET = 3600
 """Seconds for which a scenario in which nothing is wrong is played. Its noise repeats: more of it would show little."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedRack:
-    """A rack as it is configured on each of its nodes; watts."""
-
-    name: str
-    power_budget: float | None = None
-    nodes_expected: int | None = None
-    feeds: tuple[tuple[str, float], ...] = ()
-    breakers: tuple[Breaker, ...] = ()
-    nameplate: float | None = None
-
-
-RACK = PlayedRack("r12", 40_800.0, 4)
+RACK = RackOptions("r12", 4, budget=40_800.0)
 """Four nodes of this kind on 40.8 kW, as the scenarios about power assume. Healthy ones stay below 80% of it."""
 
-FED = PlayedRack("r12", 40_800.0, 4, (("A", 30_000.0), ("B", 30_000.0), ("C", 17_000.0)))
+FED = RackOptions("r12", 4, budget=40_800.0, feeds=(("A", 30_000.0), ("B", 30_000.0), ("C", 17_000.0)))
 """The same with three feeds: an even share of what trips the rack is too much for the smallest of them."""
 
-TRAYS = PlayedRack("r14", 144_000.0, 18)
+TRAYS = RackOptions("r14", 18, budget=144_000.0)
 """An NVL72 of eighteen trays, below 80% of its power when it is well."""
 
-UNBUDGETED = PlayedRack("r14", None, 18)
-OVERSUBSCRIBED = PlayedRack("r12", 20_000.0, 5, nameplate=10_200.0)
+UNBUDGETED = RackOptions("r14", 18)
+OVERSUBSCRIBED = RackOptions("r12", 5, nameplate=10_200.0, budget=20_000.0)
 """Five nodes on less than they can draw: one idle rack in which two agents are silent may be above its budget."""
 
-BREAKER = PlayedRack("r12", 60_000.0, 4, breakers=(Breaker("A", CLASSES["ul489"], 34_000.0),))
+BREAKER = RackOptions("r12", 4, budget=60_000.0, breakers=(Breaker("A", CLASSES["ul489"], 34_000.0),))
 """Four nodes on a breaker that carries what they draw for as long as it is no more than usual."""
 
 
@@ -50,7 +39,7 @@ class Expected:
 
     `of`: what it is told of, `gpu`, `port` and `detector` once for each of the fault's, `job` for the first job, or
     `node`. `labels` are further ones that it must have. `occurrence` is that of a fault which repeats. `within` is a
-    limit in seconds, where there is one.
+    limit in seconds, where there is one. `why` says of one that may fire as well why that is right.
     """
 
     alert: str
@@ -59,16 +48,7 @@ class Expected:
     labels: Mapping[str, str] = field(default_factory=dict)
     occurrence: int = 1
     within: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Companion:
-    """An alert that may fire as well, and why that is right."""
-
-    alert: str
-    why: str
-    fault: int | None = 0
-    of: str = "gpu"
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +62,8 @@ class Expectation:
 
     seconds: int
     must: tuple[Expected, ...] = ()
-    may: tuple[Companion, ...] = ()
-    rack: PlayedRack | None = None
+    may: tuple[Expected, ...] = ()
+    rack: RackOptions | None = None
     is_quiet: bool = False
     base: str = ""
     changes: Mapping[int, Mapping[str, float | str]] = field(default_factory=dict)

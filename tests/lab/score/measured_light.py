@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Framer, Instant, Node, Reading, Series, Snapshot
-from alerts.engine import RuleEngine, Ruleset
+from agent.model import Node, Reading, Series
 from alerts.rulefile import RuleFile
 from tests.lab.bench.report import markdown
-from tests.lab.score.play import begun
+from tests.lab.score.play import played
 
+ABOUT, RULES = "light", "optics"
+"""The page and the rule file."""
 PARTS = {
     "HardFailure_dataset.csv": ((0, "normal"), (1623416338, "attenuated"), (1623423687, "failures of 10 s")),
     "SoftFailure_dataset.csv": ((0, "attenuated"), (1624471536, "failures of 1 min")),
@@ -44,11 +45,6 @@ class Outcome(NamedTuple):
     line: str
     lights: Sequence[Light]
     alerts: dict[str, int]
-
-
-def has_light(folder: Path) -> bool:
-    """Return whether the folder holds the dataset."""
-    return all((folder / file).is_file() for file in PARTS)
 
 
 def lights_of(path: Path) -> dict[str, list[Light]]:
@@ -93,15 +89,13 @@ def play(path: Path, rules: RuleFile) -> Iterator[Outcome]:
     ports = {line: _Port(line, lights) for line, lights in lights_of(path).items()}
     first, last = (end(port.times[place] for port in ports.values()) for end, place in ((min, 0), (max, -1)))
     starts = [(max(since, first), name) for since, name in PARTS[path.name]]
-    framer, engine = Framer(), RuleEngine(Ruleset((rules,)), (("instance", "node:19400"),), Instant(0.0, first))
+    shown = ([reading for port in ports.values() for reading in port.readings(second)]
+             for second in range(first, last + 1))  # fmt: skip
     began: dict[tuple[str, str], list[int]] = {}
-    for second in range(first, last + 1):
-        now = Instant(float(second - first), float(second))
-        shown = framer.frame([reading for port in ports.values() for reading in port.readings(second)])
-        for alert in begun(engine.round(Snapshot(second - first, now, (shown,)), now)):
-            labels = dict(alert.labels)
-            name = " ".join(filter(None, (alert.rule, labels.get("kind"))))
-            began.setdefault((labels["device"], name), []).append(second)
+    for second, alert in played(rules, shown, first):
+        labels = dict(alert.labels)
+        name = " ".join(filter(None, (alert.rule, labels.get("kind"))))
+        began.setdefault((labels["device"], name), []).append(first + second)
     for (since, part), (until, _) in zip(starts, [*starts[1:], (last + 1, "")], strict=True):
         for line, port in ports.items():
             lights = [light for light in port.lights if since <= light.at < until]
@@ -126,7 +120,9 @@ _HEADS = ("file", "what its authors did", "line", "hours", "readings marked as f
 
 
 def report(folder: Path, rules: RuleFile, say: Callable[[str], object]) -> str:
-    """Return the page's table; `say` is called with what is played."""
+    """Return the page's table, "" where the folder does not hold the dataset; `say` is called with what is played."""
+    if not all((folder / file).is_file() for file in PARTS):
+        return ""
     rows = []
     for file in PARTS:
         say(f"{file} ...")

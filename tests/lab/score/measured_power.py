@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Framer, Instant, Rack, Reading, Series, Snapshot
-from alerts.engine import RuleEngine, Ruleset
+from agent.model import Rack, Reading, Series
 from alerts.rulefile import RuleFile
 from tests.lab.bench.report import markdown
-from tests.lab.score.play import begun
+from tests.lab.score.expected import WALL
+from tests.lab.score.play import played
 
+ABOUT, RULES = "power", "rack"
+"""The page and the rule file."""
 BUDGETS = (1.3, 1.1, 1.0, 0.95, 0.9)
 """Budgets of a rack, as shares of the most that its nodes drew together in the run."""
 SIZES = (4, 8)
@@ -27,11 +29,6 @@ RACKS = 4
 LEAST_SECONDS = 900
 """A run that is shorter says little about rules that read a quarter of an hour."""
 ALERT = "RackPowerHigh"
-_WALL = 1.7e9
-
-
-class MeasuredPowerError(Exception):
-    """The folder has no data of the kind; the text says what was looked for."""
 
 
 class Outcome(NamedTuple):
@@ -49,17 +46,12 @@ class Outcome(NamedTuple):
 
 
 def runs_of(folder: Path) -> dict[str, list[list[float]]]:
-    """Return the watts of each node in each second of each long run, by the run's path. Raises MeasuredPowerError."""
+    """Return the watts of each node in each second of each long run, by the run's path."""
     found: dict[str, list[list[float]]] = {}
     for first in sorted(folder.glob("**/power/*/node_1.txt")):
         nodes = [power for path in sorted(first.parent.glob("node_*.txt"), key=_number) if (power := _seconds(path))]
         if nodes and min(map(len, nodes)) >= LEAST_SECONDS:
             found[first.parent.relative_to(folder).as_posix()] = nodes
-    if not found:
-        raise MeasuredPowerError(
-            f"{folder} has no power/*/node_1.txt of {LEAST_SECONDS} seconds or more; "
-            "give a clone of github.com/mlcommons/training_results_v4.0"
-        )
     return found
 
 
@@ -102,16 +94,17 @@ def play(racks: Sequence[Sequence[float]], size: int, rules: RuleFile) -> Iterat
     budgets = {rack: share * max(power) for rack, (power, share) in powers.items()}
     fixed = [Reading(series["power_budget_watts"][rack], budget) for rack, budget in budgets.items()]
     fixed += [Reading(each, size) for name in ("nodes_reporting", "nodes_expected") for each in series[name].values()]
-    framer, engine = Framer(), RuleEngine(Ruleset((rules,)), (("instance", "node:19400"),), Instant(0.0, _WALL))
+
+    def drawn(second: int) -> list[Reading]:
+        return [Reading(series["power_watts"][rack], power[second]) for rack, (power, _) in powers.items()
+                if second < len(power)]  # fmt: skip
+
     alerted: dict[str, dict[str, int]] = {rack.name: {} for rack in powers}
-    for second in range(max(map(len, racks))):
-        now = Instant(float(second), _WALL + second)
-        shown = [Reading(series["power_watts"][rack], power[second]) for rack, (power, _) in powers.items()
-                 if second < len(power)]  # fmt: skip
-        for alert in begun(engine.round(Snapshot(second, now, (framer.frame((*shown, *fixed)),)), now)):
-            if alert.rule == ALERT:
-                labels = dict(alert.labels)
-                alerted[labels["rack"]].setdefault(labels["level"], second)
+    shown = ([*drawn(second), *fixed] for second in range(max(map(len, racks))))
+    for second, alert in played(rules, shown, WALL):
+        if alert.rule == ALERT:
+            labels = dict(alert.labels)
+            alerted[labels["rack"]].setdefault(labels["level"], second)
     for rack, (power, share) in powers.items():
         yield Outcome(size, share, alerted[rack.name], crossing(power, budgets[rack]))
 
@@ -139,8 +132,10 @@ def _counts(some: Sequence[Outcome]) -> tuple[str, ...]:
 
 
 def report(folder: Path, rules: RuleFile, say: Callable[[str], object]) -> str:
-    """Return the page's table and list; `say` is called with what is played. Raises MeasuredPowerError."""
+    """Return the page's table and list, "" where the folder has no long run; `say` is called with what is played."""
     runs = runs_of(folder)
+    if not runs:
+        return ""
     outcomes: list[Outcome] = []
     for size in SIZES:
         racks = [rack for nodes in runs.values() for rack in racks_of(nodes, size)[:RACKS]]

@@ -15,6 +15,8 @@ from tests.lab.bench.report import markdown
 from tests.lab.score.work import GPUS, IDLE, SPIN, Second, blend, noisy, training
 from tests.lab.score.work_play import play_work
 
+ABOUT, RULES = "steps", "imbalance"
+"""The page and the rule file."""
 LOGS = "*/results/*/*/result_0.txt"
 """The log of the first run of each submission and benchmark."""
 LEAST_STEPS = 100
@@ -28,11 +30,6 @@ class Outcome(NamedTuple):
     run: str
     steps: Sequence[float]
     alerts: Sequence[str]
-
-
-def has_steps(folder: Path) -> bool:
-    """Return whether some log of the folder has step times."""
-    return any("train_step_time" in path.read_text(encoding="utf-8", errors="replace") for path in folder.glob(LOGS))
 
 
 def steps_of(path: Path) -> list[float]:
@@ -100,7 +97,7 @@ _HEADS = ("run", "steps", "median, s", "99th percentile, of the median", "longes
 
 
 def report(folder: Path, rules: RuleFile, say: Callable[[str], object]) -> str:
-    """Return the page's table; `say` is called with what is played."""
+    """Return the page's table, "" where no log has step times; `say` is called with what is played."""
     outcomes = []
     for path in sorted(folder.glob(LOGS)):
         name = "/".join((path.parts[-5], *path.parts[-3:-1]))
@@ -108,4 +105,4 @@ def report(folder: Path, rules: RuleFile, say: Callable[[str], object]) -> str:
         if outcome is not None:
             say(f"{name}: {len(outcome.steps)} steps")
             outcomes.append(outcome)
-    return markdown(_HEADS, [row(each) for each in outcomes])
+    return markdown(_HEADS, map(row, outcomes)) if outcomes else ""

@@ -45,7 +45,7 @@ from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.inhibition import Inhibition
 from alerts.rulefile import RuleFile
-from tests.lab.score.expected import WALL, PlayedRack, Surroundings, silent_at
+from tests.lab.score.expected import WALL, Surroundings, silent_at
 
 RULES = Path(__file__).resolve().parents[3] / "alerts" / "rules"
 EPOCH = 5_000.0
@@ -80,13 +80,22 @@ def begun(evaluations: Iterable[Evaluation]) -> Iterator[Alert]:
                 yield change.alert
 
 
+def played(rules: RuleFile, shown: Iterable[Sequence[Reading]], wall: float) -> Iterator[tuple[int, Alert]]:
+    """Yield second and alert of each that begins to fire, over what a node shows in each second from `wall` on."""
+    framer, engine = Framer(), RuleEngine(Ruleset((rules,)), TARGET, Instant(0.0, wall))
+    for second, readings in enumerate(shown):
+        now = Instant(float(second), wall + second)
+        for alert in begun(engine.round(Snapshot(second, now, (framer.frame(readings),)), now)):
+            yield second, alert
+
+
 class Peers:
     """The other nodes of a rack: all like the one that is played, and in step with it.
 
     The NVLink domain of the others is that in which the node was first seen, whatever becomes of its own GPUs.
     """
 
-    def __init__(self, rack: PlayedRack) -> None:
+    def __init__(self, rack: RackOptions) -> None:
         self._names = ["node:19400", *(f"node-{number}:19400" for number in range(1, rack.nodes_expected or 1))]
         self._nameplate = rack.nameplate
         self._heats, self._absences = Heats(rack.name, rack.breakers), Absences()
@@ -120,13 +129,7 @@ def _readings(frame: Frame) -> list[Reading]:
     return list(readings_of(frame.layout.series, frame.values))
 
 
-def _configured(rack: PlayedRack | None) -> ConfiguredRack:
-    if rack is None:
-        return ConfiguredRack(RackOptions())
-    return ConfiguredRack(RackOptions(rack.name, rack.nodes_expected, budget=rack.power_budget, feeds=rack.feeds))
-
-
-def _equipment_of(scenario: Scenario, rack: PlayedRack | None, mono: Callable[[], float]) -> RackEquipmentBackend:
+def _equipment_of(scenario: Scenario, rack: RackOptions | None, mono: Callable[[], float]) -> RackEquipmentBackend:
     """What serves the rack, if the scenario has that; this node is the one that asks."""
     services = services_of_scenario(scenario, lambda: mono() - EPOCH)
     name = UNNAMED if rack is None else rack.name
@@ -140,7 +143,7 @@ class Play:
         self,
         scenario: Scenario,
         rules: Sequence[RuleFile],
-        rack: PlayedRack | None = None,
+        rack: RackOptions | None = None,
         providers: Sequence[FrameProvider] = (),
         begins: int = 0,
     ) -> None:
@@ -156,7 +159,7 @@ class Play:
         self._enlist()
         self._hangs = [fault for fault in scenario.faults if fault.kind == "hang"]
         self._peers = Peers(rack) if rack is not None else None
-        self._rack = _configured(rack)
+        self._rack = ConfiguredRack(rack or RackOptions())
         self._latest: Snapshot | None = None
         self._expectations = ExpectationSeries(lambda: self._latest, ExpectationChoice())
         self._rack_power: tuple[Reading, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent.backends.synthetic import Scenario
-from tests.lab.score.expected import Companion, Expectation, Expected
+from tests.lab.score.expected import Expectation, Expected
 from tests.lab.score.play import Firing
 from tests.lab.score.work import FAULTY, INFORMED
 from tests.lab.score.work_play import WorkFiring
@@ -62,7 +62,7 @@ def judge(expectation: Expectation, scenario: Scenario, firings: Iterable[Firing
     """What became of the alerts that had to fire, and those that must not have."""
     firings = list(firings)
     wanted = [each for expected in expectation.must for each in wanted_of(expected, scenario)]
-    lawful = [each for companion in expectation.may for each in wanted_of(_as_expected(companion), scenario)]
+    lawful = [each for expected in expectation.may for each in wanted_of(expected, scenario)]
     hits = []
     for each in wanted:
         first = min((firing.at for firing in firings if each.explains(firing)), default=None)
@@ -108,10 +108,6 @@ def _subjects(expected: Expected, scenario: Scenario) -> Sequence[Mapping[str, s
     if expected.of == "detector":
         return [{"detector": fault.part}]
     return [{"gpu": str(gpu)} for gpu in fault.gpus]
-
-
-def _as_expected(companion: Companion) -> Expected:
-    return Expected(companion.alert, companion.fault, companion.of)
 
 
 def _shown(labels: Pairs) -> str:

@@ -6,7 +6,6 @@ and counters of the host.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -15,10 +14,11 @@ from typing import NamedTuple
 from agent.catalogue import BY_NAME
 from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Instant, Labels, Layout, Node, Series, Snapshot
 from agent.sampler.ledger import GpuLedger
+from agent.sampler.rolling import RollingWindow
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile
 from tests.lab.score.play import begun
-from tests.lab.score.work import GPUS, Level, Second, Work
+from tests.lab.score.work import GPUS, Second, Work
 
 LIMIT_WATTS = 700.0
 MEMORY_BYTES = 80.0 * 2**30
@@ -27,10 +27,10 @@ EPOCH, WALL = 5_000.0, 1_700_000_000.0
 TARGET = (("instance", "node:19400"), ("job", "coldplate"))
 JOB = (("scheduler", "slurm"), ("job_id", "7"))
 _GPUS = tuple(Gpu(str(number), f"GPU-{number}") for number in range(GPUS))
+_MEANS = ("utilization_mean_ratio", "power_mean_watts", "tensor_active_mean_ratio", "clock_mean_hertz")
 _FAST = (
     "up", "utilization_ratio", "power_watts", "power_limit_watts", "tensor_active_ratio", "sm_active_ratio",
-    "dram_active_ratio", "memory_used_bytes", "memory_total_bytes", "throttle_active", "utilization_mean_ratio",
-    "power_mean_watts", "tensor_active_mean_ratio", "clock_mean_hertz",
+    "dram_active_ratio", "memory_used_bytes", "memory_total_bytes", "throttle_active", *_MEANS,
 )  # fmt: skip
 _LABELS: dict[str, Labels] = {"throttle_active": (("reason", "sw_power_cap"),), "clock_mean_hertz": (("domain", "sm"),)}
 
@@ -62,22 +62,6 @@ class WorkFiring(NamedTuple):
     at: float
 
 
-class _Means:
-    """Means of the last minute of one GPU's utilization, power, tensor activity and clock."""
-
-    def __init__(self) -> None:
-        self._past: deque[tuple[float, ...]] = deque()
-        self._sums = [0.0] * 4
-
-    def take(self, level: Level, keep: int) -> list[float]:
-        values = (level.busy, level.power * LIMIT_WATTS, level.tensor, level.clock * 1e6)
-        self._past.append(values)
-        self._sums = [total + value for total, value in zip(self._sums, values, strict=True)]
-        if len(self._past) > keep:
-            self._sums = [total - old for total, old in zip(self._sums, self._past.popleft(), strict=True)]
-        return [total / len(self._past) for total in self._sums]
-
-
 def rules_for_jobs(pack: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
     """Return the file of the pack whose rules read what is played here."""
     return tuple(file for file in pack if Path(file.path).stem == "imbalance")
@@ -101,13 +85,13 @@ def play_work(
 
 
 def _snapshots(work: Work, seconds: float, random: Random, tick: float) -> Iterator[tuple[float, Snapshot]]:
-    ledger, means, written, read = GpuLedger(), [_Means() for _ in _GPUS], 0.0, 0.0
-    keep, second, number = max(round(MEAN_SECONDS / tick), 1), 0.0, 0
+    ledger, means, written, read = GpuLedger(), RollingWindow(MEAN_SECONDS, len(_MEANS) * GPUS), 0.0, 0.0
+    second, number = 0.0, 0
     while second < seconds:
         now = Instant(EPOCH + second, WALL + second)
         done = work(second, random)
         written, read = written + done.written * tick, read + done.read * tick
-        frames = [Frame(_OF_GPUS, _values(done, means, keep)), Frame(_OF_HOST, (written, read))]
+        frames = [Frame(_OF_GPUS, _values(done, means, now.mono)), Frame(_OF_HOST, (written, read))]
         if done.holds:
             frames.append(_HELD)
         frames.extend(ledger.frames(now.mono, frames))
@@ -115,10 +99,12 @@ def _snapshots(work: Work, seconds: float, random: Random, tick: float) -> Itera
         number, second = number + 1, second + tick
 
 
-def _values(done: Second, means: Sequence[_Means], keep: int) -> tuple[float, ...]:
+def _values(done: Second, means: RollingWindow, mono: float) -> tuple[float, ...]:
+    means.add(mono, [value for each in done.gpus for value in (
+        each.busy, each.power * LIMIT_WATTS, each.tensor, each.clock * 1e6)])  # fmt: skip
     found: list[float] = []
-    for level, mean in zip(done.gpus, means, strict=True):
-        minute = mean.take(level, keep)
+    for gpu, level in enumerate(done.gpus):
+        minute = means.means[len(_MEANS) * gpu : len(_MEANS) * (gpu + 1)]
         found += (
             1.0, level.busy, level.power * LIMIT_WATTS, LIMIT_WATTS, level.tensor, level.sm, level.dram,
             level.used * MEMORY_BYTES, MEMORY_BYTES, float(level.capped), *minute,

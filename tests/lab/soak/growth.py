@@ -66,6 +66,13 @@ def number(value: float) -> str:
     return f"{value:+.1f}"
 
 
+KINDS = (
+    ("memory", MEMORY_LIMIT, mebibytes), ("  PSS", None, mebibytes), ("descriptors", FLAT, number),
+    ("threads", FLAT, number),
+)  # fmt: skip
+"""Figures of a process, with how much each may grow."""
+
+
 class Footprint:
     """The figures of processes by their names, and of a folder in which they keep their state.
 
@@ -77,19 +84,13 @@ class Footprint:
     def __init__(self, pids: Mapping[str, int], state: Path) -> None:
         self._pids = dict(pids)
         self._state = state
-        self._kinds = {
-            kind: {name: Trend(f"{kind} of {name}", limit, show) for name in self._pids}
-            for kind, limit, show in (
-                ("memory", MEMORY_LIMIT, mebibytes), ("  PSS", None, mebibytes), ("descriptors", FLAT, number),
-                ("threads", FLAT, number),
-            )
-        }  # fmt: skip
-        self._files = Trend("state files", FLAT, number)
-        self._bytes = Trend("bytes of the state files", MEMORY_LIMIT, mebibytes)
+        made = [Trend(f"{kind} of {name}", limit, show) for kind, limit, show in KINDS for name in pids]
+        made += [Trend("state files", FLAT, number), Trend("bytes of the state files", MEMORY_LIMIT, mebibytes)]
+        self._trends = {each.what: each for each in made}
 
     @property
     def trends(self) -> list[Trend]:
-        return [*(trend for kind in self._kinds.values() for trend in kind.values()), self._files, self._bytes]
+        return list(self._trends.values())
 
     def follow(self, name: str, pid: int) -> None:
         """From now on the figures of that name are another process's."""
@@ -104,15 +105,14 @@ class Footprint:
                     kilobytes(process / "smaps_rollup", "Anonymous:") * 1024.0, proportional_memory(pid),
                     len(os.listdir(process / "fd")), len(os.listdir(process / "task")),
                 )  # fmt: skip
-                for trends, figure in zip(self._kinds.values(), figures, strict=True):
-                    trends[name].note(at, figure)
+                for (kind, _, _), figure in zip(KINDS, figures, strict=True):
+                    self._trends[f"{kind} of {name}"].note(at, figure)
         sizes = []
-        for folder, _, names in os.walk(self._state):
-            for each in names:
-                with suppress(OSError):  # it was renamed in between
-                    sizes.append((Path(folder) / each).stat().st_size)
-        self._files.note(at, len(sizes))
-        self._bytes.note(at, sum(sizes))
+        for path in self._state.rglob("*"):
+            with suppress(OSError):  # it was renamed in between
+                sizes += [path.stat().st_size] if path.is_file() else []
+        self._trends["state files"].note(at, len(sizes))
+        self._trends["bytes of the state files"].note(at, sum(sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +137,15 @@ HEAD = ("figure", "when it began to count", "growth", "limit", "")
 def rows(soaked: Soaked) -> Iterator[tuple[str, ...]]:
     """One figure after the other, in the order of HEAD; then what else went wrong."""
     for trend in soaked.trends:
-        yield _row(trend, soaked.warm)
+        samples = trend.after(soaked.warm)
+        first = trend.show(samples[0][1]).lstrip("+") if samples else "-"
+        limit = verdict = ""
+        if trend.limit is not None:
+            limit = f"< {trend.show(trend.limit).lstrip('+')}"
+            verdict = "**missed**" if trend.missed(soaked.warm) else "met"
+        yield trend.what, first, trend.show(trend.growth(soaked.warm)), limit, verdict
     for trouble in soaked.troubles:
-        yield (trouble, "", "", "", "**missed**")
-
-
-def _row(trend: Trend, warm: float) -> tuple[str, ...]:
-    samples = trend.after(warm)
-    first = trend.show(samples[0][1]).lstrip("+") if samples else "-"
-    limit = "" if trend.limit is None else f"< {trend.show(trend.limit).lstrip('+')}"
-    verdict = "" if trend.limit is None else "**missed**" if trend.missed(warm) else "met"
-    return (trend.what, first, trend.show(trend.growth(warm)), limit, verdict)
+        yield trouble, "", "", "", "**missed**"
 
 
 def title(name: str, soaked: Soaked) -> str:

@@ -5,16 +5,29 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from unittest import mock
+
+from msgspec.structs import replace
 
 from agent.backends.equipment.equipment_backend import NodeCoolingReader
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentReader
 from agent.backends.jobs.pods import ProtobufError, pod_devices
 from agent.backends.power.redfish_power import RedfishPower
 from agent.backends.protocol import AbsentError, DeviceError
-from agent.backends.redfish_service import RedfishService
+from agent.backends.redfish_service import ROOT, RedfishService
+from agent.backends.synthetic.loader import load_scenario
+from agent.backends.synthetic.rack_service import (
+    Collection,
+    Document,
+    Linked,
+    cooling_root,
+    documents_below,
+    excerpt,
+    power_root,
+    status,
+)
 from agent.catalogue.equipment import LEAK_STATES
 from agent.commands.check.node_check import query_agent
 from agent.commands.doctor.doctor_node import parse_snapshot
@@ -23,6 +36,7 @@ from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
 from agent.lib.certificates import first_expiry
 from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError
 from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.model import Instant
 from agent.rack.breakers import Heats
@@ -35,7 +49,7 @@ from exporters.landing import refresh_of
 from exporters.pages import accepts_gzip, choose_format
 from exporters.protection.passwords import login_of
 from exporters.rules_json import ParameterError, selection_of
-from tests.lab.fuzz.target import Target
+from tests.lab.fuzz.target import Target, fault_of_refusal, joined, parts_of
 
 
 def use_requests(data: bytes, folder: Path) -> None:
@@ -118,6 +132,45 @@ def use_pods(data: bytes, folder: Path) -> None:
         assert all(isinstance(part, str) for part in (each.namespace, each.pod, each.container, each.device))
 
 
+def serving(data: bytes) -> AbstractContextManager[object]:
+    """A service has the documents of the input, each behind a line `=== PATH`, and no others."""
+    documents = dict(parts_of(data))
+
+    def exchange(self: HttpClient, request: HttpRequest, deadline: float) -> HttpAnswer:
+        document = documents.get(request.path)
+        return HttpAnswer(404 if document is None else 200, {}, document or b"", False, False)
+
+    return mock.patch.object(HttpClient, "exchange", exchange)
+
+
+def use_redfish(data: bytes, folder: Path) -> None:
+    """As a node's controller says power and cooling, and as equipment of every kind that serves a rack."""
+    target = HttpTarget("http://bmc:80", timeout=5.0)
+    service = RedfishService(target, 10.0, lambda: 0.0)
+    with serving(data):
+        with refusals(DeviceError):
+            assert -1e9 < RedfishPower(target, None, lambda: 0.0).watts() < 1e9
+        with refusals(DeviceError, AbsentError):
+            cooling = NodeCoolingReader(target, None, lambda: 0.0).look()
+            assert set(cooling.states.values()) <= {*LEAK_STATES, None}
+            assert all(-1e13 < value < 1e13 for value in cooling.values.values())
+        with refusals(DeviceError):
+            rack = RackEquipmentReader("cdu", service, lambda: 0.0).look()
+            assert set(rack.states.values()) <= set(LEAK_STATES)
+            assert all(-1e13 < value < 1e13 for value in rack.values.values())
+            assert all(word.isprintable() for part in rack.states for word in (part.unit, part.kind, part.name))
+            assert all(problem.isprintable() for problem in rack.problems), rack.problems
+
+
+@contextmanager
+def refusals(*kinds: type[Exception]) -> Iterator[None]:
+    """What the block may end with, in words that a terminal can show."""
+    try:
+        yield
+    except kinds as error:
+        assert not fault_of_refusal(str(error)), error
+
+
 def answering(data: bytes) -> AbstractContextManager[object]:
     """Each part of the input, up to a line `---`, answers one request; the last one all that follow."""
     parts = data.split(b"\n---\n")
@@ -126,34 +179,6 @@ def answering(data: bytes) -> AbstractContextManager[object]:
         return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
 
     return mock.patch.object(HttpClient, "exchange", exchange)
-
-
-def use_redfish(data: bytes, folder: Path) -> None:
-    source = RedfishPower(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
-    with answering(data):
-        watts = source.watts()
-    assert isinstance(watts, float)
-    assert -1e9 < watts < 1e9
-
-
-def use_cooling(data: bytes, folder: Path) -> None:
-    watch = NodeCoolingReader(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
-    with answering(data):
-        seen = watch.look()
-    assert set(seen.states.values()) <= {*LEAK_STATES, None}
-    assert all(-1e13 < value < 1e13 for value in seen.values.values())
-
-
-def use_rack_equipment(data: bytes, folder: Path) -> None:
-    """Of a service that may have units of every kind."""
-    service = RedfishService(HttpTarget("http://cdu:80", timeout=5.0), 10.0, lambda: 0.0)
-    watch = RackEquipmentReader("cdu", service, lambda: 0.0)
-    with answering(data):
-        seen = watch.look()
-    assert set(seen.states.values()) <= set(LEAK_STATES)
-    assert all(-1e13 < value < 1e13 for value in seen.values.values())
-    assert all(word.isprintable() for part in seen.states for word in (part.unit, part.kind, part.name))
-    assert all(problem.isprintable() for problem in seen.problems), seen.problems
 
 
 def use_history(data: bytes, folder: Path) -> None:
@@ -204,60 +229,27 @@ ANSWERS = (
 )
 
 
-def _links(place: str, *names: str) -> dict[str, object]:
-    """A Redfish document that names others below its place."""
-    return {name: {"@odata.id": f"/redfish/v1/{place}/{name}"} for name in names}
+ODD = ("{}", "[]", '{"Members": [null, {"@odata.id": 5}]}', '{"error": {"message": "x\\n"}}')
 
 
-def _members(*places: str) -> dict[str, object]:
-    return {"Members": [{"@odata.id": f"/redfish/v1/{place}"} for place in places]}
+def redfish_service(*, rack: bool) -> bytes:
+    """The service of a node's chassis, or one that has a coolant distribution unit and a power shelf beside it."""
+    thermal = Linked(
+        LeakDetection=Linked(LeakDetectorGroups=[{"GroupName": "g", "Detectors": [{"DetectorState": "Warning"}]}]),
+        CoolantConnectors=Collection({"1": {"FlowLitersPerMinute": excerpt(90)}}),
+        Fans=Collection({"1": status(SpeedPercent={"Reading": 50, "SpeedRPM": 9000})}),
+        ThermalMetrics=Linked(TemperatureSummaryCelsius={"Intake": excerpt(25)}),
+    )
+    power = Linked(PowerControl=[{"PowerConsumedWatts": 5000.5}])
+    node = {"Id": "Self", "ChassisType": "RackMount", "Power": power, "ThermalSubsystem": thermal}
+    root: Document = {"Chassis": Collection({"HGX_1": {"Id": "HGX_1", "ChassisType": "Module"}, "Self": node})}
+    if rack:
+        scenario = load_scenario("pump-failure")
+        assert scenario.topology.rack is not None
+        plant = replace(scenario.topology.rack, shelves=1, supplies=1)
+        root |= cooling_root(scenario, plant, 1e5, 900.0) | power_root(scenario, plant, 1e5, 900.0)
+    return joined({path: json.dumps(document) for path, document in documents_below(ROOT, root).items()})
 
-
-def _told(*documents: object) -> bytes:
-    """Answers in the order of the requests; see `answering`."""
-    return b"\n---\n".join(json.dumps(each).encode() for each in documents)
-
-
-BMC = _told(
-    _members("Chassis/HGX_1", "Chassis/Self"), {"Id": "HGX_1", "ChassisType": "Module"},
-    {"Id": "Self", "ChassisType": "RackMount", **_links("Chassis/Self", "Power")},
-    {"PowerControl": [{"PowerConsumedWatts": 5000.5}], "PowerWatts": {"Reading": 1}},
-)  # fmt: skip
-_THERMAL = "Chassis/c/ThermalSubsystem"
-COOLED = _told(
-    _members("Chassis/c"), {"Id": "c", **_links("Chassis/c", "ThermalSubsystem")},
-    _links(_THERMAL, "LeakDetection", "CoolantConnectors"), _members(f"{_THERMAL}/CoolantConnectors/1"),
-    {"LeakDetectorGroups": [{"GroupName": "g", "Detectors": [{"DetectorState": "OK"}]}]},
-    {"LeakDetectorGroups": [{"GroupName": "g", "Detectors": [{"DetectorState": "Warning"}]}]},
-    {"SupplyTemperatureCelsius": {"Reading": 30.5}, "FlowLitersPerMinute": {"Reading": 90}},
-)  # fmt: skip
-FANS = _told(
-    _members("Chassis/c"), {"Id": "c", **_links("Chassis/c", "ThermalSubsystem", "Thermal")},
-    _links(_THERMAL, "Fans", "ThermalMetrics"), _members(f"{_THERMAL}/Fans/1"),
-    {"SpeedPercent": {"Reading": 50, "SpeedRPM": 9000}, "Status": {"State": "Enabled", "Health": "OK"}},
-    {"TemperatureSummaryCelsius": {"Intake": {"Reading": 25}}},
-)  # fmt: skip
-_CDU, _SHELF = "ThermalEquipment/CDUs/1", "PowerEquipment/PowerShelves/1"
-_CDU_PARTS = ("Pumps", "Reservoirs", "Filters", "SecondaryCoolantConnectors")
-PLANT = _told(
-    _links("", "ThermalEquipment", "PowerEquipment"), _links("ThermalEquipment", "CDUs"), _members(_CDU),
-    _links(_CDU, *_CDU_PARTS, "LeakDetection", "EnvironmentMetrics"),
-    *(_members(f"{_CDU}/{part}/1") for part in _CDU_PARTS), {"LeakDetectorGroups": []},
-    _links("PowerEquipment", "PowerShelves"), _members(_SHELF), _links(_SHELF, "Mains", "PowerSupplies"),
-    _members(f"{_SHELF}/Mains/1"), _members(f"{_SHELF}/PowerSupplies/1"),
-    _links(f"{_SHELF}/PowerSupplies/1", "Metrics"),
-    {"Status": {"State": "Enabled", "Health": "OK"}, "PumpRedundancy": [{"Status": {"Health": "Critical"}}]},
-    {"Status": {"Health": "OK"}, "PumpSpeedPercent": {"Reading": 50}},
-    {"FluidLevelStatus": "OK", "FluidLevelPercent": {"Reading": 80}},
-    {"ServiceHours": 1, "RatedServiceHours": 2, "DeltaLiquidPressurekPa": {"Reading": 3}},
-    {"SupplyTemperatureCelsius": {"Reading": 30}, "FlowLitersPerMinute": {"Reading": 90}},
-    {"LeakDetectorGroups": [{"Detectors": [{"DetectorState": "OK"}]}]},
-    {"TemperatureCelsius": {"Reading": 25}, "HumidityPercent": {"Reading": 50}},
-    {"MainsRedundancy": {"Status": {"Health": "Warning"}}},
-    {"Voltage": {"Reading": 230}, "PolyPhaseCurrentAmps": {"Line1": {"Reading": 5}}, "BreakerState": "Tripped"},
-    {"LineInputStatus": "LossOfInput", "PowerCapacityWatts": 5500}, {"OutputPowerWatts": {"Reading": 4000}},
-)  # fmt: skip
-ODD = (b"{}", b"[]", _told({"Members": [None, {"@odata.id": 5}]}), _told({"error": {"message": "x\n"}}))
 
 TARGETS = (
     Target("certificates", ("agent/lib/certificates.py",), use_certificates),
@@ -272,14 +264,11 @@ TARGETS = (
     Target("breaker-heats", ("agent/rack/breakers.py",), use_heats),
     Target("pod-resources", ("agent/backends/jobs/pods.py",), use_pods, (), (ProtobufError,),
            words=(b"nvidia.com/gpu", b"gpu.nvidia.com", b'*\x10"', b"\xff\xff\xff\xff\x0f")),
-    Target("redfish", ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py"), use_redfish,
-           (BMC, *ODD), (DeviceError,)),
-    Target("redfish-cooling", ("agent/backends/equipment/equipment_resources.py",
-           "agent/backends/equipment/equipment_backend.py", "agent/backends/redfish_service.py"), use_cooling,
-           (COOLED, FANS, *ODD), (DeviceError, AbsentError)),
-    Target("redfish-rack-equipment", ("agent/backends/equipment/rack_resources.py",
-           "agent/backends/equipment/equipment_resources.py", "agent/backends/equipment/rack_equipment_backend.py",
-           "agent/backends/redfish_service.py"), use_rack_equipment, (PLANT, *ODD), (DeviceError,)),
+    Target("redfish", ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py",
+           "agent/backends/equipment/equipment_resources.py", "agent/backends/equipment/equipment_backend.py",
+           "agent/backends/equipment/rack_resources.py", "agent/backends/equipment/rack_equipment_backend.py"),
+           use_redfish, (redfish_service(rack=False), redfish_service(rack=True),
+           *(joined({f"{ROOT}Chassis": odd}) for odd in ODD))),
     Target("prometheus-history", ("agent/commands/import_/prometheus_history.py",), use_history, (),
            (LogFormatError,)),
     Target("agent-answers", ("agent/wiring/agent_client.py", "agent/commands/doctor/doctor_node.py",
