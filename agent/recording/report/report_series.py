@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
 from agent.model import Series
-from agent.recording.column_reader import Held, written_out
+from agent.recording.recorded_block import Held, written_out
 from agent.recording.report.series_statistics import (
     CounterStatistic,
     GaugeStatistic,

@@ -8,8 +8,8 @@ from math import isfinite
 from typing import NamedTuple, Union
 
 from agent.model import BackendReport, Layout, Series
-from agent.recording.column_reader import ColumnBlock, Held, SelectedColumns, blocks, joined, written_out
 from agent.recording.file_records import RecordingError, RecordingHeader
+from agent.recording.recorded_block import Held, RecordedBlock, SelectedColumns, joined, written_out
 from agent.recording.recording_reader import Recording, SegmentSpan
 from agent.recording.report.report_series import figure_of, signal_of
 from agent.recording.report.run_facts import NodeFacts, RecordedRun
@@ -90,9 +90,9 @@ def _once(problems: Sequence[str]) -> list[str]:
     ]
 
 
-def _batches(some: Iterable[ColumnBlock]) -> Iterator[list[ColumnBlock]]:
+def _batches(some: Iterable[RecordedBlock]) -> Iterator[list[RecordedBlock]]:
     """Yield blocks one after the other that can be taken in together: every snapshot has the same layouts."""
-    batch: list[ColumnBlock] = []
+    batch: list[RecordedBlock] = []
     for block in some:
         if batch and not (
             block.is_even
@@ -132,10 +132,10 @@ class _NodeReader:
 
     def _fresh(
         self, recording: Recording, segments: list[int], advance: Callable[[int], None]
-    ) -> Iterator[ColumnBlock]:
+    ) -> Iterator[RecordedBlock]:
         """Yield the blocks of a file whose time no block before them had."""
         overlapping = 0
-        for block in blocks(recording, segments):
+        for block in recording.blocks(segments):
             if self._is_told_already(recording, block):
                 overlapping += len(block.walls)
             else:
@@ -148,13 +148,13 @@ class _NodeReader:
                 "segment or file has too; they are passed over"
             )
 
-    def _is_told_already(self, recording: Recording, block: ColumnBlock) -> bool:
+    def _is_told_already(self, recording: Recording, block: RecordedBlock) -> bool:
         if self._before is None:
             return False
         file, wall, mono = self._before
         return block.walls[0] <= wall and (file is not recording or block.monos[0] <= mono)
 
-    def _take(self, some: Sequence[ColumnBlock]) -> None:
+    def _take(self, some: Sequence[RecordedBlock]) -> None:
         facts = self.facts
         walls = [wall for block in some for wall in block.walls]
         monos = [mono for block in some for mono in block.monos]
@@ -176,7 +176,7 @@ class _NodeReader:
             self._explain(block)
         self._taken = (walls[-1], monos[-1])
 
-    def _columns(self, some: Sequence[ColumnBlock]) -> Iterator[_Column]:
+    def _columns(self, some: Sequence[RecordedBlock]) -> Iterator[_Column]:
         counts = [len(block.walls) for block in some]
         for tracks in zip(*(block.tracks for block in some), strict=True):
             layout, ticks = tracks[0].layout, tracks[0].ticks
@@ -208,7 +208,7 @@ class _NodeReader:
                 facts.signals[key] = signal
         return [figure, facts.signals[key]] if key in facts.signals and not series.labels else [figure]
 
-    def _explain(self, block: ColumnBlock) -> None:
+    def _explain(self, block: RecordedBlock) -> None:
         for reports in block.reports():
             if reports is self._explained:
                 continue

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from agent.model import Unit
-from agent.recording.column_reader import Held, written_out
+from agent.recording.recorded_block import Held, written_out
 
 BRIDGE_SECONDS = 60.0
 """Seconds without a counter after which its growth belongs to no run: another run, a paused driver."""
@@ -64,6 +64,7 @@ class SnapshotRange:
         later = range(1, len(walls))
         changes = [place for place in later if parts[place] != parts[place - 1]]
         pauses = [place for place in later if walls[place] - walls[place - 1] > _PAUSE * steps[place]]
+        self._narrowed: dict[tuple[int, ...], SnapshotRange] = {}
         self.unbroken = list(pairwise((0, *pauses, len(walls))))
         self.runs = [
             (parts[first], first, behind, sum(steps[first:behind]))
@@ -72,8 +73,11 @@ class SnapshotRange:
 
     def only(self, ticks: Sequence[int]) -> SnapshotRange:
         """Return a range of these of its snapshots."""
-        walls, monos, steps = ([each[tick] for tick in ticks] for each in (self.walls, self.monos, self.steps))
-        return SnapshotRange(self.grid, walls, monos, steps)
+        key = tuple(ticks)
+        if key not in self._narrowed:  # many series have the same
+            walls, monos, steps = ([each[tick] for tick in ticks] for each in (self.walls, self.monos, self.steps))
+            self._narrowed[key] = SnapshotRange(self.grid, walls, monos, steps)
+        return self._narrowed[key]
 
 
 def range_after(
@@ -228,25 +232,21 @@ class CounterStatistic:
         else:
             grown = list(map(sub, values, (before, *values)))
         if stretch.has_odd_gaps or not 0 < seconds[0] <= BRIDGE_SECONDS or min(grown) < 0:
-            for place, (more, gap) in enumerate(zip(grown, seconds, strict=True)):
-                if not 0 < gap <= BRIDGE_SECONDS or more < 0:
-                    grown[place] = seconds[place] = 0.0
+            steps = enumerate(zip(grown, seconds, strict=True))
+            known = [tick for tick, (more, gap) in steps if 0 < gap <= BRIDGE_SECONDS and more >= 0]
+            if not known:
+                return
+            stretch = stretch.only(known)
+            grown, seconds = [grown[tick] for tick in known], [seconds[tick] for tick in known]
         self.growth += sum(grown)
         self.seconds += sum(seconds)
         if self.first_at is None:
             self.first_at = next(compress(stretch.walls, grown), None)
         if self.envelope is not None:
-            self._add_rates(self.envelope, stretch, grown, seconds)
-
-    @staticmethod
-    def _add_rates(
-        envelope: Envelope, stretch: SnapshotRange, grown: Sequence[float], seconds: Sequence[float]
-    ) -> None:
-        """Take in the rate of each step whose seconds are not 0."""
-        for part, first, behind, _ in stretch.runs:
-            more, gaps = grown[first:behind], seconds[first:behind]
-            if rates := list(map(truediv, compress(more, gaps), filter(None, gaps))):
-                envelope.add(part, min(rates), max(rates), sum(more), sum(gaps))
+            rates = list(map(truediv, grown, seconds))
+            for part, first, behind, _ in stretch.runs:
+                some = rates[first:behind]
+                self.envelope.add(part, min(some), max(some), sum(grown[first:behind]), sum(seconds[first:behind]))
 
     @property
     def rate(self) -> float | None:
