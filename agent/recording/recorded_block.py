@@ -137,11 +137,11 @@ class RecordedBlock:
         fresh: list[list[str]] = [[] for _ in self._tracks]
         for shape, some in groupby(enumerate(self._ticks), key=lambda each: each[1][0]):
             where, marks = zip(*((tick, marks) for tick, (_, marks) in some), strict=True)
-            for place, told in zip(self._shapes[shape], zip(*marks, strict=True), strict=True):
+            for place, more in zip(self._shapes[shape], zip(*marks, strict=True), strict=True):
                 if place < 0:
                     raise ValueError("not a number of a track")
                 ticks[place] += where
-                fresh[place] += told
+                fresh[place] += more
         for track, its_ticks, its_marks in zip(self._tracks, ticks, fresh, strict=True):
             if its_ticks:
                 track.place(None if len(its_ticks) == len(self._ticks) else its_ticks, "".join(its_marks))

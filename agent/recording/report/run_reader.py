@@ -124,7 +124,7 @@ class _NodeReader:
         self._explained: tuple[BackendReport, ...] = ()
 
     def read(self, pieces: Iterable[tuple[Recording, SegmentSpan]], advance: Callable[[int], None]) -> None:
-        """Read these segments; `advance` is told of the snapshots of each block."""
+        """Read these segments; `advance` is called with the number of snapshots of each block."""
         for recording, some in groupby(pieces, key=lambda piece: piece[0]):
             for batch in _batches(self._fresh(recording, [span.at for _, span in some], advance)):
                 self._take(batch)
@@ -136,7 +136,7 @@ class _NodeReader:
         """Yield the blocks of a file whose time no block before them had."""
         overlapping = 0
         for block in recording.blocks(segments):
-            if self._is_told_already(recording, block):
+            if self._is_repeated(recording, block):
                 overlapping += len(block.walls)
             else:
                 self._before = (recording, block.walls[-1], block.monos[-1])
@@ -148,7 +148,7 @@ class _NodeReader:
                 "segment or file has too; they are passed over"
             )
 
-    def _is_told_already(self, recording: Recording, block: RecordedBlock) -> bool:
+    def _is_repeated(self, recording: Recording, block: RecordedBlock) -> bool:
         if self._before is None:
             return False
         file, wall, mono = self._before
