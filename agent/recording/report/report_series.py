@@ -79,13 +79,13 @@ class StepSampler:
             samples = list(map(sub, values, (self._before or 0.0, *values))) if self._counts else values
             if self._counts and self._before is None:
                 samples = samples[1:]
-            self._enter(stretch.seconds / count, samples, start)
+            self._enter(stretch.seconds / count, samples)
         else:
             self._open = None
         self._before = values[-1]
 
-    def _enter(self, interval: float, samples: Sequence[float], start: int) -> None:
-        if self._open is None or start == 0:
+    def _enter(self, interval: float, samples: Sequence[float]) -> None:
+        if self._open is None or len(self._open) >= WINDOW:
             if len(self.windows) >= WINDOWS:
                 return
             self._open = array("d")
