@@ -146,6 +146,12 @@ class RecordedBlock:
             if its_ticks:
                 track.place(None if len(its_ticks) == len(self._ticks) else its_ticks, "".join(its_marks))
 
+    @property
+    def most_series(self) -> int:
+        """How many series the largest snapshot has."""
+        widths = [len(track.layout) for track in self._tracks]
+        return max(sum(widths[place] for place in self._shapes[shape]) for shape in {shape for shape, _ in self._ticks})
+
     def snapshots(self) -> Iterator[RecordedSnapshot]:
         """Yield the snapshots, each made when it is asked for."""
         rows = [track.columns.rows() for track in self._tracks]
