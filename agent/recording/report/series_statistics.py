@@ -226,12 +226,16 @@ class CounterStatistic:
             self._last = (0.0, first - stretch.steps[0]) if self._born_at_zero else (values[0], first)
         before, since = self._last
         self._last = values[-1], stretch.monos[-1]
+        is_odd = stretch.has_odd_gaps or not 0 < stretch.monos[0] - since <= BRIDGE_SECONDS
+        if held == before and not is_odd and self.envelope is None:  # most counters stand still
+            self.seconds += stretch.monos[-1] - since
+            return
         seconds = [stretch.monos[0] - since, *stretch.gaps]
         if isinstance(held, float):
             grown = [held - before, *repeat(0.0, len(stretch.gaps))]
         else:
             grown = list(map(sub, values, (before, *values)))
-        if stretch.has_odd_gaps or not 0 < seconds[0] <= BRIDGE_SECONDS or min(grown) < 0:
+        if is_odd or min(grown) < 0:
             steps = enumerate(zip(grown, seconds, strict=True))
             known = [tick for tick, (more, gap) in steps if 0 < gap <= BRIDGE_SECONDS and more >= 0]
             if not known:
