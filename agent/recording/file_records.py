@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress, islice, repeat
 from math import isfinite
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -150,36 +150,45 @@ def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
     return b"".join((changes, *constants, *compress(held, changes)))
 
 
-def end_of_columns(data: bytes, at: int, width: int, height: int) -> int:
-    """Return the place behind rows that were packed at a place of the data. Raises ValueError."""
-    changes = data[at : at + width]
-    moving, still = changes.count(1), changes.count(0)
-    after = at + width + VALUE * (still + moving * height)
-    if still + moving != width or after > len(data):
-        raise ValueError("columns invalid or truncated")
-    return after
+class PackedColumns:
+    """Rows that were packed at a place of some data, and `after`, the place behind; decoded when they are asked for.
 
-
-def unpack_columns(data: bytes, at: int, width: int, height: int) -> tuple[Iterator[tuple[float, ...]], int]:
-    """Return rows that were packed at a place of the data, one after the other, and the place behind.
-
-    Raises ValueError.
+    `changes` has a byte for each column, 1 where it changes.
     """
-    changes, after = data[at : at + width], end_of_columns(data, at, width, height)
-    still = changes.count(0)
-    count = (after - at - width) // VALUE
-    values = struct.unpack_from(f"<{count}d", data, at + width)
-    if not all(map(isfinite, values)):
-        raise ValueError("a value that is not finite")
-    constants = iter(values[:still])
-    changing = iter(range(still, count, height))
-    columns = [
-        values[(start := next(changing)) : start + height] if changed else repeat(next(constants))
-        for changed in changes
-    ]
-    # Made one by one: a few bytes of a hostile file stand for any number of rows.
-    rows = islice(zip(*columns), height) if width else repeat((), height)  # noqa: B905 constants have no end
-    return rows, after
+
+    __slots__ = ("_data", "_start", "after", "changes", "height")
+
+    def __init__(self, data: bytes, at: int, width: int, height: int) -> None:
+        """Read where they end. Raises ValueError for what makes no sense, and for a value that is not finite."""
+        self._data, self._start, self.height = data, at + width, height
+        self.changes = data[at : at + width]
+        moving, still = self.changes.count(1), self.changes.count(0)
+        self.after = self._start + VALUE * (still + moving * height)
+        if still + moving != width or self.after > len(data):
+            raise ValueError("columns invalid or truncated")
+        exponents = data[self._start + VALUE - 1 : self.after : VALUE]  # the sign, and all bits but four
+        if (b"\x7f" in exponents or b"\xff" in exponents) and not all(map(isfinite, self._values())):
+            raise ValueError("a value that is not finite")
+
+    def _values(self) -> tuple[float, ...]:
+        return struct.unpack_from(f"<{(self.after - self._start) // VALUE}d", self._data, self._start)
+
+    def rows(self) -> Iterator[tuple[float, ...]]:
+        """Return the rows, made one by one: a few bytes of a hostile file stand for any number of them."""
+        values, still = self._values(), self.changes.count(0)
+        constants = iter(values[:still])
+        changing = iter(range(still, len(values), self.height))
+        columns = [
+            values[(start := next(changing)) : start + self.height] if changed else repeat(next(constants))
+            for changed in self.changes
+        ]
+        if not columns:
+            return repeat((), self.height)
+        return islice(zip(*columns), self.height)  # noqa: B905 constants have no end
+
+    def chosen(self, keys: Sequence[Any]) -> list[Any]:
+        """Return what is at these indexes and slices of the constants and the columns that change."""
+        return list(map(self._values().__getitem__, keys))
 
 
 HEADER_BYTES = 256 * 2**10

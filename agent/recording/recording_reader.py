@@ -5,23 +5,22 @@ A file may end anywhere, and any of its bytes may be wrong: what is intact is re
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby
 from math import inf
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO
 
 from msgspec import Struct
 
 from agent.lib.wording import one_line, utc
-from agent.model import BackendReport, Frame, Instant, Snapshot
+from agent.model import Snapshot
 from agent.recording.file_records import (
     BLOCK,
     DEFINITIONS,
@@ -32,38 +31,17 @@ from agent.recording.file_records import (
     RecordingError,
     RecordingHeader,
     decoded,
-    inflated,
     next_segment,
     records,
-    unpack_columns,
 )
+from agent.recording.recorded_block import RecordedBlock, RecordedSnapshot
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.segment_definitions import KnownDefinitions, ReadDefinitions
 
-BLOCK_BYTES = 32 * 2**20
-"""Bytes of a block when it is decompressed: a writer packs one when it has eight mebibytes."""
-OUTLINE_BYTES = 4 * 2**20
-"""Bytes of the part of a block that says which rows belong to which snapshot."""
-TICKS = 100_000
-"""Snapshots of a block."""
 PROBLEMS = 100
 """Problems of one file that are listed."""
 _ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, struct.error)
 """What comes of a document that is not as it should be."""
-
-
-_P = TypeVar("_P")
-Opened = tuple[int, float, _P]
-"""A piece of a block: its number of snapshots, the wall second of the last, and what a reader makes of it."""
-Opener = Callable[[RecordingHeader, bytes, ReadDefinitions], Iterable[Opened[_P]]]
-"""Opens a block's payload. Raises ValueError, TypeError or LookupError for what makes no sense."""
-
-
-class RecordedSnapshot(NamedTuple):
-    """A snapshot, and where it comes from."""
-
-    header: RecordingHeader
-    snapshot: Snapshot
 
 
 class SegmentSpan(Struct):
@@ -117,16 +95,16 @@ class Recording:
         """Return all snapshots with their headers; of these segments only, if their first bytes are given. As
         `snapshots`.
         """
-        return self.pieces(_SnapshotBlock, segments)
+        return chain.from_iterable(block.snapshots() for block in self.blocks(segments))
 
-    def pieces(self, opener: Opener[_P], segments: list[int] | None = None) -> Iterator[_P]:
-        """Yield what an opener makes of all blocks, or of those in these segments. As `recorded`."""
+    def blocks(self, segments: list[int] | None = None) -> Iterator[RecordedBlock]:
+        """Yield all blocks, or those in these segments. As `recorded`."""
         known = KnownDefinitions()
         self._given, self._last = 0, None
         for start in [0] if segments is None else segments:
             at: int | None = start
             while at is not None:
-                at, known = yield from self._whole(opener, at, known, only=segments is not None)
+                at, known = yield from self._whole(at, known, only=segments is not None)
 
     def survey(self) -> list[SegmentSpan]:
         """Return the segments, found without decompressing their blocks: a second for a recording of days. As
@@ -150,8 +128,8 @@ class Recording:
         return spans
 
     def _whole(
-        self, opener: Opener[_P], at: int, known: KnownDefinitions, *, only: bool
-    ) -> Generator[_P, None, tuple[int | None, KnownDefinitions]]:
+        self, at: int, known: KnownDefinitions, *, only: bool
+    ) -> Generator[RecordedBlock, None, tuple[int | None, KnownDefinitions]]:
         """Yield what is whole of the segment at a byte and of those behind it, or of that one `only`.
 
         Returns where to go on behind damage, None at the end, and the objects of the segment that was read last.
@@ -175,9 +153,10 @@ class Recording:
                 elif header is None:
                     raise ValueError("a block without a header")
                 else:
-                    for count, self._last, piece in opener(header, record.payload, definitions):
-                        self._given += count
-                        yield piece
+                    block = RecordedBlock(header, record.payload, definitions)
+                    if block.walls:
+                        self._given, self._last = self._given + len(block.walls), block.walls[-1]
+                        yield block
             return None, definitions.known
         except BrokenRecordError as error:
             self._note(error.at, str(error), torn=error.torn)
@@ -234,80 +213,6 @@ class Recording:
     @property
     def _shown(self) -> str:
         return one_line(str(self.path), 4096)
-
-
-class BlockOutline:
-    """What a block says of itself: its snapshots' times, and which rows of which tracks each of them has.
-
-    Raises ValueError, TypeError, LookupError or struct.error where it makes no sense.
-    """
-
-    def __init__(self, payload: bytes) -> None:
-        count, _, _ = PREAMBLE.unpack_from(payload)
-        if count > TICKS:
-            raise ValueError(f"more than {TICKS} snapshots in a block")
-        self.body = inflated(payload[PREAMBLE.size :], BLOCK_BYTES)
-        (length,) = struct.unpack_from("<I", self.body)
-        if length > OUTLINE_BYTES:
-            raise ValueError(f"an outline of more than {OUTLINE_BYTES} bytes")
-        document = json.loads(self.body[4 : 4 + length])
-        self.shapes: list[list[int]] = document["shapes"]
-        self.ticks: list[Any] = document["ticks"]
-        if len(self.ticks) != count:
-            raise ValueError("a block with another number of snapshots than it says")
-        self.tracks: list[tuple[str, int, int]] = document["tracks"]
-        if not all(0 < height <= TICKS for _, _, height in self.tracks):
-            raise ValueError(f"a track with no rows or more than {TICKS}")
-        self.times, self.at = unpack_columns(self.body, 4 + length, 3, count)
-        """Rows of sequence, monotonic and wall seconds; and the place of the body at which the first track begins."""
-
-
-def track_width(kind: str, number: int, definitions: ReadDefinitions) -> int:
-    """Return columns of a track. Raises LookupError."""
-    return len(definitions.layouts[number]) if kind == "L" else 2 * len(definitions.reports(number))
-
-
-class _SnapshotBlock:
-    """The snapshots of a block, made one by one."""
-
-    def __init__(self, header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> None:
-        outline = BlockOutline(payload)
-        self._header, self._definitions = header, definitions
-        self._shapes, self._ticks, self._times = outline.shapes, outline.ticks, outline.times
-        at = outline.at
-        self._tracks: list[tuple[str, int, Iterator[tuple[float, ...]]]] = []
-        for kind, number, height in outline.tracks:
-            rows, at = unpack_columns(outline.body, at, track_width(kind, number, definitions), height)
-            self._tracks.append((kind, number, rows))
-        self._last: dict[int, Frame | tuple[BackendReport, ...]] = {}
-
-    def __iter__(self) -> Iterator[Opened[RecordedSnapshot]]:
-        for (sequence, mono, wall), (shape, fresh) in zip(self._times, self._ticks, strict=True):
-            frames: list[Frame] = []
-            reports: tuple[BackendReport, ...] = ()
-            for track, is_fresh in zip(self._shapes[shape], fresh, strict=True):
-                item = self._next(track) if is_fresh == "1" else self._last[track]
-                if isinstance(item, Frame):
-                    frames.append(item)
-                else:
-                    reports = item
-            snapshot = Snapshot(int(sequence), Instant(mono, wall), tuple(frames), reports)
-            yield 1, wall, RecordedSnapshot(self._header, snapshot)
-
-    def _next(self, track: int) -> Frame | tuple[BackendReport, ...]:
-        kind, number, rows = self._tracks[track]
-        row = next(rows, None)
-        if row is None:
-            raise ValueError("a track with fewer rows than are used")
-        made: Frame | tuple[BackendReport, ...]
-        if kind == "L":
-            made = Frame(self._definitions.layouts[number], row)
-        else:
-            plain = self._definitions.reports(number)
-            pairs = zip(plain, row[::2], row[1::2], strict=True)
-            made = tuple(each._replace(duration=duration, calls=int(calls)) for each, duration, calls in pairs)
-        self._last[track] = made
-        return made
 
 
 def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:

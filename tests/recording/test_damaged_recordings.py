@@ -26,6 +26,7 @@ from agent.recording.file_records import (
 )
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
+from agent.recording.report.run_reader import read_run
 from tests.recording.played import provenance, record, same
 
 POWER, BUSY = BY_NAME["coldplate_gpu_power_watts"], BY_NAME["coldplate_gpu_utilization_ratio"]
@@ -148,6 +149,15 @@ def test_the_hostile_ones_below_are_near_a_good_one(tmp_path: Path) -> None:
     assert ([each.value for each in snapshot.readings], problems) == ([5.0], [])
 
 
+def test_a_track_that_no_snapshot_has_is_in_no_figure_of_a_report(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    document = {**TRACK, "tracks": [["L", 0, 2], ["L", 0, 1]], "shapes": [[1]]}
+    path.write_bytes(HEAD + ONE + block(document, TIMES + b"\1" + bytes(16) + b"\0" + struct.pack("<d", 5.0)))
+    with Recording(path) as recording:
+        (gpu,) = read_run([recording]).gpus()
+    assert (gpu.summary(POWER.name).low, gpu.summary(POWER.name).seconds) == (5.0, 1.0)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -171,6 +181,8 @@ def test_the_hostile_ones_below_are_near_a_good_one(tmp_path: Path) -> None:
         lambda: ONE + block({**TRACK, "tracks": [["L", 0, 10**9]]}, TIMES + b"\0" + bytes(8)),
         lambda: ONE + block({**TRACK, "tracks": [["R", 5, 1]]}, TIMES),
         lambda: ONE + block({**TRACK, "ticks": [[0, "0"]]}, TIMES + b"\0" + bytes(8)),
+        lambda: ONE + block({**TRACK, "ticks": [[0, "2"]]}, TIMES + b"\0" + bytes(8)),
+        lambda: ONE + block({**TRACK, "shapes": [[-1]]}, TIMES + b"\0" + bytes(8)),
         lambda: ONE + block({**TRACK, "ticks": [[3, "1"]]}, TIMES + b"\0" + bytes(8)),
         lambda: ONE + block({**TRACK, "shapes": [[0, 0]], "ticks": [[0, "11"]]}, TIMES + b"\0" + bytes(8)),
         lambda: ONE + block(TRACK, TIMES, count=2**32 - 1),
@@ -185,8 +197,8 @@ def test_what_is_whole_and_makes_no_sense_is_told_as_damage(tmp_path: Path, make
     assert (got, more) == ([], [])
     assert f"{path}: is damaged: " in problem
     assert f"read on from byte {len(HEAD + hostile)}" in problem
-    with Recording(path) as recording:
-        recording.survey()
+    with Recording(path) as recording, pytest.raises(RecordingError):
+        read_run([recording])
 
 
 def test_noise_behind_a_header_is_told_as_damage(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as some
 from agent.catalogue import BY_NAME
 from agent.lib.record import replace
 from agent.model import EMPTY_FRAME, Frame, Framer, Gpu, Instant, Layout, Node, Reading, Series, Snapshot
-from agent.recording.column_reader import SelectedColumns, blocks
-from agent.recording.file_records import RecordingError, pack_columns, unpack_columns
+from agent.recording.file_records import PackedColumns, RecordingError, pack_columns
+from agent.recording.recorded_block import SelectedColumns
 from agent.recording.recording_file import SEGMENT_SECONDS, RecordingFile
 from agent.recording.recording_reader import Recording, by_time
 from tests.recording.played import bits, played, provenance, record, same
@@ -31,9 +31,9 @@ finite = some.floats(allow_nan=False, allow_infinity=False)
 @given(some.integers(1, 12).flatmap(lambda width: some.lists(some.tuples(*[finite] * width), min_size=1, max_size=12)))
 def test_columns_keep_every_bit(rows: list[tuple[float, ...]]) -> None:
     data = b"before" + pack_columns(rows)
-    read, after = unpack_columns(data, 6, len(rows[0]), len(rows))
-    assert [bits(row) for row in read] == [bits(row) for row in rows]
-    assert after == len(data)
+    columns = PackedColumns(data, 6, len(rows[0]), len(rows))
+    assert [bits(row) for row in columns.rows()] == [bits(row) for row in rows]
+    assert columns.after == len(data)
 
 
 @pytest.mark.parametrize(("scenario", "begins"), [("driver-hang", 50), ("gpu-lost", 50), ("xid-storm", 60)])
@@ -219,11 +219,11 @@ def by_snapshots(path: Path) -> dict[Series, Column]:
 def by_columns(path: Path) -> dict[Series, Column]:
     found: defaultdict[Series, Column] = defaultdict(dict)
     with Recording(path) as recording:
-        for block in blocks(recording):
+        for block in recording.blocks():
             for track in block.tracks:
                 walls = block.walls if track.ticks is None else [block.walls[tick] for tick in track.ticks]
                 chosen = SelectedColumns(range(len(track.layout)))
-                for series, held in zip(track.layout.series, track.columns(chosen), strict=True):
+                for series, held in zip(track.layout.series, track.values(chosen), strict=True):
                     values = [held] * len(walls) if isinstance(held, float) else held
                     assert len(values) == len(walls)
                     found[series].update(zip(walls, values, strict=True))
@@ -250,7 +250,7 @@ def test_the_reports_of_a_block_are_those_of_its_snapshots(tmp_path: Path) -> No
     snapshots = played("healthy-training", 5)
     path = record(tmp_path / "run", snapshots)
     with Recording(path) as recording:
-        told = [report.backend for block in blocks(recording) for reports in block.reports() for report in reports]
+        told = [report.backend for block in recording.blocks() for reports in block.reports() for report in reports]
     assert told == [report.backend for report in snapshots[0].reports]
 
 
@@ -264,7 +264,7 @@ def test_damage_is_told_and_the_segments_behind_it_are_read(tmp_path: Path) -> N
     path = tmp_path / "both"
     path.write_bytes(bytes(data) + other.read_bytes())
     with Recording(path) as recording:
-        walls = [wall for block in blocks(recording) for wall in block.walls]
+        walls = [wall for block in recording.blocks() for wall in block.walls]
         assert len(recording.problems) == 1
     assert walls == [each.at.wall for each in (*snapshots[:10], *later)]
 
@@ -276,6 +276,6 @@ def test_a_layout_is_the_same_object_in_all_segments_of_a_node_read_by_themselve
     path.write_bytes(one.read_bytes() * 2)
     with Recording(path) as recording:
         starts = [span.at for span in recording.survey()]
-        layouts = [[track.layout for track in block.tracks] for block in blocks(recording, starts)]
+        layouts = [[track.layout for track in block.tracks] for block in recording.blocks(starts)]
     assert len(starts) == 2
     assert layouts[: len(layouts) // 2] == layouts[len(layouts) // 2 :]

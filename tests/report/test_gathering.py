@@ -168,6 +168,13 @@ def test_a_series_that_changes_its_layout_within_a_block_keeps_the_order_of_time
     assert (counter.growth, counter.seconds, counter.peak) == (990.0, 99.0, 10.0)
 
 
+def test_the_windows_for_a_jobs_steps_are_taken_from_the_whole_recording(tmp_path: Path) -> None:
+    some = snapshots({row(chosen.POWER, gpu(0)): [float(one % 20) for one in range(1800)]}, 1800, step=0.1)
+    run = both(recorded(tmp_path / "run", some, interval=0.1))
+    lengths = [len(samples) for _, samples in run.nodes[0].signals[chosen.POWER, gpu(0)].windows]
+    assert len(lengths) == 3 and lengths[:2] == [600, 600]
+
+
 def test_ports_are_gathered(tmp_path: Path) -> None:
     port = IbPort("mlx5_0", "1")
     series = {

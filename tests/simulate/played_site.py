@@ -9,7 +9,6 @@ from pathlib import Path
 from agent.backends.synthetic.loader import ScenarioError
 from agent.commands.simulate.simulated_node import SimulatedNode
 from agent.commands.simulate.simulated_site import SimulatedSite
-from agent.commands.simulate.site_pages import NodePage
 from agent.commands.simulate.site_reader import SiteReader
 from agent.commands.simulate.site_service import make_nodes
 from agent.lib import yamltree
@@ -28,10 +27,10 @@ def site_of(text: str) -> SimulatedSite:
 class PlayedSite:
     """The nodes of a site, by name. Seconds are those of the simulation."""
 
-    def __init__(self, text: str, stride: int = 15) -> None:
+    def __init__(self, text: str, stride: int = 15, profile: str = "default") -> None:
         self.site = site_of(text)
-        self.nodes: dict[str, SimulatedNode] = {node.plan.name: node for node in make_nodes(self.site, stride, BEGAN)}
-        self._pages = {name: NodePage(node) for name, node in self.nodes.items()}
+        nodes = make_nodes(self.site, stride, BEGAN, profile)
+        self.nodes: dict[str, SimulatedNode] = {node.plan.name: node for node in nodes}
 
     def sample(self, name: str, t: int) -> Snapshot:
         """What a node shows at a second. It must not be down."""
@@ -44,7 +43,7 @@ class PlayedSite:
 
     def page(self, name: str, t: int, fmt: Format = Format.TEXT) -> bytes:
         assert not self.nodes[name].is_down(t)
-        return b"".join(self._pages[name].pieces(fmt, t))
+        return b"".join(self.nodes[name].pieces(fmt, t))
 
     def values(self, name: str, t: int, metric: str, keep: Callable[[Labels], bool] = lambda _: True) -> list[float]:
         return [

@@ -163,8 +163,8 @@ faults: [{kind: power-loss, rack: r2, at: 30s, duration: 30s}]
 class AskedSite:
     def __init__(self, profile: str = "default") -> None:
         self.now = 10.0
-        site = PlayedSite(SITE)
-        self.pages = SitePages(site.site, list(site.nodes.values()), lambda: self.now, profile)
+        site = PlayedSite(SITE, profile=profile)
+        self.pages = SitePages(site.site, list(site.nodes.values()), lambda: self.now)
 
     def ask(self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Response:
         return ask(self.pages, Request(method, path, headers=headers or {}))

@@ -61,16 +61,14 @@ def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
     from agent.commands.compat_check.query_extraction import ExtractedQuery, NoQueriesError, read_queries
     from agent.commands.compat_check.query_verdicts import CheckedFile, evaluate_query
 
-    read: list[tuple[ExtractedQuery, ...] | str] = []
+    read: list[tuple[Path, tuple[ExtractedQuery, ...], str]] = []
     for path in paths:
         try:
-            read.append(read_queries(path))
+            read.append((path, read_queries(path), ""))
         except NoQueriesError as error:
-            read.append(str(error))
-    recorded = {query.record for file in read if not isinstance(file, str) for query in file if query.record}
+            read.append((path, (), str(error)))
+    recorded = {query.record for _, queries, _ in read for query in queries if query.record}
     return [
-        CheckedFile(str(path), problem=file)
-        if isinstance(file, str)
-        else CheckedFile(str(path), tuple(evaluate_query(query, recorded) for query in file))
-        for path, file in zip(paths, read, strict=True)
+        CheckedFile(str(path), tuple(evaluate_query(query, recorded) for query in queries), problem)
+        for path, queries, problem in read
     ]

@@ -1,7 +1,6 @@
-"""Extract the queries of a file, and the metrics and labels that each query names.
+"""Extract the queries of a file: a Grafana dashboard in JSON, or rules in Prometheus's or Kubernetes' YAML.
 
-A file is a Grafana dashboard in JSON, or rules in Prometheus's or Kubernetes' YAML. Grafana's variables are replaced by
-what can stand in their place.
+Grafana's variables are replaced by what can stand in their place.
 """
 
 from __future__ import annotations
@@ -17,11 +16,6 @@ from msgspec import Struct
 from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line
 from agent.lib.yamltree import Bounds, YamlError
-from alerts.promql import Matcher
-from alerts.promql.labels import METRIC_NAME, wanted_name
-from alerts.promql.syntax import parse
-from alerts.promql.syntax.tree import AggregateExpr, BinaryExpr, Expression, FunctionCall, StringLiteral, parts_of
-from alerts.promql.syntax.tree import VectorSelector as Selector
 
 MOST_BYTES = 8 * 2**20
 """A file's size: the largest published dashboards have two mebibytes."""
@@ -55,29 +49,33 @@ class ExtractedQuery(Struct, frozen=True):
 def read_queries(path: Path) -> tuple[ExtractedQuery, ...]:
     """Return the queries of a file. Raises NoQueriesError."""
     try:
-        text = textfile.read_text(path, MOST_BYTES, handed=True)
+        return extract_queries(textfile.read_text(path, MOST_BYTES, handed=True))
     except textfile.ReadError as error:
         raise NoQueriesError(str(error)) from None
-    try:
-        return extract_queries(text)
     except NoQueriesError as error:
         raise NoQueriesError(f"{one_line(str(path), 4096)}: {error}") from None
 
 
 def extract_queries(text: str) -> tuple[ExtractedQuery, ...]:
     """Return the queries of a text. Raises NoQueriesError, without a file's name."""
-    if text.lstrip()[:1] in ("{", "["):
-        return _of_dashboard(_json(text))
+    is_json = text.lstrip()[:1] in ("{", "[")
+    found = tuple(_of_dashboard(_json(text)) if is_json else _of_rules(text))
+    if len(found) > MOST_QUERIES:
+        raise NoQueriesError(f"has more than {MOST_QUERIES} queries; check its parts one by one")
+    return found
+
+
+def _of_rules(text: str) -> Iterator[ExtractedQuery]:
     try:
         tree = yamltree.compose(text, _BOUNDS, lone=False)
-        document = yamltree.plain(tree.root)
+        found = list(_rules(yamltree.plain(tree.root)))
     except YamlError as error:
         raise NoQueriesError(f"is neither JSON nor YAML: {error}") from None
-    found = tuple(_rules(document))
     if not found:
         raise NoQueriesError("has no rules; give a Prometheus rule file, a PrometheusRule, or a Grafana dashboard")
-    rest = (ExtractedQuery(f"line {tree.rest}", "", unread="another document begins, which is not read"),)
-    return _bounded((*found, *rest) if tree.rest else found)
+    yield from found
+    if tree.rest:
+        yield ExtractedQuery(f"line {tree.rest}", "", unread="another document begins, which is not read")
 
 
 def _json(text: str) -> Any:
@@ -91,17 +89,12 @@ def _json(text: str) -> Any:
         raise NoQueriesError(f"is not JSON: {one_line(str(error))}") from None
 
 
-def _bounded(found: tuple[ExtractedQuery, ...]) -> tuple[ExtractedQuery, ...]:
-    if len(found) > MOST_QUERIES:
-        raise NoQueriesError(f"has more than {MOST_QUERIES} queries; check its parts one by one")
-    return found
-
-
-def _of_dashboard(document: Any) -> tuple[ExtractedQuery, ...]:
+def _of_dashboard(document: Any) -> Iterator[ExtractedQuery]:
     parts = list(_parts(document))
     if all(_MARKS.isdisjoint(part) for part, _, _ in parts):
         raise NoQueriesError("is not a Grafana dashboard: it has neither panels nor variables")
-    return _bounded(tuple(query for part in parts for query in _queries(*part)))
+    for part in parts:
+        yield from _queries(*part)
 
 
 def _parts(document: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
@@ -181,91 +174,17 @@ def _rules(document: Any) -> Iterator[ExtractedQuery]:
 
 OPEN = "grafana_variable"
 """Stands for a variable's value; letters, so that it may be part of a name."""
-_MOST_CHOICES = 64
-_VARIABLE = re.compile(
-    r"\$\{(?P<braces>\w+)(?:\.\w+)?(?::[^}\n]{0,40})?\}|\[\[(?P<brackets>\w+)(?::\w+)?\]\]|\$(?P<plain>\w+)"
-)
+_VARIABLE = re.compile(r"\$\{(\w+)(?:\.\w+)?(?::[^}\n]{0,40})?\}|\[\[(\w+)(?::\w+)?\]\]|\$(\w+)")
 _IN_BRACKETS = re.compile(r"\[([^\]\[\"'`{}]{0,200})\]")
 _OFFSET = re.compile(rf"\b(offset\s+-?){OPEN}\b")
 _NUMBER = re.compile(
     rf"\b((?:topk|bottomk|quantile|histogram_quantile)\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*){OPEN}(?=\s*,)"
 )
 _SPAN = {"__range_s": "300", "__range_ms": "300000", "__interval_ms": "60000"}
-_MAKERS = frozenset({"label_replace", "label_join", "count_values"})
-"""Functions that make labels, whose names are among their texts."""
-
-
-class NamedSelector(Struct, frozen=True):
-    """A metric in a query. `name` is empty if it is not fixed; `matchers` are those of its labels."""
-
-    name: str
-    pattern: Matcher | None
-    matchers: tuple[Matcher, ...]
-
-    @property
-    def open(self) -> bool:
-        """Whether only Grafana knows what is selected."""
-        return OPEN in self.name or (self.pattern is not None and OPEN in self.pattern.value)
-
-
-Choice = tuple[frozenset[str], frozenset[str]]
-"""The metrics on either side of an `or`."""
-
-
-class QueryNames(Struct, frozen=True):
-    """What a query names. `grouping` are labels that it groups or joins by."""
-
-    selectors: tuple[NamedSelector, ...]
-    grouping: tuple[str, ...] = ()
-    choices: tuple[Choice, ...] = ()
 
 
 def without_variables(text: str) -> str:
     """Return the text with a duration, a number or a word in the place of each of Grafana's variables."""
-    text = _VARIABLE.sub(_in_place, text)
+    text = _VARIABLE.sub(lambda found: _SPAN.get(next(filter(None, found.groups())), OPEN), text)
     text = _OFFSET.sub(r"\g<1>5m", _NUMBER.sub(r"\g<1>1", text))
     return _IN_BRACKETS.sub(lambda found: f"[{found[1].replace(OPEN, '5m')}]", text)
-
-
-def _in_place(found: re.Match[str]) -> str:
-    name = found["braces"] or found["brackets"] or found["plain"]
-    return _SPAN.get(name, OPEN)
-
-
-def extract_names(text: str) -> QueryNames:
-    """Return what a query names. Raises PromqlError if it is not PromQL that rules support."""
-    selectors: list[NamedSelector] = []
-    grouping: list[str] = []
-    made: set[str] = set()
-    choices: list[Choice] = []
-    for part in parts_of(parse(without_variables(text))):
-        if isinstance(part, Selector):
-            selectors.append(_selector(part.matchers))
-        elif isinstance(part, AggregateExpr):
-            grouping += part.grouping.labels
-            made |= _texts(part) if part.operator in _MAKERS else set()
-        elif isinstance(part, BinaryExpr):
-            grouping += (*part.matching.labels, *part.matching.include)
-            if part.operator == "or" and len(choices) < _MOST_CHOICES:
-                choices.append((_names(part.left), _names(part.right)))
-        elif isinstance(part, FunctionCall) and part.name in _MAKERS:
-            made |= _texts(part)
-    kept = tuple(each for each in dict.fromkeys(grouping) if each not in made and OPEN not in each)
-    return QueryNames(tuple(selectors), kept, tuple(choices))
-
-
-def _names(tree: Expression) -> frozenset[str]:
-    return frozenset(
-        part.name or wanted_name(part.matchers) or "" for part in parts_of(tree) if isinstance(part, Selector)
-    )
-
-
-def _texts(call: FunctionCall | AggregateExpr) -> set[str]:
-    parts = call.arguments if isinstance(call, FunctionCall) else (call.parameter,)
-    return {each.value for each in parts if isinstance(each, StringLiteral)}
-
-
-def _selector(matchers: tuple[Matcher, ...]) -> NamedSelector:
-    name = wanted_name(matchers) or ""
-    pattern = next((each for each in matchers if each.name == METRIC_NAME and each.operator == "=~"), None)
-    return NamedSelector(name, pattern, tuple(each for each in matchers if each.name != METRIC_NAME))

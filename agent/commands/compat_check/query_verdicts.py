@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -12,9 +13,20 @@ from msgspec.structs import replace
 from agent.catalogue import BY_NAME
 from agent.catalogue.groups import Profile, profile_of
 from agent.catalogue.infiniband import PREFIX as DRIVERS_PREFIX
-from agent.commands.compat_check.query_extraction import OPEN, Choice, ExtractedQuery, NamedSelector, extract_names
+from agent.commands.compat_check.query_extraction import OPEN, ExtractedQuery, without_variables
 from agent.lib.wording import one_line
 from alerts.promql import Matcher, PromqlError
+from alerts.promql.labels import METRIC_NAME, wanted_name
+from alerts.promql.syntax import parse
+from alerts.promql.syntax.tree import (
+    AggregateExpr,
+    BinaryExpr,
+    Expression,
+    FunctionCall,
+    StringLiteral,
+    VectorSelector,
+    parts_of,
+)
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import our_words
 from exporters.metrics_document import labels_of
@@ -27,6 +39,10 @@ _OF_TARGETS = frozenset({
 """Labels that scraping may give to every series."""
 ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
 """Metrics whose series have labels of another entity."""
+
+_MAKERS = frozenset({"label_replace", "label_join", "count_values"})
+"""What makes labels, whose names are among its texts."""
+_MOST_CHOICES = 64
 
 FOREIGN = {each.name: (profile, each) for profile in PROFILES.values() for each in reversed(profile.names)}
 MISSING = {each.name: each for profile in PROFILES.values() for each in profile.not_served}
@@ -54,7 +70,7 @@ class QueryVerdict(Struct, frozen=True):
 
     place: str
     query: str
-    metrics: tuple[MetricVerdict, ...]
+    metrics: tuple[MetricVerdict, ...] = ()
     remarks: tuple[str, ...] = ()
     unread: str = ""
     open: bool = False
@@ -64,45 +80,86 @@ class QueryVerdict(Struct, frozen=True):
         """Whether every metric that it names is there under some name, and every label that must have a value."""
         return not self.unread and all(each.source or each.spare for each in self.metrics)
 
+    @property
+    def word(self) -> str:
+        """OK, NONE for a query without data, OPEN if only Grafana knows it, or UNREAD if it was not judged."""
+        if self.unread:
+            return "UNREAD"
+        if not self.found:
+            return "NONE"
+        return "OPEN" if self.open else "OK"
+
 
 def evaluate_query(query: ExtractedQuery, recorded: Collection[str] = ()) -> QueryVerdict:
     """Return a verdict on a query; `recorded` are names of metrics that rules record."""
+    verdict = QueryVerdict(query.place, query.text, unread=query.unread)
     if query.unread:
-        return QueryVerdict(query.place, query.text, (), unread=query.unread)
+        return verdict
     try:
-        named = extract_names(query.text)
+        parts = list(parts_of(parse(without_variables(query.text))))
     except PromqlError as error:
-        return QueryVerdict(query.place, query.text, (), unread=str(error))
+        return replace(verdict, unread=str(error))
     metrics: dict[str, MetricVerdict] = {}
     remarks: list[str] = []
-    for selector in named.selectors:
-        for each in _metrics(selector, recorded):
-            metrics.setdefault(each.name, each)
-            remarks += _label_remarks(each, [matcher.name for matcher in selector.matchers if _wanted(matcher)])
-    grouping = (*named.grouping, *query.labels)
-    remarks += _group_remarks(list(metrics.values()), grouping)
-    for name in _spare(named.choices, {each.name for each in metrics.values() if each.source}):
-        if name in metrics:
-            metrics[name] = replace(metrics[name], spare=True)
-    open_ = any(each.open for each in named.selectors)
-    return QueryVerdict(query.place, query.text, tuple(metrics.values()), tuple(dict.fromkeys(remarks)), open=open_)
+    selectors = [part for part in parts if isinstance(part, VectorSelector)]
+    names = [(selector.matchers, name) for selector in selectors if (name := _name_matcher(selector.matchers))]
+    for matchers, name in names:
+        if OPEN not in name.value:
+            metric = verdict_on(name.value, recorded) if name.operator == "=" else _any_of(name)
+            metrics.setdefault(metric.name, metric)
+            wanted = [each.name for each in matchers if _is_wanted(each)]
+            remarks += [f"{metric.name} has no label {each}" for each in _absent_labels([metric], wanted)]
+    absent = _absent_labels(list(metrics.values()), (*_grouping(parts), *query.labels))
+    remarks += [f"no metric of the query has the label {each}" for each in absent]
+    spare = set(_spare(parts, {each.name for each in metrics.values() if each.source}))
+    return replace(
+        verdict,
+        metrics=tuple(replace(each, spare=each.name in spare) for each in metrics.values()),
+        remarks=tuple(dict.fromkeys(remarks)),
+        open=any(OPEN in name.value for _, name in names),
+    )
 
 
-def _spare(choices: Sequence[Choice], found: AbstractSet[str]) -> Iterator[str]:
+def _name_matcher(matchers: Iterable[Matcher]) -> Matcher | None:
+    """Return what says which metrics are selected; None if nothing does."""
+    of_name = [each for each in matchers if each.name == METRIC_NAME and each.operator in ("=", "=~") and each.value]
+    return min(of_name, key=lambda each: each.operator, default=None)
+
+
+def _is_wanted(matcher: Matcher) -> bool:
+    """Return whether a matcher of a label leaves out series without it."""
+    return matcher.name != METRIC_NAME and OPEN not in matcher.value and not matcher.matches("")
+
+
+def _grouping(parts: Iterable[Expression]) -> Iterator[str]:
+    """Yield the labels to group or join by, without those that the query makes itself."""
+    labels: list[str] = []
+    made: set[str] = set()
+    for part in parts:
+        texts: Sequence[Expression | None] = ()
+        if isinstance(part, AggregateExpr):
+            labels += part.grouping.labels
+            texts = (part.parameter,) if part.operator in _MAKERS else ()
+        elif isinstance(part, BinaryExpr):
+            labels += (*part.matching.labels, *part.matching.include)
+        elif isinstance(part, FunctionCall):
+            texts = part.arguments if part.name in _MAKERS else ()
+        made |= {each.value for each in texts if isinstance(each, StringLiteral)}
+    yield from (each for each in labels if each not in made and OPEN not in each)
+
+
+def _spare(parts: Iterable[Expression], found: AbstractSet[str]) -> Iterator[str]:
     """Yield names that are one side of an `or` whose other side is all there."""
-    for choice in choices:
-        for side, other in (choice, choice[::-1]):
+    choices = (part for part in parts if isinstance(part, BinaryExpr) and part.operator == "or")
+    for choice in islice(choices, _MOST_CHOICES):
+        sides = _names(choice.left), _names(choice.right)
+        for side, other in (sides, sides[::-1]):
             if side and side <= found:
                 yield from other
 
 
-def _metrics(selector: NamedSelector, recorded: Collection[str]) -> Iterator[MetricVerdict]:
-    if selector.open:
-        return
-    if selector.name:
-        yield verdict_on(selector.name, recorded)
-    elif selector.pattern is not None:
-        yield _any_of(selector.pattern)
+def _names(tree: Expression) -> set[str]:
+    return {wanted_name(part.matchers) or "" for part in parts_of(tree) if isinstance(part, VectorSelector)}
 
 
 def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:
@@ -146,11 +203,6 @@ def _any_of(pattern: Matcher) -> MetricVerdict:
     return MetricVerdict(shown, "", why="no name of coldplate's or of a neighbour's matches")
 
 
-def _wanted(matcher: Matcher) -> bool:
-    """Return whether a matcher leaves out series without the label."""
-    return OPEN not in matcher.value and not matcher.matches("")
-
-
 def labels_on(metric: MetricVerdict) -> frozenset[str] | None:
     """Return the labels that the metric's series may have; None if that is not known."""
     row = BY_NAME.get(metric.name)
@@ -160,21 +212,12 @@ def labels_on(metric: MetricVerdict) -> frozenset[str] | None:
     return None if profile is None else frozenset(profile.labels) | _OF_TARGETS
 
 
-def _label_remarks(metric: MetricVerdict, labels: Sequence[str]) -> Iterator[str]:
-    known = labels_on(metric)
-    for label in labels:
-        if known is not None and label not in known:
-            yield f"{metric.name} has no label {label}{_better(metric, label)}"
-
-
-def _group_remarks(metrics: Sequence[MetricVerdict], labels: Sequence[str]) -> Iterator[str]:
-    """Find labels to group or join by that are on no metric; the query does not say on which."""
-    known = [(each, labels_on(each)) for each in metrics]
-    if not known or any(has is None for _, has in known):
-        return
-    for label in labels:
-        if not any(label in has for _, has in known if has is not None):
-            yield f"no metric of the query has the label {label}{_better(known[0][0], label)}"
+def _absent_labels(metrics: Sequence[MetricVerdict], labels: Iterable[str]) -> Iterator[str]:
+    """Yield the labels that are on none of the metrics, with what to use instead; none unless all of them are known."""
+    known = [labels_on(each) for each in metrics]
+    there = frozenset().union(*(has for has in known if has is not None))
+    if metrics and None not in known:
+        yield from (f"{label}{_better(metrics[0], label)}" for label in labels if label not in there)
 
 
 def _better(metric: MetricVerdict, label: str) -> str:
@@ -215,34 +258,25 @@ def profiles_of(files: Sequence[CheckedFile]) -> list[str]:
     return [word for word in PROFILES if word in sources]
 
 
-def word_for(query: QueryVerdict) -> str:
-    """Return OK, NONE for a query without data, OPEN if only Grafana knows it, or UNREAD if it was not judged."""
-    if query.unread:
-        return "UNREAD"
-    if not query.found:
-        return "NONE"
-    return "OPEN" if query.open else "OK"
-
-
 def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
     """Yield what a person reads."""
     for file in files:
         name = one_line(file.name, _LONGEST)
         if file.problem:
             continue
-        words = [word_for(each) for each in file.queries]
+        words = [each.word for each in file.queries]
         unread = words.count("UNREAD")
         found = len(words) - words.count("NONE") - unread
         yield f"{name}: {found} of {len(words)} queries find data" + (f", {unread} are unread" if unread else "")
-        for query, word in zip(file.queries, words, strict=True):
-            yield from _query(query, word, coloured)
+        for query in file.queries:
+            yield from _query(query, coloured)
     needed = profiles_of(files)
     if needed:
         yield f"\nserve the neighbours' names with  metrics: {{compatibility: [{', '.join(needed)}]}}"
 
 
-def _query(query: QueryVerdict, word: str, coloured: bool) -> Iterator[str]:
-    shown = f"{_COLOURS[word]}{word:6}{_PLAIN}" if coloured else f"{word:6}"
+def _query(query: QueryVerdict, coloured: bool) -> Iterator[str]:
+    shown = f"{_COLOURS[query.word]}{query.word:6}{_PLAIN}" if coloured else f"{query.word:6}"
     what = (
         query.unread
         or ", ".join(f"{each.name} ({each.source or 'nowhere'})" for each in query.metrics)
@@ -268,7 +302,7 @@ def document(files: Sequence[CheckedFile]) -> str:
         {
             "file": file.name,
             "problem": file.problem,
-            "queries": [{**to_builtins(each), "verdict": word_for(each)} for each in file.queries],
+            "queries": [{**to_builtins(each), "verdict": each.word} for each in file.queries],
         }
         for file in files
     ]

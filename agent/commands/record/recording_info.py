@@ -57,16 +57,16 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
 
 def _shown(recording: Recording) -> list[tuple[str, str]]:
     """Return the most series of a snapshot, and every GPU that any snapshot has, as `coldplate report` counts them."""
-    seen: set[Layout] = set()
+    seen: set[tuple[str, Layout]] = set()
     models: dict[tuple[str, Entity], str] = {}
     series = 0
-    for header, snapshot in recording.recorded():
-        series = max(series, len(snapshot))
-        for layout, _ in snapshot.frames:
-            if layout not in seen:
-                seen.add(layout)
-                infos = (each for each in layout.series if each.metric.name == "coldplate_gpu_info")
-                models.update(((header.node, each.entity), dict(each.labels).get("model", "")) for each in infos)
+    for block in recording.blocks():
+        series = max(series, block.most_series)
+        node = block.header.node
+        for layout in (track.layout for track in block.tracks if (node, track.layout) not in seen):
+            seen.add((node, layout))
+            infos = (each for each in layout.series if each.metric.name == "coldplate_gpu_info")
+            models.update(((node, each.entity), dict(each.labels).get("model", "")) for each in infos)
     gpus = ", ".join(f"{count} x {model}" for model, count in Counter(models.values()).items())
     return [("series", str(series)), ("GPUs", gpus or "none")]
 

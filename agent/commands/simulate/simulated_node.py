@@ -31,6 +31,9 @@ from agent.sampler.health import LoopFacts
 from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
+from exporters.encoder import Encoder, Format
+from exporters.pages import age_of
+from exporters.selection import SeriesSelection
 
 PEER_UP = BY_NAME["coldplate_rack_peer_up"]
 SOURCE = "synthetic"
@@ -113,6 +116,8 @@ class SimulatedAgent:
         self._source: SyntheticSource | None = None
         self._roster: Roster | None = None
         self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
+        self.encoder = Encoder()
+        """Lays out its pages; what it remembers of them goes with the agent."""
         self._peers = Framer()
         self._own: SelfMetrics | None = None
         self._hub = hub = Hub()  # and not this object: in a cycle it would outlive its node's return
@@ -206,15 +211,28 @@ _PERIODS: Sequence[tuple[Lane, float]] = ((Lane.FAST, 0.0), (Lane.SLOW, SLOW_SEC
 class SimulatedNode:
     """A node of the site, whose agent comes and goes. For one thread."""
 
-    def __init__(self, plan: SiteNode, rack: SimulatedRack, stride: int, began: int) -> None:
-        """`stride` in seconds; `began` is when the simulation did, in whole seconds since the epoch."""
+    def __init__(self, plan: SiteNode, rack: SimulatedRack, stride: int, began: int, profile: str) -> None:
+        """`stride` in seconds; `began` is when the simulation did, in whole seconds since the epoch.
+
+        `profile` says which series its page has.
+        """
         self.plan = plan
         self._rack, self._stride, self._began = rack, stride, began
+        self._selection = SeriesSelection(profile)
         self.agent = SimulatedAgent(plan, rack, stride, began)
         self.agents = 1
         """How many agents the node has had."""
         tracks = [Track(plan.scenario, number) for number in range(plan.scenario.topology.gpus)]
         rack.add_node(plan.name, NodePowerModel(plan.scenario, tracks))
+
+    def pieces(self, fmt: Format, now: float) -> Iterator[bytes]:
+        """Yield its page at second `now` of the simulation, piece by piece."""
+        agent = self.agent
+        for _ in agent.sample(int(now)):
+            yield b""
+        snapshot = agent.latest
+        assert snapshot is not None
+        yield from agent.encoder.pieces(self._selection.apply(snapshot), fmt, age_of(snapshot, now))
 
     def is_down(self, t: float) -> bool:
         """Return whether the node answers at `t`.

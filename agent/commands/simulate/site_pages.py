@@ -13,17 +13,14 @@ from http import HTTPStatus
 from agent.commands.simulate.simulated_node import SimulatedNode
 from agent.commands.simulate.simulated_site import SimulatedSite
 from exporters.deferred import Answer
-from exporters.encoder import Encoder, Format
+from exporters.encoder import Format
 from exporters.endpoint import JSON, READ_METHODS, text
 from exporters.http_messages import Request, Response
 from exporters.markup import HEADERS, STYLE, TABLE_END, Tone, badge, cell, escape, row, table_head
-from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip, age_of, choose_format
-from exporters.selection import SeriesSelection
+from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip, choose_format
 
 PREFIX, SUFFIX = "/nodes/", "/metrics"
 HTML = "text/html; charset=utf-8"
-DEFAULT = "default"
-"""The profile of the series that a node shows."""
 TIDY_SECONDS = 1.0
 """Seconds between two searches for pages that are no longer needed."""
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
@@ -31,39 +28,16 @@ _VARY = ("Vary", "Accept, Accept-Encoding")
 _GZIP = ("Content-Encoding", "gzip")
 
 
-class NodePage:
-    """The metrics of one node. What is laid out belongs to the agent, and goes with it."""
-
-    def __init__(self, node: SimulatedNode, profile: str = DEFAULT) -> None:
-        self.node = node
-        self._agent = node.agent
-        self._encoder = Encoder()
-        self._selection = SeriesSelection(profile)
-
-    def pieces(self, fmt: Format, now: float) -> Iterator[bytes]:
-        """Yield the page at second `now` of the simulation, piece by piece."""
-        agent = self.node.agent
-        if agent is not self._agent:
-            self._agent, self._encoder = agent, Encoder()
-        for _ in agent.sample(int(now)):
-            yield b""
-        snapshot = agent.latest
-        assert snapshot is not None
-        yield from self._encoder.pieces(self._selection.apply(snapshot), fmt, age_of(snapshot, now))
-
-
 class SitePages:
     """The server's handler; the server also has to call `work` at every turn.
 
     `clock` gives seconds of the simulation. `address` is what the server listens on, for clients that do not say how
-    they reached it. `profile` says which series the nodes show.
+    they reached it.
     """
 
-    def __init__(
-        self, site: SimulatedSite, nodes: Sequence[SimulatedNode], clock: Callable[[], float], profile: str = DEFAULT
-    ) -> None:
+    def __init__(self, site: SimulatedSite, nodes: Sequence[SimulatedNode], clock: Callable[[], float]) -> None:
         self._site = site
-        self._nodes = {node.plan.name: NodePage(node, profile) for node in nodes}
+        self._nodes = {node.plan.name: node for node in nodes}
         self._clock = clock
         self._cache = PageCache()
         self._queue = RenderQueue(self._cache, clock)
@@ -88,24 +62,24 @@ class SitePages:
             return fixed(request)
         path = request.path
         if path.startswith(PREFIX) and path.endswith(SUFFIX):
-            page = self._nodes.get(path[len(PREFIX) : -len(SUFFIX)])
-            if page is not None:
-                return self._metrics(page, request)
+            node = self._nodes.get(path[len(PREFIX) : -len(SUFFIX)])
+            if node is not None:
+                return self._metrics(node, request)
         words = f"not found; the metrics of a node are at {PREFIX}NAME{SUFFIX}, and all nodes are listed at /"
         return text(HTTPStatus.NOT_FOUND, words)
 
     def prepare(self, step: Callable[[], None]) -> None:
         """Sample and lay out every node once, which takes ten times as long as later; `step` after each."""
-        for page in self._nodes.values():
-            if not page.node.is_down(self._clock()):
-                for _ in page.pieces(Format.OPENMETRICS, self._clock()):
+        for node in self._nodes.values():
+            if not node.is_down(self._clock()):
+                for _ in node.pieces(Format.OPENMETRICS, self._clock()):
                     pass
             step()
 
     @property
     def agents(self) -> int:
         """How many agents there have been: nodes that come back have another one."""
-        return sum(page.node.agents for page in self._nodes.values())
+        return sum(node.agents for node in self._nodes.values())
 
     def work(self) -> bool:
         """Work for a moment on pages that are not ready yet; returns whether there is more to do."""
@@ -115,18 +89,18 @@ class SitePages:
             self._cache.drop_old(now)
         return self._queue.work()
 
-    def _metrics(self, page: NodePage, request: Request) -> Answer:
-        name = page.node.plan.name
-        if page.node.is_down(self._clock()):
+    def _metrics(self, node: SimulatedNode, request: Request) -> Answer:
+        name = node.plan.name
+        if node.is_down(self._clock()):
             return text(HTTPStatus.SERVICE_UNAVAILABLE, f"{name} is down in this simulation")
         fmt = choose_format(request.headers.get("accept", ""))
         gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
         headers = (_VARY, _GZIP) if gzipped else (_VARY,)
 
         def pieces(now: float) -> Iterator[bytes]:
-            return page.pieces(fmt, now)
+            return node.pieces(fmt, now)
 
-        rendering = Rendering(name, fmt, (page.node.agent,), pieces, urgent=True)
+        rendering = Rendering(name, fmt, (node.agent,), pieces, urgent=True)
         return self._queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body, fmt.value, headers))
 
     def _discovery(self, request: Request) -> Answer:
@@ -138,8 +112,8 @@ class SitePages:
             self._found = (host, json.dumps(groups).encode())
         return Response(HTTPStatus.OK, self._found[1], JSON)
 
-    def _labels(self, page: NodePage) -> dict[str, str]:
-        plan = page.node.plan
+    def _labels(self, node: SimulatedNode) -> dict[str, str]:
+        plan = node.plan
         return {
             "__metrics_path__": f"{PREFIX}{plan.name}{SUFFIX}",
             "instance": plan.name,
@@ -153,15 +127,15 @@ class SitePages:
         now = self._clock()
         nodes = [
             {
-                "name": page.node.plan.name,
-                "rack": page.node.plan.rack,
-                "topology": page.node.plan.scenario.topology.name,
-                "scenario": page.node.plan.scenario.name,
-                "jobs": [job.id for job in page.node.plan.scenario.jobs if job.window.holds(now)],
-                "up": not page.node.is_down(now),
-                "path": f"{PREFIX}{page.node.plan.name}{SUFFIX}",
+                "name": node.plan.name,
+                "rack": node.plan.rack,
+                "topology": node.plan.scenario.topology.name,
+                "scenario": node.plan.scenario.name,
+                "jobs": [job.id for job in node.plan.scenario.jobs if job.window.holds(now)],
+                "up": not node.is_down(now),
+                "path": f"{PREFIX}{node.plan.name}{SUFFIX}",
             }
-            for page in self._nodes.values()
+            for node in self._nodes.values()
         ]
         return Response(HTTPStatus.OK, json.dumps({"cluster": self._site.cluster, "nodes": nodes}).encode(), JSON)
 
@@ -171,7 +145,7 @@ class SitePages:
         parts = [
             _HEAD.format(name=escape(self._site.cluster), style=STYLE),
             table_head(f"{len(self._nodes)} nodes", _HEADS, "cards"),
-            *(_node_row(page.node, now) for page in self._nodes.values()),
+            *(_node_row(node, now) for node in self._nodes.values()),
             TABLE_END,
             "</main>\n</body>\n</html>\n",
         ]

@@ -72,7 +72,8 @@ def serve(arguments: argparse.Namespace) -> int:
     wall, began = floor(now), time.monotonic() - now % 1.0  # seconds of the simulation begin with those of the clock
     for line in upcoming_faults(site, wall):
         log.info("scheduled fault: %s", line)
-    pages = SitePages(site, make_nodes(site, stride, wall), lambda: time.monotonic() - began, arguments.profile)
+    nodes = make_nodes(site, stride, wall, arguments.profile)
+    pages = SitePages(site, nodes, lambda: time.monotonic() - began)
     gc.disable()  # until the nodes are made: it would look through all of them again and again
     log.info("making nodes; they are served when all are made", extra={"facts": {"nodes": len(site.nodes)}})
     with Progress("making nodes", len(site.nodes), time.monotonic, every=1) as progress:
@@ -133,10 +134,10 @@ def _named(nodes: Collection[str]) -> str:
     return next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)} nodes"
 
 
-def make_nodes(site: SimulatedSite, stride: int, began: int) -> list[SimulatedNode]:
+def make_nodes(site: SimulatedSite, stride: int, began: int, profile: str = "default") -> list[SimulatedNode]:
     """Return the nodes of a site whose simulation begins at `began`, in seconds since the epoch."""
     racks = {rack.name: SimulatedRack(rack, site.outages, began) for rack in site.racks}
-    return [SimulatedNode(plan, racks[plan.rack], stride, began) for plan in site.nodes]
+    return [SimulatedNode(plan, racks[plan.rack], stride, began, profile) for plan in site.nodes]
 
 
 def _serve(

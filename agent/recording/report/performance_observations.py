@@ -287,7 +287,7 @@ def step_of(gpus: Sequence[GpuFacts]) -> tuple[StepTime, str, int] | None:
     """Return the step time of a job, in what it shows, and in how many of its GPUs alike; None unless most agree."""
     some = gpus[:: max(1, len(gpus) // _LOOKED_AT)][:_LOOKED_AT]
     for name, words in chosen.STEPPING.items():
-        signals = [gpu.node.signals.get((name, gpu.gpu, ())) for gpu in some]
+        signals = [gpu.node.signals.get((name, gpu.gpu)) for gpu in some]
         steps = [step for signal in signals if signal is not None and (step := step_time(signal)) is not None]
         if not steps:
             continue

@@ -200,18 +200,16 @@ def _port(node: NodeFacts, port: IbPort, *, named: bool) -> list[str]:
 
 
 def _node(node: NodeFacts) -> list[str]:
-    power = next(
-        ((labels, summary) for name, entity, labels in node.figures if name == chosen.NODE_POWER
-         if (summary := node.summary(name, entity, labels)) is not None), None)  # fmt: skip
+    source, power = next(((each, power) for each, power in node.power().items() if power is not None), ("", None))
     io = node.growth(chosen.PRESSURE, Node(), (("resource", "io"),))
     return [
         one_line(node.name, 40) or "-",
         _number(node.seconds),
         _percent(node.processor_share()),
         _percent(io.rate if io else None),
-        _number(power[1].mean if power else None),
-        _number(power[1].high if power else None),
-        one_line(dict(power[0]).get("source", ""), 16) if power else "",
+        _number(power.mean if power else None),
+        _number(power.high if power else None),
+        one_line(source, 16),
     ]
 
 

@@ -5,7 +5,7 @@ The alerts are those that the node's own agent had, or those of rules that a com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agent.lib.wording import utc
@@ -147,8 +147,7 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
         "seconds": node.seconds,
         "provenance": {"coldplate": header.coldplate, "maker": header.maker, "command": list(header.command),
                        "job": header.job, "scenario": header.scenario, "redacted": header.redacted},
-        "power_watts": {dict(labels).get("source", ""): _summary(node.summary(name, entity, labels))
-                        for name, entity, labels in node.figures if name == chosen.NODE_POWER},
+        "power_watts": {source: _summary(power) for source, power in node.power().items()},
         "cpu_seconds": {dict(labels).get("mode", ""): one.growth for labels, one in node.growths(chosen.CPU, Node())},
         "waiting_ratio": {dict(labels).get("resource", ""): one.rate
                           for labels, one in node.growths(chosen.PRESSURE, Node())},
@@ -203,5 +202,5 @@ def _rate(counter: CounterStatistic | None) -> dict[str, float | None] | None:
             "seconds": counter.seconds}  # fmt: skip
 
 
-def _off(states: Iterator[tuple[Labels, StateStatistic]]) -> float | None:
+def _off(states: Iterable[tuple[Labels, StateStatistic]]) -> float | None:
     return max((state.seconds - state.on for _, state in states), default=None)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from math import inf
 from operator import mul, sub
 from statistics import median
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
 from agent.model import Series
-from agent.recording.column_reader import Held, written_out
+from agent.recording.recorded_block import Held, written_out
 from agent.recording.report.series_statistics import (
     CounterStatistic,
     GaugeStatistic,
@@ -58,30 +59,33 @@ class StepSampler:
         self._counts = counts
         self._stride = max(snapshots // WINDOWS, WINDOW)
         self._seen = 0
+        self._until = -inf
         self._before: float | None = None
         self._open: array[float] | None = None
         self.windows: list[tuple[float, array[float]]] = []
         """Seconds between two samples, and the samples."""
 
-    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
+    def add(self, stretch: SnapshotRange, held: Held) -> None:
         count = len(stretch.walls)
-        even = ticks is None and stretch.longest < 1.5 * stretch.shortest
         start, self._seen = self._seen % self._stride, self._seen + count
-        values = written_out(held, count)
-        if not even:
+        if not 0 < stretch.monos[0] - self._until < 1.5 * stretch.steps[0]:
+            self._open, self._before = None, None
+        self._until = stretch.monos[-1]
+        if stretch.gaps and max(stretch.gaps) >= 1.5 * min(stretch.gaps):
             self._open, self._before = None, None
             return
+        values = written_out(held, count)
         if start < WINDOW:
             samples = list(map(sub, values, (self._before or 0.0, *values))) if self._counts else values
             if self._counts and self._before is None:
                 samples = samples[1:]
-            self._enter(stretch.seconds / count, samples, start)
+            self._enter(stretch.seconds / count, samples)
         else:
             self._open = None
         self._before = values[-1]
 
-    def _enter(self, interval: float, samples: Sequence[float], start: int) -> None:
-        if self._open is None or start == 0:
+    def _enter(self, interval: float, samples: Sequence[float]) -> None:
+        if self._open is None or len(self._open) >= WINDOW:
             if len(self.windows) >= WINDOWS:
                 return
             self._open = array("d")
@@ -203,4 +207,5 @@ def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
 def signal_of(series: Series, snapshots: int) -> StepSampler | None:
     """Return what to keep of a series to find the steps of a job in it; None if they do not show in it."""
     name = series.metric.name
-    return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in STEPPING else None
+    shows_steps = name in STEPPING and not series.labels
+    return StepSampler(snapshots, counts=name == NVLINK_OUT) if shows_steps else None

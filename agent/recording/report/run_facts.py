@@ -27,14 +27,11 @@ from agent.recording.report.series_statistics import (
     TimeGrid,
 )
 
-Key = tuple[str, Entity, Labels]
-
 COUNTED_SECONDS = 1500.0
 """A run this long takes its energy and its throttled time from the driver's counters. They are read every 15 s, so a
 shorter run could lack more than the 1 % by which the mean power of a second, added up, differed on an H200."""
 
 _E = TypeVar("_E", bound=Entity)
-_F = TypeVar("_F", bound=SeriesStatistic)
 
 
 class JobIdentity(NamedTuple):
@@ -56,14 +53,19 @@ class NodeFacts(Struct):
     seconds: float = 0.0
     first: float = 0.0
     last: float = 0.0
-    figures: dict[Key, SeriesStatistic] = field(default_factory=dict)
-    signals: dict[Key, StepSampler] = field(default_factory=dict)
+    figures: dict[tuple[str, Entity], dict[Labels, SeriesStatistic]] = field(default_factory=dict)
+    """What was kept of the series of a metric and an entity, by their other labels."""
+    signals: dict[tuple[str, Entity], StepSampler] = field(default_factory=dict)
     absent: dict[tuple[str, Entity], Reason] = field(default_factory=dict)
     """Why a metric that some GPU or port lacks is absent, as its source said last."""
 
+    def figure(self, name: str, entity: Entity, labels: Labels = ()) -> SeriesStatistic | None:
+        """Return what was kept of a series; None if it was never seen."""
+        return self.figures.get((name, entity), {}).get(labels)
+
     def gauge(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeStatistic | None:
         """Return a gauge of an entity; None if it was never seen."""
-        figure = self.figures.get((name, entity, labels))
+        figure = self.figure(name, entity, labels)
         return figure if isinstance(figure, GaugeStatistic) else None
 
     def summary(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeSummary | None:
@@ -73,21 +75,23 @@ class NodeFacts(Struct):
 
     def growth(self, name: str, entity: Entity, labels: Labels = ()) -> CounterStatistic | None:
         """Return a counter of an entity; None if it was not seen twice."""
-        figure = self.figures.get((name, entity, labels))
+        figure = self.figure(name, entity, labels)
         return figure if isinstance(figure, CounterStatistic) and figure.seconds else None
 
-    def states(self, name: str, entity: Entity) -> Iterator[tuple[Labels, StateStatistic]]:
+    def states(self, name: str, entity: Entity) -> list[tuple[Labels, StateStatistic]]:
         """Return the states of a metric of an entity by their labels."""
-        return self._all(name, entity, StateStatistic)
+        found = self.figures.get((name, entity), {}).items()
+        return [(labels, figure) for labels, figure in found if isinstance(figure, StateStatistic)]
 
-    def growths(self, name: str, entity: Entity) -> Iterator[tuple[Labels, CounterStatistic]]:
+    def growths(self, name: str, entity: Entity) -> list[tuple[Labels, CounterStatistic]]:
         """Return the counters of a metric of an entity by their labels, those that were seen twice."""
-        return ((labels, figure) for labels, figure in self._all(name, entity, CounterStatistic) if figure.seconds)
+        found = self.figures.get((name, entity), {}).items()
+        return [(labels, figure) for labels, figure in found if isinstance(figure, CounterStatistic) and figure.seconds]
 
-    def _all(self, name: str, entity: Entity, kind: type[_F]) -> Iterator[tuple[Labels, _F]]:
-        for (metric, holder, labels), figure in self.figures.items():
-            if metric == name and holder == entity and isinstance(figure, kind):
-                yield labels, figure
+    def power(self) -> dict[str, GaugeSummary | None]:
+        """Return the power of the node in watts, by the meter that it is from."""
+        meters = self.figures.get((chosen.NODE_POWER, Node()), {})
+        return {dict(labels).get("source", ""): self.summary(chosen.NODE_POWER, Node(), labels) for labels in meters}
 
     def processor_share(self) -> float | None:
         """Return the share of time in which its processors were busy; None where that was not seen."""
@@ -97,7 +101,7 @@ class NodeFacts(Struct):
 
     def entities(self, kind: type[_E]) -> list[_E]:
         """Return the GPUs, ports or links of which something was seen."""
-        return sorted({holder for _, holder, _ in self.figures if isinstance(holder, kind)}, key=_order)
+        return sorted({holder for _, holder in self.figures if isinstance(holder, kind)}, key=_order)
 
 
 def _order(entity: Entity) -> tuple[tuple[int, str], ...]:
@@ -121,7 +125,7 @@ class GpuFacts:
 
     def means(self, name: str, labels: Labels = ()) -> list[float | None] | None:
         """Return the means of a gauge, or of the rate of a counter, in the parts of the grid."""
-        figure = self.node.figures.get((name, self.gpu, labels))
+        figure = self.node.figure(name, self.gpu, labels)
         envelope = figure.envelope if isinstance(figure, GaugeStatistic | CounterStatistic) else None
         return envelope.means() if envelope is not None else None
 

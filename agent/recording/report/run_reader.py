@@ -8,12 +8,12 @@ from math import isfinite
 from typing import NamedTuple, Union
 
 from agent.model import BackendReport, Layout, Series
-from agent.recording.column_reader import ColumnBlock, Held, SelectedColumns, blocks, joined, written_out
 from agent.recording.file_records import RecordingError, RecordingHeader
+from agent.recording.recorded_block import Held, RecordedBlock, SelectedColumns, joined, written_out
 from agent.recording.recording_reader import Recording, SegmentSpan
 from agent.recording.report.report_series import figure_of, signal_of
 from agent.recording.report.run_facts import NodeFacts, RecordedRun
-from agent.recording.report.series_statistics import PARTS, SeriesStatistic, SnapshotRange, TimeGrid, grid_over
+from agent.recording.report.series_statistics import PARTS, SeriesStatistic, TimeGrid, grid_over, range_after
 
 TOGETHER = 256
 """Snapshots that are taken in together, where nothing changes between their blocks: each figure is called for once."""
@@ -37,15 +37,10 @@ class _LayoutPlan(NamedTuple):
     figures: Sequence[Sequence[SeriesStatistic]]
 
 
-class _RunPiece(NamedTuple):
-    recording: Recording
-    span: SegmentSpan
-
-
 def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: None) -> RecordedRun:
     """Return what these recordings say. Raises RecordingError if there is no snapshot in them."""
     pieces = [
-        _RunPiece(recording, span)
+        (recording, span)
         for recording in recordings
         for span in recording.survey()
         if isfinite(span.first) and isfinite(span.last)
@@ -53,23 +48,31 @@ def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: Non
     if not pieces:
         names = ", ".join(str(each.path) for each in recordings)
         raise RecordingError(f"{names}: there is no snapshot to report on")
-    pieces.sort(key=lambda piece: (piece.span.header.node, piece.span.first, piece.span.at))
-    count = len({piece.span.header.node for piece in pieces})
-    interval = max(interval_of(piece.span.header) for piece in pieces)
-    first, last = min(piece.span.first for piece in pieces), max(piece.span.last for piece in pieces)
+    pieces.sort(key=lambda piece: (piece[1].header.node, piece[1].first, piece[1].at))
+    spans = [span for _, span in pieces]
+    interval = max(interval_of(span.header) for span in spans)
+    first, last = min(span.first for span in spans), max(span.last for span in spans)
+    count = len({span.header.node for span in spans})
     grid = grid_over(first, last, interval, max(60, PARTS * 4 // max(count, 4)))
-    done = _ReadProgress(sum(piece.span.count for piece in pieces), progress)
-    nodes = [
-        _NodeReader(name, grid, sum(piece.span.count for piece in own)).read(own, done)
-        for name, some in groupby(pieces, key=lambda piece: piece.span.header.node)
-        for own in [list(some)]
-    ]
+    whole, so_far = sum(span.count for span in spans), 0
+
+    def advance(snapshots: int) -> None:
+        nonlocal so_far
+        so_far += snapshots
+        progress(min(so_far / whole, 1.0))
+
+    readers = []
+    for name, some in groupby(pieces, key=lambda piece: piece[1].header.node):
+        own = list(some)
+        readers.append(_NodeReader(name, grid, sum(span.count for _, span in own)))
+        readers[-1].read(own, advance)
     problems = [problem for recording in recordings for problem in _once(recording.problems)]
-    known = [node for node in nodes if node.snapshots]
+    known = [reader.facts for reader in readers if reader.facts.snapshots]
     if not known:
         raise RecordingError("; ".join(problems) or "there is no snapshot to report on")
+    overlaps = [overlap for reader in readers for overlap in reader.overlaps]
     return RecordedRun(known, grid, interval, min(node.first for node in known), max(node.last for node in known),
-               [str(each.path) for each in recordings], problems + done.overlaps)  # fmt: skip
+                       [str(each.path) for each in recordings], problems + overlaps)  # fmt: skip
 
 
 def interval_of(header: RecordingHeader) -> float:
@@ -87,80 +90,78 @@ def _once(problems: Sequence[str]) -> list[str]:
     ]
 
 
-class _ReadProgress:
-    """The progress of the reading, and the data that it skipped."""
-
-    def __init__(self, snapshots: int, progress: Progress) -> None:
-        self._whole, self._so_far, self._progress = max(snapshots, 1), 0, progress
-        self.overlaps: list[str] = []
-
-    def more(self, snapshots: int) -> None:
-        self._so_far += snapshots
-        self._progress(min(self._so_far / self._whole, 1.0))
+def _batches(some: Iterable[RecordedBlock]) -> Iterator[list[RecordedBlock]]:
+    """Yield blocks one after the other that can be taken in together: every snapshot has the same layouts."""
+    batch: list[RecordedBlock] = []
+    for block in some:
+        if batch and not (
+            block.is_even
+            and batch[-1].is_even
+            and block.header == batch[-1].header
+            and [track.layout for track in block.tracks] == [track.layout for track in batch[-1].tracks]
+            and sum(len(each.walls) for each in batch) < TOGETHER
+        ):
+            yield batch
+            batch = []
+        batch.append(block)
+    if batch:
+        yield batch
 
 
 class _NodeReader:
-    """Reads the segments of one node in the order of time."""
+    """Reads the segments of one node in the order of time. `overlaps` says what was passed over."""
 
     def __init__(self, name: str, grid: TimeGrid, snapshots: int) -> None:
-        self._facts = NodeFacts(name, grid)
+        self.facts = NodeFacts(name, grid)
+        self.overlaps: list[str] = []
         self._snapshots = snapshots
+        self._kept = 0
         self._plans: dict[Layout, _LayoutPlan] = {}
         self._before: tuple[Recording, float, float] | None = None
         """The file of the snapshot before, and its times: wall and monotonic seconds."""
         self._taken: tuple[float, float] | None = None
         """The times of the last snapshot that was taken in."""
-        self._waiting: list[ColumnBlock] = []
         self._explained: tuple[BackendReport, ...] = ()
 
-    def read(self, pieces: Sequence[_RunPiece], done: _ReadProgress) -> NodeFacts:
-        for recording, some in groupby(pieces, key=lambda piece: piece.recording):
-            overlapping = 0
-            for block in blocks(recording, [piece.span.at for piece in some]):
-                if self._is_told_already(recording, block):
-                    overlapping += len(block.walls)
-                else:
-                    self._wait(block)
-                    self._before = (recording, block.walls[-1], block.monos[-1])
-                done.more(len(block.walls))
-            if overlapping:
-                done.overlaps.append(
-                    f"{recording.path}: {overlapping} snapshots of {self._facts.name} are of a time that another "
-                    "segment or file has too; they are passed over"
-                )
-            self._take()
+    def read(self, pieces: Iterable[tuple[Recording, SegmentSpan]], advance: Callable[[int], None]) -> None:
+        """Read these segments; `advance` is called with the number of snapshots of each block."""
+        for recording, some in groupby(pieces, key=lambda piece: piece[0]):
+            for batch in _batches(self._fresh(recording, [span.at for _, span in some], advance)):
+                self._take(batch)
             self._plans.clear()  # another file has other layouts
-        return self._facts
 
-    def _is_told_already(self, recording: Recording, block: ColumnBlock) -> bool:
+    def _fresh(
+        self, recording: Recording, segments: list[int], advance: Callable[[int], None]
+    ) -> Iterator[RecordedBlock]:
+        """Yield the blocks of a file whose time no block before them had."""
+        overlapping = 0
+        for block in recording.blocks(segments):
+            if self._is_repeated(recording, block):
+                overlapping += len(block.walls)
+            else:
+                self._before = (recording, block.walls[-1], block.monos[-1])
+                yield block
+            advance(len(block.walls))
+        if overlapping:
+            self.overlaps.append(
+                f"{recording.path}: {overlapping} snapshots of {self.facts.name} are of a time that another "
+                "segment or file has too; they are passed over"
+            )
+
+    def _is_repeated(self, recording: Recording, block: RecordedBlock) -> bool:
         if self._before is None:
             return False
         file, wall, mono = self._before
         return block.walls[0] <= wall and (file is not recording or block.monos[0] <= mono)
 
-    def _wait(self, block: ColumnBlock) -> None:
-        """Have a block wait for others like it; before that, take in those that waited if the block is unlike them."""
-        if self._waiting and not (
-            block.is_even
-            and self._waiting[-1].is_even
-            and block.header == self._waiting[-1].header
-            and [track.layout for track in block.tracks] == [track.layout for track in self._waiting[-1].tracks]
-            and sum(len(each.walls) for each in self._waiting) < TOGETHER
-        ):
-            self._take()
-        self._waiting.append(block)
-
-    def _take(self) -> None:
-        some, self._waiting = self._waiting, []
-        if not some:
-            return
-        facts = self._facts
+    def _take(self, some: Sequence[RecordedBlock]) -> None:
+        facts = self.facts
         walls = [wall for block in some for wall in block.walls]
         monos = [mono for block in some for mono in block.monos]
         before = None
         if self._taken is not None and 0 < monos[0] - self._taken[1] < walls[0] - self._taken[0] + 60:
             before = self._taken[1]
-        stretch = SnapshotRange(facts.grid, walls, monos, interval_of(some[0].header), before)
+        stretch = range_after(facts.grid, walls, monos, interval_of(some[0].header), before)
         if some[0].header not in facts.headers and len(facts.headers) < _HEADERS:
             facts.headers.append(some[0].header)
         facts.first = facts.first if facts.snapshots else walls[0]
@@ -170,12 +171,12 @@ class _NodeReader:
         columns = self._columns(some)
         for figure, ticks, held in columns if some[0].is_even else _in_order(columns):
             if _is_measured(held):
-                figure.add(stretch, ticks, held)
+                figure.add(stretch if ticks is None else stretch.only(ticks), held)
         for block in some:
             self._explain(block)
         self._taken = (walls[-1], monos[-1])
 
-    def _columns(self, some: Sequence[ColumnBlock]) -> Iterator[_Column]:
+    def _columns(self, some: Sequence[RecordedBlock]) -> Iterator[_Column]:
         counts = [len(block.walls) for block in some]
         for tracks in zip(*(block.tracks for block in some), strict=True):
             layout, ticks = tracks[0].layout, tracks[0].ticks
@@ -194,27 +195,27 @@ class _NodeReader:
         return _LayoutPlan(SelectedColumns([place for place, _ in selected]), [figures for _, figures in selected])
 
     def _figures(self, series: Series) -> list[SeriesStatistic]:
-        facts = self._facts
-        key = (series.metric.name, series.entity, series.labels)
-        if key not in facts.figures:
-            made = figure_of(series, facts.grid) if len(facts.figures) < MOST_SERIES else None
-            if made is None:
+        facts = self.facts
+        key = series.metric.name, series.entity
+        figure = facts.figure(*key, series.labels)
+        if figure is None:
+            figure = figure_of(series, facts.grid) if self._kept < MOST_SERIES else None
+            if figure is None:
                 return []
-            facts.figures[key] = made
-            signal = signal_of(series, self._snapshots)
-            if signal is not None:
+            self._kept += 1
+            facts.figures.setdefault(key, {})[series.labels] = figure
+            if (signal := signal_of(series, self._snapshots)) is not None:
                 facts.signals[key] = signal
-        signal = facts.signals.get(key)
-        return [facts.figures[key], signal] if signal is not None else [facts.figures[key]]
+        return [figure, facts.signals[key]] if key in facts.signals and not series.labels else [figure]
 
-    def _explain(self, block: ColumnBlock) -> None:
+    def _explain(self, block: RecordedBlock) -> None:
         for reports in block.reports():
             if reports is self._explained:
                 continue
             self._explained = reports
             for report in reports:
                 for gap in report.gaps:
-                    self._facts.absent[gap.metric.name, gap.entity] = gap.reason
+                    self.facts.absent[gap.metric.name, gap.entity] = gap.reason
 
 
 def _is_measured(held: Held) -> bool:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, groupby
+from collections.abc import Sequence
+from itertools import accumulate, compress, groupby, pairwise, repeat
 from math import ceil, inf
 from operator import sub, truediv
 from typing import NamedTuple, Protocol
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from agent.model import Unit
-from agent.recording.column_reader import Held, written_out
+from agent.recording.recorded_block import Held, written_out
 
 BRIDGE_SECONDS = 60.0
 """Seconds without a counter after which its growth belongs to no run: another run, a paused driver."""
@@ -35,18 +35,6 @@ class TimeGrid(Struct, frozen=True):
         """Return the part in which a wall second is; the first or the last one for what is outside."""
         return min(max(int((wall - self.start) / self.width), 0), self.count - 1)
 
-    def parts(self, walls: Sequence[float]) -> Iterator[tuple[int, int, int]]:
-        """Snapshots one after the other that are in the same part: the part, the first and the one behind the last."""
-        first, last = self.part(walls[0]), self.part(walls[-1])
-        if first == last:
-            yield first, 0, len(walls)
-            return
-        at = 0
-        for part, some in groupby(map(self.part, walls)):
-            behind = at + sum(1 for _ in some)
-            yield part, at, behind
-            at = behind
-
 
 def grid_over(start: float, end: float, interval: float, parts: int = PARTS) -> TimeGrid:
     """Return a grid over these wall seconds, with parts no shorter than the interval of the snapshots, in seconds."""
@@ -55,28 +43,53 @@ def grid_over(start: float, end: float, interval: float, parts: int = PARTS) -> 
     return TimeGrid(start, width, max(1, min(parts, ceil(span / width - 1e-9))))
 
 
-class SnapshotRange:
-    """Some snapshots of a node one after the other, as figures take them in.
+_PAUSE = 2.5
+"""Steps without a snapshot after which nothing is known of the time between."""
 
-    `steps` are the seconds that each snapshot stands for: those since the one before, or the interval of the recording
-    where that one is missing. `runs` are the parts of the grid: (part, first, behind the last, seconds).
-    `is_smooth` says that a counter can be followed through all of them.
+
+class SnapshotRange:
+    """Some snapshots of a node one after the other, as statistics take them in.
+
+    `steps` are the seconds that each snapshot stands for. `runs` are those in the same part of the grid: (part, first,
+    behind the last, seconds). `unbroken` are those without a pause: (first, behind the last).
     """
 
-    def __init__(
-        self, grid: TimeGrid, walls: Sequence[float], monos: Sequence[float], interval: float, before: float | None
-    ) -> None:
-        """`before` is the monotonic second of the snapshot before, if there is one of the same boot."""
-        self.grid, self.walls, self.monos = grid, walls, monos
-        firsts = monos[0] - interval if before is None else before
-        longest = 2.5 * interval
-        gaps = [after - one for one, after in zip((firsts, *monos), monos)]  # noqa: B905 one more
-        self.steps = [gap if 0 < gap <= longest else interval for gap in gaps]
-        self.longest = max(gaps[1:], default=interval)
-        self.shortest = min(gaps[1:], default=interval)
-        self.seconds = sum(self.steps)
-        self.is_smooth = self.shortest > 0 and self.longest <= BRIDGE_SECONDS
-        self.runs = [(part, first, behind, sum(self.steps[first:behind])) for part, first, behind in grid.parts(walls)]
+    def __init__(self, grid: TimeGrid, walls: Sequence[float], monos: Sequence[float], steps: Sequence[float]) -> None:
+        self.grid, self.walls, self.monos, self.steps = grid, walls, monos, steps
+        self.seconds = sum(steps)
+        self.gaps = list(map(sub, monos[1:], monos))
+        """Monotonic seconds between the snapshots: one less than there are."""
+        self.has_odd_gaps = bool(self.gaps) and not 0 < min(self.gaps) <= max(self.gaps) <= BRIDGE_SECONDS
+        parts = list(map(grid.part, walls))
+        later = range(1, len(walls))
+        changes = [place for place in later if parts[place] != parts[place - 1]]
+        pauses = [place for place in later if walls[place] - walls[place - 1] > _PAUSE * steps[place]]
+        self._narrowed: dict[tuple[int, ...], SnapshotRange] = {}
+        self.unbroken = list(pairwise((0, *pauses, len(walls))))
+        self.runs = [
+            (parts[first], first, behind, sum(steps[first:behind]))
+            for first, behind in pairwise((0, *changes, len(walls)))
+        ]
+
+    def only(self, ticks: Sequence[int]) -> SnapshotRange:
+        """Return a range of these of its snapshots."""
+        key = tuple(ticks)
+        if key not in self._narrowed:  # many series have the same
+            walls, monos, steps = ([each[tick] for tick in ticks] for each in (self.walls, self.monos, self.steps))
+            self._narrowed[key] = SnapshotRange(self.grid, walls, monos, steps)
+        return self._narrowed[key]
+
+
+def range_after(
+    grid: TimeGrid, walls: Sequence[float], monos: Sequence[float], interval: float, before: float | None
+) -> SnapshotRange:
+    """Return a range of snapshots: each stands for the seconds since the one before, or for `interval` after a pause.
+
+    `before` is the monotonic second of the snapshot before the first, if there is one of the same boot.
+    """
+    earlier = (monos[0] - interval if before is None else before, *monos[:-1])
+    gaps = map(sub, monos, earlier)
+    return SnapshotRange(grid, walls, monos, [gap if 0 < gap <= _PAUSE * interval else interval for gap in gaps])
 
 
 _BINS = 4096
@@ -86,9 +99,9 @@ _SCALE = {Unit.RATIO: 1000.0, Unit.BYTES: 2.0**-24, Unit.HERTZ: 1e-6}
 
 
 class SeriesStatistic(Protocol):
-    """What takes in the values of a series. `ticks` are the snapshots of the stretch that have it, None for all."""
+    """What takes in the values of a series in the snapshots of a range."""
 
-    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None: ...
+    def add(self, stretch: SnapshotRange, held: Held) -> None: ...
 
 
 class GaugeSummary(NamedTuple):
@@ -149,15 +162,8 @@ class GaugeStatistic:
         self._seen: Counter[int] = Counter()
         self.last: float | None = None
 
-    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
-        if ticks is not None:
-            values = written_out(held, len(ticks))
-            for tick, value in zip(ticks, values, strict=True):
-                seconds = stretch.steps[tick]
-                self.envelope.add(stretch.grid.part(stretch.walls[tick]), value, value, value * seconds, seconds)
-                self.last = value
-            self._count(values)
-        elif isinstance(held, float):
+    def add(self, stretch: SnapshotRange, held: Held) -> None:
+        if isinstance(held, float):
             for part, _, _, seconds in stretch.runs:
                 self.envelope.add(part, held, held, held * seconds, seconds)
             self._seen[int(held * self._scale)] += len(stretch.walls)
@@ -165,19 +171,15 @@ class GaugeStatistic:
         else:
             for part, first, behind, seconds in stretch.runs:
                 some = held[first:behind]
-                total = sum(some) / (behind - first) * seconds
-                self.envelope.add(part, min(some), max(some), total, seconds)
-            self._count(held)
+                self.envelope.add(part, min(some), max(some), sum(some) / (behind - first) * seconds, seconds)
+            scale = self._scale
+            self._seen.update([int(value * scale) for value in held])
             self.last = held[-1]
-
-    def _count(self, values: Iterable[float]) -> None:
-        scale = self._scale
-        self._seen.update([int(value * scale) for value in values])
         if len(self._seen) > _BINS:
             coarser: Counter[int] = Counter()
             for number, times in self._seen.items():
                 coarser[number // 2] += times
-            self._seen, self._scale = coarser, scale / 2
+            self._seen, self._scale = coarser, self._scale / 2
 
     def quantile(self, share: float) -> float:
         """Return the value below which this share of the samples is; to the fineness of `_SCALE`."""
@@ -217,64 +219,38 @@ class CounterStatistic:
         self._last: tuple[float, float] | None = None
         self._born_at_zero = born_at_zero
 
-    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
-        if ticks is None and self._last is not None and stretch.is_smooth and self._smooth(stretch, held):
+    def add(self, stretch: SnapshotRange, held: Held) -> None:
+        values = written_out(held, len(stretch.monos))
+        if self._last is None:
+            first = stretch.monos[0]
+            self._last = (0.0, first - stretch.steps[0]) if self._born_at_zero else (values[0], first)
+        before, since = self._last
+        self._last = values[-1], stretch.monos[-1]
+        is_odd = stretch.has_odd_gaps or not 0 < stretch.monos[0] - since <= BRIDGE_SECONDS
+        if held == before and not is_odd and self.envelope is None:  # most counters stand still
+            self.seconds += stretch.monos[-1] - since
             return
-        places = range(len(stretch.walls)) if ticks is None else ticks
-        values = written_out(held, len(places))
-        if self._born_at_zero:
-            self._last, self._born_at_zero = (0.0, stretch.monos[places[0]] - stretch.steps[places[0]]), False
-        for tick, value in zip(places, values, strict=True):
-            self._step(stretch, tick, value)
-
-    def _smooth(self, stretch: SnapshotRange, held: Held) -> bool:
-        """Take in all at once where nothing is odd; whether that was so."""
-        assert self._last is not None
-        value, mono = self._last
-        first, until = stretch.monos[0] - mono, stretch.monos[-1]
-        if not 0 < first <= BRIDGE_SECONDS:
-            return False
-        if held == value:
-            if self.envelope is not None:
-                for part, _, _, seconds in stretch.runs:
-                    self.envelope.add(part, 0.0, 0.0, 0.0, seconds)
+        seconds = [stretch.monos[0] - since, *stretch.gaps]
+        if isinstance(held, float):
+            grown = [held - before, *repeat(0.0, len(stretch.gaps))]
         else:
-            values = written_out(held, len(stretch.walls))
-            grown = list(map(sub, values, (value, *values)))
-            if min(grown) < 0:
-                return False
-            if self.first_at is None:
-                walls = zip(stretch.walls, grown, strict=True)
-                self.first_at = next((wall for wall, more in walls if more > 0), None)
-            self._rates(stretch, grown, first)
-            self.growth += values[-1] - value
-            self._last = (values[-1], until)
-        self.seconds += until - mono
-        self._last = (self._last[0], until)
-        return True
-
-    def _rates(self, stretch: SnapshotRange, grown: Sequence[float], first: float) -> None:
-        if self.envelope is None:
-            return
-        seconds = [first, *map(sub, stretch.monos[1:], stretch.monos)]
-        rates = list(map(truediv, grown, seconds))
-        for part, start, behind, _ in stretch.runs:
-            some = rates[start:behind]
-            self.envelope.add(part, min(some), max(some), sum(grown[start:behind]), sum(seconds[start:behind]))
-
-    def _step(self, stretch: SnapshotRange, tick: int, value: float) -> None:
-        mono, wall = stretch.monos[tick], stretch.walls[tick]
-        if self._last is not None:
-            before, since = self._last
-            seconds, grown = mono - since, value - before
-            if 0 < seconds <= BRIDGE_SECONDS and grown >= 0:
-                self.growth += grown
-                self.seconds += seconds
-                if self.envelope is not None:
-                    self.envelope.add(stretch.grid.part(wall), grown / seconds, grown / seconds, grown, seconds)
-                if grown > 0 and self.first_at is None:
-                    self.first_at = wall
-        self._last = (value, mono)
+            grown = list(map(sub, values, (before, *values)))
+        if is_odd or min(grown) < 0:
+            steps = enumerate(zip(grown, seconds, strict=True))
+            known = [tick for tick, (more, gap) in steps if 0 < gap <= BRIDGE_SECONDS and more >= 0]
+            if not known:
+                return
+            stretch = stretch.only(known)
+            grown, seconds = [grown[tick] for tick in known], [seconds[tick] for tick in known]
+        self.growth += sum(grown)
+        self.seconds += sum(seconds)
+        if self.first_at is None:
+            self.first_at = next(compress(stretch.walls, grown), None)
+        if self.envelope is not None:
+            rates = list(map(truediv, grown, seconds))
+            for part, first, behind, _ in stretch.runs:
+                some = rates[first:behind]
+                self.envelope.add(part, min(some), max(some), sum(grown[first:behind]), sum(seconds[first:behind]))
 
     @property
     def rate(self) -> float | None:
@@ -302,40 +278,28 @@ class StateStatistic(Struct, eq=False):
     spans: list[list[float]] = []
     _until: float | None = None
 
-    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
-        if ticks is None and isinstance(held, float) and (not held or self._goes_on(stretch)):
-            self.seconds += stretch.seconds
-            self._until = None
-            if held:
-                self.on += stretch.seconds
-                self._until = stretch.walls[-1]
-                if self.flips == len(self.spans):
-                    self.spans[-1][1] = self._until
-            return
-        places = range(len(stretch.walls)) if ticks is None else ticks
-        values = written_out(held, len(places))
-        for tick, value in zip(places, values, strict=True):
-            self._step(stretch.walls[tick], stretch.steps[tick], value)
+    def add(self, stretch: SnapshotRange, held: Held) -> None:
+        self.seconds += stretch.seconds
+        for first, behind in stretch.unbroken:
+            if isinstance(held, float):
+                self._add_piece(stretch, first, behind, is_on=held != 0)
+                continue
+            for is_on, ticks in groupby(range(first, behind), lambda tick: held[tick] != 0):
+                some = list(ticks)
+                self._add_piece(stretch, some[0], some[-1] + 1, is_on=is_on)
 
-    def _goes_on(self, stretch: SnapshotRange) -> bool:
-        """Return whether what was on until the snapshot before is on in all of these without a break."""
-        steps = stretch.steps
-        return (
-            self._until is not None
-            and stretch.walls[0] - self._until <= 2.5 * steps[0]
-            and stretch.longest <= 2.5 * min(steps)
-        )
-
-    def _step(self, wall: float, seconds: float, value: float) -> None:
-        self.seconds += seconds
-        if not value:
+    def _add_piece(self, stretch: SnapshotRange, first: int, behind: int, *, is_on: bool) -> None:
+        """Take in snapshots without a pause between them, in all of which it was on, or was not."""
+        if not is_on:
             self._until = None
             return
-        self.on += seconds
-        if self._until is None or wall - self._until > 2.5 * seconds:
+        steps = stretch.steps[first:behind]
+        begin, until = stretch.walls[first], stretch.walls[behind - 1]
+        self.on += sum(steps)
+        if self._until is None or begin - self._until > _PAUSE * steps[0]:
             self.flips += 1
             if len(self.spans) < _SPANS:
-                self.spans.append([wall - seconds, wall])
+                self.spans.append([begin - steps[0], until])
         elif self.flips == len(self.spans):
-            self.spans[-1][1] = wall
-        self._until = wall
+            self.spans[-1][1] = until
+        self._until = until

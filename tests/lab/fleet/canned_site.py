@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.commands.simulate.site_pages import NodePage
 from agent.commands.simulate.site_reader import SiteReader
 from agent.commands.simulate.site_service import make_nodes
 from agent.lib.typed_yaml import YamlFile
@@ -72,7 +71,7 @@ class CannedSite:
         self._plan = plan
         self._began = time.time()
         site = SiteReader(YamlFile("the scale study", UserError, SITE), Path()).site()
-        self._pages = [NodePage(node, "lean") for node in make_nodes(site, INTERVAL_SECONDS, int(self._began))]
+        self._nodes = make_nodes(site, INTERVAL_SECONDS, int(self._began), "lean")
         self._texts: list[bytes] = []
         self._sampled = -1
         self._hung_at: float | None = None
@@ -88,7 +87,7 @@ class CannedSite:
         tick = int((time.time() - self._began) * self._plan.pace / INTERVAL_SECONDS)
         if tick != self._sampled and self._hung_at is None:
             self._sampled = tick
-            self._texts = [b"".join(page.pieces(Format.TEXT, tick * INTERVAL_SECONDS)) for page in self._pages]
+            self._texts = [b"".join(node.pieces(Format.TEXT, tick * INTERVAL_SECONDS)) for node in self._nodes]
         rack, job = number // RACK, number // self._plan.job_nodes
         text = self._texts[number % RACK] + (b"" if number % ALERTING else ALERT)
         text = text.replace(b'rack="r1"', b'rack="r%d"' % rack).replace(JOB, b'job_id="4711_%d"' % job)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from agent.model import Alert, Entity, Gpu, Labels, PastMoment, Reading, Series, Snapshot
+from agent.model import Alert, Entity, Gpu, Labels, PastMoment, Series, Snapshot
 
 
 class ProcessRow(Struct, frozen=True):
@@ -110,6 +110,7 @@ GPU_ERRORS = {
     "coldplate_gpu_throttle_seconds_total": "throttled seconds",
 }
 STATE_SECONDS = "coldplate_gpu_state_seconds_total"
+_COUNTERS = TRAFFIC | PORT_ERRORS.keys() | GPU_ERRORS.keys() | {STATE_SECONDS}
 WINDOW_SECONDS = 60.0
 """Seconds over which the growth of an error counter is shown."""
 
@@ -128,51 +129,40 @@ class TrafficMeter:
     """Compares each snapshot of one node with those before. A counter that fell starts again."""
 
     def __init__(self) -> None:
-        self._last: dict[Series, tuple[float, float]] = {}
         self._windows: dict[Series, deque[tuple[float, float]]] = {}
+        """Of each counter the samples of the last minute: monotonic seconds and values."""
         self._told = Traffic()
         self._at: float | None = None
 
     def take(self, snapshot: Snapshot) -> Traffic:
         """Return what the counters did up to this snapshot; the same snapshot again changes nothing."""
         now = snapshot.at.mono
-        if self._at is not None and now < self._at:  # the node's agent or the node itself was restarted
-            self._last, self._windows = {}, {}
-        elif self._at == now:
+        if self._at == now:
             return self._told
-        rates = dict(self._rates(snapshot, now))
-        growth = dict(self._growth(snapshot, now))
-        self._at, self._told = now, Traffic(rates, growth)
+        if self._at is not None and now < self._at:  # the node's agent or the node itself was restarted
+            self._windows = {}
+        windows: dict[Series, deque[tuple[float, float]]] = {}
+        rates: dict[tuple[str, Entity], float] = {}
+        growth: dict[tuple[str, Entity, Labels], float] = {}
+        for series, value in snapshot:
+            name = series.metric.name
+            if name not in _COUNTERS:
+                continue
+            window = windows[series] = _window(self._windows.get(series), value, now)
+            if len(window) > 1 and name in TRAFFIC:
+                before, last = window[-2]
+                rates[name, series.entity] = (value - last) / (now - before)
+            elif len(window) > 1:
+                growth[name, series.entity, series.labels] = value - window[0][1]
+        self._windows, self._at, self._told = windows, now, Traffic(rates, growth)
         return self._told
 
-    def _rates(self, snapshot: Snapshot, now: float) -> Iterator[tuple[tuple[str, Entity], float]]:
-        fresh: dict[Series, tuple[float, float]] = {}
-        for series, value in snapshot:
-            if series.metric.name not in TRAFFIC:
-                continue
-            fresh[series] = (now, value)
-            if (last := self._last.get(series)) is not None and value >= last[1]:
-                yield (series.metric.name, series.entity), (value - last[1]) / (now - last[0])
-        self._last = fresh
 
-    def _growth(self, snapshot: Snapshot, now: float) -> Iterator[tuple[tuple[str, Entity, Labels], float]]:
-        kept: dict[Series, deque[tuple[float, float]]] = {}
-        for reading in snapshot:
-            series = reading.series
-            name = series.metric.name
-            if name not in PORT_ERRORS and name not in GPU_ERRORS and name != STATE_SECONDS:
-                continue
-            window = kept[series] = _window(self._windows.get(series), reading, now)
-            if len(window) > 1:
-                yield (name, series.entity, series.labels), reading.value - window[0][1]
-        self._windows = kept
-
-
-def _window(window: deque[tuple[float, float]] | None, reading: Reading, now: float) -> deque[tuple[float, float]]:
+def _window(window: deque[tuple[float, float]] | None, value: float, now: float) -> deque[tuple[float, float]]:
     """Return the samples of the last minute, with the one that was valid at its beginning."""
-    if window is None or reading.value < window[-1][1]:
+    if window is None or value < window[-1][1]:
         window = deque()
-    window.append((now, reading.value))
+    window.append((now, value))
     while len(window) > 2 and window[1][0] <= now - WINDOW_SECONDS:
         window.popleft()
     return window

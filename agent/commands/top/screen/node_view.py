@@ -8,7 +8,7 @@ not a line at zero.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -212,47 +212,36 @@ _EARLY = 0.9
 _Line = deque[float | None]
 
 
-class History:
-    """Remembers busy share and power by GPU, one sample for each new moment of its node.
+class NodeHistory:
+    """Remembers busy share and power of a node's GPUs, one sample for each new moment of the node.
 
-    What a node's agent remembers of the time before is put in front, once, as far apart as `interval` seconds.
+    What its agent remembers of the time before is put in front, once, as far apart as `interval` seconds.
     """
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._lines: dict[str, dict[tuple[str, str], _Line]] = {BUSY: {}, POWER: {}}
-        self._walls: dict[str, float | None] = {}
-        self._begun: dict[str, float] = {}
-        self._prefixed: set[str] = set()
+        self._lines: dict[tuple[str, tuple[str, str]], _Line] = {}
+        self._begun: float | None = None
+        self._wall: float | None = None
+        self._is_prefixed = False
 
-    def take(self, nodes: Iterable[NodeView]) -> None:
-        for node in nodes:
-            fresh = node.wall is not None and self._walls.get(node.name) != node.wall
-            self._walls[node.name] = node.wall
-            for gpu in node.gpus:
-                self._note(gpu, fresh)
-            if node.wall is not None:
-                self._begun.setdefault(node.name, node.wall)
-                self._prefix(node)
-            for gpu in node.gpus:
-                gpu.busy_history = tuple(self._lines[BUSY][gpu.key])
-                gpu.power_history = tuple(self._lines[POWER][gpu.key])
-
-    def _note(self, gpu: GpuView, fresh: bool) -> None:
-        for name, value in ((BUSY, gpu.row.busy), (POWER, gpu.values.get("power_watts"))):
-            line = self._lines[name].setdefault(gpu.key, deque(maxlen=MOST))
-            if fresh:
-                line.append(value)
-
-    def _prefix(self, node: NodeView) -> None:
-        if not node.past or node.name in self._prefixed:
-            return
-        self._prefixed.add(node.name)
-        moments = [_values(moment) for moment in self._before(node.past, self._begun[node.name])]
+    def take(self, node: NodeView) -> None:
+        """Note what the GPUs do, and give each of them its history."""
+        assert node.wall is not None
+        is_fresh, self._wall = node.wall != self._wall, node.wall
+        self._begun = node.wall if self._begun is None else self._begun
+        moments: list[Mapping[tuple[str, object], float]] = []
+        if node.past and not self._is_prefixed:
+            self._is_prefixed = True
+            moments = [_values(moment) for moment in self._before(node.past, self._begun)]
         for gpu in node.gpus:
-            for name, lines in self._lines.items():
-                line = lines[gpu.key]
+            for name, value in ((BUSY, gpu.row.busy), (POWER, gpu.values.get("power_watts"))):
+                line = self._lines.setdefault((name, gpu.key), deque(maxlen=MOST))
+                if is_fresh:
+                    line.append(value)
                 line.extendleft(moment.get((name, gpu.row.gpu)) for moment in moments[: MOST - len(line)])
+            gpu.busy_history = tuple(self._lines[BUSY, gpu.key])
+            gpu.power_history = tuple(self._lines[POWER, gpu.key])
 
     def _before(self, past: Sequence[PastMoment], wall: float) -> Iterator[PastMoment]:
         """Yield the moments before this one, the newest first."""

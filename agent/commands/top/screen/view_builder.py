@@ -7,14 +7,14 @@ utilization alone names the wrong ones.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
 
 from msgspec import Struct
 
 from agent.commands.top.screen.node_samples import Sighting, TrafficMeter
-from agent.commands.top.screen.node_view import GpuView, History, NodeView, view_of
+from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
 from agent.health.device_states import ComparedGpus
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
 from agent.lib.wording import age, index_runs
@@ -242,13 +242,13 @@ class ViewKeeper:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._meters: dict[str, TrafficMeter] = {}
-        self._history = History(interval)
+        self._known = defaultdict[str, tuple[TrafficMeter, NodeHistory]](
+            lambda: (TrafficMeter(), NodeHistory(interval))
+        )
 
     def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> ScreenData:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
-        self._history.take(nodes)
         wall = max((node.wall for node in nodes if node.wall is not None), default=None)
         troubles = diagnose(nodes, wall)
         notes = [NodeIssue(Tone.CALM, note)] if note else []
@@ -257,12 +257,13 @@ class ViewKeeper:
     def _node(self, sighting: Sighting, mono: float) -> NodeView:
         if sighting.snapshot is None:
             return NodeView(sighting.name, sighting.origin, problem=sighting.problem or "nothing known yet")
-        meter = self._meters.setdefault(sighting.name, TrafficMeter())
+        meter, history = self._known[sighting.name]
         node = view_of(sighting.name, sighting.origin, sighting.snapshot, meter.take(sighting.snapshot))
         node.alerts = sighting.alerts
         node.past = sighting.past
         node.processes = sighting.processes
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
+        history.take(node)
         return node
 
     def _stale(self, nodes: Sequence[NodeView]) -> list[NodeIssue]:

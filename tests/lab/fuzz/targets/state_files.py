@@ -21,11 +21,12 @@ from agent.commands.import_.import_columns import ImportedSample, ImportProblems
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
 from agent.lib.state_files import DamagedError, seal
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series
-from agent.recording.column_reader import ColumnBlock
 from agent.recording.file_records import MAGIC, START, RecordingError
 from agent.recording.file_records import encode_record as record_of
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
+from agent.recording.report.performance_observations import all_observations
+from agent.recording.report.run_reader import read_run
 from agent.sampler.presence import FORM, Inventory
 from agent.worker.decode import Decoder
 from agent.worker.worker_messages import (
@@ -115,8 +116,8 @@ def use_recording(data: bytes, folder: Path) -> None:
             for each in snapshot:
                 each.value + 0.0
         recording.survey()
-        for block in recording.pieces(lambda *parts: iter([(1, 0.0, ColumnBlock(*parts))])):
-            assert len(block.walls) == len(block.monos)
+        with suppress(RecordingError):
+            all_observations(read_run([recording]))
         assert all(problem.isprintable() for problem in recording.problems)
 
 
@@ -268,7 +269,7 @@ TARGETS = (
     Target("pause-files", ("agent/daemon/pausing.py",), use_pause),
     Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,)),
     Target("recordings", ("agent/recording/file_records.py", "agent/recording/recording_reader.py",
-           "agent/recording/column_reader.py", "agent/recording/segment_definitions.py"), use_recording, (),
+           "agent/recording/recorded_block.py", "agent/recording/segment_definitions.py"), use_recording, (),
            (RecordingError,), named=True),
     Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_replay.py",
            "agent/backends/nvml/trace_checks.py"), use_trace, (), (DriverTraceError,),
