@@ -128,8 +128,10 @@ class Envelope:
 
     def add(self, part: int, low: float, high: float, total: float, seconds: float) -> None:
         """Values of one part; `total` is their sum, each times the seconds that it stands for."""
-        self.lows[part] = min(self.lows[part], low)
-        self.highs[part] = max(self.highs[part], high)
+        if low < self.lows[part]:
+            self.lows[part] = low
+        if high > self.highs[part]:
+            self.highs[part] = high
         self._totals[part] += total
         self.seconds[part] += seconds
 
