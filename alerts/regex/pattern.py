@@ -70,7 +70,7 @@ _LITERAL = r"(?:[^\\.+*?()|\[\]{}^$]|\\[^0-9A-Za-z\x80-\U0010ffff])*"
 _WORDS = re.compile(r"[^\\.+*?()\[\]{}^$]*")
 _CHOICE = re.compile(rf"{_LITERAL}(?:\|{_LITERAL})*")
 _AFFIXED = re.compile(rf"(?P<before>\.[*+])?(?P<text>{_LITERAL})(?P<after>\.[*+])?")
-_ALTERNATIVE = re.compile(r"((?:[^\\|]|\\.)*)\|", re.DOTALL)
+_PIECE = re.compile(r"\||(?:[^\\|]|\\.)+|\\", re.DOTALL)
 _MOST_AFFIXED = 16
 """Alternatives with `.*` or `.+`: each is tried by itself, where an engine tries all at once."""
 
@@ -80,8 +80,6 @@ def predicate(pattern: str) -> Callable[[str], bool] | None:
     alternatives = _alternatives(pattern)
     if _CHOICE.fullmatch(pattern):
         return frozenset(map(_plain, alternatives)).__contains__
-    if "|".join(alternatives) != pattern:  # it ends with a single backslash
-        return None
     words: set[str] = set()
     tests: list[Callable[[str], bool]] = []
     for each in alternatives:
@@ -110,8 +108,14 @@ def is_list_of_words(pattern: str) -> bool:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """Return the parts between bars that are not escaped. A single backslash at the end is in none."""
-    return [found[1] for found in _ALTERNATIVE.finditer(f"{pattern}|")]
+    """Return the parts between bars that are not escaped."""
+    found = [""]
+    for piece in _PIECE.findall(pattern):
+        if piece == "|":
+            found.append("")
+        else:
+            found[-1] += piece
+    return found
 
 
 def _plain(literal: str) -> str:

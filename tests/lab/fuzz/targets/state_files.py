@@ -73,7 +73,7 @@ def use_push_buffer(data: bytes, folder: Path) -> None:
     """A segment and how far it was sent. Whatever is there, what is found is what was written, and it ends."""
     sent, segment = data[:20], data[20:]
     if data.startswith(b"S"):  # with right checksums, so that what is behind them is tried
-        place = struct.pack("<QQ", 1, data[1])
+        place = struct.pack("<QQ", 1, data[1] if len(data) > 1 else 0)
         sent, body = place + struct.pack("<I", zlib.crc32(place)), data[2:]
         segment = b"".join(push_record(WriteRequest(5.0, 1, body)) for _ in range(2)) + body
     (folder / "sent").write_bytes(sent)
@@ -186,6 +186,8 @@ class FuzzedGpu:
 def _alike(value: object, known: object) -> bool:
     if isinstance(value, dict) and isinstance(known, dict):
         return value.keys() == known.keys() and all(_alike(value[key], known[key]) for key in value)
+    if known == "00" * 16:  # bytes, which the driver's wrapper writes as digits
+        return isinstance(value, str) and set(value) <= set("0123456789abcdef")
     return type(value) is type(known) and (not isinstance(value, int) or abs(value) < 2**64)
 
 
