@@ -74,7 +74,7 @@ def parse_address(text: str, many: bool = False) -> HostEntry:
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if bracketed else host
-    if not (_IPV6 if bracketed else _HOST).fullmatch(bare) or len(bare) > 253:
+    if len(bare) > 253 or not (_IPV6 if bracketed else _HOST).fullmatch(bare):
         raise ValueError(f"{shown(text)} is not a peer; write host:port, dns+name:port or the path of a file_sd file")
     if not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) < 65536:
         raise ValueError(f"{shown(text)}: {shown(port)} is not a port; write host:port, such as {host}:19400")
