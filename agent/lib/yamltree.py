@@ -32,6 +32,7 @@ _MARK = re.compile(r"(?:---|\.\.\.)(?=\s|$)")
 _VERSION = re.compile(r"%YAML[ \t]+1\.1(?:[ \t]+#.*)?[ \t]*\r?")
 _PIECE = 1 << 16
 _DIRECTIVES = 16
+_DOCUMENTS = 100
 WITHOUT_LIBYAML = (
     "PyYAML was built without libyaml, which coldplate needs to read YAML; install a wheel of it (pip install "
     "--force-reinstall --only-binary pyyaml pyyaml) or the package of the distribution"
@@ -303,6 +304,8 @@ class _Composer:
         rest = 0
         for event in events:
             self._documents += isinstance(event, kinds.DocumentStartEvent)
+            if self._documents > _DOCUMENTS:
+                raise YamlError(f"has more than {_DOCUMENTS} documents, but only one is read", _line(event))
             if isinstance(event, kinds.DocumentEndEvent) and not self._lone:
                 rest = self._rest(event)
                 break
