@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agent.backends.protocol import GpuProcess, LaneSample, Unidentified
 from agent.model import BackendReport, Framer, Gap, GpuIdentity, Instant, Lane, Reading, Snapshot
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 
