@@ -7,6 +7,7 @@ What is no answer at all is refused in test_answers.py.
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
 import threading
@@ -18,8 +19,9 @@ from typing import Any
 import pytest
 
 from agent.lib.http_answers import HttpError, HttpFault
-from agent.lib.http_link import HttpRequest
-from tests.http_client.conftest import LENIENT, PLAIN
+from agent.lib.http_link import HttpLink, HttpRequest, Place
+from agent.lib.http_target import HttpLogin
+from tests.http_client.conftest import ASK, LENIENT, PLAIN
 
 TIME = 0.25
 """Seconds that an exchange may take here."""
@@ -256,6 +258,16 @@ def test_an_address_that_swallows_everything_leaves_time_for_the_next(serve: Any
             waiting.connect_ex(("127.0.0.2", server.port))
         resolve(monkeypatch, server.port, "127.0.0.2", "127.0.0.1")
         assert outcome(asker(server.port, host="many.example"), 2.0) == (200, b"hi")
+
+
+def test_an_address_that_did_not_answer_in_time_is_not_the_first_one_next_time(monkeypatch: Any) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(socket.socket, "connect_ex", lambda _, place: tried.append(place[0]) or errno.EINPROGRESS)
+    link = HttpLink(lambda: Place("h", 1, ("::1", "127.0.0.1")), HttpLogin(), None, LENIENT, lambda *_: None)
+    for _ in range(3):
+        link.begin(ASK)
+        link.close()
+    assert tried == ["::1", "127.0.0.1", "::1"]
 
 
 def resolve(monkeypatch: Any, port: int, *addresses: str) -> None:
