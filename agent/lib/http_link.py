@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import re
-import selectors
+import select
 import socket
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
@@ -28,10 +28,8 @@ _CHUNK = 16 * 1024
 """Bytes that are read at once: as many as a record of TLS holds, so that none is left behind unnoticed."""
 _READS = 8
 """Chunks that are read before other connections have their turn."""
-_WANTS = {"SSLWantReadError": selectors.EVENT_READ, "SSLWantWriteError": selectors.EVENT_WRITE}
+_WANTS = {"SSLWantReadError": select.POLLIN, "SSLWantWriteError": select.POLLOUT}
 _PATH = re.compile(r"/[!-~]*")
-
-Watch = Callable[[socket.socket, int | None], None]
 
 
 class Place(NamedTuple):
@@ -76,23 +74,20 @@ _Steps = Generator["HttpAnswer | None", None, _T]
 class HttpLink:
     """A connection to one server. For one thread, except `abort`. Without `trust` there is no TLS.
 
-    `find` gives the place of the server; it is called for each connection, and may raise HttpError. `watch` is called
-    with the socket and what it waits for, and with None when the socket is about to be closed. After an error the
+    `find` gives the place of the server; it is called for each connection, and may raise HttpError. After an error the
     connection is closed, and the next request opens a new one.
     """
 
-    def __init__(
-        self, find: Find, login: HttpLogin, trust: HttpTrust | None, bounds: AnswerBounds, watch: Watch
-    ) -> None:
+    def __init__(self, find: Find, login: HttpLogin, trust: HttpTrust | None, bounds: AnswerBounds) -> None:
         self._find = find
         self._login = login
         self._trust = trust
         self._bounds = bounds
-        self._watch = watch
         self._socket: socket.socket | None = None
         self._reader = AnswerReader(bounds)
         self._steps: Iterator[HttpAnswer | None] = iter(())
-        self._wanted: int | None = None
+        self.events = select.POLLIN
+        """What an open connection waits for, as `select.poll` takes it."""
         self._kept = False
         self._aborted = False
         self._turn = 0
@@ -105,6 +100,10 @@ class HttpLink:
     @property
     def is_open(self) -> bool:
         return self._socket is not None
+
+    def fileno(self) -> int:
+        """Return the descriptor of the connection, which is open."""
+        return self._held.fileno()
 
     @property
     def head(self) -> HttpAnswer | None:
@@ -211,7 +210,7 @@ class HttpLink:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = self._socket.connect_ex((address, self._place.port))
         if code in (0, errno.EINPROGRESS):
-            self._want(selectors.EVENT_WRITE)
+            self.events = select.POLLOUT
             yield None
             code = self._held.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
@@ -221,7 +220,6 @@ class HttpLink:
         import ssl
 
         held, context = self._held, trust.context()
-        self._forget(held)
         name = self._login.server_name or self._place.host
         secured = context.wrap_socket(held, server_hostname=name, do_handshake_on_connect=False)
         self._socket = secured
@@ -235,8 +233,8 @@ class HttpLink:
         """Send a request, and return its answer."""
         unsent = memoryview(written)
         while unsent:
-            unsent = unsent[(yield from self._call(partial(self._held.send, unsent), selectors.EVENT_WRITE)) :]
-        self._want(selectors.EVENT_READ)
+            unsent = unsent[(yield from self._call(partial(self._held.send, unsent), select.POLLOUT)) :]
+        self.events = select.POLLIN
         while True:
             for _ in range(_READS):
                 data = yield from self._receive()
@@ -250,7 +248,7 @@ class HttpLink:
             yield None
 
     def _receive(self) -> _Steps[bytes]:
-        return self._call(partial(self._held.recv, _CHUNK), selectors.EVENT_READ)
+        return self._call(partial(self._held.recv, _CHUNK), select.POLLIN)
 
     def _call(self, call: Callable[[], _T], blocked: int = 0) -> _Steps[_T]:
         """Return what a call of the socket gives, as soon as it need not wait; `blocked` is what it waits for."""
@@ -258,28 +256,18 @@ class HttpLink:
             try:
                 return call()
             except OSError as error:
-                self._want(_wanted(error, blocked))
+                self.events = _wanted(error, blocked)
             yield None
 
     def _drop(self) -> None:
         held, self._socket = self._socket, None
         if held is not None:
-            self._forget(held)
             held.close()
 
     @property
     def _held(self) -> socket.socket:
         assert self._socket is not None, "a link that is not idle has a socket"
         return self._socket
-
-    def _want(self, events: int) -> None:
-        if events != self._wanted:
-            self._wanted = events
-            self._watch(self._held, events)
-
-    def _forget(self, held: socket.socket) -> None:
-        self._wanted = None
-        self._watch(held, None)
 
 
 def _broken_off() -> OSError:

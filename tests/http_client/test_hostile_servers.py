@@ -263,7 +263,7 @@ def test_an_address_that_swallows_everything_leaves_time_for_the_next(serve: Any
 def test_an_address_that_did_not_answer_in_time_is_not_the_first_one_next_time(monkeypatch: Any) -> None:
     tried: list[str] = []
     monkeypatch.setattr(socket.socket, "connect_ex", lambda _, place: tried.append(place[0]) or errno.EINPROGRESS)
-    link = HttpLink(lambda: Place("h", 1, ("::1", "127.0.0.1")), HttpLogin(), None, LENIENT, lambda *_: None)
+    link = HttpLink(lambda: Place("h", 1, ("::1", "127.0.0.1")), HttpLogin(), None, LENIENT)
     for _ in range(3):
         link.begin(ASK)
         link.close()
