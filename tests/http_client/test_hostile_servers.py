@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from agent.lib.http_answers import HttpError, HttpFault
-from agent.lib.http_link import HttpLink, HttpRequest, Place
-from agent.lib.http_target import HttpLogin
-from tests.http_client.conftest import ASK, LENIENT, PLAIN
+from agent.lib.http_link import HttpRequest
+from tests.http_client.conftest import LENIENT, PLAIN
 
 TIME = 0.25
 """Seconds that an exchange may take here."""
@@ -260,13 +259,12 @@ def test_an_address_that_swallows_everything_leaves_time_for_the_next(serve: Any
         assert outcome(asker(server.port, host="many.example"), 2.0) == (200, b"hi")
 
 
-def test_an_address_that_did_not_answer_in_time_is_not_the_first_one_next_time(monkeypatch: Any) -> None:
+def test_an_address_that_did_not_answer_in_time_is_not_the_first_one_next_time(asker: Any, monkeypatch: Any) -> None:
     tried: list[str] = []
+    resolve(monkeypatch, 1, "::1", "127.0.0.1")
     monkeypatch.setattr(socket.socket, "connect_ex", lambda _, place: tried.append(place[0]) or errno.EINPROGRESS)
-    link = HttpLink(lambda: Place("h", 1, ("::1", "127.0.0.1")), HttpLogin(), None, LENIENT)
-    for _ in range(3):
-        link.begin(ASK)
-        link.close()
+    client = asker(1, host="many.example")
+    assert [outcome(client, 0.0) for _ in range(3)] == [TIMEOUT] * 3
     assert tried == ["::1", "127.0.0.1", "::1"]
 
 

@@ -22,15 +22,9 @@ class SamplerRig:
         self.sampler.enlist([(each.gpu.uuid, each) for each in channels], missing, at)
 
     def take(
-        self,
-        uuid: str,
-        lane: Lane,
-        at: float,
-        readings: Sequence[Reading] = (),
-        *,
-        gaps: Sequence[Gap] = (),
+        self, uuid: str, lane: Lane, at: float, readings: Sequence[Reading] = (), *, gaps: Sequence[Gap] = (),
         processes: tuple[GpuProcess, ...] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         frame = self._framers[uuid, lane].frame(readings)
         self.sampler.take_lane(LaneSample(uuid, lane, at, 0.001, 7, frame, tuple(gaps), processes))
 

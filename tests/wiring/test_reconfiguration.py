@@ -44,19 +44,11 @@ class Bench:
         options = CommandLineOptions(folder=folder)
         receivers = Receivers(lambda: Instant(0.0, 0.0))
         alerting = load_alerting(config, folder, receivers)
-        self.exposed = Exposed(Hub(), check(config))
+        self.exposed, self.watch = Exposed(Hub(), check(config)), None
         self.sampling, self.rack, self.rules, self.expectations = Changed(), Changed(), Changed(), Changed()
-        parts: Any = {name: vars(self)[name] for name in ("sampling", "rack", "rules", "expectations")}
-        self.reload = reloading(
-            lambda: parse(self.text, "c.yaml"),
-            config,
-            options,
-            alerting,
-            receivers,
-            exposed=self.exposed,
-            watch=None,
-            **parts,
-        )
+        parts = ("exposed", "sampling", "rack", "rules", "expectations", "watch")
+        own: Any = {name: vars(self)[name] for name in parts}
+        self.reload = reloading(lambda: parse(self.text, "c.yaml"), config, options, alerting, receivers, **own)
 
     @property
     def told(self) -> list[int]:
