@@ -54,19 +54,12 @@ class _Memory:
         self.counters: dict[Series, Counter] = {}
         self.integrals: dict[Series, Integral] = {}
 
-    def counter(self, series: Series) -> Counter:
-        return self.counters.setdefault(series, Counter(growth_of(series.metric)))
-
-    def integral(self, series: Series) -> Integral:
-        return self.integrals.setdefault(series, Integral())
-
     def forget(self, shown: Sequence[Series]) -> None:
         """If there is too much, drop what is not shown now: jobs come and go as long as the agent runs."""
-        if len(self.counters) <= max(ROOM, 2 * len(shown)):
-            return
-        kept = set(shown)
-        self.counters = {series: counter for series, counter in self.counters.items() if series in kept}
-        self.integrals = {series: each for series, each in self.integrals.items() if series in kept}
+        if len(self.counters) > max(ROOM, 2 * len(shown)):
+            kept = set(shown)
+            self.counters = {series: counter for series, counter in self.counters.items() if series in kept}
+            self.integrals = {series: each for series, each in self.integrals.items() if series in kept}
 
 
 class _Plan:
@@ -76,14 +69,15 @@ class _Plan:
         series = layout.series
         memory.forget(series)
         self.layout = layout
-        self.memory = memory
         self.lowest = tuple(each.metric.span[0] for each in series)
         self.highest = tuple(each.metric.span[1] for each in series)
         self.noted = [(place, each) for place, each in enumerate(series) if each.metric in NOTED]
         self.counted = [place for place, each in enumerate(series) if each.metric.kind is Kind.COUNTER]
         self.pick_counted = picker(self.counted)
         self.integrals = [
-            (place, memory.integral(each)) for place, each in enumerate(series) if each.metric is UTILIZATION
+            (place, memory.integrals.setdefault(each, Integral()))
+            for place, each in enumerate(series)
+            if each.metric is UTILIZATION
         ]
         rated: list[int] = []
         self.edition, self.columns, self.pick_rolled = object(), None, picker(())
@@ -96,7 +90,9 @@ class _Plan:
                 self.columns = statistics.columns_of(
                     [series[place] for place in rolled], [series[self.counted[number]] for number in rated]
                 )
-        self.counters = Counters([memory.counter(series[place]) for place in self.counted], rated)
+        of_lane = [series[place] for place in self.counted]
+        counters = [memory.counters.setdefault(each, Counter(growth_of(each.metric))) for each in of_lane]
+        self.counters = Counters(counters, rated)
         self._lay_out_shown()
 
     def _lay_out_shown(self) -> None:
