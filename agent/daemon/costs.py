@@ -71,7 +71,7 @@ class OwnProcesses:
         for role, pid in pids.items():
             try:
                 stat = parse_stat((self._procfs / str(pid) / "stat").read_bytes())
-                found[pid] = role, stat.ticks / self._tick
+                found[role, pid] = role, stat.ticks / self._tick
                 memory.append(Reading(_series(PROCESS_MEMORY, role), float(stat.pages * self._page)))
             except (OSError, ValueError, OverflowError):
                 continue  # it ended since
@@ -144,8 +144,8 @@ class Governing:
         """Take in what the processes have used by a monotonic second; returns the settings if they are to change."""
         if not self._governor.is_due(at):
             return None
-        used = {pid: (role, self._cpu(pid)) for role, pid in pids.items()}
-        totals = self._meter.take({pid: (role, spent) for pid, (role, spent) in used.items() if spent is not None})
+        used = {(role, pid): self._cpu(pid) for role, pid in pids.items()}
+        totals = self._meter.take({each: (each[0], spent) for each, spent in used.items() if spent is not None})
         changed = self._governor.observe(at, sum(totals.values()))
         self._frame = self._own.frame(self._readings())
         self._tell()

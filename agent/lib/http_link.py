@@ -155,7 +155,7 @@ class HttpLink:
             raise failure from error.__cause__ if failure is error else error
 
     def _exchange(self, request: HttpRequest) -> _Steps[None]:
-        """Ask over the kept connection, or over a new one if there is none or it turns out to be dead."""
+        """Ask over the kept connection; over a new one without it, or where it turns out to be dead."""
         answer = None
         self._kept = self._socket is not None
         if self._kept:
