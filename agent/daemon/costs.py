@@ -17,7 +17,7 @@ from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.clock import cpu_of_process, cpu_of_thread
 from agent.lib.proc_stat import parse_stat
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Metric, Node, Reading, Series
-from agent.sampler.overhead import OverheadFacts, OverheadGovernor
+from agent.sampler.overhead import OverheadGovernor
 from agent.sampler.schedule import Settings, steps_of
 
 PROCESS_CPU = BY_NAME["coldplate_process_cpu_seconds_total"]
@@ -32,25 +32,27 @@ def _series(metric: Metric, name: str) -> Series:
 
 
 class CpuMeter:
-    """Adds up the seconds of the processes that follow each other in a role, so that its seconds never fall."""
+    """Adds up processor time by name, so that the seconds of a name never fall when what has used them ends."""
 
     def __init__(self) -> None:
-        self._running: dict[str, tuple[int, float]] = {}
-        """By role: its process, and that process's seconds when they were last seen."""
+        self._running: dict[object, tuple[str, float]] = {}
         self._ended: dict[str, float] = {}
 
-    def add(self, role: str, pid: int, seconds: float) -> float:
-        """Note what the role's present process has used so far; returns the seconds of all that it has had."""
-        known, last = self._running.get(role, (pid, 0.0))
-        if known != pid:
-            self._ended[role] = self._ended.get(role, 0.0) + last
-        self._running[role] = (pid, seconds)
-        return self._ended.get(role, 0.0) + seconds
+    def take(self, found: Mapping[object, tuple[str, float]]) -> dict[str, float]:
+        """Note the name and seconds of each process or thread that runs; returns all seconds so far, by name.
 
-    @property
-    def total(self) -> float:
-        """Seconds of all roles."""
-        return sum(self._ended.values()) + sum(seconds for _, seconds in self._running.values())
+        One that is not found has ended only if another one has its name: it may just not have been readable.
+        """
+        names = {name for name, _ in found.values()}
+        unseen = {each: known for each, known in self._running.items() if each not in found}
+        for name, seconds in unseen.values():
+            if name in names:
+                self._ended[name] = self._ended.get(name, 0.0) + seconds
+        self._running = {**{each: known for each, known in unseen.items() if known[0] not in names}, **found}
+        totals = dict(self._ended)
+        for name, seconds in self._running.values():
+            totals[name] = totals.get(name, 0.0) + seconds
+        return totals
 
 
 class OwnProcesses:
@@ -64,16 +66,17 @@ class OwnProcesses:
 
     def read(self, pids: Mapping[str, int]) -> list[Reading]:
         """Return readings of each process that still exists; `pids` by role."""
-        rows = []
+        found: dict[object, tuple[str, float]] = {}
+        memory = []
         for role, pid in pids.items():
             try:
                 stat = parse_stat((self._procfs / str(pid) / "stat").read_bytes())
-                seconds, resident = stat.ticks / self._tick, float(stat.pages * self._page)
+                found[role, pid] = role, stat.ticks / self._tick
+                memory.append(Reading(_series(PROCESS_MEMORY, role), float(stat.pages * self._page)))
             except (OSError, ValueError, OverflowError):
                 continue  # it ended since
-            rows.append(Reading(_series(PROCESS_CPU, role), self._meter.add(role, pid, seconds)))
-            rows.append(Reading(_series(PROCESS_MEMORY, role), resident))
-        return rows
+        totals = self._meter.take(found)
+        return [Reading(_series(PROCESS_CPU, role), totals[role]) for role, _ in found.values()] + memory
 
 
 OTHER = "other"
@@ -94,8 +97,7 @@ class ThreadCosts:
         of_process: Callable[[int], float | None] = cpu_of_process,
     ) -> None:
         self._of_thread, self._of_process = of_thread, of_process
-        self._running: dict[object, tuple[str, float]] = {}
-        self._ended: dict[str, float] = {}
+        self._meter = CpuMeter()
         self._other = 0.0
 
     def read(self) -> list[Reading]:
@@ -105,13 +107,7 @@ class ThreadCosts:
             spent = None if thread.native_id is None else self._of_thread(thread.native_id)
             if spent is not None and not _NAMELESS.fullmatch(thread.name):
                 found[thread] = _NAMES.get(thread.name, thread.name), spent
-        for known, (name, spent) in self._running.items():
-            if known not in found:
-                self._ended[name] = self._ended.get(name, 0.0) + spent
-        self._running = found
-        totals = dict(self._ended)
-        for name, spent in found.values():
-            totals[name] = totals.get(name, 0.0) + spent
+        totals = self._meter.take(found)
         process = self._of_process(os.getpid())
         if process is not None:
             # Read a moment after the threads: what they used meanwhile must not count twice.
@@ -134,60 +130,55 @@ class Governing:
         self._steps: tuple[Settings, ...] = (Settings(),)
         self._governor = OverheadGovernor(inf, (0.0,))
         self._own = OwnSeries()
-        self._facts, self._frame = self._governor.facts, EMPTY_FRAME
+        self._frame = EMPTY_FRAME
         self._told = "full"
 
     def configure(self, settings: Settings) -> Settings:
         """Take over the configured settings; returns those of the step that is in force."""
         self._steps = steps_of(settings)
         self._governor.change(settings.cpu_budget, [each.cold for each in self._steps])
-        self._show()
+        self._frame = self._own.frame(self._readings())
         return self._steps[self._governor.step]
 
     def step(self, at: float, pids: Mapping[str, int]) -> Settings | None:
         """Take in what the processes have used by a monotonic second; returns the settings if they are to change."""
         if not self._governor.is_due(at):
             return None
-        for role, pid in pids.items():
-            used = self._cpu(pid)
-            if used is not None:
-                self._meter.add(role, pid, used)
-        changed = self._governor.observe(at, self._meter.total)
-        self._show()
-        self._tell(self._facts)
+        used = {(role, pid): self._cpu(pid) for role, pid in pids.items()}
+        totals = self._meter.take({each: (each[0], spent) for each, spent in used.items() if spent is not None})
+        changed = self._governor.observe(at, sum(totals.values()))
+        self._frame = self._own.frame(self._readings())
+        self._tell()
         return self._steps[self._governor.step] if changed else None
 
     def frame(self, _now: Instant) -> Frame:
         """Return how it stood at the last look, on the page."""
         return self._frame
 
-    def _show(self) -> None:
-        self._facts = self._governor.facts
-        self._frame = self._own.frame(self._readings(self._facts))
-
-    def _readings(self, facts: OverheadFacts) -> Iterator[OwnReading]:
-        if facts.load is not None:
-            yield OwnReading("coldplate_overhead_cpu_ratio", facts.load)
-        if facts.budget < inf:
-            yield OwnReading("coldplate_overhead_cpu_budget_ratio", facts.budget)
-            yield OwnReading("coldplate_overhead_info", 1, (("state", facts.state),))
-            now, configured = self._steps[facts.step], self._steps[0]
+    def _readings(self) -> Iterator[OwnReading]:
+        governor = self._governor
+        if governor.load is not None:
+            yield OwnReading("coldplate_overhead_cpu_ratio", governor.load)
+        if governor.budget < inf:
+            yield OwnReading("coldplate_overhead_cpu_budget_ratio", governor.budget)
+            yield OwnReading("coldplate_overhead_info", 1, (("state", governor.state),))
+            now, configured = self._steps[governor.step], self._steps[0]
             for lane in _LANES:
                 stretch = now.period(lane) / configured.period(lane)
                 yield OwnReading("coldplate_sampling_stretch_ratio", stretch, (("lane", lane.value),))
 
-    def _tell(self, facts: OverheadFacts) -> None:
+    def _tell(self) -> None:
         """Log when the state changes; back from `spent` counts only once it is `full`, since it may come and go."""
-        if facts.state == self._told or (self._told == "spent" and facts.state == "slowed"):
+        governor, state = self._governor, self._governor.state
+        if state == self._told or (self._told == "spent" and state == "slowed"):
             return
-        self._told = facts.state
-        now = self._steps[facts.step]
+        self._told = state
+        now = self._steps[governor.step]
         periods = {lane.value: f"{now.period(lane):g}s" for lane in _LANES}
-        shares = {"cpu": f"{facts.load or 0.0:.3f}", "budget": f"{facts.budget:g}"}
-        state = {"facts": {**shares, **periods}}
-        if facts.state == "full":
-            log.info("sampling restored: all lanes at their configured period", extra=state)
-        elif facts.state == "slowed":
-            log.warning("lanes are read less often, so that the agent stays within overhead.cpu", extra=state)
+        extra = {"facts": {"cpu": f"{governor.load or 0.0:.3f}", "budget": f"{governor.budget:g}", **periods}}
+        if state == "full":
+            log.info("sampling restored: all lanes at their configured period", extra=extra)
+        elif state == "slowed":
+            log.warning("lanes are read less often, so that the agent stays within overhead.cpu", extra=extra)
         else:
-            log.warning("CPU budget exceeded: sampling is at its slowest", extra=state)
+            log.warning("CPU budget exceeded: sampling is at its slowest", extra=extra)

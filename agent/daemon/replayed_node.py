@@ -10,7 +10,7 @@ from agent.catalogue import BY_NAME
 from agent.model import BackendReport, Frame, Gpu, GpuIdentity, Instant, Layout, Metric, Node, Outcome, Series, Snapshot
 from agent.recording.file_records import RecordingError
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 

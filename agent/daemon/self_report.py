@@ -135,7 +135,8 @@ class Readiness:
                 yield f"the devices cannot be read: {report.detail}"
 
     def _backends(self, now: float) -> Iterator[str]:
-        hung = {name: now - since for name, since in self._sampler.unanswered.items() if now - since > HUNG_SECONDS}
+        unanswered = self._sampler.health.unanswered
+        hung = {name: now - since for name, since in unanswered.items() if now - since > HUNG_SECONDS}
         for name, seconds in hung.items():
             yield f"backend {name} has not answered for {seconds:.0f} s"
         for thread, trouble in self._threads().items():

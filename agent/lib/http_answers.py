@@ -7,9 +7,9 @@ any doubt where an answer ends the connection is closed. Between agents an answe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Generator, Iterator, Mapping
 from enum import Enum, auto
-from typing import Union
 
 from msgspec import Struct, field
 
@@ -29,6 +29,8 @@ _BODYLESS = (204, 304)
 _LISTS = ("connection", "transfer-encoding")
 _OK = 200
 _FIRST = b"HTTP/1."
+_UNTIL_CLOSE, _CHUNKED = sys.maxsize, -1
+"""The size of a body that ends with the connection, and that of one in chunks."""
 
 
 class AnswerBounds(Struct, frozen=True):
@@ -47,66 +49,99 @@ class AnswerBounds(Struct, frozen=True):
 class AnswerReader:
     """Splits what arrives into answers. Holds at most one head, one body and the last data that it was fed."""
 
-    __slots__ = ("_body", "_bounds", "_buffer", "_framing", "_interim", "_searched", "head")
-
     def __init__(self, bounds: AnswerBounds) -> None:
         self._bounds = bounds
         self._buffer = bytearray()
-        self._searched = 0
-        self._interim = 0
-        self._framing: _Framing = _Sized(0)
         self._body = bytearray()
+        self._size = 0
+        self._interim = 0
+        self._steps = self._answers()
+        self.begun = False
+        """Whether part of an answer has arrived."""
         self.head: HttpAnswer | None = None
         """Status and headers of the answer under way, once they have come."""
-
-    @property
-    def begun(self) -> bool:
-        """Whether part of an answer has arrived."""
-        return bool(self._buffer) or self.head is not None or self._interim > 0
 
     def feed(self, data: bytes) -> HttpAnswer | None:
         """Take in data; returns the answer once it is complete. Raises HttpError."""
         self._buffer += data
-        while self.head is None:
-            if not self._read_head():
-                return None
-        if self._bounds.plain and self.head.status != _OK:
-            return self.head
-        whole = self._framing.take(self._buffer, self._body)
-        if len(self._body) > self._bounds.body:
-            return self._finish(self.head, cut=True)
-        return self._finish(self.head) if whole else None
+        self.begun = True
+        return next(self._steps)
 
     def hang_up(self) -> HttpAnswer | None:
         """Note that the server closed the connection; returns the answer, if that is what ends it."""
-        if self.head is None or not isinstance(self._framing, _UntilClose):
-            return None
-        return self._finish(self.head)
+        return None if self.head is None or self._size != _UNTIL_CLOSE else self._finish(self.head)
 
-    def _finish(self, head: HttpAnswer, cut: bool = False) -> HttpAnswer:
+    def _answers(self) -> Iterator[HttpAnswer | None]:
+        """Yield each answer, and None where more data is needed."""
+        while True:
+            while self.head is None:
+                self._take_head((yield from self._head_lines()))
+            if self._bounds.plain and self.head.status != _OK:
+                yield self.head
+            yield from self._chunks() if self._size == _CHUNKED else self._bytes(self._size)
+            yield self._finish(self.head)
+
+    def _finish(self, head: HttpAnswer) -> HttpAnswer:
         if self._buffer and self._bounds.plain:
             raise _garbage("the response is longer than its Content-Length")
         body = bytes(self._body[: self._bounds.body])
-        closes = head.closes or cut or bool(self._buffer)
-        self.head, self._interim, self._searched = None, 0, 0
+        closes = head.closes or self._is_cut or bool(self._buffer)
+        answer = HttpAnswer(head.status, head.headers, body, closes, self._is_cut)
+        self.head, self._interim, self.begun = None, 0, False
         self._buffer.clear()
         self._body = bytearray()
-        return HttpAnswer(head.status, head.headers, body, closes, cut)
+        return answer
 
-    def _read_head(self) -> bool:
-        bounds, buffer = self._bounds, self._buffer
+    @property
+    def _is_cut(self) -> bool:
+        return len(self._body) > self._bounds.body
+
+    def _head_lines(self) -> Generator[None, None, list[bytes]]:
+        bounds, buffer, searched = self._bounds, self._buffer, 0
         pattern = _PLAIN_END if bounds.plain else _END
-        end = pattern.search(buffer, self._searched, bounds.head)
-        if end is None:
+        while (end := pattern.search(buffer, searched, bounds.head)) is None:
             if len(buffer) >= bounds.head or not _FIRST.startswith(buffer[: len(_FIRST)]):
                 raise _garbage("not an HTTP response")
-            self._searched = max(len(buffer) - 3, 0)  # the end may have begun to arrive
-            return False
+            searched = max(len(buffer) - 3, 0)  # the end may have begun to arrive
+            yield
         lines = bytes(buffer[: end.start()]).split(b"\r\n" if bounds.plain else b"\n")
         del buffer[: end.end()]
-        self._searched = 0
-        self._take_head(lines)
-        return True
+        return lines
+
+    def _bytes(self, size: int) -> Iterator[None]:
+        """Move this many bytes from the buffer to the body, as they come, unless the body becomes too long."""
+        while True:
+            here = self._buffer[:size]
+            del self._buffer[: len(here)]
+            self._body += here
+            size -= len(here)
+            if not size or self._is_cut:
+                return
+            yield
+
+    def _chunks(self) -> Iterator[None]:
+        """Do the same with chunks, each after a line with its size (RFC 9112, 7.1), without extensions and trailers."""
+        while size := _chunk_size((yield from self._line())):
+            yield from self._bytes(size)
+            if self._is_cut:
+                return
+            if (yield from self._line()):
+                raise _garbage("a chunk is longer than its size")
+        for _ in range(MOST_HEADERS):
+            if not (yield from self._line()):
+                return
+        raise _garbage("the trailers of the response never end")
+
+    def _line(self) -> Generator[None, None, bytes]:
+        """Return the next line, without its end. Raises HttpError."""
+        buffer = self._buffer
+        while (end := buffer.find(b"\n", 0, MOST_CHUNK_LINE)) < 0:
+            if len(buffer) >= MOST_CHUNK_LINE:
+                raise _garbage("a chunk has no valid size")
+            yield
+        line = bytes(buffer[:end]).removesuffix(b"\r")
+        del buffer[: end + 1]
+        return line
 
     def _take_head(self, lines: list[bytes]) -> None:
         plain = self._bounds.plain
@@ -123,9 +158,9 @@ class AnswerReader:
             return
         headers, doubtful = _headers(lines[1:])
         if plain and status == _OK:
-            self._framing = _Sized(_plain_length(headers, doubtful, self._bounds.body))
+            self._size = _plain_length(headers, doubtful, self._bounds.body)
         else:
-            self._framing, unclear = _framing_of(status, headers)
+            self._size, unclear = _size_of(status, headers)
             doubtful = doubtful or unclear
         closes = doubtful or _closes(headers, old=found[1] == b"0") or (plain and status != _OK)
         self.head = HttpAnswer(status, headers, closes=closes)
@@ -163,17 +198,17 @@ def _closes(headers: Mapping[str, str], old: bool) -> bool:
     return "close" in wishes or (old and "keep-alive" not in wishes)
 
 
-def _framing_of(status: int, headers: Mapping[str, str]) -> tuple[_Framing, bool]:
-    """Return how the body ends (RFC 9112, 6.3), and whether that is in doubt."""
+def _size_of(status: int, headers: Mapping[str, str]) -> tuple[int, bool]:
+    """Return the bytes of the body (RFC 9112, 6.3), and whether its end is in doubt."""
     codings = [each.strip().lower() for each in headers.get("transfer-encoding", "").split(",")]
     length = headers.get("content-length")
     if status in _BODYLESS:
-        return _Sized(0), False
+        return 0, False
     if codings[-1] == "chunked":
-        return _Chunked(), length is not None
+        return _CHUNKED, length is not None
     if length is not None and _LENGTH.fullmatch(length):
-        return _Sized(int(length)), codings != [""]
-    return _UntilClose(), True
+        return int(length), codings != [""]
+    return _UNTIL_CLOSE, True
 
 
 def _plain_length(headers: Mapping[str, str], doubtful: bool, most: int) -> int:
@@ -187,94 +222,11 @@ def _plain_length(headers: Mapping[str, str], doubtful: bool, most: int) -> int:
     return int(length)
 
 
-class _Sized:
-    """A body of a known number of bytes.
-
-    As in each framing, `take` moves what belongs to the body from `buffer` to `body`, and returns whether it is
-    complete. Raises HttpError.
-    """
-
-    def __init__(self, missing: int) -> None:
-        self._missing = missing
-
-    def take(self, buffer: bytearray, body: bytearray) -> bool:
-        self._missing = _move(buffer, body, self._missing)
-        return self._missing == 0
-
-
-class _UntilClose:
-    """A body that ends with the connection."""
-
-    def take(self, buffer: bytearray, body: bytearray) -> bool:
-        body += buffer
-        buffer.clear()
-        return False
-
-
-class _Chunked:
-    """A body in chunks, each after a line with its size (RFC 9112, 7.1). Extensions and trailers are ignored."""
-
-    def __init__(self) -> None:
-        self._missing = 0
-        self._after_data = False
-        self._trailers = -1
-        """Number of lines after the last chunk; -1 before it."""
-
-    def take(self, buffer: bytearray, body: bytearray) -> bool:
-        while True:
-            if self._missing:
-                self._missing = _move(buffer, body, self._missing)
-                if self._missing:
-                    return False
-                self._after_data = True
-            line = _line(buffer)
-            if line is None:
-                return False
-            if self._take_line(line):
-                return True
-
-    def _take_line(self, line: bytes) -> bool:
-        """Take in a line; returns whether it is the last one."""
-        if self._trailers >= 0:
-            self._trailers += 1
-            if self._trailers > MOST_HEADERS:
-                raise _garbage("the trailers of the response never end")
-            return not line
-        if self._after_data:
-            if line:
-                raise _garbage("a chunk is longer than its size")
-            self._after_data = False
-            return False
-        size = _CHUNK_SIZE.fullmatch(line)
-        if size is None:
-            raise _garbage("a chunk has no valid size")
-        self._missing = int(size[1], 16)
-        if self._missing == 0:
-            self._trailers = 0
-        return False
-
-
-_Framing = Union[_Sized, _UntilClose, _Chunked]
-
-
-def _move(buffer: bytearray, body: bytearray, most: int) -> int:
-    """Move up to `most` bytes; return how many of them are still missing."""
-    here = buffer[:most]
-    del buffer[: len(here)]
-    body += here
-    return most - len(here)
-
-
-def _line(buffer: bytearray) -> bytes | None:
-    """Return the first line of the buffer, without its end; None while it is incomplete. Raises HttpError."""
-    end = buffer.find(b"\n", 0, MOST_CHUNK_LINE)
-    if end < 0:
-        if len(buffer) >= MOST_CHUNK_LINE:
-            raise _garbage("a chunk has no valid size")
-        return None
-    line = bytes(buffer[:end]).removesuffix(b"\r")
-    del buffer[: end + 1]
-    return line
+def _chunk_size(line: bytes) -> int:
+    found = _CHUNK_SIZE.fullmatch(line)
+    if found is None:
+        raise _garbage("a chunk has no valid size")
+    return int(found[1], 16)
 
 
 def _garbage(text: str) -> HttpError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import select
-import selectors
 import socket
 from collections.abc import Callable
 from math import ceil, inf
@@ -35,15 +34,13 @@ class HttpClient:
         self._target = target
         self._clock = clock
         self._silence = silence
-        self._poll = select.poll()
-        self._watched: dict[socket.socket, int] = {}
         trust = HttpTrust(target) if target.tls else None
-        self._link = HttpLink(self._find, target, trust, bounds, self._watch)
+        self._link = HttpLink(self._find, target, trust, bounds)
 
     def exchange(self, request: HttpRequest, until: float) -> HttpAnswer:
         """Send a request and read the answer, by a deadline on the monotonic clock. Raises HttpError."""
         began = self._clock()
-        if self._link.is_open and self._poll.poll(0):  # the server may have closed it since, or sent something unasked
+        if self._link.is_open and self._wait(0.0):  # the server may have closed it since, or sent something unasked
             with contextlib.suppress(HttpError):
                 self._link.advance()
         try:
@@ -109,8 +106,7 @@ class HttpClient:
         if left <= 0:
             raise self._late(until - began)
         share = left / (self._link.untried + 1) if self._link.is_connecting else left
-        wait = min(share, self._silence)
-        if self._poll.poll(ceil(wait * 1000)):
+        if self._wait(min(share, self._silence)):
             return True
         if self._link.is_connecting and self._link.untried:
             return False
@@ -121,12 +117,11 @@ class HttpClient:
         error.head = self._link.head
         return error
 
-    def _watch(self, held: socket.socket, events: int | None) -> None:
-        if self._watched.pop(held, None) is not None:
-            self._poll.unregister(held)
-        if events is not None:
-            self._watched[held] = events
-            self._poll.register(held, select.POLLIN if events == selectors.EVENT_READ else select.POLLOUT)
+    def _wait(self, seconds: float) -> bool:
+        """Wait until the connection is ready; return whether it is."""
+        poll = select.poll()
+        poll.register(self._link, self._link.events)
+        return bool(poll.poll(ceil(seconds * 1000)))
 
 
 def _address(found: tuple[object, ...]) -> str:

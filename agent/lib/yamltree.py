@@ -1,7 +1,7 @@
 """Reads YAML into a small tree with line numbers, within bounds that apply to any input.
 
 A few bytes of YAML can expand to gigabytes, to a node inside itself, or to a depth that overflows any stack. So the
-tree is built here, without recursion, from the events of libyaml: an alias shares its node and counts as often as it
+tree is built here, to a limited depth, from the events of libyaml: an alias shares its node and counts as often as it
 occurs. PyYAML is imported on first use, because it costs memory.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Union
 
 from msgspec import Struct
 
@@ -87,7 +87,6 @@ class YamlMapping(Struct, eq=False):
 
 
 Node = Union[YamlScalar, YamlList, YamlMapping]
-_AnyNode = TypeVar("_AnyNode", YamlScalar, "YamlList | YamlMapping")
 Refuse = Callable[[str, int], object]
 """Called with a problem and its line; may raise. If it does not, the faulty part is left out."""
 
@@ -115,7 +114,7 @@ def compose(text: str, bounds: Bounds, *, lone: bool = True) -> YamlTree:
     """
     _check_characters(text)
     _check_directives(text)
-    return _Composer(text, bounds, lone).tree(_events(text))
+    return _Composer(text, bounds, lone).tree()
 
 
 def is_null(node: Node) -> bool:
@@ -257,21 +256,10 @@ def _said(error: yaml.YAMLError, text: str) -> YamlError:
 
 
 class _Anchor(Struct, eq=False):
-    """A node with a name, and its size when it is written out; no nodes while it is still open."""
+    """A node with a name, None while its end has not come yet, and its size when it is written out."""
 
-    node: Node
+    node: Node | None = None
     nodes: int = 0
-    characters: int = 0
-
-
-class _Open(Struct, eq=False):
-    """A list or mapping whose end has not come yet, and its size so far."""
-
-    node: YamlList | YamlMapping
-    anchor: _Anchor | None
-    is_flow: bool
-    key: Node | None = None
-    nodes: int = 1
     characters: int = 0
 
 
@@ -279,40 +267,35 @@ class _Composer:
     """Builds the tree of one text."""
 
     def __init__(self, text: str, bounds: Bounds, lone: bool) -> None:
+        from yaml import events
+
+        self._kinds = events
+        self._events = _events(text)
         self._text = text
         self._lone = lone
         self._bounds = bounds
         self._has_slashes = "\\/" in text
-        self._open: list[_Open] = []
         self._anchors: dict[str, _Anchor] = {}
         self._texts: dict[str, str] = {}
-        self._root: Node | None = None
-        self._nodes = self._characters = self._documents = 0
+        self._nodes = self._characters = 0
+        """The size of what has come so far, when it is written out."""
         self._is_shared = False
 
-    def tree(self, events: Iterator[yaml.Event]) -> YamlTree:
-        from yaml import events as kinds
-
-        steps: dict[type, Callable[[Any], None]] = {
-            kinds.ScalarEvent: self._scalar,
-            kinds.AliasEvent: self._alias,
-            kinds.SequenceStartEvent: self._begin,
-            kinds.MappingStartEvent: self._begin,
-            kinds.SequenceEndEvent: self._end,
-            kinds.MappingEndEvent: self._end,
-        }
-        rest = 0
-        for event in events:
-            self._documents += isinstance(event, kinds.DocumentStartEvent)
-            if self._documents > _DOCUMENTS:
+    def tree(self) -> YamlTree:
+        root: Node | None = None
+        documents = rest = 0
+        for event in self._events:
+            documents += isinstance(event, self._kinds.DocumentStartEvent)
+            if documents > _DOCUMENTS:
                 raise YamlError(f"has more than {_DOCUMENTS} documents, but only one is read", _line(event))
-            if isinstance(event, kinds.DocumentEndEvent) and not self._lone:
+            if isinstance(event, self._kinds.DocumentEndEvent) and not self._lone:
                 rest = self._rest(event)
                 break
-            step = steps.get(type(event))
-            if step is not None:
-                step(event) if self._documents <= 1 else self._later(event)
-        root = self._root
+            if isinstance(event, self._kinds.NodeEvent):
+                if documents > 1:
+                    self._refuse_later(event)
+                else:
+                    root = self._node(event, 0, False)
         is_empty = isinstance(root, YamlScalar) and root.tag == PLAIN and not root.text
         return YamlTree(None if is_empty else root, rest)
 
@@ -325,73 +308,77 @@ class _Composer:
                 return number
         return 0
 
-    def _later(self, event: Any) -> None:
+    def _refuse_later(self, event: Any) -> None:
         """Accept only empty documents: a Prometheus server would silently ignore the content of any other."""
-        from yaml import events as kinds
-
-        empty = isinstance(event, kinds.ScalarEvent) and not event.value and event.implicit[0] and not event.tag
-        if not empty:
+        is_scalar = isinstance(event, self._kinds.ScalarEvent)
+        if not is_scalar or event.value or not event.implicit[0] or event.tag:
             raise YamlError("a second document starts here, but only one is read; merge them into one", _line(event))
 
-    def _scalar(self, event: Any) -> None:
+    def _node(self, event: Any, depth: int, in_flow: bool) -> Node:
+        """Return the node that begins with an event, after its last one."""
+        if isinstance(event, self._kinds.AliasEvent):
+            return self._alias(event)
+        nodes, characters = self._nodes, self._characters
+        anchor = _Anchor()
+        if event.anchor is not None:
+            self._anchors[event.anchor] = anchor  # the same one may occur again, for another node
+        if isinstance(event, self._kinds.ScalarEvent):
+            anchor.node = self._scalar(event, in_flow)
+        else:
+            anchor.node = self._collection(event, depth)
+        anchor.nodes, anchor.characters = self._nodes - nodes, self._characters - characters
+        return anchor.node
+
+    def _alias(self, event: Any) -> Node:
+        name, line = one_line(event.anchor, 80), _line(event)
+        found = self._anchors.get(event.anchor)
+        if found is None:
+            raise YamlError(f"undefined alias *{name}; define &{name} before it", line)
+        if found.node is None:
+            column = event.start_mark.column + 1
+            raise YamlError(f"column {column}: *{name} is inside &{name} itself; write the value out", line)
+        self._is_shared = True
+        self._count(found.nodes, found.characters, line)
+        return found.node
+
+    def _scalar(self, event: Any, in_flow: bool) -> YamlScalar:
         text, line = event.value, _line(event)
         if len(text) > self._bounds.scalar:
             raise YamlError(f"a string of more than {self._bounds.scalar} characters starts here; shorten it", line)
-        self._refuse_newer(event, line)
+        self._refuse_newer(event, line, in_flow)
         if len(text) <= _SHARED:
             text = self._texts.setdefault(text, text)
         tag = _tag(event, line) or (PLAIN if event.implicit[0] and event.tag is None else TEXT)
         if not fits(text, tag):
             raise YamlError(f"{shown(text)} has the tag {shown(tag)}, which is not supported; remove the tag", line)
         self._count(1, len(text), line)
-        self._add(self._named(event, YamlScalar(text, tag, line), 1, len(text)), 1, len(text))
+        return YamlScalar(text, tag, line)
 
-    def _refuse_newer(self, event: Any, line: int) -> None:
+    def _refuse_newer(self, event: Any, line: int, in_flow: bool) -> None:
         """Refuse what later versions of YAML allow, and Prometheus does not."""
-        if "?" in event.value and not event.style and self._open and self._open[-1].is_flow:
+        if in_flow and "?" in event.value and not event.style:
             raise YamlError("is not valid YAML: a ? inside brackets or braces must be in quotes", line)
         if self._has_slashes and event.style == '"':
             written = self._text[event.start_mark.index : event.end_mark.index]
             if "\\/" in written.replace("\\\\", ""):
                 raise YamlError("is not valid YAML: \\/ is not an escape; write /", line)
 
-    def _alias(self, event: Any) -> None:
-        name, line = one_line(event.anchor, 80), _line(event)
-        found = self._anchors.get(event.anchor)
-        if found is None:
-            raise YamlError(f"undefined alias *{name}; define &{name} before it", line)
-        if not found.nodes:
-            column = event.start_mark.column + 1
-            raise YamlError(f"column {column}: *{name} is inside &{name} itself; write the value out", line)
-        self._is_shared = True
-        self._count(found.nodes, found.characters, line)
-        self._add(found.node, found.nodes, found.characters)
-
-    def _begin(self, event: Any) -> None:
+    def _collection(self, event: Any, depth: int) -> YamlList | YamlMapping:
         line = _line(event)
-        if len(self._open) >= self._bounds.depth:
+        if depth >= self._bounds.depth:
             raise YamlError(f"is nested more than {self._bounds.depth} levels deep; is it the right file?", line)
-        is_list = type(event).__name__ == "SequenceStartEvent"
+        is_list = isinstance(event, self._kinds.SequenceStartEvent)
         tag = _tag(event, line)
         if tag.startswith("!!") and tag != ("!!seq" if is_list else "!!map"):
             kind = "list" if is_list else "mapping"
             raise YamlError(f"a {kind} with the tag {tag} is not supported; remove the tag", line)
-        node = self._named(event, YamlList([], tag, line) if is_list else YamlMapping([], tag, line), 0, 0)
         self._count(1, 0, line)
-        anchor = self._anchors[event.anchor] if event.anchor is not None else None
-        self._open.append(_Open(node, anchor, bool(event.flow_style)))
-
-    def _end(self, event: yaml.Event) -> None:  # noqa: ARG002 - all steps have one shape
-        done = self._open.pop()
-        if done.anchor is not None:
-            done.anchor.nodes, done.anchor.characters = done.nodes, done.characters
-        self._add(done.node, done.nodes, done.characters)
-
-    def _named(self, event: Any, node: _AnyNode, nodes: int, characters: int) -> _AnyNode:
-        """Remember a node by its anchor, if it has one. The same anchor may occur again, for another node."""
-        if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchor(node, nodes, characters)
-        return node
+        parts: list[Node] = []
+        while not isinstance(inner := next(self._events), self._kinds.CollectionEndEvent):
+            parts.append(self._node(inner, depth + 1, bool(event.flow_style)))
+        if is_list:
+            return YamlList(parts, tag, line)
+        return YamlMapping(list(zip(parts[::2], parts[1::2], strict=True)), tag, line)
 
     def _count(self, nodes: int, characters: int, line: int) -> None:
         self._nodes += nodes
@@ -402,21 +389,6 @@ class _Composer:
         most = f"{self._bounds.characters} characters" if is_long else f"{self._bounds.nodes} values"
         how = " when its aliases are expanded; use fewer, or" if self._is_shared else ";"
         raise YamlError(f"has more than {most}{how} split the file", line)
-
-    def _add(self, node: Node, nodes: int, characters: int) -> None:
-        if not self._open:
-            self._root = node
-            return
-        into = self._open[-1]
-        into.nodes += nodes
-        into.characters += characters
-        if isinstance(into.node, YamlList):
-            into.node.items.append(node)
-        elif into.key is None:
-            into.key = node
-        else:
-            into.node.pairs.append((into.key, node))
-            into.key = None
 
 
 def _line(event: Any) -> int:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import logging
 import select
-import selectors
-import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
+from math import ceil
 from typing import Protocol
 
 from agent.lib.certificates import HttpTrust
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
-from agent.lib.http_link import HttpLink, HttpRequest, Place, Watch
+from agent.lib.http_link import HttpLink, HttpRequest, Place
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wakeups import WakePipe
@@ -76,9 +74,7 @@ class Poller:
         self._links: dict[str, HttpLink] = {}
         self._rests: dict[str, int] = {}
         self._pending: dict[str, Instant] = {}
-        self._selector = selectors.DefaultSelector()
         self._wake_pipe = WakePipe()
-        self._selector.register(self._wake_pipe, selectors.EVENT_READ)
         self._stopping = False
         self._once = LogOnce(log)
         self._threads = threads or Threads()
@@ -109,7 +105,6 @@ class Poller:
             due = self._next(self._clock())
         for link in self._links.values():
             link.close()
-        self._selector.close()
         self._wake_pipe.close()
 
     def _next(self, now: Instant) -> float:
@@ -144,32 +139,25 @@ class Poller:
             self._rests.pop(name, None)
         for name in self._peers:
             if name not in self._links:
-                self._links[name] = HttpLink(
-                    partial(self._find, name), self._access, self._trust, BOUNDS, self._watcher(name)
-                )
-
-    def _watcher(self, name: str) -> Watch:
-        def watch(held: socket.socket, events: int | None) -> None:
-            if events is None:
-                with suppress(KeyError, ValueError):  # it was never watched, or TLS has already closed it
-                    self._selector.unregister(held)
-            elif held in self._selector.get_map():
-                self._selector.modify(held, events, name)
-            else:
-                self._selector.register(held, events, name)
-
-        return watch
+                self._links[name] = HttpLink(partial(self._find, name), self._access, self._trust, BOUNDS)
 
     def _find(self, name: str) -> Place:
         target = self._peers[name]
         return Place(target.host, target.port, target.addresses)
 
     def _wait(self, seconds: float) -> None:
-        for key, _ in self._selector.select(seconds):
-            if key.data is None:
+        poll = select.poll()
+        poll.register(self._wake_pipe, select.POLLIN)
+        names: dict[int, str] = {}
+        for name, link in self._links.items():
+            if link.is_open:
+                poll.register(link, link.events)
+                names[link.fileno()] = name
+        for ready, _ in poll.poll(ceil(seconds * 1000)):
+            if ready in names:
+                self._go_on(names[ready], HttpLink.advance)
+            else:
                 self._wake_pipe.drain()
-            elif key.data in self._links:
-                self._go_on(key.data, HttpLink.advance)
 
     def _go_on(self, name: str, step: Callable[[HttpLink], HttpAnswer | None]) -> None:
         try:

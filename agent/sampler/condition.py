@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
-from itertools import repeat
-from operator import le, sub, truediv
+from operator import le
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import growth_of
@@ -17,56 +16,6 @@ from agent.lib.layout_columns import picker
 from agent.model import Entity, Frame, Framer, Gap, Kind, Lane, Layout, Metric, Reading, Reason, Series
 from agent.sampler.counters import Counter, Counters
 from agent.sampler.rolling import ROOM, RollingStatistics
-
-Last = dict[Series, tuple[float, float]]
-"""When a counter was last read, and the value that was shown then."""
-
-
-class Rates:
-    """Rates of counters that are sampled together. `last` is shared with those who have measured them before."""
-
-    def __init__(self, series: Sequence[Series], last: Last) -> None:
-        self._series = tuple(series)
-        self._last = last
-        self._before: tuple[float, ...] | None = None
-        """The last value of each, while all have one that was read together; otherwise they are in `last`."""
-        self._at = 0.0
-
-    def feed(self, at: float, values: tuple[float | None, ...]) -> Sequence[float | None]:
-        """Growth per second since the last value of each; None without a value, or one before. `at` in seconds."""
-        complete: tuple[float, ...] | None = values if None not in values else None  # type: ignore[assignment]
-        if complete is None:
-            self.let_go()
-            return self._feed_each(at, values)
-        if self._before is None:
-            found: Sequence[float | None] = self._feed_each(at, values)
-        elif at > self._at:
-            found = tuple(map(truediv, map(sub, complete, self._before), repeat(at - self._at)))
-        else:
-            found = (None,) * len(values)
-        self._at, self._before = at, complete
-        return found
-
-    def let_go(self) -> None:
-        """Pass on the last values: others may measure from now on."""
-        if self._before is not None:
-            self._last.update(
-                (series, (self._at, value)) for series, value in zip(self._series, self._before, strict=True)
-            )
-            self._before = None
-
-    def _feed_each(self, at: float, values: Sequence[float | None]) -> list[float | None]:
-        last = self._last
-        rates: list[float | None] = []
-        for series, value in zip(self._series, values, strict=True):
-            before = last.get(series)
-            if value is None:
-                rates.append(None)
-                continue
-            last[series] = (at, value)
-            rates.append((value - before[1]) / (at - before[0]) if before is not None and at > before[0] else None)
-        return rates
-
 
 UTILIZATION = BY_NAME["coldplate_gpu_utilization_ratio"]
 BUSY = BY_NAME["coldplate_gpu_busy_seconds_total"]
@@ -104,22 +53,13 @@ class _Memory:
     def __init__(self) -> None:
         self.counters: dict[Series, Counter] = {}
         self.integrals: dict[Series, Integral] = {}
-        self.last: Last = {}
-
-    def counter(self, series: Series) -> Counter:
-        return self.counters.setdefault(series, Counter(growth_of(series.metric)))
-
-    def integral(self, series: Series) -> Integral:
-        return self.integrals.setdefault(series, Integral())
 
     def forget(self, shown: Sequence[Series]) -> None:
         """If there is too much, drop what is not shown now: jobs come and go as long as the agent runs."""
-        if len(self.counters) <= max(ROOM, 2 * len(shown)):
-            return
-        kept = set(shown)
-        self.counters = {series: counter for series, counter in self.counters.items() if series in kept}
-        self.integrals = {series: each for series, each in self.integrals.items() if series in kept}
-        self.last = {series: each for series, each in self.last.items() if series in kept}
+        if len(self.counters) > max(ROOM, 2 * len(shown)):
+            kept = set(shown)
+            self.counters = {series: counter for series, counter in self.counters.items() if series in kept}
+            self.integrals = {series: each for series, each in self.integrals.items() if series in kept}
 
 
 class _Plan:
@@ -129,31 +69,31 @@ class _Plan:
         series = layout.series
         memory.forget(series)
         self.layout = layout
-        self.memory = memory
         self.lowest = tuple(each.metric.span[0] for each in series)
         self.highest = tuple(each.metric.span[1] for each in series)
         self.noted = [(place, each) for place, each in enumerate(series) if each.metric in NOTED]
         self.counted = [place for place, each in enumerate(series) if each.metric.kind is Kind.COUNTER]
-        self.counters = Counters([memory.counter(series[place]) for place in self.counted])
         self.pick_counted = picker(self.counted)
         self.integrals = [
-            (place, memory.integral(each)) for place, each in enumerate(series) if each.metric is UTILIZATION
+            (place, memory.integrals.setdefault(each, Integral()))
+            for place, each in enumerate(series)
+            if each.metric is UTILIZATION
         ]
-        self._lay_out_rolling(statistics)
+        rated: list[int] = []
+        self.edition, self.columns, self.pick_rolled = object(), None, picker(())
+        if statistics is not None:
+            rolled = [place for place, each in enumerate(series) if each.metric.rolling]
+            rated = [number for number, place in enumerate(self.counted) if series[place].metric.peak]
+            self.pick_rolled = picker(rolled)
+            if rolled or rated:
+                self.edition = statistics.edition
+                self.columns = statistics.columns_of(
+                    [series[place] for place in rolled], [series[self.counted[number]] for number in rated]
+                )
+        of_lane = [series[place] for place in self.counted]
+        counters = [memory.counters.setdefault(each, Counter(growth_of(each.metric))) for each in of_lane]
+        self.counters = Counters(counters, rated)
         self._lay_out_shown()
-
-    def _lay_out_rolling(self, statistics: RollingStatistics | None) -> None:
-        series = self.layout.series
-        rolled = [place for place, each in enumerate(series) if statistics is not None and each.metric.rolling]
-        rated = [place for place, each in enumerate(series) if statistics is not None and each.metric.peak]
-        self.rates = Rates([series[place] for place in rated], self.memory.last)
-        self.pick_rolled, self.pick_rated = picker(rolled), picker(rated)
-        self.edition, self.columns = object(), None
-        if statistics is not None and (rolled or rated):
-            self.edition = statistics.edition
-            self.columns = statistics.columns_of(
-                [series[place] for place in rolled], [series[place] for place in rated]
-            )
 
     def _lay_out_shown(self) -> None:
         """Plan what is shown: after each series its busy time, picked from values and computed ones."""
@@ -193,18 +133,17 @@ class _Lane:
             if value is not None:
                 self._noted[series.metric][series.entity] = (at, value)
         if self._statistics is not None and plan.columns is not None:
+            rates = plan.counters.rates
             if plan.edition is not self._statistics.edition:  # other settings
                 self._replan(frame.layout)
                 plan = self._plan
             assert plan.columns is not None
-            rates = plan.rates.feed(at, plan.pick_rated(values))
             self._statistics.enter(self._key, plan.columns, (*plan.pick_rolled(values), *rates))
         shown = plan.pick_shown((*values, *self._busy(at, values, longest))) if plan.integrals else values
         return self._frame(shown, gaps), gaps
 
     def _replan(self, layout: Layout) -> None:
         self._plan.counters.let_go()
-        self._plan.rates.let_go()
         self._plan = _Plan(layout, self.memory, self._statistics)
 
     def _within_range(self, values: tuple[float, ...], gaps: list[Gap]) -> Values:

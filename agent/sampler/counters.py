@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from operator import ge, mul, sub
+from operator import ge, mul, sub, truediv
+
+from agent.lib.layout_columns import picker
 
 Raws = tuple[float | None, ...]
 
@@ -18,7 +20,7 @@ Raws = tuple[float | None, ...]
 class Counter:
     """One counter's state. `fastest` is the most that it can grow in a second; `shown` is the last exposed value."""
 
-    __slots__ = ("_at", "_offset", "_raw", "_suspect", "_suspect_at", "fastest", "shown")
+    __slots__ = ("_at", "_offset", "_raw", "_suspect", "_suspect_at", "fastest", "rate", "shown")
 
     def __init__(self, fastest: float) -> None:
         self.fastest = fastest
@@ -29,6 +31,8 @@ class Counter:
         self._suspect: float | None = None
         self._suspect_at = 0.0
         self.shown: float = 0
+        self.rate: float | None = None
+        """Growth per second up to the last value; None if that was suspect, or the first."""
 
     def feed(self, at: float, raw: float) -> float | None:
         """Return the value to show for a raw one read at `at` (monotonic seconds); None if it is suspect."""
@@ -39,6 +43,7 @@ class Counter:
             self._rebase(self._suspect)
             return self._accept(at, raw)
         self._suspect, self._suspect_at = raw, at
+        self.rate = None
         return None
 
     @property
@@ -55,12 +60,12 @@ class Counter:
         return 0 <= step <= self.fastest * (seconds + 1.0)
 
     def _accept(self, at: float, raw: float) -> float:
-        self._raw, self._at, self._suspect = raw, at, None
-        if self._offset:
-            # Rounding with a large offset must not make the sum fall by its last bit.
-            raw = max(raw + self._offset, self.shown)
-        self.shown = raw
-        return raw
+        # Rounding with a large offset must not make the sum fall by its last bit.
+        shown = max(raw + self._offset, self.shown) if self._offset else raw
+        is_later = self._raw is not None and at > self._at
+        self.rate = (shown - self.shown) / (at - self._at) if is_later else None
+        self._raw, self._at, self._suspect, self.shown = raw, at, None, shown
+        return shown
 
     def _rebase(self, start: float) -> None:
         """Go on from the value last shown, now that the device counts from `start`.
@@ -76,11 +81,16 @@ class Counter:
 class Counters:
     """Counters that are sampled together. While all of them are plain, they are judged at once.
 
-    A node has hundreds, and nearly always each of them stands still or grows a little.
+    A node has hundreds, and nearly always each of them stands still or grows a little. `rated` are the places of those
+    whose rates are wanted.
     """
 
-    def __init__(self, counters: Sequence[Counter]) -> None:
+    def __init__(self, counters: Sequence[Counter], rated: Sequence[int] = ()) -> None:
         self._counters = tuple(counters)
+        self._rated = rated
+        self._pick_rated = picker(rated)
+        self.rates: Raws = ()
+        """Growth per second of the rated ones since the value before the last; None without one of them."""
         self._fastest = tuple(counter.fastest for counter in counters)
         self._raws: Raws | None = None
         """The last values, while all are plain; otherwise each counter has its own."""
@@ -92,11 +102,16 @@ class Counters:
         """
         before = self._raws
         if before is not None and (raws == before or (None not in raws and self._follow(at, raws, before))):
+            if self._rated:
+                steps = map(sub, self._pick_rated(raws), self._pick_rated(before))
+                seconds = at - self._at
+                self.rates = tuple(map(truediv, steps, repeat(seconds))) if seconds > 0 else (None,) * len(self._rated)
             self._at, self._raws = at, raws
             return raws
         self.let_go()
         pairs = zip(self._counters, raws, strict=True)
         shown = tuple(None if raw is None else counter.feed(at, raw) for counter, raw in pairs)
+        self.rates = tuple([None if raws[place] is None else self._counters[place].rate for place in self._rated])
         if None not in shown and all(counter.is_plain for counter in self._counters):
             self._at, self._raws = at, raws
             return raws

@@ -7,16 +7,17 @@ GPUs are matched with those that the driver counts but that have not identified 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
 from agent.backends.protocol import ChannelError, Unidentified
 from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.wording import no_answer_for
-from agent.model import Gap, GpuIdentity, Lane, Reason
-from agent.sampler.presence import Inventory, Presence, stranger
+from agent.model import Frame, Gap, Gpu, GpuIdentity, Lane, Reason
+from agent.sampler.inventory import Inventory
 
 
 def recognise(
@@ -65,27 +66,57 @@ def _silence(seconds: float) -> Trouble:
     return Trouble(Reason.TIMEOUT, no_answer_for(seconds))
 
 
+def stranger(missing: Unidentified) -> Gpu:
+    """Return a GPU of which only the index is known."""
+    return Gpu(missing.index, "")
+
+
+class _Device(Struct):
+    """What is known of one device of the worker, or of the inventory. Times in seconds on the monotonic clock."""
+
+    joined_at: float | None = None
+    """Since when a worker has shown it."""
+    good_at: float | None = None
+    """When its last complete fast sample was read."""
+    is_lost: bool = False
+    """Whether the driver says that it is gone or needs a reset."""
+    trouble: Trouble | None = None
+    """Why its last answer was an error."""
+    was_up: bool = True
+    """Whether it was up by the last log line about it."""
+
+    def is_up(self, now: float, patience: float) -> bool:
+        return self.good_at is not None and not self.is_lost and now - self.good_at <= patience
+
+
 class Devices:
     """The channels of the worker, compared with the inventory. Times in seconds on the monotonic clock."""
 
-    def __init__(self, inventory: Inventory, presence: Presence) -> None:
+    def __init__(self, inventory: Inventory, gpus_on_bus: int = 0) -> None:
+        """`gpus_on_bus`: how many to expect if nothing else says."""
         self._inventory = inventory
-        self._presence = presence
+        self._on_bus = gpus_on_bus
         self.channels: dict[str, GpuIdentity | None] = {}
-        self._joined_at: dict[str, float] = {}
+        self._devices: dict[str, _Device] = {}
         self._unidentified: Sequence[Unidentified] = ()
+        self.strangers: Sequence[Unidentified] = ()
+        """GPUs that the driver counts but that are not known: they have not identified themselves."""
         self._absent: dict[str, Trouble] = {}
         """By UUID, why a GPU of the inventory is not among the channels, if that is known."""
-        self._trouble: dict[str, Trouble] = {}
         self._refusal: Trouble | None = None
         self._open = False
         """Whether a worker has shown its devices since the last one failed."""
-        self._logged: dict[str, bool] = {}
+        self._paused = False
+        """Whether the driver has been released on request: which GPUs are up is not known, and not an alarm."""
         self._logged_strangers: set[str] = set()
+        self._own = OwnSeries()
 
     @property
     def identities(self) -> list[GpuIdentity]:
         return [identity for identity in self.channels.values() if identity is not None]
+
+    def _device(self, uuid: str) -> _Device:
+        return self._devices.setdefault(uuid, _Device())
 
     def enlist(
         self, channels: Sequence[tuple[str, GpuIdentity | None]], unidentified: Sequence[Unidentified], now: float
@@ -97,12 +128,14 @@ class Devices:
         joined = [identity.model for key, identity in channels if identity is not None and key not in self.channels]
         for model in dict.fromkeys(joined):
             log.info("sampling %d GPUs: %s", joined.count(model), model)
-        changed = dict(channels) != self.channels
-        self.channels = dict(channels)
-        self._joined_at = {key: self._joined_at.get(key, now) for key in self.channels}
+        before, self.channels = self.channels, dict(channels)
+        for key in self.channels:
+            device = self._device(key)
+            if key not in before or device.joined_at is None:
+                device.joined_at = now
         self._unidentified = unidentified
-        self._refusal, self._open, self._presence.paused = None, True, False
-        return changed
+        self._refusal, self._open, self._paused = None, True, False
+        return before != self.channels
 
     def enumerate(self, expected: int | None) -> None:
         """Compare what the driver shows with the inventory; `expected` is the configured number of GPUs, if any."""
@@ -110,15 +143,14 @@ class Devices:
             self._inventory.enumerate(self.identities, expected)
             for identity in self._inventory.gpus.values():
                 if identity.gpu.uuid not in self.channels:
-                    self._presence.lost(identity.gpu.uuid)
+                    self._device(identity.gpu.uuid).is_lost = True
 
     def recognise(self) -> None:
         """Find out which GPUs those are that have not identified themselves."""
         absent = [each for each in self._inventory.gpus.values() if each.gpu.uuid not in self.channels]
-        known, strangers = recognise(self._unidentified, absent)
+        known, self.strangers = recognise(self._unidentified, absent)
         self._absent = {uuid: Trouble(each.reason, each.detail) for uuid, each in known.items()}
-        self._presence.strangers = strangers
-        self._log_strangers(strangers)
+        self._log_strangers()
 
     def why_no_channels(self) -> str:
         """Return why a worker shows no channel at all; empty if it shows any."""
@@ -130,57 +162,60 @@ class Devices:
     def refused(self, reason: Reason, detail: str) -> None:
         """Record that the devices cannot be read at all, for this reason."""
         self._refusal = Trouble(reason, detail)
-        self._open = self._presence.paused = False
-        self._joined_at.clear()
-        self._trouble.clear()
+        self._open = self._paused = False
+        for device in self._devices.values():
+            device.joined_at = device.trouble = None
 
     def pause(self, detail: str) -> None:
-        """Stop showing devices for a while, because the driver is needed elsewhere: which are up is not shown."""
+        """Stop showing devices for a while, because the driver is needed elsewhere. Afterwards they start like new."""
         self.refused(Reason.PAUSED, detail)
-        self._presence.rest()
+        self._paused = True
+        self._devices = {uuid: _Device(was_up=each.was_up) for uuid, each in self._devices.items()}
 
     def failed(self, error: ChannelError) -> None:
         """Record that one device could not be read as a whole."""
+        device = self._device(error.channel)
+        device.is_lost |= error.reason is Reason.LOST
         if error.reason is Reason.LOST or error.lane is Lane.FAST:
-            self._trouble[error.channel] = Trouble(error.reason, error.detail)
-        if error.reason is Reason.LOST:
-            self._presence.lost(error.channel)
+            device.trouble = Trouble(error.reason, error.detail)
 
     def good(self, channel: str, at: float) -> bool:
         """Record a complete fast sample of one device; returns whether it was in trouble before."""
-        self._presence.good(channel, at)
-        return self._trouble.pop(channel, None) is not None
+        device = self._device(channel)
+        recovered = device.trouble is not None
+        device.good_at, device.is_lost, device.trouble = at, False, None
+        return recovered
 
     def forget(self, known: AbstractSet[str]) -> None:
         """Forget the devices that are not among these."""
-        self._logged = {uuid: up for uuid, up in self._logged.items() if uuid in known}
-        self._presence.forget(known)
+        self._devices = {uuid: device for uuid, device in self._devices.items() if uuid in known}
 
     def in_trouble(self, channel: str) -> bool:
-        """Return whether the device's last answer was an error."""
-        return channel in self._trouble
+        """Return whether the device's last answer was an error. For any thread."""
+        device = self._devices.get(channel)
+        return device is not None and device.trouble is not None
 
     def expects(self, channel: str, now: float, patience: float) -> bool:
         """Return whether the channel answered lately, so that a tick may wait for it."""
-        at = self._presence.last_good(channel)
-        return channel not in self._trouble and (at is None or now - at <= patience)
+        device = self._device(channel)
+        return device.trouble is None and (device.good_at is None or now - device.good_at <= patience)
 
     def trouble(self, channel: str, since: float, now: float, patience: float) -> Trouble | None:
         """Return why the readings of a device are not shown any more; `since` is when it was last read, in any lane."""
-        if channel in self._trouble or channel not in self.channels:
+        device = self._device(channel)
+        if device.trouble is not None or channel not in self.channels:
             return self._why_down(channel, now, patience)
-        at = self._presence.last_good(channel)
-        silent = now - (since if at is None else at)
+        silent = now - (since if device.good_at is None else device.good_at)
         if silent > patience:
             return self._refusal or _silence(silent)
         return None
 
     def unseen(self, now: float, patience: float) -> list[Gap]:
         """Return a gap with the reason for each GPU that never gave a sample, since it has no reading to withdraw."""
-        gaps = [Gap(AGE, stranger(each), each.reason, each.detail) for each in self._presence.strangers]
+        gaps = [Gap(AGE, stranger(each), each.reason, each.detail) for each in self.strangers]
         for identity in self._inventory.gpus.values():
             gpu = identity.gpu
-            if self._presence.last_good(gpu.uuid) is None:
+            if self._device(gpu.uuid).good_at is None:
                 trouble = self._why_down(gpu.uuid, now, patience)
                 if trouble is not None:
                     gaps.append(Gap(AGE, gpu, trouble.reason, trouble.detail))
@@ -188,40 +223,68 @@ class Devices:
 
     def _why_down(self, channel: str, now: float, patience: float) -> Trouble | None:
         """Return what is known of why a device gives nothing; None if its first sample may still come."""
-        if channel in self._trouble:
-            return self._trouble[channel]
+        device = self._device(channel)
+        if device.trouble is not None:
+            return device.trouble
         if channel not in self.channels:
             return self._absent.get(channel) or self._refusal or (GONE if self._open else None)
-        at, joined = self._presence.last_good(channel), self._joined_at.get(channel, now)
-        waited = now - (joined if at is None else max(at, joined))
+        joined = now if device.joined_at is None else device.joined_at
+        waited = now - (joined if device.good_at is None else max(device.good_at, joined))
         if self._refusal is None and waited > patience:
             return _silence(waited)
         return self._refusal
 
-    def _log_strangers(self, strangers: Sequence[Unidentified]) -> None:
+    def frame(self, now: float, patience: float, expected: int | None) -> Frame:
+        """Presence, age and facts of every known GPU, and how many there should be."""
+        return self._own.frame(self._readings(now, patience, expected))
+
+    def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[OwnReading]:
+        for slot, identity in self._inventory.gpus.items():
+            gpu, device = identity.gpu, self._device(identity.gpu.uuid)
+            if not self._paused:
+                yield OwnReading("coldplate_gpu_up", int(device.is_up(now, patience)), (), gpu)
+                if device.good_at is not None:
+                    yield OwnReading("coldplate_gpu_sample_age_seconds", max(now - device.good_at, 0.0), (), gpu)
+            owns = (("slot", slot), ("serial", identity.serial))
+            yield OwnReading("coldplate_gpu_info", 1, (*owns, ("model", identity.model), *identity.facts), gpu)
+            if slot in self._inventory.replaced:
+                uuid, serial = self._inventory.replaced[slot]
+                previous = (("previous_uuid", uuid), ("previous_serial", serial))
+                yield OwnReading("coldplate_gpu_replaced_info", 1, (*owns, *previous), gpu)
+        if self._paused:
+            return
+        for missing in self.strangers:
+            yield OwnReading("coldplate_gpu_up", 0, (), stranger(missing))
+        # Without a driver, or if it shows none of them, those on the bus are expected.
+        seen = len(self._inventory.gpus) + len(self.strangers) or self._on_bus
+        if expected is not None or seen:
+            yield OwnReading("coldplate_gpus_expected", seen if expected is None else expected)
+
+    def _log_strangers(self) -> None:
         """Log each GPU that does not identify itself once, and once when it has."""
-        for each in strangers:
+        for each in self.strangers:
             if each.index not in self._logged_strangers:
                 facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
                 log.warning("GPU not identified", extra={"facts": facts})
-        indexes = {each.index for each in strangers}
+        indexes = {each.index for each in self.strangers}
         for index in sorted(self._logged_strangers - indexes):
             log.info("GPU identified", extra={"facts": {"gpu": index}})
         self._logged_strangers = indexes
 
     def log_changes(self, now: float, patience: float) -> None:
         """Log each GPU that went down or came back."""
-        if self._presence.paused:
+        if self._paused:
             return
         for identity in self._inventory.gpus.values():
             uuid = identity.gpu.uuid
-            up = self._presence.is_up(uuid, now, patience)
-            if up is self._logged.get(uuid, True):
+            device = self._device(uuid)
+            up = device.is_up(now, patience)
+            if up is device.was_up:
                 continue
             trouble = None if up else self._why_down(uuid, now, patience)
-            if not up and trouble is None and self._presence.last_good(uuid) is None:
+            if not up and trouble is None and device.good_at is None:
                 continue  # its first sample is still to come
-            self._logged[uuid] = up
+            device.was_up = up
             facts = {"gpu": identity.gpu.index, "uuid": uuid, "slot": identity.slot}
             if up:
                 log.info("GPU is back", extra={"facts": facts})

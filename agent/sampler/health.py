@@ -35,34 +35,6 @@ from agent.sampler.schedule import Settings
 log = logging.getLogger("coldplate.backend")
 
 
-class Overdue:
-    """Follows which backends have had a read in flight for too long."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, float] = {}
-
-    @property
-    def since(self) -> dict[str, float]:
-        """Since when each overdue backend has been silent, in monotonic seconds. For any thread."""
-        return dict(self._since)
-
-    def look(self, flights: Mapping[str, Flight], now: float, patience: float) -> dict[str, str]:
-        """Return a text for each overdue backend: how long it has been silent. Times in monotonic seconds.
-
-        The timeout is the same for all lanes: a thread that hangs in the cold lane keeps the fast one waiting.
-        """
-        late = {name: flight for name, flight in flights.items() if now - flight.since > patience}
-        for name, flight in late.items():
-            if name not in self._since:
-                facts = {"backend": name, "lane": flight.lane.value, "seconds": round(now - flight.since, 1)}
-                log.warning("backend does not answer", extra={"facts": facts})
-            self._since.setdefault(name, flight.since)
-        for name in [name for name in self._since if name not in late]:
-            seconds = round(now - self._since.pop(name), 1)
-            log.info("backend answers again", extra={"facts": {"backend": name, "seconds": seconds}})
-        return {name: no_answer_for(now - flight.since) for name, flight in late.items()}
-
-
 Source = tuple[str, Sequence[Gap]]
 """A backend, and some gaps of it."""
 
@@ -168,6 +140,7 @@ class Health:
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
+        self._silent_since: dict[str, float] = {}
         self._own = OwnSeries()
 
     def enter(self, read: Read) -> None:
@@ -182,10 +155,30 @@ class Health:
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
 
-    def overdue(self, backend: str, detail: str) -> None:
-        """Record that a read does not return. It counts as a read when it does."""
-        record = self._record(backend)
-        record.outcome, record.detail, record.reason = Outcome.FAILED, detail, Reason.TIMEOUT
+    def look(self, flights: Mapping[str, Flight], now: float, patience: float) -> dict[str, str]:
+        """Return a text for each backend with a read in flight for too long: how long it has been silent.
+
+        Times in monotonic seconds. Such a read counts as a read when it ends. The timeout is the same for all lanes: a
+        thread that hangs in the cold lane keeps the fast one waiting.
+        """
+        late = {name: flight for name, flight in flights.items() if now - flight.since > patience}
+        for name in [name for name in self._silent_since if name not in late]:
+            seconds = round(now - self._silent_since.pop(name), 1)
+            log.info("backend answers again", extra={"facts": {"backend": name, "seconds": seconds}})
+        silent = {name: no_answer_for(now - flight.since) for name, flight in late.items()}
+        for name, flight in late.items():
+            if name not in self._silent_since:
+                facts = {"backend": name, "lane": flight.lane.value, "seconds": round(now - flight.since, 1)}
+                log.warning("backend does not answer", extra={"facts": facts})
+            self._silent_since.setdefault(name, flight.since)
+            record = self._record(name)
+            record.outcome, record.detail, record.reason = Outcome.FAILED, silent[name], Reason.TIMEOUT
+        return silent
+
+    @property
+    def unanswered(self) -> dict[str, float]:
+        """Since when the backends that do not answer have been silent, in monotonic seconds. For any thread."""
+        return dict(self._silent_since)
 
     def unheard(self) -> dict[str, list[Gap]]:
         """Return a gap for each backend that fails and has never given a reading that could be missing."""

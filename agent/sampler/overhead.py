@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from msgspec import Struct
-
 LOOK_SECONDS = 5.0
 """Seconds between two looks."""
 START_SECONDS = 30.0
@@ -40,23 +38,6 @@ class _Spent(NamedTuple):
     seconds: float
 
 
-class OverheadFacts(Struct, frozen=True):
-    """What the governor has done. `load` is the share of one core in the last minute, None in the first seconds."""
-
-    budget: float
-    load: float | None
-    step: int
-    last: bool
-    """Whether there is no further step, and this one has been in force for the whole minute."""
-
-    @property
-    def state(self) -> str:
-        """`full` if all lanes are read as configured, `slowed` if not, `spent` if the last step does not suffice."""
-        if self.load is not None and self.load > self.budget and self.last:
-            return "spent"
-        return "slowed" if self.step else "full"
-
-
 class OverheadGovernor:
     """Decides on the step.
 
@@ -78,11 +59,17 @@ class OverheadGovernor:
         self._probe = PROBE_SECONDS
 
     @property
-    def facts(self) -> OverheadFacts:
-        """How it stands."""
-        whole = bool(self._looks) and self._looks[-1].at - self._changed_at >= SPAN_SECONDS
-        last = whole and self.step == len(self._rounds) - 1
-        return OverheadFacts(self.budget, self._mean(SPAN_SECONDS), self.step, last)
+    def load(self) -> float | None:
+        """The share of one core in the last minute; None in the first seconds."""
+        return self._mean(SPAN_SECONDS)
+
+    @property
+    def state(self) -> str:
+        """`full` if all lanes are read as configured, `slowed` if not, `spent` if the last step does not suffice."""
+        is_over = (self.load or 0.0) > self.budget
+        if is_over and self.step == len(self._rounds) - 1 and self._looks[-1].at - self._changed_at >= SPAN_SECONDS:
+            return "spent"  # the last step was in force for the whole minute
+        return "slowed" if self.step else "full"
 
     def change(self, budget: float, rounds: Sequence[float]) -> None:
         """Continue with other limits. What was learned of other steps no longer counts."""

@@ -9,9 +9,9 @@ The series of all fast lanes are columns of one window: operations apply to a wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress, repeat
+from itertools import compress
 from math import inf
-from operator import add, truediv
+from operator import add
 from typing import NamedTuple
 
 from agent.catalogue import PEAKS, ROLLING
@@ -23,8 +23,6 @@ ROOM = 5_000
 """Series that are remembered. Beyond it, those that are gone are forgotten."""
 
 Row = list[float]
-Counts = tuple[int, ...] | int
-"""The number of values of each column; one number if all columns have as many, as nearly always."""
 
 
 class Bucket(NamedTuple):
@@ -33,7 +31,7 @@ class Bucket(NamedTuple):
     lowest: Row
     highest: Row
     sums: Row
-    counts: Counts
+    counts: Row
 
     def with_other(self, other: Bucket) -> Bucket:
         """Return the statistics of both stretches together."""
@@ -41,12 +39,8 @@ class Bucket(NamedTuple):
             _lower(self.lowest, other.lowest),
             _higher(self.highest, other.highest),
             list(map(add, self.sums, other.sums)),
-            _added(self.counts, other.counts),
+            list(map(add, self.counts, other.counts)),
         )
-
-    def spread_counts(self) -> tuple[int, ...]:
-        """Return the count of each column."""
-        return self.counts if isinstance(self.counts, tuple) else (self.counts,) * len(self.sums)
 
 
 def _lower(left: Row, right: Row) -> Row:
@@ -57,12 +51,6 @@ def _lower(left: Row, right: Row) -> Row:
 def _higher(left: Row, right: Row) -> Row:
     """Return the higher value of each column."""
     return [new if new > old else old for old, new in zip(left, right, strict=True)]  # noqa: FURB136 - max is slow
-
-
-def _added(left: Counts, right: Counts) -> Counts:
-    if isinstance(left, int):
-        return left + right if isinstance(right, int) else tuple(map(add, repeat(left), right))
-    return tuple(map(add, left, repeat(right) if isinstance(right, int) else right))
 
 
 class RollingWindow:
@@ -122,10 +110,10 @@ class RollingWindow:
                 [inf if value is None else float(value) for value in values],
                 [-inf if value is None else float(value) for value in values],
                 [value or 0.0 for value in values],
-                tuple([value is not None for value in values]),
+                [float(value is not None) for value in values],
             )
         row: Row = list(map(float, values))  # type: ignore[arg-type]  # no None is among them
-        return Bucket(row, row, row, 1)
+        return Bucket(row, row, row, [1.0] * self._width)
 
     def _advance(self, index: int) -> None:
         """Close the open bucket, and drop those that are too old."""
@@ -159,22 +147,16 @@ class RollingWindow:
         self.lowest = _lower(_lower(older.lowest, newer.lowest), latest.lowest)
         self.highest = _higher(_higher(older.highest, newer.highest), latest.highest)
         sums = map(add, older.sums, map(add, newer.sums, latest.sums))
-        counts = _added(older.counts, _added(newer.counts, latest.counts))
-        each = repeat(max(counts, 1)) if isinstance(counts, int) else map(max, counts, repeat(1))
-        self.means = list(map(truediv, sums, each))
+        counts = map(add, older.counts, map(add, newer.counts, latest.counts))
+        self.means = [total / (count or 1.0) for total, count in zip(sums, counts, strict=True)]
 
 
 def _empty(width: int) -> Bucket:
-    return Bucket([inf] * width, [-inf] * width, [0.0] * width, 0)
+    return Bucket([inf] * width, [-inf] * width, [0.0] * width, [0.0] * width)
 
 
 def _beside(left: Bucket, right: Bucket) -> Bucket:
-    return Bucket(
-        left.lowest + right.lowest,
-        left.highest + right.highest,
-        left.sums + right.sums,
-        left.spread_counts() + right.spread_counts(),
-    )
+    return Bucket(*map(add, left, right))
 
 
 class RolledColumns:

@@ -38,11 +38,11 @@ from agent.model import (
 from agent.sampler.backend_runner import Flight, Read
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.devices import Devices, Trouble
-from agent.sampler.health import Health, LoopFacts, MissingMetrics, Overdue, Source
+from agent.sampler.health import Health, LoopFacts, MissingMetrics, Source
+from agent.sampler.inventory import Inventory
 from agent.sampler.ledger import GpuLedger
 from agent.sampler.mig_ledger import MigLedger
 from agent.sampler.node_sums import LinkRates, NodeSums, estimate
-from agent.sampler.presence import Inventory, Presence
 from agent.sampler.rolling import RollingStatistics
 from agent.sampler.schedule import Settings
 from agent.sampler.xids import XidLedger
@@ -99,10 +99,8 @@ class Sampler:
         self.paces: Mapping[str, float] = {}
         """The seconds between two reads of the other backends."""
         self.inventory = inventory
-        self.presence = Presence(inventory, gpus_on_bus)
         self.health = Health()
         self.xids = XidLedger(inventory)
-        self._overdue = Overdue()
         self._flights: Mapping[str, Flight] = {}
         self._conditioners: dict[str, Conditioner] = {}
         self._statistics = RollingStatistics(settings.window)
@@ -115,7 +113,7 @@ class Sampler:
         self._ledger = GpuLedger()
         self._mig_ledger = MigLedger()
         self._patiences: dict[tuple[str, Lane], float] = {}
-        self._gpus = Devices(inventory, self.presence)
+        self._gpus = Devices(inventory, gpus_on_bus)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
         self._rejected = OwnSeries()
         self._own_framer, self._estimate_framer, self._power_framer = Framer(), Framer(), Framer()
@@ -261,7 +259,7 @@ class Sampler:
             self._rejected.frame(self._rejections()),
             self._statistics.frame(shown),
             missing_frame,
-            self.presence.frame(now.mono, patience, self.settings.expected_gpus),
+            self._gpus.frame(now.mono, patience, self.settings.expected_gpus),
             self.xids.frame(),
             self.health.frame(now.mono, facts, self.settings),
             *told,
@@ -303,9 +301,7 @@ class Sampler:
         shown: list[Key] = []
         missing: list[Source] = []
         slack = self._slack(now)
-        silent = self._overdue.look(self._flights, now, patience)
-        for backend, detail in silent.items():
-            self.health.overdue(backend, detail)
+        silent = self.health.look(self._flights, now, patience)
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
             backend, channel, lane = key
@@ -347,11 +343,6 @@ class Sampler:
             self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
             for channel in list(self._gpus.channels)
         )
-
-    @property
-    def unanswered(self) -> dict[str, float]:
-        """Since when the backends that do not answer have been silent, in monotonic seconds. For any thread."""
-        return self._overdue.since
 
     @property
     def identities(self) -> list[GpuIdentity]:
@@ -418,7 +409,7 @@ class Sampler:
             at, value = noted.get(identity.gpu, (-inf, 0.0))
             fresh = now - at <= patience and not self._gpus.in_trouble(identity.gpu.uuid)
             power.append(value if fresh else None)
-        return power + [None] * len(self.presence.strangers)
+        return power + [None] * len(self._gpus.strangers)
 
     def _rejections(self) -> Iterator[OwnReading]:
         for backend, conditioner in self._conditioners.items():

@@ -20,7 +20,7 @@ from agent.catalogue.xid_triage import ACTIONS, TRIAGE, Grade, XidClass, class_o
 from agent.lib.logs import LogOnce
 from agent.lib.record import replace
 from agent.model import Frame, Gpu, Labels, Xid
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 
 log = logging.getLogger("coldplate.xid")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from agent import __version__
@@ -30,7 +29,7 @@ from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import drill_file, node_name
 from agent.wiring.peering import load_rack, make_rack_monitor
 from agent.wiring.pushing import make_pushes
-from agent.wiring.reconfiguration import rack_options, reconfigure, steps_of
+from agent.wiring.reconfiguration import rack_options, reloading
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
 from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 from agent.wiring.start_checks import check, load_choice
@@ -107,11 +106,11 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         save=files.put, threads=threads, pause=pause, now=now, governing=governing, ranges=ranges,
         is_my_turn=rack.is_my_turn,
     )  # fmt: skip
-    steps = steps_of(
-        options, alerting, receivers, exposed=exposed, sampling=sampling, rack=rack, rules=rules,
+    reload = reloading(
+        read_config, config, options, alerting, receivers, exposed=exposed, sampling=sampling, rack=rack, rules=rules,
         expectations=expectations, watch=watch,
     )  # fmt: skip
-    reloads = Reloader(partial(reconfigure, read_config, config, steps), last, clock, notifier, threads)
+    reloads = Reloader(reload, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now, threads=threads.troubles, rules=rules.failing, files=files.states)
     server = make_server(
         config,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agent.config.reading import fields_of
@@ -20,8 +19,8 @@ from agent.wiring.alerting import Receivers, load_alerting, ranges_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
-from agent.wiring.start_checks import load_choice
-from agent.wiring.web_serving import Exposed, load_terms
+from agent.wiring.start_checks import check, load_choice
+from agent.wiring.web_serving import Exposed, load_terms, neighbours_of
 
 if TYPE_CHECKING:
     from exporters.protection.web_gate import WebWatch
@@ -29,25 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("coldplate")
 
 
-Apply = Callable[[], None]
-Prepare = Callable[[Config], Apply]
-"""Takes its part out of a new configuration, and returns what puts that in force. Raises ConfigError."""
-
-
-def reconfigure(read_config: Callable[[], Config], booted: Config, steps: Sequence[Prepare]) -> None:
-    """Reload the configuration: every step prepares its part before the first one is applied.
-
-    `booted` is the configuration that the agent was started with. Raises ConfigError, and then nothing has changed.
-    """
-    config = read_config()
-    prepared = [prepare(config) for prepare in steps]
-    for key in keys_for_a_restart(booted, config):
-        log.warning("%s has changed: the change takes effect at the next restart", key)
-    for apply in prepared:
-        apply()
-
-
-def steps_of(
+def reloading(
+    read_config: Callable[[], Config],
+    booted: Config,
     options: CommandLineOptions,
     alerting: AlertingSettings,
     receivers: Receivers,
@@ -58,31 +41,34 @@ def steps_of(
     rules: RuleManager,
     expectations: ExpectationSeries,
     watch: WebWatch | None,
-) -> list[Prepare]:
-    """Return the steps of a reload, one for each part that can change while it runs; `alerting` is in force."""
-    in_force = [alerting]
+) -> Callable[[], None]:
+    """Return what reloads the configuration. It raises ConfigError, and then nothing has changed.
 
-    def rules_and_sampling(config: Config) -> Apply:
-        """Rules and receivers, and the lanes, which may not be slower than the rules can bear."""
-        new = load_alerting(config, options.folder, receivers, in_force[0].rules)
-        settings = load_settings(config, ranges_of(new.rules.groups))
+    `booted` is the configuration that the agent was started with, and `alerting` what is in force of it.
+    """
+    running = alerting.rules
 
-        def apply() -> None:
-            in_force[0] = new
-            sampling.reconfigure(settings)
-            rules.reconfigure(new)
+    def reload() -> None:
+        nonlocal running
+        config = read_config()
+        selection = check(config)
+        new = load_alerting(config, options.folder, receivers, running)
+        settings = load_settings(config, ranges_of(new.rules.groups))  # not slower than the rules can bear
+        of_rack, choice = rack_options(config, options), load_choice(config, options.folder)
+        terms = None if watch is None else load_terms(config, watch)
+        # All of it can be used: from here on nothing fails.
+        for key in keys_for_a_restart(booted, config):
+            log.warning("%s has changed: the change takes effect at the next restart", key)
+        exposed.expose(selection, neighbours_of(config))
+        running = new.rules
+        sampling.reconfigure(settings)
+        rules.reconfigure(new)
+        rack.reconfigure(of_rack)
+        expectations.reconfigure(choice)
+        if watch is not None and terms is not None:
+            watch.enforce(terms)
 
-        return apply
-
-    steps: list[Prepare] = [
-        exposed.prepare,
-        rules_and_sampling,
-        lambda config: partial(rack.reconfigure, rack_options(config, options)),
-        lambda config: partial(expectations.reconfigure, load_choice(config, options.folder)),
-    ]
-    if watch is not None:
-        steps.append(lambda config: partial(watch.enforce, load_terms(config, watch)))
-    return steps
+    return reload
 
 
 def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:

@@ -20,8 +20,8 @@ from agent.daemon.sampling import FrameProvider, SamplingLoop
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.model import Instant
+from agent.sampler.inventory import Inventory, Save
 from agent.sampler.node_sums import Coefficients
-from agent.sampler.presence import Inventory, Save
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Ranges, Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of

@@ -24,7 +24,6 @@ from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
 from agent.wiring.identity import node_name, title
-from agent.wiring.start_checks import check
 from alerts import packs
 from exporters.endpoint import RouteContext
 from exporters.routes import Routes
@@ -74,16 +73,11 @@ class Exposed:
         self._scraped: tuple[Snapshot | None, Translation | None, Snapshot | None] = (None, None, None)
         self._selecting = threading.Lock()
 
-    def prepare(self, config: Config) -> Callable[[], None]:
-        """Return what exposes the series that another configuration selects. Raises ConfigError."""
-        selection = check(config)
-
-        def apply() -> None:
-            if selection.terms != self.selection.terms:
-                self.selection = selection
-            self.neighbours = neighbours_of(config)
-
-        return apply
+    def expose(self, selection: SeriesSelection, neighbours: Translation | None) -> None:
+        """Show other series from now on."""
+        if selection.terms != self.selection.terms:
+            self.selection = selection
+        self.neighbours = neighbours
 
     def latest(self) -> Snapshot | None:
         """Return the last snapshot; None before the first one. For any thread."""

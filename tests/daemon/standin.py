@@ -12,7 +12,7 @@ from agent.daemon.hub import Hub
 from agent.daemon.reloading import Notifier
 from agent.daemon.sampling import SamplingLoop
 from agent.model import Instant, Lane, Snapshot
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from tests.fakes.nvml import build

@@ -19,7 +19,7 @@ from agent.lib.threads import ThreadState
 from agent.model import BackendReport, Gpu, Instant, Lane, Outcome, Reading, Series, Snapshot
 from agent.sampler.backend_runner import Flight
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from exporters.protection.web_gate import WebReload

@@ -13,7 +13,7 @@ from agent.backends.synthetic import Scenario, SyntheticSource, load_scenario
 from agent.backends.synthetic.synthetic_source import settled_at
 from agent.model import Framer, Instant, Lane, Snapshot
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 

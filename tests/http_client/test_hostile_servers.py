@@ -7,6 +7,7 @@ What is no answer at all is refused in test_answers.py.
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
 import threading
@@ -256,6 +257,15 @@ def test_an_address_that_swallows_everything_leaves_time_for_the_next(serve: Any
             waiting.connect_ex(("127.0.0.2", server.port))
         resolve(monkeypatch, server.port, "127.0.0.2", "127.0.0.1")
         assert outcome(asker(server.port, host="many.example"), 2.0) == (200, b"hi")
+
+
+def test_an_address_that_did_not_answer_in_time_is_not_the_first_one_next_time(asker: Any, monkeypatch: Any) -> None:
+    tried: list[str] = []
+    resolve(monkeypatch, 1, "::1", "127.0.0.1")
+    monkeypatch.setattr(socket.socket, "connect_ex", lambda _, place: tried.append(place[0]) or errno.EINPROGRESS)
+    client = asker(1, host="many.example")
+    assert [outcome(client, 0.0) for _ in range(3)] == [TIMEOUT] * 3
+    assert tried == ["::1", "127.0.0.1", "::1"]
 
 
 def resolve(monkeypatch: Any, port: int, *addresses: str) -> None:

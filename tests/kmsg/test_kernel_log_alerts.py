@@ -9,7 +9,7 @@ import pytest
 from agent.backends.kmsg import KmsgBackend
 from agent.model import Alert, Gpu, GpuIdentity, Instant, Lane, Outcome
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from alerts.engine import RuleEngine, Ruleset

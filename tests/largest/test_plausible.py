@@ -19,7 +19,7 @@ from agent.catalogue.bindings import growth_of
 from agent.catalogue.infiniband import driver_counter
 from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from tests.frames import read_of

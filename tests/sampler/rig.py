@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agent.backends.protocol import GpuProcess, LaneSample, Unidentified
 from agent.model import BackendReport, Framer, Gap, GpuIdentity, Instant, Lane, Reading, Snapshot
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 
@@ -22,15 +22,9 @@ class SamplerRig:
         self.sampler.enlist([(each.gpu.uuid, each) for each in channels], missing, at)
 
     def take(
-        self,
-        uuid: str,
-        lane: Lane,
-        at: float,
-        readings: Sequence[Reading] = (),
-        *,
-        gaps: Sequence[Gap] = (),
+        self, uuid: str, lane: Lane, at: float, readings: Sequence[Reading] = (), *, gaps: Sequence[Gap] = (),
         processes: tuple[GpuProcess, ...] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         frame = self._framers[uuid, lane].frame(readings)
         self.sampler.take_lane(LaneSample(uuid, lane, at, 0.001, 7, frame, tuple(gaps), processes))
 

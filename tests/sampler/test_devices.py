@@ -14,8 +14,8 @@ from agent.backends.protocol import ChannelError, Unidentified
 from agent.catalogue import BY_NAME
 from agent.lib.state_files import replace_file
 from agent.model import Gpu, GpuIdentity, Lane, Outcome, Reading, Reason, Series
-from agent.sampler.devices import recognise
-from agent.sampler.presence import MOST, Inventory, Presence
+from agent.sampler.devices import Devices, recognise
+from agent.sampler.inventory import MOST, Inventory
 from agent.sampler.schedule import Settings
 from tests.sampler.rig import SamplerRig
 
@@ -270,8 +270,8 @@ def kept(path: Path) -> Inventory:
     return Inventory(path, replace_file)
 
 
-def series(presence: Presence, name: str, expected: int | None = None) -> dict[str, float]:
-    rows = presence.frame(0.0, PATIENCE, expected).readings
+def series(devices: Devices, name: str, expected: int | None = None) -> dict[str, float]:
+    rows = devices.frame(0.0, PATIENCE, expected).readings
     return {dict(row.series.all_labels).get("uuid", ""): row.value for row in rows if row.metric.name == name}
 
 
@@ -282,10 +282,10 @@ def test_a_swapped_gpu_is_named_and_takes_the_slot(tmp_path: Path, caplog: pytes
     with caplog.at_level(logging.WARNING):
         later.enumerate([gpu(0), gpu(1, None, "GPU-new", "S9")], None)
     assert "GPU replaced" in caplog.text
-    rows = Presence(later).frame(0.0, PATIENCE, None).readings
+    rows = Devices(later).frame(0.0, PATIENCE, None).readings
     replaced = [dict(row.series.labels) for row in rows if row.metric.name == "coldplate_gpu_replaced_info"]
     assert replaced == [{"slot": "0000:01:00.0", "serial": "S9", "previous_uuid": "GPU-1", "previous_serial": "S1"}]
-    assert set(series(Presence(later), "coldplate_gpu_up")) == {"GPU-0", "GPU-new"}
+    assert set(series(Devices(later), "coldplate_gpu_up")) == {"GPU-0", "GPU-new"}
 
 
 def test_a_gpu_moved_to_another_slot_is_one_gpu(tmp_path: Path) -> None:

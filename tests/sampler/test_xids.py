@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.catalogue.xid_triage import TRIAGE
 from agent.model import Gpu, GpuIdentity, Reading, Xid
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.xids import CODES, KINDS, LINES, PAIRING_SECONDS, STRANGERS, XidLedger
 
 

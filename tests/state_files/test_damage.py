@@ -13,7 +13,7 @@ import pytest
 
 from agent.lib.state_files import MOST, DamagedError, read_whole
 from agent.model import Alert, Gpu, GpuIdentity, Phase
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from alerts import alert_state
 from alerts.alert_state import ArchivedSeries
 from alerts.lifecycle import AlertRecord
@@ -97,7 +97,7 @@ def test_no_damaged_content_is_used(kind: str, tmp_path: Path) -> None:
 
 def test_an_inventory_with_a_right_seal_but_wrong_content_is_not_used(tmp_path: Path) -> None:
     from agent.lib.state_files import seal
-    from agent.sampler.presence import FORM
+    from agent.sampler.inventory import FORM
 
     for body in (b"", b"[]", b"{}", b"[" * 100_000, json.dumps({"gpus": [{}], "replaced": {}}).encode(), b"\xff"):
         assert known_to_inventory(seal(FORM, body), tmp_path) is None

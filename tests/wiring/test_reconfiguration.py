@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,7 @@ from agent.wiring import identity
 from agent.wiring.alerting import Receivers, check_receivers, load_alerting, make_rule_manager
 from agent.wiring.assembly import dry_start
 from agent.wiring.command_line import CommandLineOptions
-from agent.wiring.reconfiguration import reconfigure, steps_of
+from agent.wiring.reconfiguration import reloading
 from agent.wiring.start_checks import check
 from agent.wiring.web_serving import Exposed
 from alerts.notify.receiver import Receiver
@@ -44,12 +43,12 @@ class Bench:
         config = parse(BOOTED, "c.yaml")
         options = CommandLineOptions(folder=folder)
         receivers = Receivers(lambda: Instant(0.0, 0.0))
-        self.started_with = load_alerting(config, folder, receivers)
-        self.exposed = Exposed(Hub(), check(config))
+        alerting = load_alerting(config, folder, receivers)
+        self.exposed, self.watch = Exposed(Hub(), check(config)), None
         self.sampling, self.rack, self.rules, self.expectations = Changed(), Changed(), Changed(), Changed()
-        parts: Any = {name: vars(self)[name] for name in ("sampling", "rack", "rules", "expectations")}
-        steps = steps_of(options, self.started_with, receivers, exposed=self.exposed, watch=None, **parts)
-        self.reload = partial(reconfigure, lambda: parse(self.text, "c.yaml"), config, steps)
+        parts = ("exposed", "sampling", "rack", "rules", "expectations", "watch")
+        own: Any = {name: vars(self)[name] for name in parts}
+        self.reload = reloading(lambda: parse(self.text, "c.yaml"), config, options, alerting, receivers, **own)
 
     @property
     def told(self) -> list[int]:

@@ -28,7 +28,7 @@ from agent.rack.power import Sum
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, RackSeries
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
+from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from exporters.encoder import Encoder, Format

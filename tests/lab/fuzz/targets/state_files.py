@@ -27,7 +27,7 @@ from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
 from agent.recording.report.performance_observations import all_observations
 from agent.recording.report.run_reader import read_run
-from agent.sampler.presence import FORM, Inventory
+from agent.sampler.inventory import FORM, Inventory
 from agent.worker.decode import Decoder
 from agent.worker.worker_messages import (
     MessageError,
@@ -267,7 +267,7 @@ TARGETS = (
     Target("alert-state", ("alerts/alert_state.py", "agent/lib/state_files.py"), use_alert_state, (), (DamagedError,),
            shown=False),
     Target("windows-archive", ("alerts/alert_state.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False),
-    Target("inventory", ("agent/sampler/presence.py",), use_inventory),
+    Target("inventory", ("agent/sampler/inventory.py",), use_inventory),
     Target("pause-files", ("agent/daemon/pausing.py",), use_pause),
     Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,)),
     Target("recordings", ("agent/recording/file_records.py", "agent/recording/recording_reader.py",

@@ -1,4 +1,4 @@
-"""Which GPUs are present, and the inventory of those that belong in the node, remembered across restarts.
+"""The inventory of the GPUs that belong in the node, remembered across restarts.
 
 There is a series for each GPU ever seen, so that one that falls silent shows as data. Only an inventory can show that a
 GPU is missing at boot, or name the previous GPU of a slot. It stores the identity of a GPU, never its measurements.
@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.backends.protocol import Unidentified
-from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
-from agent.model import Frame, Gpu, GpuIdentity
+from agent.model import Gpu, GpuIdentity
 
 log = logging.getLogger("coldplate.inventory")
 
@@ -125,77 +122,3 @@ def _facts(identity: GpuIdentity) -> dict[str, str]:
         "serial": identity.serial,
         "model": identity.model,
     }
-
-
-def stranger(missing: Unidentified) -> Gpu:
-    """Return a GPU of which only the index is known."""
-    return Gpu(missing.index, "")
-
-
-class Presence:
-    """Follows each GPU's last good sample. Times in seconds on the monotonic clock."""
-
-    def __init__(self, inventory: Inventory, gpus_on_bus: int = 0) -> None:
-        self._inventory = inventory
-        self._on_bus = gpus_on_bus
-        self._good: dict[str, float] = {}
-        self._lost: set[str] = set()
-        self.strangers: Sequence[Unidentified] = ()
-        """GPUs that the driver counts but that are not known: they have not identified themselves."""
-        self.paused = False
-        """Whether the driver has been released on request: which GPUs are up is not known, and not an alarm."""
-        self._own = OwnSeries()
-
-    def good(self, uuid: str, at: float) -> None:
-        """Record that the GPU gave a complete fast sample at `at`."""
-        self._good[uuid] = at
-        self._lost.discard(uuid)
-
-    def last_good(self, uuid: str) -> float | None:
-        """When the GPU, or another device of the worker, gave its last complete fast sample."""
-        return self._good.get(uuid)
-
-    def lost(self, uuid: str) -> None:
-        """Record that the driver says that the GPU is gone or needs a reset."""
-        self._lost.add(uuid)
-
-    def rest(self) -> None:
-        """Forget all samples, since no GPU is read for a while. Afterwards they start like new ones."""
-        self.paused = True
-        self._good.clear()
-        self._lost.clear()
-
-    def forget(self, known: AbstractSet[str]) -> None:
-        """Forget the devices that are not among these."""
-        self._good = {uuid: at for uuid, at in self._good.items() if uuid in known}
-        self._lost &= known
-
-    def is_up(self, uuid: str, now: float, patience: float) -> bool:
-        good = self._good.get(uuid)
-        return good is not None and uuid not in self._lost and now - good <= patience
-
-    def frame(self, now: float, patience: float, expected: int | None) -> Frame:
-        """Presence, age and facts of every known GPU, and how many there should be."""
-        return self._own.frame(self._readings(now, patience, expected))
-
-    def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[OwnReading]:
-        for slot, identity in self._inventory.gpus.items():
-            gpu, good = identity.gpu, self._good.get(identity.gpu.uuid)
-            if not self.paused:
-                yield OwnReading("coldplate_gpu_up", int(self.is_up(gpu.uuid, now, patience)), (), gpu)
-                if good is not None:
-                    yield OwnReading("coldplate_gpu_sample_age_seconds", max(now - good, 0.0), (), gpu)
-            owns = (("slot", slot), ("serial", identity.serial))
-            yield OwnReading("coldplate_gpu_info", 1, (*owns, ("model", identity.model), *identity.facts), gpu)
-            if slot in self._inventory.replaced:
-                uuid, serial = self._inventory.replaced[slot]
-                previous = (("previous_uuid", uuid), ("previous_serial", serial))
-                yield OwnReading("coldplate_gpu_replaced_info", 1, (*owns, *previous), gpu)
-        if self.paused:
-            return
-        for missing in self.strangers:
-            yield OwnReading("coldplate_gpu_up", 0, (), stranger(missing))
-        # Without a driver, or if it shows none of them, those on the bus are expected.
-        seen = len(self._inventory.gpus) + len(self.strangers) or self._on_bus
-        if expected is not None or seen:
-            yield OwnReading("coldplate_gpus_expected", seen if expected is None else expected)
