@@ -7,6 +7,7 @@ GPUs are matched with those that the driver counts but that have not identified 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -97,7 +98,7 @@ class Devices:
         self._inventory = inventory
         self._on_bus = gpus_on_bus
         self.channels: dict[str, GpuIdentity | None] = {}
-        self._devices: dict[str, _Device] = {}
+        self._devices = defaultdict[str, _Device](_Device)
         self._unidentified: Sequence[Unidentified] = ()
         self.strangers: Sequence[Unidentified] = ()
         """GPUs that the driver counts but that are not known: they have not identified themselves."""
@@ -115,9 +116,6 @@ class Devices:
     def identities(self) -> list[GpuIdentity]:
         return [identity for identity in self.channels.values() if identity is not None]
 
-    def _device(self, uuid: str) -> _Device:
-        return self._devices.setdefault(uuid, _Device())
-
     def enlist(
         self, channels: Sequence[tuple[str, GpuIdentity | None]], unidentified: Sequence[Unidentified], now: float
     ) -> bool:
@@ -130,7 +128,7 @@ class Devices:
             log.info("sampling %d GPUs: %s", joined.count(model), model)
         before, self.channels = self.channels, dict(channels)
         for key in self.channels:
-            device = self._device(key)
+            device = self._devices[key]
             if key not in before or device.joined_at is None:
                 device.joined_at = now
         self._unidentified = unidentified
@@ -143,7 +141,7 @@ class Devices:
             self._inventory.enumerate(self.identities, expected)
             for identity in self._inventory.gpus.values():
                 if identity.gpu.uuid not in self.channels:
-                    self._device(identity.gpu.uuid).is_lost = True
+                    self._devices[identity.gpu.uuid].is_lost = True
 
     def recognise(self) -> None:
         """Find out which GPUs those are that have not identified themselves."""
@@ -170,25 +168,27 @@ class Devices:
         """Stop showing devices for a while, because the driver is needed elsewhere. Afterwards they start like new."""
         self.refused(Reason.PAUSED, detail)
         self._paused = True
-        self._devices = {uuid: _Device(was_up=each.was_up) for uuid, each in self._devices.items()}
+        were_up = {uuid: _Device(was_up=each.was_up) for uuid, each in self._devices.items()}
+        self._devices = defaultdict(_Device, were_up)
 
     def failed(self, error: ChannelError) -> None:
         """Record that one device could not be read as a whole."""
-        device = self._device(error.channel)
+        device = self._devices[error.channel]
         device.is_lost |= error.reason is Reason.LOST
         if error.reason is Reason.LOST or error.lane is Lane.FAST:
             device.trouble = Trouble(error.reason, error.detail)
 
     def good(self, channel: str, at: float) -> bool:
         """Record a complete fast sample of one device; returns whether it was in trouble before."""
-        device = self._device(channel)
+        device = self._devices[channel]
         recovered = device.trouble is not None
         device.good_at, device.is_lost, device.trouble = at, False, None
         return recovered
 
     def forget(self, known: AbstractSet[str]) -> None:
         """Forget the devices that are not among these."""
-        self._devices = {uuid: device for uuid, device in self._devices.items() if uuid in known}
+        for uuid in self._devices.keys() - known:
+            del self._devices[uuid]
 
     def in_trouble(self, channel: str) -> bool:
         """Return whether the device's last answer was an error. For any thread."""
@@ -197,12 +197,12 @@ class Devices:
 
     def expects(self, channel: str, now: float, patience: float) -> bool:
         """Return whether the channel answered lately, so that a tick may wait for it."""
-        device = self._device(channel)
+        device = self._devices[channel]
         return device.trouble is None and (device.good_at is None or now - device.good_at <= patience)
 
     def trouble(self, channel: str, since: float, now: float, patience: float) -> Trouble | None:
         """Return why the readings of a device are not shown any more; `since` is when it was last read, in any lane."""
-        device = self._device(channel)
+        device = self._devices[channel]
         if device.trouble is not None or channel not in self.channels:
             return self._why_down(channel, now, patience)
         silent = now - (since if device.good_at is None else device.good_at)
@@ -215,7 +215,7 @@ class Devices:
         gaps = [Gap(AGE, stranger(each), each.reason, each.detail) for each in self.strangers]
         for identity in self._inventory.gpus.values():
             gpu = identity.gpu
-            if self._device(gpu.uuid).good_at is None:
+            if self._devices[gpu.uuid].good_at is None:
                 trouble = self._why_down(gpu.uuid, now, patience)
                 if trouble is not None:
                     gaps.append(Gap(AGE, gpu, trouble.reason, trouble.detail))
@@ -223,7 +223,7 @@ class Devices:
 
     def _why_down(self, channel: str, now: float, patience: float) -> Trouble | None:
         """Return what is known of why a device gives nothing; None if its first sample may still come."""
-        device = self._device(channel)
+        device = self._devices[channel]
         if device.trouble is not None:
             return device.trouble
         if channel not in self.channels:
@@ -240,7 +240,7 @@ class Devices:
 
     def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[OwnReading]:
         for slot, identity in self._inventory.gpus.items():
-            gpu, device = identity.gpu, self._device(identity.gpu.uuid)
+            gpu, device = identity.gpu, self._devices[identity.gpu.uuid]
             if not self._paused:
                 yield OwnReading("coldplate_gpu_up", int(device.is_up(now, patience)), (), gpu)
                 if device.good_at is not None:
@@ -277,7 +277,7 @@ class Devices:
             return
         for identity in self._inventory.gpus.values():
             uuid = identity.gpu.uuid
-            device = self._device(uuid)
+            device = self._devices[uuid]
             up = device.is_up(now, patience)
             if up is device.was_up:
                 continue
