@@ -49,7 +49,7 @@ RangeFunction = Callable[[Floats, Floats, RangeWindow], "float | None"]
 
 
 class OfWindows(VectorPlan):
-    """A function of each window of a range vector; `_nameless` is None if the metric's name stays."""
+    """A function of each window of a range vector; without `_nameless` the metric's name stays."""
 
     _function: RangeFunction
     _matrix: MatrixPlan

@@ -233,7 +233,7 @@ class SampleStore(Generic[S]):
         return newest_of(self._matching(matchers, budget), start, end, budget)
 
     def same_labels(self, labels: Labels) -> Labels:
-        """Return the label set of the series with exactly these labels; the given object if there is none."""
+        """Return the label set of the series with exactly these labels, or the given object."""
         series = self._index.get(labels)
         return labels if series is None else series.labels
 
