@@ -299,20 +299,15 @@ class AlertingRuleEvaluator(RuleEvaluator):
         if not found:
             return {}
         asked = _Asker(store, stamp + self._query_offset, budget)  # the offset does not apply to templates
-        try:
-            holding: dict[Labels, Holds] = {}
-            for sample in found:
-                budget.spend(_STEP)
-                holds = self._holds(sample, asked)
-                if holds.labels in holding:
-                    raise RuleError("vector contains metrics with the same labelset after applying alert labels")
-                budget.hold(
-                    SAMPLES_PER_ALERT // 2 + _characters(holds.labels, holds.annotations) // CHARACTERS_PER_SAMPLE
-                )
-                holding[holds.labels] = holds
-            return holding
-        finally:
-            asked.close()
+        holding: dict[Labels, Holds] = {}
+        for sample in found:
+            budget.spend(_STEP)
+            holds = self._holds(sample, asked)
+            if holds.labels in holding:
+                raise RuleError("vector contains metrics with the same labelset after applying alert labels")
+            budget.hold(SAMPLES_PER_ALERT // 2 + _characters(holds.labels, holds.annotations) // CHARACTERS_PER_SAMPLE)
+            holding[holds.labels] = holds
+        return holding
 
     def _holds(self, sample: Sample, asked: _Asker) -> Holds:
         root = Root(dict(sample.labels), sample.value, *self._context)
@@ -349,7 +344,9 @@ def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple
         yield name, text
 
 
-_compiled = lru_cache(maxsize=MAX_TEMPLATE_QUERIES)(compile_query)
+@lru_cache(maxsize=MAX_TEMPLATE_QUERIES)
+def _compiled(text: str) -> Query:
+    return compile_query(text, lasting=False)  # the next evaluation may have other texts
 
 
 class _Asker:
@@ -359,21 +356,13 @@ class _Asker:
         self.budget = budget
         self.stamp = stamp
         self._store = store
-        self._asked: set[Query] = set()
-
-    def close(self) -> None:
-        """Forget what the queries remember: the next evaluation may have other texts."""
-        for query in self._asked:
-            query.forget()
 
     def __call__(self, text: str) -> Sequence[Element]:
         if len(text) > LONGEST_QUERY:
             raise RenderError(f"its text has {len(text)} characters; the limit is {LONGEST_QUERY}")
         try:
             self.budget.spend(len(text))  # for parsing
-            query = _compiled(text)
-            self._asked.add(query)
-            found = _vector(query, self._store, self.stamp, self.budget)
+            found = _vector(_compiled(text), self._store, self.stamp, self.budget)
         except LimitError:
             raise
         except (EvaluationError, PromqlError, RuleError) as error:

@@ -39,7 +39,7 @@ class Grouping(NamedTuple):
     without: bool
     labels: tuple[str, ...]
 
-    def __call__(self, labels: Labels) -> Labels:
+    def group(self, labels: Labels) -> Labels:
         """Return the labels of the group to which an element belongs."""
         if self.without:
             return drop_labels(labels, frozenset(self.labels) | {METRIC_NAME})
@@ -87,7 +87,7 @@ class _Groups(Struct, eq=False):
 
 def groups_of(space: LabelSpace, vector: VectorPlan, grouping: Grouping) -> _Whole | _Groups:
     """Plan the division of a vector into groups."""
-    return _Whole(vector, space) if grouping.single else _Groups(vector, Derivation(space, grouping))
+    return _Whole(vector, space) if grouping.single else _Groups(vector, Derivation(space, grouping.group))
 
 
 class ReductionPlan(VectorPlan):
@@ -171,6 +171,6 @@ class CountValuesPlan(VectorPlan):
         for labels, value in moment.budget.each(self._inner.run(moment)):
             # The label is set before labels are grouped, so `without` may remove it again.
             own = set_labels(labels, [(self._label, format_value(value))])
-            made = self._space.canonical(self._grouping(own))
+            made = self._space.canonical(self._grouping.group(own))
             counts[made] = counts.get(made, 0) + 1
         return [(labels, float(count)) for labels, count in counts.items()]

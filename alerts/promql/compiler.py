@@ -33,7 +33,6 @@ from alerts.promql.plan import (
     LOOKBACK_MS,
     Derivation,
     EvaluationContext,
-    ForeignDerivation,
     LabelSpace,
     MatrixPlan,
     Plan,
@@ -140,7 +139,7 @@ class _Compiler:
     def compile(self, node: Expression) -> Plan:
         """Plan a node of any kind."""
         if isinstance(node, VectorSelector):
-            return selectors.InstantSelector(*self._instant(node), self.space, ForeignDerivation(self.space, None))
+            return selectors.InstantSelector(*self._instant(node))
         if isinstance(node, NumberLiteral):
             return operators.Constant(node.value)
         if isinstance(node, BinaryExpr):
@@ -270,7 +269,7 @@ class _Compiler:
         assert parameter is not None, "the parser asks for it"
         if name in SELECTIONS:
             rank = largest_first if name == "topk" else smallest_first
-            return SelectionPlan(vector, self.scalar(parameter), Derivation(self.space, grouping), rank)
+            return SelectionPlan(vector, self.scalar(parameter), Derivation(self.space, grouping.group), rank)
         if name == "quantile":
             return QuantilePlan(groups_of(self.space, vector, grouping), self.scalar(parameter))
         label = self.string(parameter)
@@ -278,6 +277,7 @@ class _Compiler:
             instant.check_name(label, "label name")
         except PromqlError as error:
             return self.doomed(FlawError(node.at, error.problem))
+        self.space.lasting = False
         by = grouping if grouping.without else Grouping(without=False, labels=(*grouping.labels, label))
         return CountValuesPlan(self.space, vector, label, by)
 
@@ -287,8 +287,8 @@ class _Compiler:
     def of_windows(
         self, function: ranges.RangeFunction, matrix: MatrixPlan, argument: ScalarPlan | None = None
     ) -> VectorPlan:
-        derive = ForeignDerivation(self.space, None if function is ranges.last_over_time else drop_metadata)
-        return ranges.OfWindows(self.space, function, matrix, argument, derive)
+        nameless = None if function is ranges.last_over_time else self._nameless()
+        return ranges.OfWindows(function, matrix, argument, nameless)
 
     def _function(self, call: FunctionCall) -> Plan:
         """Plan a function call, by the function's name and the types of its arguments."""
@@ -322,8 +322,7 @@ class _Compiler:
     def timestamp(self, argument: Expression) -> Plan:
         argument = _unwrapped(argument)
         if isinstance(argument, VectorSelector):
-            derive = ForeignDerivation(self.space, drop_metadata)
-            return selectors.TimestampSelector(*self._instant(argument), self.space, derive)
+            return selectors.TimestampSelector(*self._instant(argument), self._nameless())
         now = (instant.TimePlan(),)
         return instant.WithNumbers(lambda now: lambda _value: now, self.vector(argument), now, self._nameless())
 

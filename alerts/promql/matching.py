@@ -45,7 +45,7 @@ class Matching(NamedTuple):
     many: str  # "", "left" or "right": the side with several elements for one of the other
     include: tuple[str, ...]
 
-    def __call__(self, labels: Labels) -> Labels:
+    def signature(self, labels: Labels) -> Labels:
         """Return the part of the labels that matching elements have in common."""
         if self.on:
             return keep_labels(labels, frozenset(self.labels))
@@ -62,7 +62,7 @@ def vector_operation(
         right,
         matching.many,
         _combine(name, as_bool, matching.many == "right"),
-        Derivation(space, matching),
+        Derivation(space, matching.signature),
         PairDerivation(space, result.included) if matching.include else Derivation(space, result.own),
     )
 
@@ -242,5 +242,5 @@ class _Or(VectorPlan):
 
 def set_operation(space: LabelSpace, name: str, left: VectorPlan, right: VectorPlan, matching: Matching) -> VectorPlan:
     """Plan `and`, `or` or `unless`."""
-    signature = Derivation(space, matching)
+    signature = Derivation(space, matching.signature)
     return _Or(left, right, signature) if name == "or" else _And(left, right, signature, name == "unless")

@@ -1,14 +1,14 @@
-"""Compiled queries: nodes that work on label sets that are computed once and cached.
+"""Compiled queries: nodes that work on label sets that are computed once and remembered.
 
-Within one query every label set is *canonical*: equal sets are one object. So two label sets are equal if they are the
-same object, a group is found by identity, and derived sets (its group, its matching signature, the set
-without the metric name) are a look-up. The memory is bounded: when the series change too much, the cache is cleared.
+Within one query every label set is *canonical*: equal sets are one object, which is the source's where it has such a
+series. So two label sets are equal if they are the same object, a group is found by identity, and derived sets (its
+group, its matching signature, the set without the metric name) are a look-up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeVar, Union
+from typing import Any, NamedTuple, Union
 
 from msgspec import Struct
 
@@ -22,16 +22,6 @@ LOOKBACK_MS = 300_000
 Element = tuple[Labels, float]
 Elements = list[Element]
 
-_ALWAYS_REMEMBERED = 512
-"""Samples that a query may always remember, however few it needs: some 60 label sets and derivations.
-
-What is beyond that, and four times what an evaluation needs, is of series that have gone: jobs come and go for weeks.
-"""
-_TIMES_NEEDED = 4
-_BATCH = 128
-"""Samples of new label sets that are counted together; making one takes a unit of work."""
-_TOGETHER = 512
-"""Label sets that are made between two checks of the budget."""
 _ENTRY = 2
 """Samples that an entry of a memory counts for, if it refers to an existing label set."""
 _NO_BUDGET = Budget()
@@ -53,7 +43,7 @@ class Steps(Struct, eq=False):
         if first is None:
             self._sources[id(function), id(made)] = source
             budget.remember(_ENTRY)
-        elif first is not source and first != source:
+        elif first is not source:
             raise EvaluationError(SAME_LABELSET)
 
 
@@ -74,8 +64,7 @@ class EvaluationContext(NamedTuple):
 class Matrix(NamedTuple):
     """The windows of a range selector or subquery, which can be iterated over once, and the edges of the range.
 
-    Their label sets need not be canonical. With `marked` there may be staleness markers among the values, which no
-    function may see.
+    With `marked` there may be staleness markers among the values, which no function may see.
     """
 
     windows: Iterable[Window]
@@ -156,214 +145,110 @@ class StringPlan(NamedTuple):
 Plan = Union[ScalarPlan, VectorPlan, MatrixPlan, StringPlan]
 
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Memory(dict[K, V]):
-    """What a query remembers between evaluations: it comes and goes, and is not part of the query itself."""
-
-    __slots__ = ()
-
-
-_NOTHING: Memory[Any, Any] = Memory()
-"""Stands for a memory in which nothing was stored yet; it is never written to."""
-
-
-class LabelFunction(Protocol):
-    """Makes a label set from another one: a function, or a callable clause of a query."""
-
-    def __call__(self, labels: Labels, /) -> Labels: ...
-
-
-class Derivation(Struct, eq=False):
-    """A function of canonical label sets whose results are remembered and canonical."""
-
-    _space: LabelSpace
-    _function: LabelFunction
-    _memory: Memory[int, Labels] = _NOTHING
-
-    def of(self, labels: Labels) -> Labels:
-        """Return the function's result for a label set. Raises LimitError."""
-        derived = self._memory.get(id(labels))
-        return self._make(labels) if derived is None else derived
-
-    def _make(self, labels: Labels) -> Labels:
-        if self._memory is _NOTHING:
-            self._memory = self._space.new_memory()
-        derived = self._memory[id(labels)] = self._space.derived(self._function(labels))
-        return derived
-
-
-class PairDerivation(Struct, eq=False):
-    """A function of two canonical label sets whose results are remembered."""
-
-    _space: LabelSpace
-    _function: Callable[[Labels, Labels], Labels]
-    _memory: Memory[tuple[int, int], Labels] = _NOTHING
-
-    def of(self, left: Labels, right: Labels) -> Labels:
-        """Return the function's result for two label sets. Raises LimitError."""
-        derived = self._memory.get((id(left), id(right)))
-        return self._make(left, right) if derived is None else derived
-
-    def _make(self, left: Labels, right: Labels) -> Labels:
-        if self._memory is _NOTHING:
-            self._memory = self._space.new_memory()
-        derived = self._memory[id(left), id(right)] = self._space.derived(self._function(left, right))
-        return derived
-
-
-class ForeignDerivation(Struct, eq=False):
-    """A function of label sets that are not canonical, whose results are remembered and canonical.
-
-    Without a function the results are the label sets themselves, in a memory shared by the whole query.
-    """
-
-    _space: LabelSpace
-    _function: Callable[[Labels], Labels] | None
-    _memory: Memory[int, tuple[Labels, Labels]] = _NOTHING
-
-    def all(self, labels: list[Labels], *, lasting: bool) -> list[Labels]:
-        """Return the function's result for each; remembered if the label sets are `lasting` objects. Raises LimitError.
-
-        Many are computed at once: most of a large vector's cost is in its labels.
-        """
-        memory = self._memory if self._function else self._space.adopted
-        known = list(map(memory.get, map(id, labels))) if memory else [None]
-        if None not in known:
-            # Another label set's object may have the address of one that is gone.
-            same = [pair[1] for pair, own in zip(known, labels, strict=True) if pair is not None and pair[0] is own]
-            if len(same) == len(labels):
-                return same
-        derived: list[Labels] = []
-        for start in range(0, len(labels), _TOGETHER):
-            derived += self._make(labels[start : start + _TOGETHER], lasting)
-        return derived
-
-    def _make(self, labels: list[Labels], lasting: bool) -> list[Labels]:
-        made = labels if self._function is None else list(map(self._function, labels))
-        derived = self._space.canonical_all(made)
-        if lasting:
-            memory = self._lasting()
-            memory.update(zip(map(id, labels), zip(labels, derived, strict=True), strict=True))
-        self._space.grow(_ENTRY * len(labels))
-        return derived
-
-    def _lasting(self) -> Memory[int, tuple[Labels, Labels]]:
-        """Return the memory to write to."""
-        space = self._space
-        if self._function is None:
-            if space.adopted is _NOTHING:
-                space.adopted = space.new_memory()
-            return space.adopted
-        if self._memory is _NOTHING:
-            self._memory = space.new_memory()
-        return self._memory
-
-
 class LabelSpace:
-    """The canonical label sets of one query, and every derivation from them.
+    """The label sets that one query makes, and what its derivations remember.
 
-    Derivations are not kept here, since they refer to this: a query is large, and must be freed at once when it is no
-    longer needed. Their memories are created when there is something to remember.
+    They are kept until the source has other series, because most evaluations make those of the one before. A query
+    whose label sets depend on values, or that is seldom evaluated, need not be `lasting`.
     """
 
-    __slots__ = (
-        "_budget", "_canonical", "_counted", "_limit", "_memories", "_unspent", "_weight", "adopted", "lasts",
-    )  # fmt: skip
+    __slots__ = ("_budget", "_canonical", "_counted", "_source", "_version", "_weight", "lasting", "memories")
 
     def __init__(self) -> None:
-        self._canonical: Memory[Labels, Labels] = _NOTHING
-        self.adopted: Memory[int, tuple[Labels, Labels]] = _NOTHING
-        """The canonical objects for a source's label sets."""
-        self._memories: tuple[Memory[Any, Any], ...] = ()
-        self._limit: int | None = _ALWAYS_REMEMBERED
+        self.lasting = True
+        self.memories: list[dict[Any, Labels]] = []
+        """Of the derivations, which refer to this: without them there is no cycle, and a query is freed at once."""
+        self._canonical: dict[Labels, Labels] = {}
+        self._source: AnyStore | None = None
+        self._version: object = None
         self._budget = _NO_BUDGET
         self._weight = 0
-        """All that is remembered, in samples; the part that is in the ledger's sum; what is not yet in the budget."""
+        """All that is remembered, in samples."""
         self._counted = 0
-        self._unspent = 0
-        self.lasts = True
-        """Whether what an evaluation makes is reused by the next one, judging by the last one."""
+        """The part of it that is in the ledger's sum."""
 
-    def begin(self, budget: Budget) -> None:
-        """Begin an evaluation: what is remembered counts from the start, and new label sets as they are made.
-
-        Clear the cache if it has much more than one evaluation needs, because series come and go. This happens only
-        between evaluations, since identity is equality within one.
-        """
-        if self._canonical is _NOTHING:
-            self._canonical = Memory()
-        if self._limit is None:  # the evaluation after clearing shows what one needs
-            self._limit = max(_ALWAYS_REMEMBERED, _TIMES_NEEDED * self._weight)
-        if self._weight > self._limit:
-            self._limit = None
-            self.forget()
+    def begin(self, source: AnyStore, budget: Budget) -> None:
+        """Begin an evaluation: what is remembered counts from the start, and new label sets as they are made."""
+        if source.version is not self._version:
+            self._forget()
+            self._version = source.version
         if budget.ledger is not self._budget.ledger:
             self._counted = 0
-        if budget is not self._budget:  # else it is counted already: a template evaluates several times
-            self._budget = budget
-            budget.remember(self._weight)
+        self._source, self._budget = source, budget
+        budget.remember(self._weight)
 
     def end(self) -> None:
-        """End the evaluation; also clear the cache if all queries together remember too much."""
-        self._budget.labels += self._unspent  # the evaluation is over, so this can no longer exceed its budget
-        self._unspent = 0
+        """End the evaluation; forget all if all queries together remember too much."""
         ledger = self._budget.ledger
         ledger.remembered += self._weight - self._counted
         self._counted = self._weight
-        self.lasts = self._weight <= MOST_REMEMBERED
-        if ledger.remembered > MOST_REMEMBERED:
-            self.forget()
+        self._source = None
+        if not self.lasting or ledger.remembered > MOST_REMEMBERED:
+            self._forget()
 
-    def forget(self) -> None:
-        """Clear the cache."""
-        if self._canonical is _NOTHING:
-            return  # the query was not evaluated yet
+    def _forget(self) -> None:
         self._budget.ledger.remembered -= self._counted
-        self._budget.labels -= self._weight - self._unspent
-        self._weight = self._counted = self._unspent = 0
+        self._budget.labels -= self._weight
+        self._weight = self._counted = 0
         self._canonical.clear()
-        for memory in self._memories:
+        for memory in self.memories:
             memory.clear()
 
     def grow(self, samples: int) -> None:
-        """Count new label sets, which are remembered from now on."""
+        """Count what is remembered from now on. Raises LimitError."""
         self._weight += samples
-        self._unspent += samples
-        if self._unspent >= _BATCH:
-            made, self._unspent = self._unspent, 0
-            self._budget.remember(made)
-            self._budget.spend(made)
+        self._budget.remember(samples)
+        self._budget.spend(samples)
 
     def canonical(self, labels: Labels) -> Labels:
-        """Return the one object that stands for a label set."""
-        before = len(self._canonical)
-        found = self._canonical.setdefault(labels, labels)
-        if len(self._canonical) > before:
+        """Return the one object that stands for a label set: that of the source, if it has such a series."""
+        found = self._canonical.get(labels)
+        if found is None:
+            assert self._source is not None, "only an evaluation makes label sets"
+            found = self._canonical[labels] = self._source.same_labels(labels)
             self.grow(SAMPLES_PER_LABEL_SET)
         return found
 
     def derived(self, labels: Labels) -> Labels:
-        """Return the same for a label set that a derivation made, and remembers."""
-        before = len(self._canonical)
-        found = self._canonical.setdefault(labels, labels)
-        self.grow(_ENTRY + SAMPLES_PER_LABEL_SET * (len(self._canonical) - before))
-        return found
+        """Return the same for a label set that a derivation remembers."""
+        self.grow(_ENTRY)
+        return self.canonical(labels)
 
-    def canonical_all(self, labels: list[Labels]) -> list[Labels]:
-        """Return the objects that stand for label sets."""
-        before = len(self._canonical)
-        found = list(map(self._canonical.setdefault, labels, labels))
-        self.grow(SAMPLES_PER_LABEL_SET * (len(self._canonical) - before))
-        return found
 
-    def new_memory(self) -> Memory[Any, Any]:
-        """Return a memory for a derivation, which is cleared with everything else."""
-        memory = Memory[Any, Any]()
-        self._memories += (memory,)
-        return memory
+class Derivation(Struct, eq=False):
+    """A function of a canonical label set whose results are remembered and canonical."""
+
+    _space: LabelSpace
+    _function: Callable[[Labels], Labels]
+    _memory: dict[int, Labels] = {}
+
+    def __post_init__(self) -> None:
+        self._space.memories.append(self._memory)
+
+    def of(self, labels: Labels) -> Labels:
+        """Return the function's result for a label set. Raises LimitError."""
+        derived = self._memory.get(id(labels))
+        if derived is None:
+            derived = self._memory[id(labels)] = self._space.derived(self._function(labels))
+        return derived
+
+
+class PairDerivation(Struct, eq=False):
+    """A function of two canonical label sets whose results are remembered and canonical."""
+
+    _space: LabelSpace
+    _function: Callable[[Labels, Labels], Labels]
+    _memory: dict[tuple[int, int], Labels] = {}
+
+    def __post_init__(self) -> None:
+        self._space.memories.append(self._memory)
+
+    def of(self, left: Labels, right: Labels) -> Labels:
+        """Return the function's result for two label sets. Raises LimitError."""
+        derived = self._memory.get((id(left), id(right)))
+        if derived is None:
+            derived = self._memory[id(left), id(right)] = self._space.derived(self._function(left, right))
+        return derived
 
 
 def refuse_same_labels(elements: Elements) -> Elements:

@@ -69,7 +69,7 @@ class Query:
         moment = EvaluationContext(source, at_ms, at_ms, budget)
         if isinstance(self._plan, VectorPlan) and self._plan.is_barren(moment):
             return []
-        self._space.begin(budget)
+        self._space.begin(source, budget)
         # Everything that an evaluation makes is freed by reference counts. Garbage collections meanwhile find nothing,
         # and with a hundred thousand elements take as long as all the rest.
         collects = gc.isenabled()
@@ -92,17 +92,17 @@ class Query:
         """
         return isinstance(self._plan, VectorPlan) and self._plan.is_barren(EvaluationContext(source, 0, 0, budget))
 
-    def forget(self) -> None:
-        """Forget all that is remembered between evaluations."""
-        self._space.forget()
-
     def __repr__(self) -> str:
         return f"Query({self.text!r})"
 
 
-def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> Query:
+def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS, lasting: bool = True) -> Query:
     """Compile a query; `default_step` is the step of subqueries without one, in seconds.
+
+    Without `lasting` it remembers no label sets between evaluations.
 
     Raises `PromqlError` for text that is not a query and for what this evaluator does not support.
     """
-    return Query(text, *compile_text(text, to_milliseconds(default_step)))
+    plan, space, selectors, doom = compile_text(text, to_milliseconds(default_step))
+    space.lasting = space.lasting and lasting
+    return Query(text, plan, space, selectors, doom)

@@ -15,13 +15,11 @@ from operator import gt, lt, mul, ne
 from typing import NamedTuple
 
 from alerts.promql import numbers
-from alerts.promql.labels import Labels
 from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import (
+    Derivation,
     Elements,
     EvaluationContext,
-    ForeignDerivation,
-    LabelSpace,
     MatrixPlan,
     ScalarPlan,
     VectorPlan,
@@ -32,7 +30,7 @@ from alerts.promql.storage import without_markers
 _SUMMED = 16
 """Samples that a function without a Python loop processes in the time of one unit of work."""
 _TOGETHER = 256
-"""Units of work after which the work is counted, and the labels of the elements are made."""
+"""Units of work after which the work is counted."""
 _LONG = 32_768
 """Number of samples from which on a window is not copied to look at it."""
 
@@ -51,13 +49,12 @@ RangeFunction = Callable[[Floats, Floats, RangeWindow], "float | None"]
 
 
 class OfWindows(VectorPlan):
-    """A function of each window of a range vector."""
+    """A function of each window of a range vector; without `_nameless` the metric's name stays."""
 
-    _space: LabelSpace
     _function: RangeFunction
     _matrix: MatrixPlan
     _argument: ScalarPlan | None
-    _derive: ForeignDerivation
+    _nameless: Derivation | None
 
     @property
     def certain(self) -> bool:
@@ -73,10 +70,8 @@ class OfWindows(VectorPlan):
         windows, start_ms, end_ms, marked = self._matrix.run(moment)
         argument = 0.0 if self._argument is None else self._argument.run(moment)
         span = RangeWindow(start_ms, end_ms, moment.at_ms, argument, budget.each)
-        function = self._function
+        function, nameless = self._function, self._nameless
         found: Elements = []
-        sources: list[Labels] = []
-        results: list[float] = []
         units = 0
         for labels, times, values in windows:
             if marked:
@@ -85,27 +80,18 @@ class OfWindows(VectorPlan):
                     continue
             units += 1 + len(values) // _SUMMED
             if units >= _TOGETHER:
-                self._finish(moment, found, sources, results)
                 budget.spend(units)
                 budget.settle(before, len(found))
                 units = 0
             value = function(times, values, span)
-            if value is not None:
-                sources.append(labels)
-                results.append(value)
-        self._finish(moment, found, sources, results)
+            if value is None:
+                continue
+            made = labels if nameless is None else nameless.of(labels)
+            if moment.steps is not None:
+                moment.steps.refuse_clash(self, labels, made, budget)
+            found.append((made, value))
         budget.settle(before, len(found))
         return refuse_same_labels(found)
-
-    def _finish(self, moment: EvaluationContext, found: Elements, sources: list[Labels], results: list[float]) -> None:
-        """Make elements from results and the labels of their sources."""
-        made = self._derive.all(sources, lasting=self._space.lasts or moment.steps is not None)
-        if moment.steps is not None:
-            for source, labels in zip(sources, made, strict=True):
-                moment.steps.refuse_clash(self, source, labels, moment.budget)
-        found.extend(zip(made, results, strict=True))
-        sources.clear()
-        results.clear()
 
 
 def _counter_increase(values: Floats, each: Each) -> float:

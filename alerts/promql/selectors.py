@@ -14,10 +14,9 @@ from msgspec import Struct
 from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, wanted_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
+    Derivation,
     Elements,
     EvaluationContext,
-    ForeignDerivation,
-    LabelSpace,
     Matrix,
     MatrixPlan,
     Steps,
@@ -28,8 +27,6 @@ from alerts.promql.storage import Newest, is_stale
 
 _STEP = 4
 """Units of work of a subquery's step, beside those for its elements."""
-_TOGETHER = 512
-"""Series whose labels are made together."""
 _SERIES = 8
 """Samples that a series of a subquery counts for beside its own: two arrays, and the entry that finds them."""
 
@@ -90,40 +87,23 @@ class _Reader(Struct, eq=False):
 class InstantSelector(_Reader, VectorPlan):
     """The newest sample of each series that matches."""
 
-    _space: LabelSpace
-    _adopt: ForeignDerivation
-
     def run(self, moment: EvaluationContext) -> Elements:
-        found = [
+        return [
             (labels, value)
             for labels, _, value in moment.budget.each(_newest(moment, self._matchers, self._timing))
             if value == value or not is_stale(value)  # only a NaN can be the marker
         ]
-        return _elements(self._space, moment, self._adopt, found)
-
-
-def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDerivation, found: Elements) -> Elements:
-    """Return elements whose labels are made from a source's, some at a time, so that limits are checked in between."""
-    made: Elements = []
-    lasting = space.lasts or moment.steps is not None
-    for start in range(0, len(found), _TOGETHER):
-        some = found[start : start + _TOGETHER]
-        made.extend(
-            zip(derive.all([labels for labels, _ in some], lasting=lasting), [value for _, value in some], strict=True)
-        )
-    return made
 
 
 class TimestampSelector(_Reader, VectorPlan):
     """`timestamp(selector)`: the time of the newest sample of each series that matches."""
 
-    _space: LabelSpace
-    _nameless: ForeignDerivation
+    _nameless: Derivation
 
     def run(self, moment: EvaluationContext) -> Elements:
         newest = moment.budget.each(_newest(moment, self._matchers, self._timing))
-        found = [(labels, at) for labels, at, value in newest if not is_stale(value)]
-        return refuse_same_labels(_elements(self._space, moment, self._nameless, found))
+        nameless = self._nameless.of
+        return refuse_same_labels([(nameless(labels), at) for labels, at, value in newest if not is_stale(value)])
 
 
 def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> list[Newest]:

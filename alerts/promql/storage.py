@@ -232,6 +232,11 @@ class SampleStore(Generic[S]):
         """Return the newest sample of each series that matches, for start < time <= end; they count as held."""
         return newest_of(self._matching(matchers, budget), start, end, budget)
 
+    def same_labels(self, labels: Labels) -> Labels:
+        """Return the label set of the series with exactly these labels, or the given object."""
+        series = self._index.get(labels)
+        return labels if series is None else series.labels
+
     def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
         """Return whether no series matches at all, at any time."""
         return not self._index.matching(matchers, budget)

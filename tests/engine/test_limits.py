@@ -101,8 +101,10 @@ def test_a_query_ends_at_its_deadline(query: str) -> None:
         evaluate(query, stored(3000), seconds=0.3)
 
 
-ELEMENTS = 100 * (limits.SAMPLES_PER_LABEL_SET + 2) + 100 * limits.SAMPLES_PER_ELEMENT
-"""What a hundred elements count, beside their label sets."""
+ELEMENTS = 100 * limits.SAMPLES_PER_ELEMENT
+"""What a hundred elements count, whose label sets are those of the series."""
+NAMELESS = ELEMENTS + 100 * (limits.SAMPLES_PER_LABEL_SET + 2)
+"""The same with label sets of their own, which are remembered."""
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,7 @@ ELEMENTS = 100 * (limits.SAMPLES_PER_LABEL_SET + 2) + 100 * limits.SAMPLES_PER_E
         *((query, 100, 60, 200_000, 50) for query in (
             "m", "m + m", "count_over_time(m[1m])", "sum_over_time(m[10m:1s])", 'x or {gpu=~".+"}')),
         ("m", 100, 1, ELEMENTS, ELEMENTS - limits.SAMPLES_PER_ELEMENT),
+        ("-m", 100, 1, NAMELESS, NAMELESS - limits.SAMPLES_PER_ELEMENT),
         ("count_over_time(m[10m])", 1, 600, 620, 590),  # one window is not too long either
     ],
 )  # fmt: skip
@@ -136,15 +139,12 @@ def test_what_queries_remember_is_bounded_for_all_of_them_together() -> None:
     storage = stored(2000)
     ledger = SampleLedger()
     queries = [compile_query(f"sum by (gpu) (m + {number})") for number in range(30)]
+    most = 0
     for query in queries * 2:
         assert len(query.evaluate(storage, 100.0, Budget(ledger=ledger))) == 2000
         assert ledger.remembered <= limits.MOST_REMEMBERED
-    left = [ledger.remembered]
-    for query in queries:
-        query.forget()
-        left.append(ledger.remembered)
-    assert 1 < len(set(left)) < 30
-    assert left[-1] == 0
+        most = max(most, ledger.remembered)
+    assert most > limits.MOST_REMEMBERED // 2
 
 
 @pytest.mark.parametrize(

@@ -153,10 +153,10 @@ def replaced(given: Sequence[str], pattern: str, replacement: str) -> Found:
     elements = [(make_labels({"i": str(number), "x": text}), 1.0) for number, text in enumerate(given)]
     try:
         regex = replace_regex(pattern)
-        space, budget = LabelSpace(), Budget()
-        space.begin(budget)
+        space, budget, source = LabelSpace(), Budget(), Storage()
+        space.begin(source, budget)
         plan = label_replace(space, _Given(elements), target="r", replacement=replacement, source="x", regex=regex)
-        found = plan.run(EvaluationContext(Storage(), 0, 0, budget))
+        found = plan.run(EvaluationContext(source, 0, 0, budget))
     except (PromqlError, RegexError, EvaluationError):
         return None
     return _made(dict(labels) for labels, _ in found)

@@ -170,6 +170,23 @@ def test_series_that_come_and_go_do_not_fill_the_memory_of_a_query() -> None:
     assert 0 < ledger.remembered < 1000
 
 
+def test_labels_that_depend_on_values_are_not_remembered() -> None:
+    storage, ledger = stored("m", {float(at): float(at) for at in range(10)}), SampleLedger()
+    query = compile_query('sum by (v) (count_values("v", m))')
+    for at in range(10):
+        (sample,) = query.evaluate(storage, float(at), Budget(ledger=ledger))
+        assert sample.labels == (("v", str(at)),)
+        assert ledger.remembered == 0
+
+
+def test_a_series_and_an_element_with_its_labels_are_one_in_a_subquery() -> None:
+    storage = stored("m", {float(at): 1.0 for at in range(20)})
+    storage.append(make_labels({}, "n"), 9.0, 1.0)
+    storage.mark_stale(make_labels({}, "n"), 10.0)
+    query = compile_query('count_over_time((n or label_replace(m, "__name__", "n", "", ""))[10s:1s])')
+    assert [sample.value for sample in query.evaluate(storage, 15.0)] == [10.0]
+
+
 LABELS = st.fixed_dictionaries(
     {"gpu": st.sampled_from("012"), "node": st.sampled_from("ab"), "job": st.sampled_from("xy")}
 )
