@@ -31,7 +31,7 @@ from agent.model import (
     Series,
     Snapshot,
 )
-from exporters.deferred import StartReload
+from exporters.deferred import Deferred
 from exporters.endpoint import Endpoint, RouteContext
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
@@ -204,19 +204,40 @@ def test_healthy_means_alive_and_ready_means_fresh(view: RouteContext) -> None:
     assert get(Routes(view), "/-/ready").status == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-@pytest.mark.parametrize(
-    ("reload", "status", "text"),
-    [
-        (None, 403, b"SIGHUP"),
-        (lambda tell: tell(True, "reloaded"), 200, b"reloaded"),
-        (lambda tell: tell(False, "line 3: unknown key"), 500, b"line 3: unknown key"),
-    ],
-)
-def test_reload(view: RouteContext, method: str, reload: StartReload | None, status: int, text: bytes) -> None:
-    answer = ask(Routes(replace(view, reload=reload)), Request(method, "/-/reload"))
-    assert answer.status == status
-    assert text in answer.body
+RELOAD = Request("POST", "/-/reload")
+
+
+def told(answer: Response | Deferred) -> tuple[int, bytes] | None:
+    """The answer to a request for a reload, once there is one."""
+    response = answer.response if isinstance(answer, Deferred) else answer
+    return None if response is None else (int(response.status), response.body)
+
+
+def test_who_asks_for_a_reload_is_told_how_that_one_went(view: RouteContext) -> None:
+    begun: list[Callable[[bool, str], None]] = []
+    site = Routes(replace(view, reload=begun.append))
+    answers = [site(Request(method, "/-/reload")) for method in ("POST", "PUT", "POST")]
+    begun[0](True, "one")
+    begun[2](False, "no such file")
+    assert [told(each) for each in answers] == [(200, b"one\n"), None, (500, b"no such file\n")]
+    status, text = told(Routes(view)(RELOAD))
+    assert (status, b"SIGHUP" in text) == (403, True), "where it is not enabled"
+
+
+def test_only_so_many_wait_for_a_reload_and_those_who_hung_up_do_not_count(view: RouteContext) -> None:
+    begun: list[Callable[[bool, str], None]] = []
+    site = Routes(replace(view, reload=begun.append))
+    waiting = [site(RELOAD) for _ in range(40)]
+    assert [told(each)[0] for each in waiting if told(each)] == [503] * 24
+    for _ in range(1000):  # while one hangs
+        for each in waiting:
+            if isinstance(each, Deferred):
+                each.abandoned = True
+        waiting = [site(RELOAD)]
+    assert len(begun) == 256
+    for tell in begun:
+        tell(True, "at last")
+    assert told(site(RELOAD)) is None
 
 
 @pytest.mark.parametrize("header", ["origin", "sec-fetch-site"])
