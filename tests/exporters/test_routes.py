@@ -59,15 +59,20 @@ def header(response: Response, name: str) -> str | None:
     return dict(response.headers).get(name)
 
 
-def test_metrics_are_text_unless_openmetrics_is_asked_for(view: RouteContext) -> None:
-    site = Routes(view)
-    plain = get(site, "/metrics")
+def test_metrics_are_text_unless_openmetrics_is_asked_for_and_their_path_can_be_chosen(view: RouteContext) -> None:
+    site = Routes(replace(view, telemetry_path="/gpu"))
+    plain = get(site, "/gpu")
     assert plain.content_type == "text/plain; version=0.0.4; charset=utf-8"
     assert header(plain, "Vary") == "Accept, Accept-Encoding"
     assert b"coldplate_sample_age_seconds 0.25\n" in plain.body
-    fancy = get(site, "/metrics", accept="application/openmetrics-text;version=1.0.0")
+    fancy = get(site, "/gpu", accept="application/openmetrics-text;version=1.0.0")
     assert fancy.content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert list(parse_openmetrics(fancy.body.decode()))
+    answer = get(site, "/metrics")
+    assert answer.status == 404
+    assert b"/gpu" in answer.body
+    assert b'href="/gpu"' in get(site, "/").body
+    assert b"# TYPE" in get(Routes(replace(view, telemetry_path="/")), "/").body
 
 
 PAGES = ("/", "/metrics", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules")
@@ -176,16 +181,6 @@ def test_before_the_first_sample_metrics_and_snapshot_say_so(view: RouteContext)
     assert get(site, "/").status == 200
 
 
-def test_the_telemetry_path_can_be_chosen(view: RouteContext) -> None:
-    site = Routes(replace(view, telemetry_path="/gpu"))
-    assert get(site, "/gpu").status == 200
-    answer = get(site, "/metrics")
-    assert answer.status == 404
-    assert b"/gpu" in answer.body
-    assert b'href="/gpu"' in get(site, "/").body
-    assert b"# TYPE" in get(Routes(replace(view, telemetry_path="/")), "/").body
-
-
 @pytest.mark.parametrize(
     "path",
     ["metrics", "", "/-/healthy", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules", "/runbooks", "/runbooks/",
@@ -277,12 +272,6 @@ def test_every_endpoint_answers_and_is_documented(view: RouteContext, endpoint: 
     assert re.search(rf"(?m)^\| `{re.escape(endpoint.path)}`(, `.*`)? \| {methods} \|", table)
 
 
-def test_the_overview_lists_what_says_what_it_is(view: RouteContext) -> None:
-    page = get(Routes(view), "/").body.decode()
-    listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
-    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.description)]
-
-
 @pytest.mark.parametrize(
     "path", ["/favicon.ico", "/%6detrics", "/-/../metrics", "//metrics", "/metrics/", "/metrics%00", "*", "/METRICS"]
 )
@@ -308,14 +297,17 @@ def test_the_snapshot_as_json_holds_everything(view: RouteContext, full_snapshot
     assert (gap["backend"], gap["reason"], gap["detail"]) == ("nvml", "unsupported", "GPM: not supported")
 
 
-def test_the_landing_page_says_what_the_node_is_and_samples(view: RouteContext) -> None:
+def test_the_landing_page_says_what_the_node_is_and_samples_and_lists_the_pages_that_are_described(
+    view: RouteContext,
+) -> None:
     answer = get(Routes(view), "/")
     page = answer.body.decode()
     assert answer.content_type == "text/html; charset=utf-8"
-    for piece in ("coldplate", "1.2.3", "node-17", "nvml", "infiniband", "absent", "0.2 s", 'href="/metrics"'):
+    for piece in ("coldplate", "1.2.3", "node-17", "nvml", "infiniband", "absent", "0.2 s", "of 1 answer"):
         assert piece in page
-    assert "of 1 answer" in page
     assert "Synthetic devices" not in page
+    listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
+    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.description)]
     drill = get(Routes(replace(view, synthetic="lost-gpu")), "/").body.decode()
     assert 'role="alert">Synthetic devices, scenario lost-gpu' in drill
 
