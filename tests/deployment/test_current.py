@@ -84,9 +84,7 @@ def test_a_service_has_only_keys_of_the_specification_that_were_checked() -> Non
         assert all(isinstance(each, str) for each in service.get("environment", {}).values()), name
 
 
-def test_what_is_mounted_and_who_is_waited_for_is_there_and_each_port_is_of_the_loopback_interface_and_once() -> (
-    None
-):
+def test_what_is_mounted_or_waited_for_is_there_and_each_port_is_of_the_loopback_interface_and_once() -> None:
     for name, service in services().items():
         assert mounts(service), name
         assert [str(source) for source in mounts(service).values() if not source.exists()] == [], name
