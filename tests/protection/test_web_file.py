@@ -178,8 +178,8 @@ def test_an_inline_pair_needs_no_file_and_an_encrypted_key_is_refused_without_a_
     for key, text in (("cert", pem["pem"]), ("key", pem["key"])):
         lines += [f"  {key}: |", *(f"    {line}" for line in text.splitlines())]
     assert "PRIVATE" not in repr(load(certificates.folder, "\n".join(lines) + "\n"))
-    key = load_pem_private_key(pem["key"].encode(), None)
-    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    private = load_pem_private_key(pem["key"].encode(), None)
+    locked = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
     (certificates.folder / "locked.key").write_bytes(locked)
     with pytest.raises(WebFileError, match="the key is encrypted"):
         load(certificates.folder, "tls_server_config: {cert_file: server.pem, key_file: locked.key}")
