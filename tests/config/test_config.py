@@ -299,17 +299,18 @@ def uncommented(text: str) -> str:
     return re.sub(r"^( *)#(?! )|^( *)#(?=  )", r"\1\2", text, flags=re.MULTILINE)
 
 
-def test_the_document_and_the_default_file_are_current() -> None:
+def test_the_document_and_the_default_file_are_current_and_rendered(capsys: pytest.CaptureFixture[str]) -> None:
     document = (ROOT / "docs" / "configuration.md").read_text()
     assert configuration_table.splice(document) == document, "make generate"
+    with pytest.raises(ValueError, match="<!-- keys: made by `make generate` -->"):
+        configuration_table.splice("nothing")
     assert default_file() == (ROOT / "packaging" / "coldplate.yaml").read_text(), "make generate"
+    assert cli.main(["render", "config-file"]) == 0
+    assert capsys.readouterr().out == default_file()
 
 
-def test_the_default_file_changes_nothing() -> None:
+def test_the_default_file_changes_nothing_and_every_key_of_it_can_be_put_in_force() -> None:
     assert parse(default_file(), "coldplate.yaml") == Config()
-
-
-def test_every_key_of_the_default_file_can_be_put_in_force() -> None:
     text = uncommented(default_file()).replace("devices: auto", "devices: synthetic")
     text = re.sub(r"class: ul489", "class: electronic", text)
     found = parse(text, "coldplate.yaml")
@@ -347,21 +348,8 @@ def test_a_key_whose_change_needs_a_restart_is_reported_and_the_others_are_not()
     ]
 
 
-def test_a_document_without_a_place_for_the_keys_is_refused() -> None:
-    with pytest.raises(ValueError, match="<!-- keys: made by `make generate` -->"):
-        configuration_table.splice("nothing")
-
-
-def test_the_default_file_is_rendered(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["render", "config-file"]) == 0
-    assert capsys.readouterr().out == default_file()
-
-
-def test_the_sampler_and_the_rack_start_from_the_defaults_of_the_schema() -> None:
+def test_the_sampler_the_rack_and_a_login_start_from_the_defaults_of_the_schema() -> None:
     assert load_settings(Config()) == Settings()
     assert rack_options(Config(), CommandLineOptions()) == RackOptions()
-
-
-def test_a_login_has_the_keys_of_its_section() -> None:
     assert set(HttpLogin.__struct_fields__) == {*LOGIN, "pinned"}
     assert HttpLogin(**login_of(LoginConfig())) == HttpLogin()

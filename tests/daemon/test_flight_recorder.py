@@ -150,28 +150,29 @@ def test_what_is_new_is_noticed_once(frames: Sequence[tuple[Frame, ...]], begun:
     assert [silent.look(snapshot(second, *more)) for second, more in enumerate(frames)] == [[]] * len(frames)
 
 
-def test_the_files_have_a_budget_and_the_oldest_go_first(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", [10_000, 100])
+def test_the_files_have_a_budget_the_oldest_go_first_and_a_file_beyond_it_removes_none(
+    make: Make, tmp_path: Path, caplog, keep: int
+) -> None:
     folder = tmp_path / "flight"
     folder.mkdir()
     (folder / "notes").write_bytes(bytes(9000))
     for hour in range(5):
         (folder / f"flight-20000101T0{hour}0000Z-A.coldplate").write_bytes(bytes(3000))
-    recorder = make(keep=10_000)
+    before = files(folder)
+    recorder = make(keep=keep)
     feed(recorder, seconds(0, 30, firing("B")))
     recorder.stop(30)
+    if keep == 100:
+        assert files(folder) == before
+        assert figures(recorder)["failures_total"] == 1
+        assert "more than recorder.keep allows" in caplog.text
+        return
     *left, newest, notes = files(folder)
     assert left == [f"flight-20000101T0{hour}0000Z-A.coldplate" for hour in (2, 3, 4)]
     assert newest.endswith("-B.coldplate")
     assert notes == "notes"
     assert figures(recorder)["files_bytes"] == 9000 + (folder / newest).stat().st_size <= 10_000
-
-
-def test_a_file_beyond_the_budget_is_not_written_and_removes_none(make: Make, tmp_path: Path, caplog) -> None:
-    recorder = make(keep=500)
-    feed(recorder, seconds(0, 100, firing("B")))
-    recorder.stop(30)
-    assert figures(recorder)["failures_total"] == 1
-    assert "more than recorder.keep allows" in caplog.text
 
 
 def test_a_disk_that_fails_costs_a_file_and_it_is_tried_again(make: Make, tmp_path: Path, caplog) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from pathlib import Path
 
 import pytest
 
-from agent.backends.kmsg import KmsgBackend
 from agent.commands import pause as command
 from agent.daemon import pausing
 from agent.daemon.pausing import (
@@ -34,9 +32,6 @@ from agent.lib.threads import Threads
 from agent.model import Instant
 from tests import warm
 from tests.daemon.conftest import Start
-from tests.daemon.test_sampling_facts import Rig as Loop
-from tests.daemon.test_sampling_facts import Worker
-from tests.kmsg.conftest import FakeLog
 
 BOOT = "this boot"
 EPOCH = 1.8e9
@@ -193,7 +188,6 @@ def parsed(*arguments: str):
 
 
 # A GPU that somebody unbinds: the driver is released when the kernel log says that it waits, and for how long.
-LINE = "NVRM: Attempting to remove device {} with non-zero usage count!"
 
 
 def test_it_ends_when_the_gpu_has_left_the_driver_but_not_at_once(rig: Rig) -> None:
@@ -223,46 +217,14 @@ def test_a_gpu_that_others_keep_open_costs_a_minute_and_no_more(rig: Rig, caplog
     assert rig.see() is not None
 
 
-def test_each_of_several_gpus_has_its_own_minute(rig: Rig) -> None:
+def test_each_of_several_gpus_has_its_own_minute_and_a_pause_on_request_comes_first(rig: Rig) -> None:
     rig.watch.removals.announce(SLOT)
+    assert rig.watch.current is not None and SLOT in rig.watch.current[1]
     rig.see(40.0)
     rig.watch.removals.announce(OTHER)
     assert rig.see(40.0) == EPOCH + 40 + RELEASE_SECONDS
-    assert rig.see(20.0) is None
-
-
-def test_a_pause_on_request_comes_first_and_only_it_is_answered(rig: Rig) -> None:
-    rig.watch.removals.announce(SLOT)
-    current = rig.watch.current
-    assert current is not None
-    assert SLOT in current[1]
     rig.ask(600.0)
-    assert rig.watch.current == (EPOCH + 600, "coldplate pause has released the driver")
-    assert read_answer(rig.folder) is None
-
-
-def test_a_line_of_the_kernel_log_has_the_worker_release_the_driver_and_take_it_up_again(tmp_path: Path) -> None:
-    gpu = tmp_path / GPUS / SLOT
-    gpu.mkdir(parents=True)
-    log, worker = FakeLog(), Worker()
-    clock = [Instant(0.0, 0.0)]
-    watch = PauseWatch(None, "boot", lambda: clock[0], Threads(), GpuRemovals(tmp_path, lambda: clock[0]))
-    loop = Loop(worker, watch, KmsgBackend(opener=lambda path: log, removal=watch.removals.announce))  # type: ignore[arg-type]
-    paused = "devices_paused_until_timestamp_seconds"
-
-    def page() -> dict[str, float]:
-        time.sleep(0.01)  # for the thread that reads the log
-        clock[0] = Instant(loop.now, EPOCH + loop.now)
-        return loop.page(paused)
-
-    assert page() == {}
-    log.write(LINE.format(SLOT))
-    released = [page() for _ in range(4)]
-    assert released[-1][paused] == pytest.approx(EPOCH + 103 + RELEASE_SECONDS, abs=3)
-    assert [each.split()[0] for each in worker.moves] == ["hold"]
-    (report,) = [each for each in loop.tick().reports if each.backend == "nvml"]
-    assert SLOT in report.detail
-    gpu.rmdir()
-    loop.now += SHORTEST_SECONDS
-    assert page() == {}
-    assert [each.split()[0] for each in worker.moves] == ["hold", "release"]
+    assert rig.watch.current == (EPOCH + 680, "coldplate pause has released the driver")
+    assert read_answer(rig.folder) is None, "only a pause on request is answered"
+    withdraw_request(rig.folder)
+    assert rig.see(20.0) is None

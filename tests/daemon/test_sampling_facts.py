@@ -146,18 +146,12 @@ def reports(snapshot: Snapshot) -> dict[str, tuple[Outcome, str]]:
     return {each.backend: (each.outcome, each.detail) for each in snapshot.reports}
 
 
-@pytest.mark.parametrize("absent", [True, False])
-def test_what_the_worker_cannot_open_is_absent_or_failed_with_its_reason(absent: bool) -> None:
+def test_what_the_worker_cannot_open_and_why_it_ended_is_reported_and_not_while_it_is_ended_on_request() -> None:
     worker = Worker()
     rig = Rig(worker)
-    worker.said = [Refusal(absent, "libnvidia-ml.so.1 is not there")]
-    wanted = Outcome.ABSENT if absent else Outcome.FAILED
-    assert reports(rig.tick())["nvml"] == (wanted, "libnvidia-ml.so.1 is not there")
-
-
-def test_why_a_worker_ended_is_reported_once_and_not_while_it_is_ended_on_request() -> None:
-    worker = Worker()
-    rig = Rig(worker)
+    for absent, outcome in ((True, Outcome.ABSENT), (False, Outcome.FAILED)):
+        worker.said = [Refusal(absent, "libnvidia-ml.so.1 is not there")]
+        assert reports(rig.tick())["nvml"] == (outcome, "libnvidia-ml.so.1 is not there")
     worker.exit_reason = ExitReason(Reason.TIMEOUT, "the device worker is silent")
     assert reports(rig.tick())["nvml"] == (Outcome.FAILED, "the device worker is silent")
     assert worker.exit_reason is None

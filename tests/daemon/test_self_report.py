@@ -179,7 +179,7 @@ def stopped(**signs: Callable[[], Any]) -> list[str]:
     return [] if ready else text.splitlines()
 
 
-def test_every_part_that_has_stopped_has_a_line() -> None:
+def test_every_part_that_has_stopped_has_a_line_and_state_that_has_waited_a_minute_for_the_disk() -> None:
     threads = {
         "rules": "has made no progress for 31 s", "state": "ended by OSError: x",
         "backend-host": "cannot be started: y",
@@ -192,15 +192,13 @@ def test_every_part_that_has_stopped_has_a_line() -> None:
     ]
     assert stopped(rules=lambda: "KeyError: 'x'") == ["rules are not evaluated: KeyError: 'x'"]
     assert stopped() == []
-
-
-def test_state_that_waits_for_the_disk_counts_after_a_minute() -> None:
-    def written(good: bool, waiting: float) -> list[str]:
-        return stopped(files=lambda: [FileState("alerts.state", good, 3, None, waiting)])
-
-    assert written(False, UNWRITTEN_SECONDS) == []
-    assert written(False, UNWRITTEN_SECONDS + 1) == ["state is not written: alerts.state for 61 s"]
-    assert written(True, 0.0) == []
+    for good, waiting, told in (
+        (False, UNWRITTEN_SECONDS, []),
+        (False, UNWRITTEN_SECONDS + 1, ["state is not written: alerts.state for 61 s"]),
+        (True, 0.0, []),
+    ):
+        files = [FileState("alerts.state", good, 3, None, waiting)]
+        assert stopped(files=lambda files=files: files) == told
 
 
 def test_a_source_that_hangs_counts_and_one_that_fails_does_not() -> None:

@@ -84,29 +84,18 @@ def test_a_service_has_only_keys_of_the_specification_that_were_checked() -> Non
         assert all(isinstance(each, str) for each in service.get("environment", {}).values()), name
 
 
-def test_every_file_that_is_mounted_exists() -> None:
+def test_what_is_mounted_or_waited_for_is_there_and_each_port_is_of_the_loopback_interface_and_once() -> None:
     for name, service in services().items():
         assert mounts(service), name
         assert [str(source) for source in mounts(service).values() if not source.exists()] == [], name
-
-
-def test_every_port_is_of_the_loopback_interface_and_once() -> None:
-    ports = [each for service in services().values() for each in service["ports"]]
-    assert len(set(ports)) == len(ports) == len(services())
-    for each in ports:
-        address, outside, inside = each.split(":")
-        assert address == "127.0.0.1" and outside == inside
-
-
-def test_a_service_waits_only_for_services_that_are_there() -> None:
-    for service in services().values():
         needed = service.get("depends_on", {})
         assert set(needed) <= services().keys()
-        for name in needed if isinstance(needed, dict) else ():
-            condition = needed[name]["condition"]
-            assert condition == "service_started" or (
-                condition == "service_healthy" and "healthcheck" in services()[name]
-            )
+        for other in needed if isinstance(needed, dict) else ():
+            healthy = needed[other]["condition"] == "service_healthy" and "healthcheck" in services()[other]
+            assert healthy or needed[other]["condition"] == "service_started"
+    ports = [each.split(":") for service in services().values() for each in service["ports"]]
+    assert len({outside for _, outside, _ in ports}) == len(ports) == len(services())
+    assert all(address == "127.0.0.1" and outside == inside for address, outside, inside in ports)
 
 
 def test_the_image_is_built_from_the_containerfile_and_plays_the_site_that_is_mounted() -> None:

@@ -43,20 +43,15 @@ def test_detectors_and_connectors_are_found_by_links_and_shown_in_base_units(coo
     assert len(node.controller.asked) - asked == 4, "a round reads each part once, and does not search again"
 
 
-def test_a_detector_has_a_series_for_every_state(cooled: Make) -> None:
-    node = cooled()
-    node.serve("c", LeakDetection=node.leaks("c", D="OK"))
-    states = {dict(each.labels)["state"]: each.value for each in node.read().readings}
-    assert states == {"ok": 1, "warning": 0, "critical": 0, "unavailable": 0}
-
-
-def test_detectors_that_are_listed_in_groups_are_found_too(cooled: Make) -> None:
+def test_detectors_that_are_listed_in_groups_are_found_too_and_each_has_a_series_for_every_state(cooled: Make) -> None:
     node = cooled()
     path = f"{BASE}/c/ThermalSubsystem/LeakDetection"
     detectors = [{"DeviceName": "Rope A", "DetectorState": "OK"}, {"DetectorState": "Critical"}, "no detector"]
     node.controller.documents[path] = {"LeakDetectorGroups": [{"GroupName": "Tray", "Detectors": detectors}, None]}
     node.serve("c", LeakDetection={"@odata.id": path})
     assert node.leak_states() == {"c/Rope A": "ok", "c/Tray-1": "critical"}
+    states = [dict(each.labels)["state"] for each in node.read().readings]
+    assert sorted(states) == sorted(2 * ["ok", "warning", "critical", "unavailable"])
 
 
 def test_detectors_that_the_chassis_lists_itself_are_found_once(cooled: Make) -> None:
@@ -96,27 +91,20 @@ def test_only_an_enabled_detector_that_says_so_is_dry(cooled: Make, document: di
 
 def test_a_detector_that_cannot_be_read_or_is_not_listed_any_more_is_unavailable(cooled: Make) -> None:
     node = cooled()
-    node.serve("c", LeakDetection=node.leaks("c", A="OK", B="OK"))
+    node.serve("c", LeakDetection=node.leaks("c", A="OK", B="OK"), CoolantConnectors=node.connectors("c", In=CONNECTOR))
     assert node.leak_states() == {"c/A": "ok", "c/B": "ok"}
+    node.controller.broken_for_good = True
+    sample = node.read()
+    assert node.leak_states(0.0) == {"c/A": "unavailable", "c/B": "unavailable"}
+    assert "coldplate_coolant_flow_liters_per_second" in {gap.metric.name for gap in sample.gaps}
+    assert {gap.reason for gap in sample.gaps} == {Reason.LOST}
+    node.controller.broken_for_good = False
     path = f"{BASE}/c/ThermalSubsystem/LeakDetection/LeakDetectors"
     node.controller.documents[f"{path}/A"] = b"<html>"
     assert node.leak_states() == {"c/A": "unavailable", "c/B": "ok"}
     node.controller.documents[path] = {"Members": [{"@odata.id": f"{path}/A"}]}
     node.controller.documents[f"{path}/A"] = detector("OK")
     assert node.leak_states(700.0) == {"c/A": "ok", "c/B": "unavailable"}, "after another search"
-
-
-def test_while_the_controller_is_away_detectors_are_unavailable_and_the_coolant_is_missing(cooled: Make) -> None:
-    node = cooled()
-    node.serve("c", LeakDetection=node.leaks("c", A="OK"), CoolantConnectors=node.connectors("c", In=CONNECTOR))
-    assert node.leak_states() == {"c/A": "ok"}
-    node.controller.broken_for_good = True
-    sample = node.read()
-    assert {dict(each.labels)["state"]: each.value for each in sample.readings}["unavailable"] == 1
-    assert "coldplate_coolant_flow_liters_per_second" in {gap.metric.name for gap in sample.gaps}
-    assert {gap.reason for gap in sample.gaps} == {Reason.LOST}
-    node.controller.broken_for_good = False
-    assert node.leak_states() == {"c/A": "ok"}
 
 
 def test_a_controller_that_never_answered_is_a_gap_with_its_reason(cooled: Make) -> None:

@@ -125,10 +125,21 @@ def test_supplies_that_a_shelf_links_are_found_once_and_those_of_a_cooling_unit_
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [("Disabled", "ok"), ("StandbyOffline", "ok"), ("UnavailableOffline", "unavailable")]
+    ("document", "said"),
+    [
+        ({"Status": {"State": "Disabled", "Health": "OK"}}, "ok"),  # a spare
+        ({"Status": {"State": "StandbyOffline", "Health": "OK"}}, "ok"),
+        ({"Status": {"State": "UnavailableOffline", "Health": "OK"}}, "unavailable"),
+        ({**OK, "LineInputStatus": "Normal"}, "ok"),
+        ({**OK, "LineInputStatus": "LossOfInput"}, "critical"),
+        ({**OK, "LineInputStatus": "OutOfRange"}, "warning"),
+        ({**OK, "LineInputStatus": 5}, "ok"),
+    ],
 )
-def test_a_supply_that_is_off_and_well_is_a_spare(shelf: Plant, status: str, said: str) -> None:
-    give(shelf, f"{SHELVES}/1", "PowerSupplies", {"A": {"Status": {"State": status, "Health": "OK"}}})
+def test_a_supply_that_is_off_and_well_is_a_spare_and_one_without_input_fails(
+    shelf: Plant, document: Any, said: str
+) -> None:
+    give(shelf, f"{SHELVES}/1", "PowerSupplies", {"A": document})
     assert shelf.states()["1 power-supply A"] == said
 
 
@@ -151,14 +162,6 @@ def test_a_feed_is_lost_when_its_voltage_or_its_breaker_says_so(shelf: Plant, do
     states = shelf.states()
     assert states.get("1 mains A") == said
     assert states["1 mains B"] == "ok"
-
-
-@pytest.mark.parametrize(
-    ("line", "said"), [("Normal", "ok"), ("LossOfInput", "critical"), ("OutOfRange", "warning"), (5, "ok")]
-)
-def test_a_supply_without_input_fails(shelf: Plant, line: Any, said: str) -> None:
-    give(shelf, f"{SHELVES}/1", "PowerSupplies", {"A": {**OK, "LineInputStatus": line}})
-    assert shelf.states()["1 power-supply A"] == said
 
 
 def test_what_a_unit_says_of_its_redundancy_is_shown(shelf: Plant) -> None:
@@ -208,14 +211,17 @@ def shown(node: Cooled) -> dict[str, float]:
     return found
 
 
-def test_fans_of_their_own_and_the_summed_up_intake(cooled: Make) -> None:
+def test_fans_of_their_own_and_the_summed_up_intake_come_before_the_older_document(cooled: Make) -> None:
     node = cooled()
     newer(node, Fan1=fan(), Fan2=fan(100, 18_000, Health="Warning"))
+    node.controller.documents[f"{BASE}/c"]["Thermal"] = {"@odata.id": f"{BASE}/c/Thermal"}
+    node.controller.documents[f"{BASE}/c/Thermal"] = {"Fans": [{"Name": "Fan1", "Status": WELL}]}
     assert shown(node) == {
         "Fan1 ok": 1, "Fan2 warning": 1, "fan_speed_ratio Fan1": 0.55, "fan_speed_ratio Fan2": 1.0,
         "fan_rotation_hertz Fan1": 200.0, "fan_rotation_hertz Fan2": 300.0,
         "intake_temperature_celsius intake": 27.5,
     }  # fmt: skip
+    assert f"{BASE}/c/Thermal" not in node.controller.asked
 
 
 def test_the_older_document_with_fans_in_turns_or_percent_and_a_sensor_at_the_intake(cooled: Make) -> None:
@@ -239,15 +245,6 @@ def test_the_older_document_with_fans_in_turns_or_percent_and_a_sensor_at_the_in
         "FAN A ok": 1, "FAN B critical": 1, "fan_rotation_hertz FAN A": 150.0, "fan_speed_ratio FAN B": 0.4,
         "intake_temperature_celsius Inlet Temp": 24,
     }  # fmt: skip
-
-
-def test_a_controller_with_both_is_read_once(cooled: Make) -> None:
-    node = cooled()
-    newer(node, Fan1=fan())
-    node.controller.documents[f"{BASE}/c"]["Thermal"] = {"@odata.id": f"{BASE}/c/Thermal"}
-    node.controller.documents[f"{BASE}/c/Thermal"] = {"Fans": [{"Name": "Fan1", "Status": WELL}]}
-    assert {key for key in shown(node) if key.startswith("Fan")} == {"Fan1 ok"}
-    assert f"{BASE}/c/Thermal" not in node.controller.asked
 
 
 @pytest.mark.parametrize(

@@ -108,11 +108,15 @@ def test_a_pump_is_well_only_if_it_says_so(plant: Plant, document: Any, said: st
     assert states["1 pump B"] == "ok"
 
 
-def test_a_reservoir_is_as_bad_as_the_worse_of_its_level_and_its_status(plant: Plant) -> None:
+def test_a_reservoir_is_as_bad_as_the_worse_of_level_and_status_and_a_connector_that_is_off_no_spare(
+    plant: Plant,
+) -> None:
     members = {"A": {**OK, "FluidLevelStatus": "Critical"}, "B": {**OK, "FluidLevelStatus": 1}, "C": OK}
-    plant.unit("1", Reservoirs={"members": members})
+    off = {"members": {"1": {"Status": {"State": "Disabled", "Health": "OK"}}}}
+    plant.unit("1", Reservoirs={"members": members}, SecondaryCoolantConnectors=off)
     states = plant.states()
     assert [states[f"1 reservoir {each}"] for each in "ABC"] == ["critical", "unavailable", "ok"]
+    assert states["1 secondary-connector 1"] == "unavailable"
 
 
 def test_a_redundancy_that_is_switched_off_lost_nothing(plant: Plant) -> None:
@@ -169,18 +173,14 @@ def test_a_service_that_refuses_the_login_is_left_alone_for_a_while(plant: Plant
     assert len(plant.controller.asked) > asked
 
 
-def test_a_service_whose_root_has_no_slash_is_read(plant: Plant) -> None:
+def test_a_service_without_a_root_is_named_and_asked_for_both_and_one_without_its_slash_is_read(plant: Plant) -> None:
     plant.unit("1", Pumps={"members": {"A": OK}})
-    documents = plant.controller.documents
-    documents["/redfish/v1"] = documents.pop("/redfish/v1/")
-    assert plant.states() == {"1 unit 1": "ok", "1 pump A": "ok"}
-
-
-def test_a_service_without_a_root_is_named_and_asked_for_both(plant: Plant) -> None:
-    del plant.controller.documents["/redfish/v1/"]
+    root = plant.controller.documents.pop("/redfish/v1/")
     (gap,) = plant.read().gaps
     assert "/redfish/v1/: not found (HTTP status 404)" in gap.detail
     assert plant.controller.asked == ["/redfish/v1/", "/redfish/v1"]
+    plant.controller.documents["/redfish/v1"] = root
+    assert plant.states(70.0) == {"1 unit 1": "ok", "1 pump A": "ok"}
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -255,11 +255,6 @@ def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
     assert not plant.read().gaps
 
 
-def test_a_connector_that_is_switched_off_is_no_spare(plant: Plant) -> None:
-    plant.unit("1", SecondaryCoolantConnectors={"members": {"1": {"Status": {"State": "Disabled", "Health": "OK"}}}})
-    assert plant.states()["1 secondary-connector 1"] == "unavailable"
-
-
 def test_endless_collections_are_read_up_to_a_bound(plant: Plant) -> None:
     for unit in range(4):
         plant.unit(str(unit), Pumps={"members": {f"P{number}": OK for number in range(100)}})
@@ -285,12 +280,20 @@ def test_a_service_that_trickles_ends_its_round_and_costs_only_itself(plant: Pla
     assert plant.states() != {}
 
 
-def test_a_service_without_equipment_is_down_and_is_asked_again_soon(plant: Plant) -> None:
+def test_a_service_is_asked_every_fifteen_seconds_and_shown_at_each_read_and_without_equipment_it_is_down(
+    plant: Plant,
+) -> None:
     sample = plant.read()
     assert "it lists no coolant distribution unit" in sample.gaps[0].detail
     assert plant.values(0.0) == {"equipment_up": 0}
     plant.unit("1")
     assert plant.states(70.0) == {"1 unit 1": "ok"}
+    asked = len(plant.controller.asked)
+    first = plant.read(1.0)
+    assert plant.read(1.0).readings == first.readings != []
+    assert len(plant.controller.asked) == asked
+    plant.read(13.0)
+    assert len(plant.controller.asked) > asked
 
 
 def test_who_has_no_turn_asks_nothing_and_shows_nothing_and_one_whose_turn_ends_forgets(plant: Plant) -> None:
@@ -305,17 +308,6 @@ def test_who_has_no_turn_asks_nothing_and_shows_nothing_and_one_whose_turn_ends_
     plant.mine = True
     plant.put("1/Pumps", {"members": {}})
     assert plant.states(0.0) == {"1 unit 1": "ok"}, "what it saw in its last turn is old"
-
-
-def test_a_service_is_asked_every_fifteen_seconds_and_shown_at_each_read(plant: Plant) -> None:
-    plant.unit("1")
-    plant.read()
-    asked = len(plant.controller.asked)
-    first = plant.read(1.0)
-    assert plant.read(1.0).readings == first.readings != []
-    assert len(plant.controller.asked) == asked
-    plant.read(13.0)
-    assert len(plant.controller.asked) > asked
 
 
 def test_one_service_that_is_down_does_not_touch_another(controller: Controller) -> None:

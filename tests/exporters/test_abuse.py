@@ -190,16 +190,6 @@ def test_a_rude_request_is_refused_and_the_refusal_arrives(serve: Serve, rude: b
     assert running.get("/a")[0] == 200
 
 
-def test_clients_that_vanish_leave_nothing_behind(serve: Serve) -> None:
-    running = serve(page)
-    for _ in range(30):
-        client = running.client(receive_buffer=4096)
-        client.send(GET)
-        client.close()
-    wait_until(lambda: running.server.connections == 0)
-    assert running.get()[0] == 200
-
-
 pieces = st.sampled_from(
     [
         b"GET ", b"/", b" HTTP/1.1", b"\r\n", b"\n", b"Host: n", b": ", b"Content-Length: ", b"POST ", b"5", b"\x00",

@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from http import HTTPStatus
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.lib.logs import LogOnce
 from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, Clients, clients_over_memory, victim
@@ -224,17 +222,3 @@ def test_the_readers_of_the_oldest_pages_go_until_the_rest_fits(pair: socket.soc
     assert clients_over_memory(of_one_page, 150) == []
     keeping_nothing = [idle(pair, 50.0), waiting(pair, 50.0), writing(pair, 50.0, b"")]
     assert clients_over_memory(keeping_nothing, 0) == []
-
-
-@given(
-    st.lists(st.tuples(st.floats(0.0, 20.0), st.integers(0, 5), st.integers(1, 200)), max_size=20), st.integers(0, 500)
-)
-def test_what_stays_is_within_the_limit_or_one_page(
-    pair: socket.socket, readers: list[tuple[float, int, int]], limit: int
-) -> None:
-    pages = {(number, size): bytes(size) for _, number, size in readers}
-    made = [writing(pair, ago, pages[number, size]) for ago, number, size in readers]
-    gone = clients_over_memory(made, limit)
-    kept = {id(each.body): len(each.body) for each in made if each not in gone}
-    assert sum(kept.values()) <= limit or len(kept) == 1
-    assert not gone or any(each not in gone for each in made)

@@ -165,25 +165,20 @@ def test_an_openmetrics_family_name_that_is_taken_falls_back_to_the_whole_name()
     assert "unknown" not in {kind for _, kind in openmetrics_kinds(catalogue.ROWS)}, "two rows share a family"
 
 
-def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_by_name() -> None:
-    readings = [
+def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_and_two_of_one_name_share_a_family() -> None:
+    first, second = made("coldplate_twin", help="First."), made("coldplate_twin", help="Second.")
+    snapshot = holding(
         Reading(Series(made("coldplate_zz", entity=Gpu), GPU), 1),
         Reading(Series(catalogue.metric("coldplate_build_info"), Node()), 1),
-        Reading(Series(made("coldplate_aa", entity=Gpu), GPU), 1),
+        Reading(Series(first, GPU), 1),
+        Reading(Series(second, Gpu("1", "GPU-1")), 2),
         Reading(Series(catalogue.metric("coldplate_gpu_up"), GPU), 1),
-    ]
-    page = render(holding(*readings), Format.TEXT)
+    )
+    page = render(snapshot, Format.TEXT)
     order = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
-    assert order == ["coldplate_gpu_up", "coldplate_aa", "coldplate_zz", AGE, "coldplate_build_info"]
-
-
-def test_two_rows_of_one_name_share_one_family() -> None:
-    first, second = made("coldplate_twin", help="First."), made("coldplate_twin", help="Second.")
-    readings = (Reading(Series(first, GPU), 1), Reading(Series(second, Gpu("1", "GPU-1")), 2))
-    page = render(holding(*readings), Format.TEXT)
-    assert page.count("# TYPE coldplate_twin") == 1
+    assert order == ["coldplate_gpu_up", "coldplate_twin", "coldplate_zz", AGE, "coldplate_build_info"]
     assert page.count("# HELP coldplate_twin First.") == 1
-    assert samples(page, Format.TEXT) == held(holding(*readings))
+    assert samples(page, Format.TEXT) == held(snapshot)
 
 
 def test_what_appears_twice_is_shown_once_with_its_first_value_but_for_the_age_which_is_that_of_the_page() -> None:

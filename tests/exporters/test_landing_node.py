@@ -244,19 +244,17 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() ->
     assert "XID 13 (graphics engine exception), 1 min ago" in text
 
 
-def test_links_are_no_trouble_where_none_of_the_node_is_up() -> None:
+def test_links_are_no_trouble_where_none_of_the_node_is_up_and_what_cannot_be_read_is_shown_first() -> None:
     """As for `coldplate check` and the alert NvLinkDown: they are not connected."""
     down = [reading("coldplate_nvlink_up", 0.0, NvLink(GPUS[0], link)) for link in range(18)]
-    text = page([reading("coldplate_gpu_up", 1.0, GPUS[0]), *down])
+    unconnected = [reading("coldplate_gpu_up", 1.0, GPUS[0]), *down]
+    text = page(unconnected)
     assert banner(text)[1] == "✔ OK"
     assert "0 of 18 up" in text
-
-
-def test_old_data_and_a_source_that_cannot_be_read_are_shown_first() -> None:
     report = BackendReport("infiniband", Outcome.FAILED, 0.1, detail="no answer")
-    text = page(node(), reports=(report,), ready=(False, "the last sample is 40 s old"))
-    assert banner(text)[0] == "bad"
-    assert banner(text)[2] == ["not ready: the last sample is 40 s old", "infiniband cannot be read: no answer"]
+    tone, _, reasons = banner(page(unconnected, reports=(report,), ready=(False, "the last sample is 40 s old")))
+    assert tone == "bad"
+    assert reasons == ["not ready: the last sample is 40 s old", "infiniband cannot be read: no answer"]
 
 
 def test_ports_that_are_down_or_slow_come_first_a_disabled_one_is_no_trouble_and_a_silent_one_is_listed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import logging
 import socket
 import threading
@@ -118,17 +117,6 @@ def test_several_addresses_are_served_and_a_stopped_server_can_be_started_again(
 GET = b"GET /%s HTTP/1.1\r\nHost: n\r\n\r\n"
 
 
-def test_a_connection_is_used_again(serve: Serve) -> None:
-    connection = http.client.HTTPConnection(*serve().address[:2], timeout=5.0)
-    connection.request("GET", "/a")
-    assert connection.getresponse().read() == b"GET /a"
-    first = connection.sock
-    connection.request("POST", "/b", body=b" body")
-    assert connection.getresponse().read() == b"POST /b body"
-    assert connection.sock is first
-    connection.close()
-
-
 def test_a_client_is_hung_up_on_that_wants_it_or_speaks_http_1_0_and_does_not_want_to_stay(serve: Serve) -> None:
     running = serve()
     asked_to = running.exchange(b"GET /a HTTP/1.1\r\nHost: n\r\nConnection: TE, Close\r\n\r\n" + GET % b"never")
@@ -140,14 +128,6 @@ def test_a_client_is_hung_up_on_that_wants_it_or_speaks_http_1_0_and_does_not_wa
         client.send(b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
         status, headers, body = client.response()
         assert (status, headers["Connection"], body) == (200, "keep-alive", b"GET /a")
-
-
-def test_head_gives_the_length_and_no_body(serve: Serve) -> None:
-    answer = serve().exchange(b"HEAD /abc HTTP/1.1\r\nHost: n\r\n\r\nGET /next HTTP/1.0\r\n\r\n")
-    first, second, body = answer.split(b"\r\n\r\n")
-    assert b"Content-Length: %d" % len("HEAD /abc") in first
-    assert second.startswith(b"HTTP/1.1 200")
-    assert body == b"GET /next"
 
 
 def test_a_client_that_asks_before_it_sends_its_body_is_told_to_continue(serve: Serve) -> None:

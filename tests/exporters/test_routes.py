@@ -31,7 +31,7 @@ from agent.model import (
     Series,
     Snapshot,
 )
-from exporters.deferred import StartReload
+from exporters.deferred import Deferred
 from exporters.endpoint import Endpoint, RouteContext
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
@@ -59,15 +59,20 @@ def header(response: Response, name: str) -> str | None:
     return dict(response.headers).get(name)
 
 
-def test_metrics_are_text_unless_openmetrics_is_asked_for(view: RouteContext) -> None:
-    site = Routes(view)
-    plain = get(site, "/metrics")
+def test_metrics_are_text_unless_openmetrics_is_asked_for_and_their_path_can_be_chosen(view: RouteContext) -> None:
+    site = Routes(replace(view, telemetry_path="/gpu"))
+    plain = get(site, "/gpu")
     assert plain.content_type == "text/plain; version=0.0.4; charset=utf-8"
     assert header(plain, "Vary") == "Accept, Accept-Encoding"
     assert b"coldplate_sample_age_seconds 0.25\n" in plain.body
-    fancy = get(site, "/metrics", accept="application/openmetrics-text;version=1.0.0")
+    fancy = get(site, "/gpu", accept="application/openmetrics-text;version=1.0.0")
     assert fancy.content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert list(parse_openmetrics(fancy.body.decode()))
+    answer = get(site, "/metrics")
+    assert answer.status == 404
+    assert b"/gpu" in answer.body
+    assert b'href="/gpu"' in get(site, "/").body
+    assert b"# TYPE" in get(Routes(replace(view, telemetry_path="/")), "/").body
 
 
 PAGES = ("/", "/metrics", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules")
@@ -176,16 +181,6 @@ def test_before_the_first_sample_metrics_and_snapshot_say_so(view: RouteContext)
     assert get(site, "/").status == 200
 
 
-def test_the_telemetry_path_can_be_chosen(view: RouteContext) -> None:
-    site = Routes(replace(view, telemetry_path="/gpu"))
-    assert get(site, "/gpu").status == 200
-    answer = get(site, "/metrics")
-    assert answer.status == 404
-    assert b"/gpu" in answer.body
-    assert b'href="/gpu"' in get(site, "/").body
-    assert b"# TYPE" in get(Routes(replace(view, telemetry_path="/")), "/").body
-
-
 @pytest.mark.parametrize(
     "path",
     ["metrics", "", "/-/healthy", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules", "/runbooks", "/runbooks/",
@@ -204,19 +199,40 @@ def test_healthy_means_alive_and_ready_means_fresh(view: RouteContext) -> None:
     assert get(Routes(view), "/-/ready").status == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-@pytest.mark.parametrize(
-    ("reload", "status", "text"),
-    [
-        (None, 403, b"SIGHUP"),
-        (lambda tell: tell(True, "reloaded"), 200, b"reloaded"),
-        (lambda tell: tell(False, "line 3: unknown key"), 500, b"line 3: unknown key"),
-    ],
-)
-def test_reload(view: RouteContext, method: str, reload: StartReload | None, status: int, text: bytes) -> None:
-    answer = ask(Routes(replace(view, reload=reload)), Request(method, "/-/reload"))
-    assert answer.status == status
-    assert text in answer.body
+RELOAD = Request("POST", "/-/reload")
+
+
+def told(answer: Response | Deferred) -> tuple[int, bytes] | None:
+    """The answer to a request for a reload, once there is one."""
+    response = answer.response if isinstance(answer, Deferred) else answer
+    return None if response is None else (int(response.status), response.body)
+
+
+def test_who_asks_for_a_reload_is_told_how_that_one_went(view: RouteContext) -> None:
+    begun: list[Callable[[bool, str], None]] = []
+    site = Routes(replace(view, reload=begun.append))
+    answers = [site(Request(method, "/-/reload")) for method in ("POST", "PUT", "POST")]
+    begun[0](True, "one")
+    begun[2](False, "no such file")
+    assert [told(each) for each in answers] == [(200, b"one\n"), None, (500, b"no such file\n")]
+    status, text = told(Routes(view)(RELOAD))
+    assert (status, b"SIGHUP" in text) == (403, True), "where it is not enabled"
+
+
+def test_only_so_many_wait_for_a_reload_and_those_who_hung_up_do_not_count(view: RouteContext) -> None:
+    begun: list[Callable[[bool, str], None]] = []
+    site = Routes(replace(view, reload=begun.append))
+    waiting = [site(RELOAD) for _ in range(40)]
+    assert [each.status for each in waiting if isinstance(each, Response)] == [503] * 24
+    for _ in range(1000):  # while one hangs
+        for each in waiting:
+            if isinstance(each, Deferred):
+                each.abandoned = True
+        waiting = [site(RELOAD)]
+    assert len(begun) == 256
+    for tell in begun:
+        tell(True, "at last")
+    assert told(site(RELOAD)) is None
 
 
 @pytest.mark.parametrize("header", ["origin", "sec-fetch-site"])
@@ -256,12 +272,6 @@ def test_every_endpoint_answers_and_is_documented(view: RouteContext, endpoint: 
     assert re.search(rf"(?m)^\| `{re.escape(endpoint.path)}`(, `.*`)? \| {methods} \|", table)
 
 
-def test_the_overview_lists_what_says_what_it_is(view: RouteContext) -> None:
-    page = get(Routes(view), "/").body.decode()
-    listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
-    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.description)]
-
-
 @pytest.mark.parametrize(
     "path", ["/favicon.ico", "/%6detrics", "/-/../metrics", "//metrics", "/metrics/", "/metrics%00", "*", "/METRICS"]
 )
@@ -287,14 +297,17 @@ def test_the_snapshot_as_json_holds_everything(view: RouteContext, full_snapshot
     assert (gap["backend"], gap["reason"], gap["detail"]) == ("nvml", "unsupported", "GPM: not supported")
 
 
-def test_the_landing_page_says_what_the_node_is_and_samples(view: RouteContext) -> None:
+def test_the_landing_page_says_what_the_node_is_and_samples_and_lists_the_pages_that_are_described(
+    view: RouteContext,
+) -> None:
     answer = get(Routes(view), "/")
     page = answer.body.decode()
     assert answer.content_type == "text/html; charset=utf-8"
-    for piece in ("coldplate", "1.2.3", "node-17", "nvml", "infiniband", "absent", "0.2 s", 'href="/metrics"'):
+    for piece in ("coldplate", "1.2.3", "node-17", "nvml", "infiniband", "absent", "0.2 s", "of 1 answer"):
         assert piece in page
-    assert "of 1 answer" in page
     assert "Synthetic devices" not in page
+    listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
+    assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.description)]
     drill = get(Routes(replace(view, synthetic="lost-gpu")), "/").body.decode()
     assert 'role="alert">Synthetic devices, scenario lost-gpu' in drill
 

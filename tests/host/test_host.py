@@ -23,12 +23,15 @@ SECTOR = 512
 KIB = 1024
 
 
-def test_processor_time_is_in_seconds_by_mode_and_guest_time_is_not_counted_twice(host) -> None:
+def test_processor_time_is_in_seconds_by_mode_guest_time_is_not_counted_twice_and_iowait_never_falls(host) -> None:
+    iowait = 'coldplate_node_cpu_seconds_total{mode="iowait"}'
     values = host.values()
     modes = {name: value for name, value in values.items() if name.startswith("coldplate_node_cpu_seconds_total")}
-    assert modes['coldplate_node_cpu_seconds_total{mode="iowait"}'] == pytest.approx(5000 / TICK)
+    assert modes[iowait] == pytest.approx(5000 / TICK)
     assert modes['coldplate_node_cpu_seconds_total{mode="user"}'] == pytest.approx(1000 / TICK)
     assert sum(modes.values()) == pytest.approx((1000 + 200 + 3000 + 400000 + 5000 + 60 + 70 + 80) / TICK)
+    host.write("stat", f"cpu  1000 200 3000 400000 {5000 - TICK} 60 70 80 0 0\nbtime 1700000000\n")
+    assert host.values()[iowait] == modes[iowait], "one that steps back a little is held"
 
 
 def test_memory_is_in_bytes_and_used_is_what_is_not_available(host) -> None:
@@ -64,13 +67,14 @@ def test_memory_errors_that_cannot_be_read_are_missing_and_never_0(host, broken:
     assert gaps["coldplate_node_dimm_errors_total"].reason is reason
 
 
-def test_only_whole_physical_disks_are_shown(host) -> None:
-    values = host.values()
-    disks = {name: value for name, value in values.items() if "_disk_" in name}
-    assert disks == {
+def test_only_whole_physical_disks_are_shown_and_without_one_there_is_no_series_and_no_gap(host) -> None:
+    assert {name: value for name, value in host.values().items() if "_disk_" in name} == {
         'coldplate_node_disk_read_bytes_total{device="nvme0n1"}': 2000 * SECTOR,
         'coldplate_node_disk_written_bytes_total{device="nvme0n1"}': 1000 * SECTOR,
     }
+    (host.sys / "block/nvme0n1/device").rmdir()
+    assert not any("_disk_" in name for name in host.values())
+    assert not host.gaps()
 
 
 def test_only_physical_interfaces_are_shown_and_no_virtual_function(host) -> None:
@@ -95,9 +99,13 @@ def test_load_boot_time_pressure_and_identity(host) -> None:
     assert values[f'coldplate_node_info{{kernel="{release}",machine="{machine}"}}'] == 1
 
 
-def test_the_root_filesystem_is_shown_even_if_it_is_no_local_disk(host) -> None:
+def test_the_root_is_shown_whatever_it_is_and_a_filesystem_that_is_gone_affects_only_itself(host) -> None:
+    size = 'coldplate_node_filesystem_size_bytes{mountpoint="/"}'
     host.write("self/mounts", "overlay / overlay rw 0 0\n")
-    assert host.values()['coldplate_node_filesystem_size_bytes{mountpoint="/"}'] > 0
+    assert host.values()[size] > 0
+    host.write("self/mounts", f"/dev/a / ext4 rw 0 0\n/dev/b {host.root}/gone ext4 rw 0 0\n")
+    assert size in host.values()
+    assert "gone" in host.gaps()["coldplate_node_filesystem_size_bytes"].detail
 
 
 def test_mounts_of_containers_images_and_second_mounts_of_a_disk_are_left_out(host) -> None:
@@ -119,12 +127,6 @@ def test_mounts_of_containers_images_and_second_mounts_of_a_disk_are_left_out(ho
     assert shown == {f'coldplate_node_filesystem_used_bytes{{mountpoint="{at}"}}' for at in ("/", data)}
 
 
-def test_a_filesystem_that_is_gone_affects_only_itself(host) -> None:
-    host.write("self/mounts", f"/dev/a / ext4 rw 0 0\n/dev/b {host.root}/gone ext4 rw 0 0\n")
-    assert 'coldplate_node_filesystem_size_bytes{mountpoint="/"}' in host.values()
-    assert "gone" in host.gaps()["coldplate_node_filesystem_size_bytes"].detail
-
-
 @pytest.mark.parametrize(("code", "reason"), [(errno.EBUSY, Reason.TIMEOUT), (errno.EINVAL, Reason.UNSUPPORTED)])
 def test_what_the_kernel_answers_becomes_the_reason(host, monkeypatch, code: int, reason: Reason) -> None:
     monkeypatch.setattr(psutil, "disk_usage", Mock(side_effect=OSError(code, "refused")))
@@ -143,21 +145,14 @@ def test_a_kernel_without_pressure_figures_is_one_gap_of_each_row_that_says_unsu
     assert sample.readings
 
 
-def test_a_host_without_disks_has_no_series_and_no_gap(host) -> None:
-    (host.sys / "block/nvme0n1/device").rmdir()
-    assert not any("_disk_" in name for name in host.values())
-    assert not host.gaps()
-
-
-def test_iowait_that_steps_back_a_little_is_held(host) -> None:
-    before = host.values()['coldplate_node_cpu_seconds_total{mode="iowait"}']
-    host.write("stat", f"cpu  1000 200 3000 400000 {5000 - TICK} 60 70 80 0 0\nbtime 1700000000\n")
-    assert host.values()['coldplate_node_cpu_seconds_total{mode="iowait"}'] == before
-
-
-def test_a_series_is_made_once_and_kept(host) -> None:
-    first, second = host.read(), host.read()
-    assert [id(reading.series) for reading in first.readings] == [id(reading.series) for reading in second.readings]
+def test_every_reading_has_the_labels_and_the_range_of_its_row_and_a_series_that_is_made_once(host) -> None:
+    readings = host.read().readings
+    for reading in readings:
+        row = reading.metric
+        assert tuple(name for name, _ in reading.series.labels) == row.labels
+        assert row.span[0] <= reading.value <= row.span[1]
+        assert row.name.endswith("_total") == (row.kind is Kind.COUNTER)
+    assert [id(reading.series) for reading in host.read().readings] == [id(each.series) for each in readings]
 
 
 def test_every_row_of_the_host_is_read_or_explained(host) -> None:
@@ -168,14 +163,6 @@ def test_every_row_of_the_host_is_read_or_explained(host) -> None:
     told.add("coldplate_node_mount_up")  # this host has no network filesystem
     elsewhere = {row.name for row in (NODE_POWER, NODE_POWER_FALLBACK, *POWER_PARTS, *NVSWITCH, *GPU_SUMS)}
     assert told == {row.name for row in ROWS} - elsewhere
-
-
-def test_every_reading_has_the_labels_and_the_range_of_its_row(host) -> None:
-    for reading in host.read().readings:
-        row = reading.metric
-        assert tuple(name for name, _ in reading.series.labels) == row.labels
-        assert row.span[0] <= reading.value <= row.span[1]
-        assert row.name.endswith("_total") == (row.kind is Kind.COUNTER)
 
 
 def test_a_file_that_is_garbled_halfway_gives_gaps_and_no_half_of_its_figures(host) -> None:
@@ -296,25 +283,20 @@ def test_a_process_is_stuck_that_does_not_run_for_two_minutes(host: Any, caplog:
     assert look(host, 240.0)[0][STUCK] == 0
 
 
-def test_nothing_is_said_of_processes_that_are_hidden_or_not_counted(host: Any) -> None:
-    assert look(host)[1][STUCK].reason is Reason.UNSUPPORTED
+def test_fabric_manager_is_looked_for_where_there_are_switches_and_the_module_for_rdma_where_there_is_infiniband(
+    host: Any,
+) -> None:
+    gaps = look(host)[1]
+    assert {gaps[each].reason for each in (STUCK, PEERMEM)} == {Reason.UNSUPPORTED}
     process(host, 1)
-    assert look(host)[1][STUCK].reason is Reason.MALFORMED
-
-
-def test_fabric_manager_is_looked_for_where_there_are_switches(host: Any) -> None:
-    process(host, 1)
-    assert look(host)[1][MANAGER].reason is Reason.UNSUPPORTED
+    gaps = look(host)[1]
+    assert gaps[STUCK].reason is Reason.MALFORMED, "processes are not counted, where before they were hidden"
+    assert gaps[MANAGER].reason is Reason.UNSUPPORTED
     (host.proc / "driver/nvidia-nvswitch/devices/0000:c1:00.0").mkdir(parents=True)
     assert look(host)[0][MANAGER] == 0
-    process(host, 900, command="nv-fabricmanage")
-    assert look(host)[0][MANAGER] == 1
-    process(host, 900, command="another")
-    assert look(host)[0][MANAGER] == 0
-
-
-def test_the_module_for_rdma_is_looked_for_where_there_is_infiniband(host: Any) -> None:
-    assert look(host)[1][PEERMEM].reason is Reason.UNSUPPORTED
+    for command, running in (("nv-fabricmanage", 1), ("another", 0)):
+        process(host, 900, command=command)
+        assert look(host)[0][MANAGER] == running
     (host.sys / "class/infiniband/mlx5_0").mkdir(parents=True)
     (host.sys / "module/nvidia").mkdir(parents=True)
     assert look(host)[0][PEERMEM] == 0

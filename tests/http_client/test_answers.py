@@ -74,13 +74,10 @@ def test_after_whatever_leaves_a_doubt_where_it_ended_the_connection_is_not_used
     assert (answer.body, answer.closes) == (body, True)
 
 
-def test_a_server_of_http_1_0_may_keep_the_connection() -> None:
-    assert not whole(reply("Content-Length: 0", "Connection: Keep-Alive", status="HTTP/1.0 200 OK")).closes
-
-
-def test_of_two_headers_with_one_name_the_first_is_kept() -> None:
+def test_of_two_headers_with_one_name_the_first_is_kept_and_http_1_0_may_keep_the_connection() -> None:
     answer = whole(reply("Location: /a", "Location: /b", "Date: now", "X: a", "\tb", "Content-Length: 0"))
     assert answer.headers == {"location": "/a", "date": "now", "x": "a b", "content-length": "0"}
+    assert not whole(reply("Content-Length: 0", "Connection: Keep-Alive", status="HTTP/1.0 200 OK")).closes
 
 
 @pytest.mark.parametrize(

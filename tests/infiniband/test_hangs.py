@@ -116,13 +116,20 @@ def test_one_file_that_hangs_is_one_gap_and_all_else_is_fresh(node, lane, file, 
     assert len(again.readings) == whole
 
 
-def test_the_other_lanes_are_fresh_while_a_file_of_one_hangs(node) -> None:
+def test_while_a_file_of_one_lane_hangs_the_others_are_fresh_and_what_an_abandoned_read_gives_is_never_shown(
+    node,
+) -> None:
+    """It was read before the adapter went silent, and tells nothing about now."""
     well = {lane: len(node.read(lane).readings) for lane in LANES}
-    node.firmware.stuck.add("mlx5_0/ports/1/counters/VL15_dropped")
-    assert len(node.read(Lane.SLOW).gaps) == 1
+    node.write("mlx5_0", "counters/link_downed", 1)
+    node.firmware.stuck.add("mlx5_0/ports/1/counters/link_downed")
+    assert of(node.read(Lane.SLOW))["link_downed_total"] is Reason.TIMEOUT
     for lane in (Lane.FAST, Lane.COLD):
         sample = node.read(lane)
         assert (len(sample.readings), sample.gaps) == (well[lane], [])
+    node.write("mlx5_0", "counters/link_downed", 9)
+    node.firmware.cure()
+    assert of(node.read(Lane.SLOW), "mlx5_0")["link_downed_total"] == 9
 
 
 def test_a_state_that_hangs_leaves_link_up_unknown_and_keeps_the_count(node) -> None:
@@ -162,41 +169,22 @@ def test_an_adapter_whose_firmware_hangs_costs_its_ports_and_two_threads(node) -
         assert (sample.readings, sample.gaps) == (well[lane].readings, [])
 
 
-def test_what_an_abandoned_read_gives_is_never_shown(node) -> None:
-    """It was read before the adapter went silent, and tells nothing about now."""
-    node.read(Lane.SLOW)
-    node.write("mlx5_0", "counters/link_downed", 1)
-    node.firmware.stuck.add("mlx5_0/ports/1/counters/link_downed")
-    assert of(node.read(Lane.SLOW))["link_downed_total"] is Reason.TIMEOUT
-    node.write("mlx5_0", "counters/link_downed", 9)
-    node.firmware.cure()
-    assert of(node.read(Lane.SLOW), "mlx5_0")["link_downed_total"] == 9
-
-
-def test_a_known_fact_stays_while_its_file_hangs(node) -> None:
-    well = node.read(Lane.COLD)
+@pytest.mark.parametrize("known", [True, False], ids=["known", "from the start"])
+def test_a_fact_whose_file_hangs_stays_if_it_is_known_and_else_is_a_gap_that_names_the_file(
+    node, opened, known: bool
+) -> None:
+    well = (node.backend if known else opened(node.sysfs)).read(Lane.COLD, Instant(0.0, 0.0)).readings
     node.firmware.stuck.add("mlx5_3/fw_ver")
     for _ in range(2):
         sample = node.read(Lane.COLD)
-        assert (sample.readings, sample.gaps) == (well.readings, [])
+        assert sample.readings == [each for each in well if known or each.entity.device != "mlx5_3"]
+        told = [(gap.metric, gap.entity.device, gap.reason) for gap in sample.gaps]
+        assert told == ([] if known else [(INFO, "mlx5_3", Reason.TIMEOUT)])
+        assert all("mlx5_3/fw_ver: no answer for" in gap.detail for gap in sample.gaps)
     node.firmware.cure()
     (node.sysfs / "class/infiniband/mlx5_3/fw_ver").write_text("28.43.1014\n")
-    assert ("firmware_version", "28.43.1014") in [
-        pair for each in node.read(Lane.COLD).readings if each.entity.device == "mlx5_3" for pair in each.labels
-    ]
-
-
-def test_a_fact_that_hangs_from_the_start_is_a_gap_of_its_ports_and_names_the_file(node, opened) -> None:
-    well = opened(node.sysfs).read(Lane.COLD, Instant(0.0, 0.0))
-    node.firmware.stuck.add("mlx5_3/fw_ver")
-    for _ in range(2):
-        sample = node.read(Lane.COLD)
-        (gap,) = sample.gaps
-        assert (gap.metric, gap.entity.device, gap.reason) == (INFO, "mlx5_3", Reason.TIMEOUT)
-        assert "mlx5_3/fw_ver: no answer for" in gap.detail
-        assert [each for each in well.readings if each.entity.device != "mlx5_3"] == sample.readings
-    node.firmware.cure()
-    assert node.read(Lane.COLD).readings == well.readings
+    again = [each for each in node.read(Lane.COLD).readings if each.entity.device == "mlx5_3"]
+    assert [dict(each.labels)["firmware_version"] for each in again] == ["28.43.1014"]
 
 
 def test_a_file_that_hangs_when_it_is_opened_affects_only_itself(node) -> None:

@@ -66,8 +66,10 @@ def test_no_series_appears_twice_and_each_is_in_its_rows_lane(tree, opened, now,
     assert all(each.metric.lane is lane for lane, group in samples.items() for each in group)
 
 
-def test_values_are_in_base_units(tree, opened, page) -> None:
-    shown = page(opened(tree("dgx-h100")))
+def test_values_are_in_base_units_and_counters_exact_integers_beyond_what_a_float_holds(unpack, opened, page) -> None:
+    sysfs, widest = unpack("dgx-h100"), 2**64 - 1
+    (sysfs / "class/infiniband/mlx5_3/ports/1/counters/port_xmit_data").write_text(f"{widest}\n")
+    shown = page(opened(sysfs))
     port = {"device": "mlx5_0", "port": "1"}
     assert shown.value("port_data_received_bytes_total", **port) == 4 * 732645709237039
     assert shown.value("port_packets_received_total", **port) == 715474325429
@@ -78,16 +80,9 @@ def test_values_are_in_base_units(tree, opened, page) -> None:
     assert shown.value("lifespan_seconds", **port) == 0.01
     assert shown.value("link_downed_total", **port) == 2
     assert shown.value("symbol_error_total", device="mlx5_3") == 0, "zero is a value"
+    sent = shown.value("port_data_transmitted_bytes_total", device="mlx5_3")
+    assert (sent, type(sent)) == (4 * widest, int)
     assert shown.gaps == []
-
-
-def test_counters_stay_exact_integers_beyond_what_a_float_holds(unpack, opened, page) -> None:
-    sysfs = unpack("dgx-h100", "mlx5_0")
-    widest = 2**64 - 1
-    (sysfs / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").write_text(f"{widest}\n")
-    value = page(opened(sysfs)).value("port_data_transmitted_bytes_total", device="mlx5_0")
-    assert value == 4 * widest
-    assert type(value) is int
 
 
 def test_the_facts_of_a_port_are_labels(tree, opened, page) -> None:
@@ -101,12 +96,16 @@ def test_the_facts_of_a_port_are_labels(tree, opened, page) -> None:
     assert odd.value("info", device="irdma0", firmware_version="1.52", hca_type="") == 1, "the driver gives no type"
 
 
-def test_a_series_is_made_once(tree, opened, now) -> None:
+def test_a_series_is_made_once_and_calls_count_the_files_that_were_read(tree, opened, now) -> None:
     backend = opened(tree("dgx-h100"))
     for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
         first, second = backend.read(lane, now).readings, backend.read(lane, now).readings
         assert first
         assert all(one.series is other.series for one, other in zip(first, second, strict=True))
+    sample = backend.read(Lane.FAST, now)
+    derived = [each for each in sample.readings if each.metric in (PORT_UP, LINK_DOWN_EVENTS)]
+    assert len(derived) == 2 * 9
+    assert sample.calls == len(sample.readings) - len(derived) == 3 * 9
 
 
 ODD = [
@@ -153,13 +152,6 @@ def test_each_path_has_one_row_and_names_never_collide() -> None:
     assert len(names) == len(paths)
     assert names.isdisjoint(BY_NAME)
     assert all(row.name.endswith("_total") == (row.kind is Kind.COUNTER) for row in rows)
-
-
-def test_calls_count_the_files_that_were_read(tree, opened, now) -> None:
-    sample = opened(tree("dgx-h100")).read(Lane.FAST, now)
-    derived = [each for each in sample.readings if each.metric in (PORT_UP, LINK_DOWN_EVENTS)]
-    assert len(derived) == 2 * 9
-    assert sample.calls == len(sample.readings) - len(derived) == 3 * 9
 
 
 # Whatever a file says, it is a reading or a gap, never an exception and never nonsense.

@@ -39,27 +39,21 @@ def pairs(readings: list[Reading]) -> list[tuple[str, ...]]:
     return [tuple(dict(each.series.all_labels)[name] for name in ("gpu", "device", "distance")) for each in readings]
 
 
-def test_each_gpu_of_a_dgx_has_its_own_rail(tree) -> None:
-    readings = nearest_hcas(tree("dgx-h100"), [gpu(i, f"0000:{slot}:00.0") for i, slot in enumerate(SLOTS)])
+def test_each_gpu_of_a_dgx_has_its_own_rail_and_a_series_that_is_made_once(tree, tmp_path) -> None:
+    gpus = [gpu(i, f"0000:{slot}:00.0") for i, slot in enumerate(SLOTS)]
+    readings = nearest_hcas(tree("dgx-h100"), gpus)
     assert pairs(readings) == [(str(index), rail, "PIX") for index, rail in enumerate(RAILS)]
     assert {each.value for each in readings} == {1}
     assert readings[0].series.all_labels == (
         ("gpu", "0"), ("uuid", "GPU-0"), ("device", "mlx5_0"), ("distance", "PIX"))  # fmt: skip
-
-
-def test_a_series_is_made_once(tree) -> None:
-    sysfs, gpus = tree("dgx-h100"), [gpu(0, "0000:1b:00.0")]
-    assert nearest_hcas(sysfs, gpus)[0].series is nearest_hcas(sysfs, gpus)[0].series
+    assert nearest_hcas(tree("dgx-h100"), gpus)[0].series is readings[0].series
+    assert nearest_hcas(tmp_path, gpus) == [], "without HCAs"
 
 
 @pytest.mark.parametrize("slot", ["0000:ff:00.0", "", "..", "/", "pci0000:15"])
 def test_a_gpu_that_is_not_in_sysfs_is_left_out_and_the_others_stay(tree, slot) -> None:
     readings = nearest_hcas(tree("dgx-h100"), [gpu(0, slot), gpu(1, "0000:43:00.0")])
     assert pairs(readings) == [("1", "mlx5_3", "PIX")]
-
-
-def test_without_hcas_there_is_nothing_to_say(tmp_path) -> None:
-    assert nearest_hcas(tmp_path, [gpu(0, "0000:1b:00.0")]) == []
 
 
 def add(sysfs: Path, path: str, numa: str, hca: str | None = None) -> str:
@@ -190,13 +184,7 @@ def test_descriptors_are_kept_within_the_budget_and_given_back(tree, opened, pag
     assert backend.read(Lane.FAST, now).readings, "a closed backend opens again"
 
 
-def test_the_fast_lane_comes_first(tree, opened, page, held) -> None:
-    sysfs = tree("dgx-h100")
-    page(opened(sysfs, descriptors=lambda: 9 * FAST_FILES))
-    assert {Path(file).name for file in held(sysfs)} == {"state", "port_rcv_data", "port_xmit_data"}
-
-
-def test_a_budget_that_shrinks_and_grows_is_followed(tree, opened, page, held) -> None:
+def test_a_budget_that_shrinks_and_grows_is_followed_and_the_fast_lane_comes_first(tree, opened, page, held) -> None:
     sysfs = tree("dgx-h100")
     budget = 50
     backend = opened(sysfs, descriptors=lambda: budget)
@@ -205,10 +193,11 @@ def test_a_budget_that_shrinks_and_grows_is_followed(tree, opened, page, held) -
     budget = 7
     page(backend)
     assert len(held(sysfs)) == 7
-    budget = 20
+    budget = 9 * FAST_FILES
     page(backend)
     page(backend)
-    assert len(held(sysfs)) == 20
+    assert len(held(sysfs)) == 9 * FAST_FILES
+    assert {Path(file).name for file in held(sysfs)} == {"state", "port_rcv_data", "port_xmit_data"}
 
 
 @pytest.mark.parametrize(

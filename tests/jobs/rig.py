@@ -84,6 +84,8 @@ class Rig:
             "pod_logs": str(self.pod_logs), "gpustat": str(self.gpustat), "sources": sources or ("all",),
             "mapping_dir": str(self.mapping), "trust_environment": trust, **options,
         }  # fmt: skip
+        if self.backend is not None:
+            self.backend.close()
         self.backend = JobsBackend(self.proc.root, lambda: self.running, lambda: self.snapshot, **given)
         return self.backend
 

@@ -96,17 +96,12 @@ def test_the_ranks_of_a_torchrun_are_one_job_though_each_leads_its_own_session(r
     assert rig.holder()["user"] == "alice"
 
 
-def test_two_programs_of_two_shells_are_two_jobs(rig: Rig) -> None:
-    rig.run(0, 100, LOGIN, {}, session=40, parent=40)
-    rig.run(1, 101, LOGIN, {}, session=41, parent=41)
-    assert set(rig.look().jobs()) == {("session", "40@1000"), ("session", "41@1000")}
-
-
-@pytest.mark.parametrize("host", ["sshd", "systemd", "tmux: server"])
-def test_children_of_a_program_that_hosts_others_do_not_belong_together(rig: Rig, host: str) -> None:
-    rig.proc.process(50, LOGIN, {}, command=host, session=50)
+@pytest.mark.parametrize("host", ["sshd", "systemd", "tmux: server", None])
+def test_two_programs_of_two_shells_or_of_one_that_hosts_others_are_two_jobs(rig: Rig, host: str | None) -> None:
+    if host is not None:
+        rig.proc.process(50, LOGIN, {}, command=host, session=50)
     for gpu in range(2):
-        rig.run(gpu, 100 + gpu, LOGIN, {}, parent=50, session=100 + gpu)
+        rig.run(gpu, 100 + gpu, LOGIN, {}, parent=50 if host else 100 + gpu, session=100 + gpu)
     assert set(rig.look().jobs()) == {("session", "100@1000"), ("session", "101@1000")}
 
 
@@ -179,26 +174,15 @@ def test_a_server_in_a_pod_or_a_login_gives_way_to_what_its_user_runs_there(rig:
     assert rig.look().jobs() == {("kubernetes", OTHER_UID): ["0"], ("slurm", "9"): ["1"], ("", ""): ["2"]}
 
 
-def test_a_process_on_several_gpus_holds_them_all_and_counts_once(rig: Rig) -> None:
+def test_a_process_on_several_gpus_holds_them_all_counts_once_and_is_gone_when_it_has_ended(rig: Rig) -> None:
     rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
     for gpu in range(3):
         rig.put(gpu, 100)
     assert rig.look().value("coldplate_job_gpus", job_id="4711") == 3
     assert rig.value("coldplate_job_processes", job_id="4711") == 1
-
-
-def test_a_job_that_ended_is_gone_at_the_next_look(rig: Rig) -> None:
-    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), {})
-    rig.look()
-    rig.running[rig.gpus[0]] = ()
+    rig.running = dict.fromkeys(rig.gpus, ())
     assert rig.look().jobs() == {}
-    assert rig.rows("coldplate_job_info") == []
-
-
-def test_an_idle_node_shows_no_job_and_no_gap(rig: Rig) -> None:
-    assert rig.look().jobs() == {}
-    assert list(rig.sample.gaps) == []
-    assert rig.up("jobs_procfs") is None
+    assert (rig.rows("coldplate_job_info"), list(rig.sample.gaps), rig.up("jobs_procfs")) == ([], [], None)
 
 
 def test_series_are_made_once(rig: Rig) -> None:
@@ -241,18 +225,31 @@ def busy(rig: Rig) -> Rig:
 
 
 def test_energy_is_what_the_gpus_of_the_job_used_since_it_was_seen(busy: Rig) -> None:
+    assert busy.look().value(ENERGY, job_id="1") is None
+    assert "slurm job 1" in busy.gap(ENERGY).detail
     busy.meter(g0=1000.0, g1=5000.0, g2=7.0)
     assert busy.look().value(ENERGY, job_id="1") == 0.0
     busy.meter(g0=1100.0, g1=5300.0, g2=8.5).look()
     assert (busy.value(ENERGY, job_id="1"), busy.value(ENERGY, job_id="2")) == (400.0, 1.5)
+    busy.meter(g1=5310.0).look()
+    busy.meter(g0=1200.0, g1=5320.0).look()
+    assert busy.value(ENERGY, job_id="1") == 520.0, "a counter that was missing for a look shows it later"
+    for joules in (3.0, 5.0):
+        busy.meter(g0=joules, g1=5320.0).look()
+    assert busy.value(ENERGY, job_id="1") == 522.0, "one that falls takes nothing away"
 
 
-def test_a_shared_gpus_energy_is_attributed_to_no_job(busy: Rig) -> None:
+def test_the_energy_of_a_gpu_that_is_shared_or_also_held_in_part_is_attributed_to_no_job(busy: Rig) -> None:
     busy.meter(g0=1000.0, g1=5000.0, g2=7.0).look()
     busy.run(0, 200, SLURM.format(2), {})
     busy.meter(g0=1100.0, g1=5300.0, g2=8.0).look()
     busy.meter(g0=1900.0, g1=5400.0, g2=9.0)
     assert busy.look().value(ENERGY, job_id="1") == 400.0
+    assert busy.value(ENERGY, job_id="2") == 2.0
+    busy.proc.process(50, SLURM.format(3), {})
+    busy.put(2, 50, instance=5)
+    for joules in (1000.0, 1100.0):
+        busy.meter(g2=joules).look()
     assert busy.value(ENERGY, job_id="2") == 2.0
 
 
@@ -263,33 +260,6 @@ def test_a_gpu_that_passes_to_another_job_gives_neither_what_it_used_in_between(
     busy.meter(g0=1500.0, g1=0.0, g2=0.0).look()
     busy.meter(g0=1510.0, g1=0.0, g2=0.0).look()
     assert (busy.value(ENERGY, job_id="1"), busy.value(ENERGY, job_id="2")) == (0.0, 10.0)
-
-
-def test_a_counter_that_falls_takes_nothing_away(busy: Rig) -> None:
-    for joules in (1000.0, 1100.0, 3.0, 5.0):
-        busy.meter(g0=joules).look()
-    assert busy.value(ENERGY, job_id="1") == 102.0
-
-
-def test_a_gpu_that_is_also_held_in_part_belongs_to_no_single_job(busy: Rig) -> None:
-    busy.proc.process(50, SLURM.format(3), {})
-    busy.put(2, 50, instance=5)
-    for joules in (1000.0, 1100.0):
-        busy.meter(g2=joules).look()
-    assert busy.value(ENERGY, job_id="2") is None
-
-
-def test_without_a_counter_there_is_a_gap_and_no_zero(busy: Rig) -> None:
-    assert busy.look().value(ENERGY, job_id="1") is None
-    gap = busy.gap(ENERGY)
-    assert "slurm job 1" in gap.detail
-
-
-def test_a_counter_that_was_missing_for_a_look_shows_later_what_was_used(busy: Rig) -> None:
-    busy.meter(g0=1000.0, g1=5000.0).look()
-    busy.meter(g1=5010.0).look()
-    busy.meter(g0=1100.0, g1=5020.0)
-    assert busy.look().value(ENERGY, job_id="1") == 120.0
 
 
 def test_a_job_between_two_steps_keeps_counting_and_keeps_its_start(rig: Rig) -> None:

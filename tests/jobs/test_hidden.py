@@ -88,37 +88,29 @@ def test_a_process_on_which_the_broker_hangs_affects_only_its_own_name(rig: Rig)
     assert "no answer within 2 s" in gap.detail
 
 
-def test_an_environment_that_may_be_read_is_not_asked_for(rig: Rig) -> None:
+@pytest.mark.parametrize("hidden", [True, False])
+def test_only_an_environment_that_may_not_be_read_is_asked_for_with_the_start_of_its_process(
+    rig: Rig, hidden: bool
+) -> None:
     ask = Told(b"SLURM_JOB_NAME=other\0")
-    rig.open(ask=ask)
-    rig.run(0, 100, SLURM.format(4711), LLAMA)
-    assert (rig.look().holder()["name"], ask.asked) == ("llama", [])
-
-
-def test_the_broker_is_told_when_the_process_was_started(rig: Rig) -> None:
-    ask = Told(b"")
-    rig.open(read=closed, ask=ask)
-    rig.run(0, 100, SLURM.format(4711), {}, started=77)
+    rig.open(ask=ask, read=closed if hidden else read_file)
+    rig.run(0, 100, SLURM.format(4711), LLAMA, started=77)
     rig.look()
-    rig.look()
-    assert ask.asked == [(100, 77 * TICKS)]
+    assert rig.look().holder()["name"] == ("" if hidden else "llama")
+    assert ask.asked == ([(100, 77 * TICKS)] if hidden else [])
 
 
-def test_a_number_that_is_reused_during_the_question_gives_no_job_the_others_name(rig: Rig) -> None:
-    def recycle(pid: int) -> bytes:
+def test_a_process_that_ends_or_whose_number_is_reused_during_the_question_is_no_hidden_one(rig: Rig) -> None:
+    def answer(pid: int) -> bytes:
+        if pid == 101:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
         rig.proc.process(pid, SLURM.format(2), {}, started=20)
         return b"SLURM_JOB_ID=1\0SLURM_JOB_NAME=first\0"
 
-    rig.open(read=closed, ask=Told(recycle))
-    rig.run(0, 100, SLURM.format(1), {}, started=10)
-    assert rig.look().jobs() == {}
-    assert rig.problems() == {"vanished": 1}
-
-
-def test_a_process_that_ended_is_no_hidden_one(rig: Rig) -> None:
-    rig.open(read=closed, ask=Told(ProcessLookupError(errno.ESRCH, "No such process")))
-    rig.run(0, 100, SLURM.format(1), {})
-    assert (rig.look().jobs(), rig.problems(), rig.gap("coldplate_job_info")) == ({}, {"vanished": 1}, None)
+    rig.open(read=closed, ask=Told(answer))
+    for pid in (100, 101):
+        rig.run(0, pid, SLURM.format(1), {}, started=10)
+    assert (rig.look().jobs(), rig.problems(), rig.gap("coldplate_job_info")) == ({}, {"vanished": 2}, None)
 
 
 @pytest.mark.parametrize(
@@ -149,24 +141,16 @@ def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_report
     assert [record.getMessage() for record in caplog.records] == [gap.detail]
 
 
-def test_a_broker_that_fails_is_left_alone_by_all_processes_for_a_while(rig: Rig) -> None:
+def test_a_broker_that_fails_is_left_alone_for_a_while_and_when_names_come_that_is_logged(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     ask = Told(ABSENT)
     rig.open(read=closed, ask=ask)
     for pid in range(100, 164):
-        rig.run(0, pid, SLURM.format(pid), {})
-    rig.look(after=0.0)
-    assert len(ask.asked) == 1
-    rig.look(after=RETRY_SECONDS - 1)
-    assert len(ask.asked) == 1
-    rig.look(after=1.0)
-    assert len(ask.asked) == 2
-
-
-def test_names_come_when_the_broker_does_and_that_is_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    ask = Told(ABSENT)
-    rig.open(read=closed, ask=ask)
-    rig.run(0, 100, SLURM.format(4711), {})
-    rig.look()
+        rig.run(0, pid, SLURM.format(4711), {})
+    for after, asked in ((0.0, 1), (RETRY_SECONDS - 1, 1), (1.0, 2)):
+        rig.look(after)
+        assert len(ask.asked) == asked
     ask.answer = b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0"
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"):

@@ -200,26 +200,19 @@ def made_in_order(first: Path, second: Path) -> None:
         os.utime(second)
 
 
-def test_of_two_pods_with_one_device_the_one_that_works_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
+def test_of_two_pods_with_one_device_the_one_that_works_has_it_else_the_younger_else_both(
+    rig: Rig, kubelet: FakeKubelet
+) -> None:
     """Both are there when the agent starts: which was given the device last is not known."""
     uuid = rig.gpus[0].uuid
-    kubelet.holds(pod("first", uuid), pod("second", uuid, rig.gpus[1].uuid))
-    rig.proc.process(100, POD_CGROUP.format(UID), None)
+    kubelet.holds(pod("second", uuid, rig.gpus[1].uuid), pod("first", uuid))
+    assert rig.look().holder()["shared"] == "true", "nothing shows which has it"
     made_in_order(rig.pod_logs / f"ml_first_{UID}", rig.pod_logs / f"ml_second_{OTHER_UID}")
-    rig.put(0, 100)
+    rig.open()
+    assert rig.look().jobs() == {("kubernetes", "ml/second"): ["0", "1"]}
+    rig.run(0, 100, POD_CGROUP.format(UID), None)
+    rig.open()
     assert rig.look().jobs() == {("kubernetes", "ml/first"): ["0"], ("kubernetes", "ml/second"): ["1"]}
-
-
-def test_of_two_pods_with_one_device_the_one_that_was_made_later_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
-    uuid = rig.gpus[0].uuid
-    made_in_order(rig.pod_logs / f"ml_first_{UID}", rig.pod_logs / f"ml_second_{OTHER_UID}")
-    kubelet.holds(pod("second", uuid), pod("first", uuid))
-    assert rig.look().jobs() == {("kubernetes", "ml/second"): ["0"]}
-
-
-def test_two_pods_with_one_device_stay_if_nothing_shows_which_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
-    kubelet.holds(pod("first", rig.gpus[0].uuid), pod("second", rig.gpus[0].uuid))
-    assert rig.look().holder()["shared"] == "true"
 
 
 def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -232,10 +225,13 @@ def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, k
 
 
 def test_pods_that_cannot_be_distinguished_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
-    uuid = rig.gpus[0].uuid
-    kubelet.holds(pod("a", f"{uuid}::0"), pod("b", f"{uuid}::1"))
+    uuid = rig.gpus[1].uuid
+    kubelet.holds(pod("a", rig.gpus[0].uuid), pod("b", f"{uuid}::0"), pod("c", f"{uuid}::1"))
     rig.run(0, 100, POD_CGROUP.format(UID), None)
-    assert list(rig.look().jobs()) == [("kubernetes", UID)]
+    rig.run(1, 101, POD_CGROUP.format("2" + UID[1:]), None)
+    assert [rig.look().holder(gpu)["job_id"] for gpu in (0, 1)] == ["ml/a", "2" + UID[1:]]
+    rig.run(0, 900, POD_CGROUP.format(OTHER_UID), None)  # both seem to own it
+    assert {row["job_id"] for row in rig.look().rows("coldplate_gpu_shared_job_info")} == {UID, OTHER_UID}
 
 
 def test_a_pod_on_gpus_that_it_was_not_given_is_not_called_after_their_owners(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -249,14 +245,6 @@ def test_a_pod_on_gpus_that_it_was_not_given_is_not_called_after_their_owners(ri
     shared = {(row["gpu"], row["job_id"]) for row in rig.rows("coldplate_gpu_shared_job_info")}
     assert shared == {("0", "ml/a"), ("0", OTHER_UID)}
     assert [rig.holder(gpu)["job_id"] for gpu in (1, 2)] == [OTHER_UID, OTHER_UID]
-
-
-def test_two_pods_that_both_seem_to_own_a_gpu_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
-    kubelet.holds(pod("a", rig.gpus[0].uuid))
-    rig.run(0, 100, POD_CGROUP.format(UID), None)
-    assert rig.look().holder()["job_id"] == "ml/a"
-    rig.run(0, 900, POD_CGROUP.format(OTHER_UID), None)
-    assert {row["job_id"] for row in rig.look().rows("coldplate_gpu_shared_job_info")} == {UID, OTHER_UID}
 
 
 def test_mig_devices_are_found_by_uuid_and_as_gke_names_them(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -308,23 +296,19 @@ def test_an_unknown_minor_number_of_a_claim_and_a_device_of_another_node_are_cou
     assert (rig.look().jobs(), rig.problems()) == ({}, {"unknown_device": 1})
 
 
-def test_two_containers_of_one_pod_on_one_gpu_are_one_job_without_a_container(rig: Rig, kubelet: FakeKubelet) -> None:
-    uuid = rig.gpus[0].uuid
-    kubelet.holds(("ml", "a", [("x", "nvidia.com/gpu", [f"{uuid}::0"]), ("y", "nvidia.com/gpu", [f"{uuid}::1"])]))
-    assert (rig.look().holder()["pod"], rig.holder()["container"], rig.holder()["shared"]) == ("a", "", "false")
-
-
-def test_a_pod_in_which_a_slurm_daemon_runs_does_not_share_its_jobs_gpus(rig: Rig, kubelet: FakeKubelet) -> None:
-    kubelet.holds(pod("worker-0", *(gpu.uuid for gpu in rig.gpus)))
+def test_the_pod_of_a_gpu_gives_way_to_a_job_of_slurm_and_has_processes_of_unknown_origin(
+    rig: Rig, kubelet: FakeKubelet
+) -> None:
+    uuids = [gpu.uuid for gpu in rig.gpus]
+    two = [(container, "nvidia.com/gpu", [f"{uuids[3]}::{number}"]) for number, container in enumerate("xy")]
+    kubelet.holds(pod("worker-0", *uuids[:2]), pod("vm", uuids[2]), ("ml", "a", two))
     rig.run(0, 100, SLURM.format(4711), {})
+    rig.run(2, 101, LOGIN, {})
     assert (rig.look().holder(0)["job_id"], rig.holder(0)["shared"]) == ("4711", "false")
     assert rig.holder(1)["pod"] == "worker-0"
-
-
-def test_a_process_of_unknown_origin_on_a_pods_gpu_is_the_pods(rig: Rig, kubelet: FakeKubelet) -> None:
-    kubelet.holds(pod("vm", rig.gpus[0].uuid))
-    rig.run(0, 100, LOGIN, {})
-    assert (rig.look().holder()["pod"], rig.value("coldplate_job_processes", job_id="ml/vm")) == ("vm", 1)
+    assert (rig.holder(2)["pod"], rig.value("coldplate_job_processes", job_id="ml/vm")) == ("vm", 1)
+    of_two_containers = rig.holder(3)
+    assert [of_two_containers[key] for key in ("pod", "container", "shared")] == ["a", "", "false"]
 
 
 @pytest.mark.parametrize(

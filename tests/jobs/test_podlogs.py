@@ -45,13 +45,8 @@ def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
     assert (rig.gap("coldplate_job_info"), rig.problems()) == (None, {})
 
 
-def test_a_new_pod_with_the_name_of_an_old_one_is_the_new_one(rig: Rig) -> None:
-    logs(rig, f"ml_trainer-0_{UID}", f"ml_trainer-0_{OTHER_UID}", f"ml_other-0_{STATIC}")
-    rig.run(0, 100, CGROUPFS.format(OTHER_UID), {})
-    assert rig.look().jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
-
-
 def test_a_pod_whose_directory_comes_later_gets_its_name_then_and_keeps_it_though_the_directory_goes(rig: Rig) -> None:
+    logs(rig, f"ml_trainer-0_{OTHER_UID}", f"ml_other-0_{STATIC}")  # one of the same name was there before
     rig.run(0, 100, CGROUPFS.format(UID), {})
     assert list(rig.look().jobs()) == [("kubernetes", UID)]
     logs(rig, f"ml_trainer-0_{UID}")

@@ -201,22 +201,13 @@ def test_a_gpu_on_which_another_job_computes_is_not_claimed(slurm: Rig) -> None:
     assert held(slurm.look()) == {"0": ("8", "false"), **dict.fromkeys("123", ("7", "true"))}
 
 
-def test_jobs_that_share_a_gpu_without_using_it_are_both_shown(slurm: Rig) -> None:
-    for job in (7, 8):
-        step(slurm, job, "batch", 100 + job, {"SLURM_JOB_ID": str(job), "SLURM_JOB_GPUS": "0"})
-    assert held(slurm.look()) == {"3": ("", "true")}
+def test_jobs_that_share_a_gpu_without_using_it_are_both_shown_and_ended_ones_and_instances_are_not(slurm: Rig) -> None:
+    for job, gpu in ((7, 0), (8, 0), (9, 1), (10, 2)):
+        step(slurm, job, "batch", 100 + job, {"SLURM_JOB_ID": str(job), "SLURM_JOB_GPUS": str(gpu)})
+    slurm.proc.end(110)
+    assert held(slurm.look()) == {"3": ("", "true"), "2": ("9", "true")}
     assert slurm.holder(3)["shared"] == "true"
-
-
-def test_a_step_of_a_gpu_with_instances_claims_nothing(slurm: Rig) -> None:
-    step(slurm, 7, "batch", 100, {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0"})
     slurm.divide(0, a=3)
-    assert held(slurm.look()) == {}
-
-
-def test_a_job_that_ended_between_two_reads_holds_nothing(slurm: Rig) -> None:
-    step(slurm, 7, "batch", 100, {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0"})
-    slurm.proc.end(100)
     assert held(slurm.look()) == {}
 
 

@@ -39,13 +39,9 @@ def test_the_memory_and_time_of_a_shared_gpu_are_divided_among_its_jobs(rig: Rig
     assert rig.value(MEMORY, gpu="0", job_id="2") == 102 * 2**20
     assert rig.value(SM, gpu="0", job_id="1") == 0.75
     assert [row["job_id"] for row in rig.rows(SM)] == ["1"]
-
-
-def test_memory_that_the_driver_does_not_say_of_each_process_is_absent(rig: Rig) -> None:
-    start(rig, 0, 100, 1)
-    rig.proc.process(101, SLURM.format(1), {})
-    rig.put(0, 101, memory=None)
-    assert rig.look().rows(MEMORY) == []
+    rig.proc.process(103, SLURM.format(1), {})
+    rig.put(0, 103, memory=None)
+    assert [row["job_id"] for row in rig.look().rows(MEMORY)] == ["2"], "the driver does not say it of each process"
 
 
 def test_the_memory_of_an_instance_is_that_of_its_own_processes(rig: Rig) -> None:
@@ -58,41 +54,29 @@ def test_the_memory_of_an_instance_is_that_of_its_own_processes(rig: Rig) -> Non
     assert rig.value(MEMORY, mig="4", job_id="1") == 2**20
 
 
-def test_a_debugger_beside_a_job_shares_its_gpu(rig: Rig) -> None:
-    start(rig, 0, 100, 1)
-    rig.run(0, 101, LOGIN, {}, session=9)
-    assert rig.look().holder(0)["shared"] == "true"
-
-
-def test_mig_instances_are_distinguished(rig: Rig) -> None:
+def test_mig_instances_are_distinguished_and_a_process_without_one_is_not_taken_for_the_whole_gpu(rig: Rig) -> None:
     start(rig, 0, 100, 1, instance=3)
     start(rig, 0, 101, 2, instance=4)
     start(rig, 0, 102, 3, instance=4)
-    rig.divide(0, a=3, b=4)
+    start(rig, 1, 103, 4)
+    for gpu in (0, 1):
+        rig.divide(gpu, a=3, b=4)
+    start(rig, 2, 104, 5)
+    rig.run(2, 105, LOGIN, {}, session=9)
     rig.look()
     held = {row["mig"]: (row["job_id"], row["shared"]) for row in rig.holders(0)}
     assert held == {"3": ("1", "false"), "4": ("", "true")}
     assert rig.value("coldplate_job_gpus", job_id="1") == 1
+    assert [(row["job_id"], row["mig"]) for row in rig.holders(1)] == [("4", "")]
+    assert rig.holder(2)["shared"] == "true", "a debugger shares the GPU of the job beside it"
 
 
-def test_a_process_whose_instance_is_not_reported_is_not_taken_for_the_whole_gpu(rig: Rig) -> None:
-    start(rig, 0, 100, 1)
-    rig.divide(0, a=3)
-    assert [(row["job_id"], row["mig"]) for row in rig.look().holders(0)] == [("1", "")]
-
-
-def test_at_most_sixteen_jobs_of_a_gpu_are_shown_and_the_rest_is_counted(rig: Rig) -> None:
-    for job in range(20):
-        start(rig, 0, 100 + job, 1000 + job)
-    assert len(rig.look().rows("coldplate_gpu_shared_job_info")) == 16
-    assert rig.problems() == {"too_many": 1}
-
-
-def test_at_most_256_processes_of_a_gpu_are_examined(rig: Rig) -> None:
+def test_at_most_256_processes_of_a_gpu_are_examined_and_sixteen_jobs_shown_and_the_rest_is_counted(rig: Rig) -> None:
     rig.put(0, *range(10_000, 10_300))
-    start(rig, 1, 100, 1)
-    assert rig.look().problems() == {"too_many": 1, "vanished": 256}
-    assert list(rig.jobs()) == [("slurm", "1")]
+    for job in range(20):
+        start(rig, 1, 100 + job, 1000 + job)
+    assert len(rig.look().rows("coldplate_gpu_shared_job_info")) == 16
+    assert rig.problems() == {"too_many": 2, "vanished": 256}
 
 
 PLACEMENT = st.lists(
@@ -155,17 +139,16 @@ def test_gpustat_names_job_and_user_by_index_uuid_and_mig_uuid(rig: Rig) -> None
     assert rig.problems() == {}
 
 
-def test_processes_of_a_scheduler_go_before_a_file_that_was_left_behind(rig: Rig) -> None:
-    mapped(rig, "1\n")
+def test_processes_of_a_scheduler_go_before_a_file_and_those_of_none_belong_to_its_job(rig: Rig) -> None:
+    mapped(rig, "1\n", "4711\n")
+    (rig.mapping / "9").write_text("4712\n")
     rig.run(0, 100, SLURM.format(2), {})
-    assert list(rig.look().jobs()) == [("slurm", "2")]
-
-
-def test_a_process_of_no_scheduler_on_a_mapped_gpu_belongs_to_the_mapped_job(rig: Rig) -> None:
-    mapped(rig, "4711\n")
-    rig.run(0, 100, LOGIN, {})
-    assert list(rig.look().jobs()) == [("slurm", "4711")]
+    rig.run(1, 101, LOGIN, {})
+    assert list(rig.look().jobs()) == [("slurm", "2"), ("slurm", "4711")]
     assert rig.value("coldplate_job_processes", job_id="4711") == 1
+    assert rig.problems() == {"unknown_device": 1}, "a file of no GPU"
+    rig.open("slurm", "cgroup")  # no file is read
+    assert set(rig.look().jobs()) == {("slurm", "2"), ("session", "101@1000")}
 
 
 def test_a_gpu_that_the_job_does_not_use_yet_is_one_with_those_that_it_uses(rig: Rig) -> None:
@@ -174,18 +157,6 @@ def test_a_gpu_that_the_job_does_not_use_yet_is_one_with_those_that_it_uses(rig:
     rig.run(0, 100, SLURM.format(4711), {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "n"})
     assert rig.look().jobs() == {("slurm", "4711"): ["0", "1"]}
     assert rig.holder(1)["name"] == "n"
-
-
-def test_a_file_of_no_gpu_is_counted(rig: Rig) -> None:
-    rig.mapping.mkdir()
-    (rig.mapping / "9").write_text("4711\n")
-    assert (rig.look().jobs(), rig.problems()) == ({}, {"unknown_device": 1})
-
-
-def test_without_the_source_no_file_is_read(rig: Rig) -> None:
-    mapped(rig, "4711\n")
-    rig.open("slurm", "cgroup")
-    assert rig.look().jobs() == {}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pynvml
 import pytest
 
 from agent.backends.nvml.arrays import ratio_in
+from agent.backends.protocol import DeviceError
 from agent.catalogue.links import FABRIC_HEALTH, FABRIC_PROBLEMS, QUALITY
 from agent.model import Lane, NvLink, Reason
 from tests.nvml.conftest import gaps, value, values
@@ -68,10 +69,16 @@ def test_the_bits_are_those_that_nvidia_gives_the_names():
         assert codes == {0, aspect.good, *aspect.bad}
 
 
-def test_what_the_driver_cannot_tell_is_left_out(opened):
+def test_what_a_driver_cannot_tell_or_tells_by_a_newer_code_is_neither_a_problem_nor_none(opened):
     sample = read(opened, info(0b01))
     assert values(sample, PROBLEM) == {("degraded_bandwidth",): 1.0}
     assert gaps(sample, PROBLEM) == []
+    sample = read(opened, info(HEALTHY & ~0xF00 | 9 << 8))
+    assert values(sample, PROBLEM)["degraded_bandwidth",] == 0.0
+    assert ("no_partition",) not in values(sample, PROBLEM)
+    (gap,) = gaps(sample, PROBLEM)
+    assert gap.reason is Reason.MALFORMED
+    assert gap.detail == "fabric health: code 9 at bit 8 is unknown to this version"
 
 
 OLDER = {"cluster_uuid": "ab" * 16, "clique": 1, "state": 3, "status": 0}
@@ -89,15 +96,6 @@ def test_a_driver_that_tells_nothing_is_a_gap_and_not_healthy(opened, answer, re
     sample = read(opened, answer)
     assert values(sample, PROBLEM) == {}
     assert gaps(sample, PROBLEM)[0].reason is reason
-
-
-def test_a_code_of_a_newer_driver_is_neither_a_problem_nor_none(opened):
-    sample = read(opened, info(HEALTHY & ~0xF00 | 9 << 8))
-    assert values(sample, PROBLEM)["degraded_bandwidth",] == 0.0
-    assert ("no_partition",) not in values(sample, PROBLEM)
-    (gap,) = gaps(sample, PROBLEM)
-    assert gap.reason is Reason.MALFORMED
-    assert gap.detail == "fabric health: code 9 at bit 8 is unknown to this version"
 
 
 # NVLink 5's own error ratios, histogram and retransmissions, and silence on GPUs that lack them.
@@ -123,9 +121,8 @@ def test_the_worst_link_of_a_gpu_is_shown_beside_each_link(opened):
     assert value(sample, "coldplate_gpu_nvlink_effective_error_highest_ratio") == 0.0
 
 
-def test_a_link_that_tells_nothing_leaves_the_worst_of_the_others(opened):
-    gpu = b200()
-    gpu.fields[222, 3] = (U64, 0x20D)
+def test_a_link_that_tells_nothing_leaves_the_worst_of_the_others_and_all_links_none(opened):
+    gpu = b200(fields={(222, 3): (U64, 0x20D)})
     bench = opened(gpu)
     bench.read(Lane.COLD)
     gpu.fields[222, 0] = UNKNOWN
@@ -135,34 +132,24 @@ def test_a_link_that_tells_nothing_leaves_the_worst_of_the_others(opened):
     (gap,) = gaps(sample, EACH)
     assert (gap.entity.link, gap.reason) == (0, Reason.MALFORMED)
     assert gaps(sample, WORST) == []
-
-
-def test_without_any_link_there_is_no_worst_one(opened):
-    gpu = b200()
-    bench = opened(gpu)
-    bench.read(Lane.COLD)
-    for link in range(18):
-        gpu.fields[222, link] = (U64, 0x1000)
+    gpu.fields |= {(222, link): (U64, 0x1000) for link in range(18)}
     sample = bench.read(Lane.COLD)
     assert values(sample, WORST) == {}
     (gap,) = gaps(sample, WORST)
-    assert gap.reason is Reason.MALFORMED
-    assert gap.detail == "NVML field 222: 4096 is no packed ratio of 12 bits"
+    assert (gap.reason, gap.detail) == (Reason.MALFORMED, "NVML field 222: 4096 is no packed ratio of 12 bits")
+    gpu.fields |= {(222, link): LOST for link in range(18)}
+    with pytest.raises(DeviceError, match="lost"):
+        bench.read(Lane.COLD)
 
 
-def test_codewords_are_counted_by_their_wrong_symbols_over_all_links(opened):
-    gpu = b200()
+def test_codewords_by_their_wrong_symbols_raw_errors_and_retransmissions_are_sums_over_the_links(opened):
+    gpu = b200(fields={(289, 4): (U64, 30), (290, 4): (U64, 5), (290, 5): (U64, 6), (295, 9): (U64, 7)})
     for link in range(18):
         gpu.fields |= {(235, link): (U64, 10**15), (236, link): (U64, link), (250, link): (U64, 1)}
-    blocks = values(opened(gpu).read(Lane.COLD), BINS)
+    sample = opened(gpu).read(Lane.COLD)
+    blocks = values(sample, BINS)
     assert list(blocks) == [(str(wrong),) for wrong in range(16)]
     assert (blocks["0",], blocks["1",], blocks["2",], blocks["15",]) == (18e15, 153.0, 0.0, 18.0)
-
-
-def test_raw_errors_and_retransmissions_are_sums_over_the_links(opened):
-    gpu = b200()
-    gpu.fields |= {(289, 4): (U64, 30), (290, 4): (U64, 5), (290, 5): (U64, 6), (295, 9): (U64, 7)}
-    sample = opened(gpu).read(Lane.COLD)
     assert values(sample, "coldplate_gpu_nvlink_raw_errors_total") == {("0",): 30.0, ("1",): 11.0}
     assert value(sample, "coldplate_gpu_nvlink_plr_blocks_total") == 18_000.0
     assert value(sample, "coldplate_gpu_nvlink_plr_retried_blocks_total") == 7.0
@@ -179,30 +166,13 @@ def test_all_of_it_is_one_call_a_minute_and_none_in_between(opened):
         assert not {row.name for row in QUALITY} & {reading.metric.name for reading in bench.read(lane).readings}
 
 
-def test_a_generation_without_them_is_asked_once_and_silent(opened):
-    bench = opened(h100())
-    sample = bench.read(Lane.COLD)
+def test_a_generation_without_them_has_one_gap_for_the_gpu_and_a_driver_without_one_has_the_others(opened):
+    sample = opened(h100()).read(Lane.COLD)
     assert not [reading for reading in sample.readings if reading.metric in QUALITY]
     for row in QUALITY:
         (gap,) = gaps(sample, row.name)
         assert gap.reason is Reason.UNSUPPORTED
         assert not isinstance(gap.entity, NvLink), "one for the GPU, not one for each link"
-
-
-def test_what_a_driver_lacks_costs_only_itself(opened):
-    gpu = b200()
-    for link in range(18):
-        gpu.fields[293, link] = UNSUPPORTED
-    sample = opened(gpu).read(Lane.COLD)
+    sample = opened(b200(fields={(293, link): UNSUPPORTED for link in range(18)})).read(Lane.COLD)
     assert gaps(sample, "coldplate_gpu_nvlink_raw_error_highest_ratio")[0].reason is Reason.UNSUPPORTED
     assert value(sample, WORST) == 0.0
-
-
-def test_a_gpu_that_is_lost_in_between_is_out_of_order_as_a_whole(opened):
-    gpu = b200()
-    bench = opened(gpu)
-    bench.read(Lane.COLD)
-    for link in range(18):
-        gpu.fields[222, link] = LOST
-    with pytest.raises(Exception, match="lost"):
-        bench.read(Lane.COLD)

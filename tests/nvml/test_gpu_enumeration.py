@@ -105,15 +105,13 @@ def test_the_reason_is_the_newest_one():
 
 def test_a_gpu_that_is_lost_while_it_is_identified_is_asked_again_and_not_accepted_with_half_its_identity():
     gpu = h100(1)
-    name = gpu.calls["nvmlDeviceGetName"]
-    gpu.calls["nvmlDeviceGetName"] = LOST
+    name, gpu.calls["nvmlDeviceGetName"] = gpu.calls["nvmlDeviceGetName"], LOST
     node = Node(h100(0), gpu)
     assert node.open() == ["GPU-00000000"]
     gpu.calls["nvmlDeviceGetName"] = name
     node.roster(after=RETRY_SECONDS)
     wait_until(lambda: len(node.there()) == 2)
-    identity = node.roster().channels[1].identity
-    assert identity.model == name
+    assert node.roster().channels[1].identity.model == name
 
 
 @pytest.mark.parametrize("surprise", [ValueError("no bus id"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "start")])
@@ -153,34 +151,30 @@ def test_a_driver_that_goes_while_a_gpu_is_asked_again_ends_the_source(code):
         wait_until(lambda: node.roster(after=RETRY_SECONDS) is None)
 
 
-def test_a_gpu_that_comes_back_to_the_bus_is_found_by_opening_again():
-    node = Node(h100(0))
-    assert node.open() == ["GPU-00000000"]
-    node.driver.gpus.append(h100(1))
-    for _ in range(5):
-        node.roster(after=RECOUNT_SECONDS / 10)
-    with pytest.raises(SourceError, match="counts 2 GPUs"):
-        wait_until(lambda: node.roster(after=RECOUNT_SECONDS) is None)
-
-
-def test_a_gpu_that_leaves_the_bus_is_its_own_trouble():
+def test_a_gpu_that_leaves_the_bus_is_its_own_trouble_and_one_that_comes_is_found_by_opening_again():
     node = Node(h100(0), h100(1))
     node.open()
     node.driver.gpus.pop()
     for _ in range(5):
         node.roster(after=RECOUNT_SECONDS)
     assert len(node.there()) == 2
+    node.driver.gpus += [h100(1), h100(2)]
+    with pytest.raises(SourceError, match="counts 3 GPUs"):
+        wait_until(lambda: node.roster(after=RECOUNT_SECONDS) is None)
 
 
-def test_a_latecomer_is_registered_for_events():
-    silent, release, _ = hanging(1)
-    node = Node(h100(0), silent)
+def test_a_latecomer_is_registered_for_events_and_the_source_is_not_shut_down_under_one_that_hangs():
+    (late, release, _), (silent, never, _) = hanging(1), hanging(2)
+    node = Node(h100(0), late, silent)
     node.open()
     before = node.driver.log.count("nvmlDeviceRegisterEvents")
     release.set()
     wait_until(lambda: node.driver.log.count("nvmlDeviceRegisterEvents") == before + 1)
     node.driver.events = [("handle of GPU-00000001", 8, 79)]
     wait_until(lambda: [each.device for each in node.source.events(0.01)] == ["GPU-00000001"])
+    node.source.close()
+    assert "nvmlShutdown" not in node.driver.log
+    never.set()
 
 
 def test_a_gpu_that_could_not_be_registered_for_events_is_registered_when_it_is_well():
@@ -203,15 +197,6 @@ def test_a_gpu_that_hangs_in_its_registration_is_read_and_delays_no_events():
     node.source.events(0.01)  # the set is built anew
     node.driver.events = [("handle of GPU-00000000", 8, 48)]
     wait_until(lambda: [each.code for each in node.source.events(0.01)] == [48])
-    release.set()
-
-
-def test_a_source_in_which_a_gpu_hangs_is_not_shut_down_under_it():
-    silent, release, _ = hanging(1)
-    node = Node(h100(0), silent)
-    node.open()
-    node.source.close()
-    assert "nvmlShutdown" not in node.driver.log
     release.set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -130,16 +131,12 @@ def test_a_node_without_a_driver_or_a_gpu_is_absent_with_a_remedy(code, says, la
 
 
 @pytest.mark.parametrize("code", [UNINITIALIZED, MISMATCH, DENIED, UNKNOWN, Code(4711)])
-def test_a_driver_that_cannot_be_opened_is_a_failure_with_its_number(code):
-    driver = FakeDriver(h100())
+def test_a_driver_that_cannot_be_opened_or_goes_while_enumerating_is_a_failure_with_its_number(code):
+    driver = FakeDriver(h100(0), h100(1))
     driver.system["nvmlInit"] = code
     with pytest.raises(SourceError, match=rf"NVML cannot be opened: .*\({code.code}\)"):
         source(driver).open(NOW)
-
-
-def test_a_driver_that_goes_while_enumerating_ends_the_source():
-    driver = FakeDriver(h100(0), h100(1))
-    driver.handles[1] = UNLOADED
+    driver.system["nvmlInit"], driver.handles[1] = None, UNLOADED
     with pytest.raises(SourceError, match="not loaded"):
         source(driver).open(NOW)
 
@@ -170,15 +167,6 @@ def test_a_lost_gpu_is_reported_and_the_others_continue(opened, code, lane):
     assert bench.read(lane).readings
 
 
-def test_a_single_field_that_says_lost_means_the_whole_gpu(opened):
-    gpu = h100()
-    bench = opened(gpu)
-    bench.read()
-    gpu.fields[82, 0] = LOST
-    with pytest.raises(DeviceError, match="NVML field 82"):
-        bench.read()
-
-
 @pytest.mark.parametrize("call", ["nvmlGpmQueryDeviceSupport", "nvmlDeviceGetTemperatureV"])
 def test_a_gpu_that_is_lost_while_it_is_probed_leaks_nothing_and_is_probed_when_it_is_back(opened, call):
     gpu = h100()
@@ -193,12 +181,17 @@ def test_a_gpu_that_is_lost_while_it_is_probed_leaks_nothing_and_is_probed_when_
     assert bench.driver.samples == 2
 
 
-def test_a_gpu_that_denies_everything_says_so(opened):
+def test_a_single_field_that_says_lost_means_the_whole_gpu_and_one_that_denies_everything_says_so(opened):
     gpu = h100()
     bench = opened(gpu)
-    gpu.failing = DENIED
-    with pytest.raises(DeviceError, match="/dev/nvidia") as caught:
+    bench.read()
+    gpu.fields[82, 0] = LOST
+    with pytest.raises(DeviceError, match="NVML field 82"):
         bench.read()
+    other = opened(denying := h100())
+    denying.failing = DENIED
+    with pytest.raises(DeviceError, match="/dev/nvidia") as caught:
+        other.read()
     assert caught.value.reason is Reason.DENIED
 
 
@@ -217,21 +210,13 @@ def test_mig_is_named_as_the_cause_where_the_parent_does_not_answer(opened):
     assert "MIG" in gap.detail
 
 
-def test_importing_the_backend_does_not_load_pynvml():
-    import subprocess
-
-    code = "import sys, agent.backends.nvml; sys.exit('pynvml' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_binding_is_loaded_without_what_it_does_not_use() -> None:
+def test_the_binding_is_loaded_when_it_is_needed_and_without_what_it_does_not_use() -> None:
     """`ctypes.util` brings subprocess, tempfile and shutil, and is still there for those who call it."""
-    import subprocess
-
     code = (
-        "import sys; from agent.backends.nvml.pynvml_driver import PynvmlDriver; PynvmlDriver()\n"
+        "import sys, agent.backends.nvml; print('pynvml' in sys.modules)\n"
+        "from agent.backends.nvml.pynvml_driver import PynvmlDriver; PynvmlDriver()\n"
         "print(*sys.modules.keys() & {'pynvml', 'subprocess', 'tempfile', 'ctypes.util'})\n"
         "import pynvml; print(pynvml.find_library('no such library'), 'subprocess' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["pynvml", "None True"]
+    assert done.stdout.splitlines() == ["False", "pynvml", "None True"]

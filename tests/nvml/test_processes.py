@@ -39,20 +39,15 @@ def test_a_shared_gpu_is_asked_what_each_process_had_of_the_time(opened):
     assert bench.driver.log.count(SHARES) == asked
 
 
-def test_clients_of_an_mps_server_are_processes_too(opened):
-    gpu = h100()
-    gpu.calls[CALL] = [(100, 2**30, NONE, NONE)]
+def test_clients_of_an_mps_server_are_processes_too_and_one_without_any_is_asked_seldom(opened):
+    gpu = h100(calls={CALL: [(100, 2**30, NONE, NONE)], SHARES: [(101, 1_000, 50)]})
     gpu.calls[MPS] = [(101, 2**29, NONE, NONE), (100, 2**30, NONE, NONE)]
-    gpu.calls[SHARES] = [(101, 1_000, 50)]
     bench = opened(gpu)
     assert bench.read(Lane.SLOW).processes == (GpuProcess(100, 2**30), GpuProcess(101, 2**29, sm=0.5))
     gpu.calls[MPS] = MISSING
     assert shares(bench.read(Lane.SLOW)) == {100: None}
     assert shares(bench.read(Lane.SLOW)) == {100: None}
     assert bench.driver.log.count(MPS) == 2
-
-
-def test_an_mps_server_without_clients_is_asked_with_every_fourth_read(opened):
     bench = opened(h100(calls={MPS: []}))
     for _ in range(9):
         bench.read(Lane.SLOW)
@@ -82,20 +77,17 @@ def test_a_driver_that_refuses_for_good_is_asked_once_and_reported_each_time(ope
     assert bench.driver.log.count(CALL) == 1
 
 
-def test_a_passing_failure_costs_the_processes_of_one_sample(opened):
-    gpu = h100()
-    gpu.calls[CALL] = UNKNOWN
+def test_a_passing_failure_costs_the_processes_of_one_sample_and_a_lost_gpu_all_of_it(opened):
+    gpu = h100(calls={CALL: UNKNOWN})
     bench = opened(gpu)
     sample = bench.read(Lane.SLOW)
     assert sample.processes is None
     assert len(sample.readings) > 3
     gpu.calls[CALL] = []
     assert bench.read(Lane.SLOW).processes == ()
-
-
-def test_a_lost_gpu_is_lost_here_too(opened):
+    gpu.calls[CALL] = LOST
     with pytest.raises(DeviceError):
-        opened(h100(calls={CALL: LOST})).read(Lane.SLOW)
+        bench.read(Lane.SLOW)
 
 
 # GPU performance monitoring: means over intervals that are long enough, and never yesterday's.
@@ -149,10 +141,15 @@ def test_growth_per_second_adds_up_to_a_counter(opened):
     assert value(bench.read(), SENT) == after
 
 
-def test_without_gpm_the_driver_counts_the_bytes(opened):
-    gpu = h100(calls={"nvmlGpmQueryDeviceSupport": 0})
-    gpu.fields[197, 0] = (U64, 4_000)
+def test_without_gpm_the_driver_counts_the_bytes_and_without_buffers_for_it_all_else_continues(opened):
+    gpu = h100(calls={"nvmlGpmQueryDeviceSupport": 0}, fields={(197, 0): (U64, 4_000)})
     assert value(opened(gpu).again(), SENT) == 4_000
+    driver = FakeDriver(h100())
+    driver.system["nvmlGpmSampleAlloc"] = UNKNOWN
+    sample = opened(driver).again()
+    assert gaps(sample, ROW)[0].reason is Reason.MALFORMED
+    assert samples_taken(driver) == 0
+    assert value(sample, "coldplate_gpu_power_watts") == 412.345
 
 
 def test_one_metric_that_is_not_available_affects_only_itself(opened):
@@ -165,28 +162,12 @@ def test_one_metric_that_is_not_available_affects_only_itself(opened):
     assert gaps(sample, "coldplate_gpu_dram_active_ratio")[0].reason is Reason.MALFORMED
 
 
-def test_the_sample_is_taken_before_any_other_call_of_the_read(opened):
+def test_the_sample_is_taken_before_any_other_call_of_the_read_and_closing_gives_every_buffer_back(opened):
     bench = opened(h100())
     bench.read()
     bench.driver.log.clear()
     bench.read()
     assert bench.driver.log[0] == "nvmlGpmSampleGet"
-
-
-def test_without_sample_buffers_there_is_no_gpm_and_all_else_continues(opened):
-    driver = FakeDriver(h100())
-    driver.system["nvmlGpmSampleAlloc"] = UNKNOWN
-    sample = opened(driver).again()
-    assert gaps(sample, ROW)[0].reason is Reason.MALFORMED
-    assert samples_taken(driver) == 0
-    assert value(sample, "coldplate_gpu_power_watts") == 412.345
-
-
-def test_closing_gives_every_sample_buffer_back(opened):
-    gpu = h100()
-    bench = opened(gpu)
-    bench.read(Lane.SLOW)
-    bench.read()
     assert bench.driver.samples == 2
     bench.source.close()
     bench.source.close()

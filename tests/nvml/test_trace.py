@@ -87,17 +87,13 @@ def test_no_identifier_is_in_a_trace(machine: object, tmp_path: Path) -> None:
     assert "00000000:1E:00.0" in text  # bus ids stay
 
 
-def test_an_original_gets_the_same_pseudonym_every_time_also_in_free_text() -> None:
+def test_an_original_gets_the_same_pseudonym_every_time_and_a_trace_that_would_leak_one_is_not_written() -> None:
     names = Pseudonyms()
     first = names.of("nvmlDeviceGetUUID", "GPU-aaaa-bbbb")
     assert names.of("nvmlDeviceGetHandleByUUID", "GPU-aaaa-bbbb") == first
     assert names.of("nvmlDeviceGetUUID", "GPU-aaaa-cccc") != first
     assert names.of("nvmlDeviceGetUUID", "MIG-aaaa").startswith("MIG-")
     assert names.scrub("on GPU-aaaa-bbbb, not GPU-aaaa-bbbb1") == f"on {first}, not GPU-aaaa-bbbb1"
-
-
-def test_a_trace_that_would_leak_is_not_written() -> None:
-    names = Pseudonyms()
     recorder = RecordingDriver(FakeDriver(h100()), Clock().mono, names)
     names.learn("GPU-known-original", "", "")
     recorder.lines.append(json.dumps({"call": "x", "args": [], "value": "text about GPU-known-original-and-more"}))

@@ -38,25 +38,18 @@ def test_each_side_has_its_worst_lane_and_all_lanes(ports: Ports) -> None:
     assert ports.gaps() == {}
 
 
-def test_what_needs_a_write_or_clears_on_reading_is_never_read(ports: Ports) -> None:
-    module = diagnosed_osfp(4)
-    plug(ports, module)
-    for _ in range(3):
-        ports.modules()
-    of_pages = [each for each in module.transfers if each[0] >= 0x20]
-    assert {page for page, *_ in of_pages} == {0x2F, 0x20, 0x21, 0x22, 0x23, 0x24, 0x27}
-    assert {each[1:3] for each in of_pages if each[0] == 0x2F} == {(128, 1)}
-
-
-def test_it_is_described_once_and_then_a_page_for_each_that_has_any(ports: Ports) -> None:
+def test_it_is_described_once_and_what_needs_a_write_or_clears_on_reading_is_never_read(ports: Ports) -> None:
     module = diagnosed_osfp(4)
     plug(ports, module).modules()
     assert [page for page, *_ in module.transfers] == [
         0, 0, 0, 1, 2, 0x2F, 0x20, 0x21, 0x22, 0x23, 0, 0, 0x11, 0x24, 0x27, 0,
     ]  # fmt: skip
+    assert {each[1:3] for each in module.transfers if each[0] == 0x2F} == {(128, 1)}
     module.transfers.clear()
-    ports.modules()
-    assert module.transfers[-3:-1] == [(0x24, 176, 80, 0), (0x27, 128, 32, 0)]
+    for _ in range(2):
+        ports.modules()
+        assert module.transfers[-3:-1] == [(0x24, 176, 80, 0), (0x27, 128, 32, 0)]
+    assert {page for page, *_ in module.transfers if page >= 0x20} == {0x24, 0x27}
 
 
 @pytest.mark.parametrize(
@@ -102,15 +95,14 @@ def test_a_ratio_of_a_whole_side_counts_for_the_side_and_for_no_lane(ports: Port
 @pytest.mark.parametrize(
     ("word", "ratio"), [(0x9200, 5.12e-4), (0, 0.0), (0xC001, 1.0), (0xC002, None), (0xFFFE, None)]
 )
-def test_an_error_ratio_above_one_is_none(word: int, ratio: float | None) -> None:
+def test_an_error_ratio_above_one_is_none_and_the_first_of_two_places_for_one_lane_counts(
+    word: int, ratio: float | None
+) -> None:
+    lane = VdmSample(VdmObservable.ERRORS, "media", 1)
     places = find_samples([bytes((0x00, 15)) + bytes(126)], (1,), ())
-    told = decode_samples(places, [word.to_bytes(2, "big")])
-    assert told == ({} if ratio is None else {VdmSample(VdmObservable.ERRORS, "media", 1): ratio})
-
-
-def test_the_first_of_two_places_for_one_lane_counts() -> None:
-    page = bytes((0x10, 15, 0x20, 15, 0x0E, 15)) + bytes(122)
-    assert find_samples([page], range(1, 17), ()) == {0x24: {128: VdmSample(VdmObservable.ERRORS, "media", 1)}}
+    assert decode_samples(places, [word.to_bytes(2, "big")]) == ({} if ratio is None else {lane: ratio})
+    twice = bytes((0x10, 15, 0x20, 15, 0x0E, 15)) + bytes(122)
+    assert find_samples([twice], range(1, 17), ()) == {0x24: {128: lane}}
 
 
 BAD = [
@@ -140,12 +132,13 @@ def test_pages_that_cannot_be_read_cost_only_the_diagnostics_and_are_tried_again
     assert ports.gaps() == {}
 
 
-def test_descriptions_that_nobody_wrote_are_none(ports: Ports) -> None:
-    module = diagnosed_osfp()
+def test_descriptions_that_nobody_wrote_are_none_and_another_module_is_described_anew(ports: Ports) -> None:
+    unwritten = diagnosed_osfp()
     for page in (0x20, 0x21):
-        module.set(page, 128, b"\xff" * 128)
-    assert diagnosed(plug(ports, module).modules()) == {}
-    assert ports.gaps() == {}
+        unwritten.set(page, 128, b"\xff" * 128)
+    for module, described in ((diagnosed_osfp(), True), (osfp(b"SN0002"), False), (unwritten, False)):
+        assert bool(diagnosed(plug(ports, module).modules())) is described
+        assert ports.gaps() == {}
 
 
 def test_a_module_that_goes_in_between_is_gone_as_a_whole(ports: Ports) -> None:
@@ -160,12 +153,6 @@ def test_a_module_that_goes_in_between_is_gone_as_a_whole(ports: Ports) -> None:
     shown = ports.modules()
     assert not [key for key in shown if " eth0" in key]
     assert ports.gaps()["coldplate_transceiver_info"][0] is Reason.LOST
-
-
-def test_another_module_is_described_anew(ports: Ports) -> None:
-    assert diagnosed(plug(ports, diagnosed_osfp()).modules())
-    other: StandInModule = osfp(b"SN0002")
-    assert diagnosed(plug(ports, other).modules()) == {}
 
 
 # Temperatures of adapters and their transceivers: each sensor once, under the adapter's own name.
@@ -204,9 +191,13 @@ def test_sensors_of_infiniband_and_ethernet_adapters_are_shown_once(ports: Ports
     assert ports.last.calls == 3
 
 
-def test_adapters_without_an_ethernet_port_have_no_modules_and_are_no_reason_to_be_absent(ports: Ports) -> None:
-    name(ports, "infiniband", "mlx5_0", adapter(ports, 1, asic="41125"))
-    assert len(ports.read()) == 1
+def test_adapters_without_an_ethernet_port_have_no_modules_and_two_sensors_of_one_label_are_told_apart(
+    ports: Ports,
+) -> None:
+    hardware = adapter(ports, 1, asic="41000", other="42000")
+    (hardware / "hwmon" / "hwmon1" / "temp2_label").write_text("asic\n")
+    name(ports, "infiniband", "mlx5_0", hardware)
+    assert sorted(ports.read().values()) == [41, 42]
     assert ports.backend.read(Lane.COLD, Instant(ports.now, 1e9)) == BackendSample()
 
 
@@ -235,19 +226,16 @@ def test_what_is_no_temperature_costs_only_its_sensor(ports: Ports, said: str) -
     assert "temp1_input: contains" in detail
 
 
-def test_two_sensors_of_one_label_are_told_apart(ports: Ports) -> None:
-    hardware = adapter(ports, 1, asic="41000", other="42000")
-    (hardware / "hwmon" / "hwmon1" / "temp2_label").write_text("asic\n")
-    name(ports, "infiniband", "mlx5_0", hardware)
-    assert sorted(ports.read().values()) == [41, 42]
-
-
-def test_a_virtual_function_has_no_sensor_of_its_own(ports: Ports) -> None:
-    hardware = adapter(ports, 1, asic="41000")
+def test_a_virtual_function_has_no_sensor_of_its_own_and_too_many_are_read_up_to_a_bound(ports: Ports) -> None:
+    hardware = adapter(ports, 9, asic="41000")
     (hardware / "physfn").mkdir()
     name(ports, "infiniband", "mlx5_9", hardware)
     with pytest.raises(AbsentError, match="no Ethernet port of hardware; no sensor in"):
         ports.read()
+    name(ports, "infiniband", "mlx5_0", adapter(ports, 1, **{f"s{number}": "41000" for number in range(300)}))
+    name(ports, "infiniband", "mlx5_1", adapter(ports, 2, asic="41000"))
+    ports.now += 60.0
+    assert len(ports.read()) == 256
 
 
 def test_a_sensor_that_goes_is_a_gap_and_a_later_search_finds_what_there_is(ports: Ports) -> None:
@@ -261,12 +249,6 @@ def test_a_sensor_that_goes_is_a_gap_and_a_later_search_finds_what_there_is(port
         shown = ports.read()
     assert list(shown.values()) == [41]
     assert ports.gaps() == {}
-
-
-def test_too_many_sensors_are_read_up_to_a_bound(ports: Ports) -> None:
-    name(ports, "infiniband", "mlx5_0", adapter(ports, 1, **{f"s{number}": "41000" for number in range(300)}))
-    name(ports, "infiniband", "mlx5_1", adapter(ports, 2, asic="41000"))
-    assert len(ports.read()) == 256
 
 
 def test_ports_that_cannot_be_asked_are_gaps_beside_temperatures(ports: Ports) -> None:

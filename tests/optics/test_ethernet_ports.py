@@ -23,15 +23,11 @@ PORT = {
 }
 
 
-def test_a_port_tells_its_code_its_counters_and_its_rate(ports: Ports) -> None:
+def test_a_port_tells_its_code_its_counters_and_its_rate_and_is_asked_for_no_more(ports: Ports) -> None:
+    """The flags are 1 for compact bitsets and 4 for statistics; the groups are bit 0, eth-phy, and 1, eth-mac."""
     assert ports.healthy("eth0").read() == PORT
     assert ports.gaps() == {}
     assert ports.last.calls == 4
-
-
-def test_only_statistics_are_asked_for_and_bitsets_in_short(ports: Ports) -> None:
-    """The flags are 1 for compact bitsets and 4 for statistics; the groups are bit 0, eth-phy, and 1, eth-mac."""
-    ports.healthy("eth0").read()
     assert ports.kernel.flags == {FEC_GET: 5, STATS_GET: 1, LINKSTATE_GET: 4, LINKMODES_GET: 1}
     assert ports.kernel.groups == b"\3\0\0\0"
 
@@ -91,11 +87,17 @@ def test_what_no_driver_offers_is_missing_once_with_its_reason(ports: Ports) -> 
     assert gaps["symbol_errors_total"][1] == "STATS_GET eth0: not counted by this driver (and 2 more)"
 
 
-def test_a_port_for_management_that_counts_nothing_makes_no_gap_beside_others(ports: Ports) -> None:
+def test_an_interface_that_counts_nothing_or_has_gone_is_no_gap_and_one_that_comes_is_shown(ports: Ports) -> None:
     ports.healthy("eth0")
-    ports.add("eno1")
+    ports.healthy("eth1")
+    ports.add("eno1")  # for management
+    assert len(ports.read()) == 16
+    assert ports.gaps() == {}
+    (ports.sysfs / "class" / "net" / "eth1").rename(ports.sysfs / "gone")
     assert ports.read() == PORT
     assert ports.gaps() == {}
+    ports.healthy("eth2")
+    assert "fec_info eth2 rs" in ports.read()
 
 
 @pytest.mark.parametrize(
@@ -131,17 +133,6 @@ def test_only_ethernet_ports_of_hardware_are_asked(ports: Ports) -> None:
     assert {device for device, _ in ports.kernel.asked} == {"eth0"}
 
 
-def test_an_interface_that_has_gone_is_no_gap_and_one_that_comes_is_shown(ports: Ports) -> None:
-    ports.healthy("eth0")
-    ports.healthy("eth1")
-    assert len(ports.read()) == 16
-    (ports.sysfs / "class" / "net" / "eth1").rename(ports.sysfs / "gone")
-    assert ports.read() == PORT
-    assert ports.gaps() == {}
-    ports.healthy("eth2")
-    assert "fec_info eth2 rs" in ports.read()
-
-
 def test_ports_beyond_the_bound_are_left_out_and_counted(ports: Ports) -> None:
     for number in range(66):
         ports.add(f"eth{number:02}")
@@ -161,17 +152,14 @@ def test_a_node_without_a_port_is_absent_in_every_lane(ports: Ports, read: Calla
     assert ports.kernel.asked == []
 
 
-def test_a_kernel_without_the_interface_is_absent(ports: Ports) -> None:
+def test_a_kernel_without_the_interface_is_absent_and_a_sandbox_without_netlink_named_with_its_remedy(
+    ports: Ports,
+) -> None:
     ports.healthy("eth0")
     ports.kernel.family = errno.ENOENT
     with pytest.raises(AbsentError, match="no ethtool netlink"):
         ports.read()
     ports.kernel.family = attr(1, b"\x15\0")
-    assert ports.read() == PORT
-
-
-def test_a_sandbox_without_netlink_is_named_with_its_remedy(ports: Ports) -> None:
-    ports.healthy("eth0")
     ports.kernel.refuses_sockets = errno.EAFNOSUPPORT
     with pytest.raises(DeviceError, match="RestrictAddressFamilies") as failed:
         ports.read()

@@ -75,29 +75,50 @@ def test_revisions_of_cmis_that_have_these_pages_are_read(ports: Ports, revision
     assert plug(ports, osfp(revision=revision)).modules()["temperature_celsius eth0"] == 52.25
 
 
-@pytest.mark.parametrize("make", [copper_qsfp, copper_osfp])
-def test_a_copper_cable_is_named_and_has_no_lanes_and_no_gap(ports: Ports, make: Callable[..., StandInModule]) -> None:
+@pytest.mark.parametrize(("make", "revision"), [(copper_qsfp, 7), (copper_osfp, 0x40), (copper_osfp, 5)])
+def test_a_copper_cable_is_named_and_has_no_lanes_and_no_gap(
+    ports: Ports, make: Callable[..., StandInModule], revision: int
+) -> None:
     module = make()
+    module.set(0, 1, bytes((revision,)))
     (shown,) = plug(ports, module).modules()
     assert " copper COLDPLATE OPTICS CP-TEST-1 SN0001" in shown
     assert ports.gaps() == {}
     assert {page for page, *_ in module.transfers} == {0}, "a flat memory has page 0 only"
 
 
-def test_an_active_cable_has_a_temperature_and_no_lanes(ports: Ports) -> None:
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        pytest.param(212, 0x0F, id="an active cable"),
+        *(pytest.param(3, state << 1, id=f"not ready, state {state}") for state in (1, 2, 4)),
+    ],
+)
+def test_an_active_cable_or_a_module_that_is_not_ready_has_a_temperature_and_no_lanes(
+    ports: Ports, at: int, said: int
+) -> None:
     module = osfp()
-    module.set(0, 212, b"\x0f")
+    module.set(0, at, bytes((said,)))
     shown = plug(ports, module).modules()
     assert shown["temperature_celsius eth0"] == 52.25
-    assert not [key for key in shown if "power" in key or "bias" in key]
+    assert not [key for key in shown if key.startswith("lane_") or "lowest" in key]
     assert ports.gaps() == {}
 
 
-def test_no_light_is_zero_and_not_missing(ports: Ports) -> None:
+def test_no_light_is_zero_light_that_is_measured_unsaid_is_shown_and_limits_never_written_are_not(ports: Ports) -> None:
     module = qsfp28()
     module.words(0, 34, [0, 6000, 7000, 8000])
+    module.set(0, 220, b"\x0a")  # it does not say that it measures what it sends
+    module.set(3, 128, b"\xff" * 8)
+    module.set(3, 176, bytes(8))
+    module.words(3, 184, [5000, 1000, 9999, 1500])  # a warning above the alarm
     shown = plug(ports, module).modules()
     assert shown["lane_receive_power_watts eth0 1"] == shown["receive_power_lowest_watts eth0"] == 0
+    assert shown["lane_transmit_power_watts eth0 4"] == pytest.approx(8.9e-4)
+    assert [key for key in shown if "_limit_" in key] == [
+        "transmit_power_limit_watts eth0 alarm", "transmit_power_limit_watts eth0 warning",
+        "transmit_bias_limit_amperes eth0 alarm",
+    ]  # fmt: skip
 
 
 def test_lanes_and_values_that_a_module_does_not_have_are_left_out(ports: Ports) -> None:
@@ -149,49 +170,12 @@ def test_lanes_are_those_that_the_applications_use(
         assert "".join(key[-1] for key in shown if key.startswith(f"lane_{row}")) == lanes
 
 
-def test_light_that_a_module_measures_without_saying_so_is_shown(ports: Ports) -> None:
-    module = qsfp28()
-    module.set(0, 220, b"\x0a")
-    assert plug(ports, module).modules()["lane_transmit_power_watts eth0 4"] == pytest.approx(8.9e-4)
-
-
 @pytest.mark.parametrize("compliance", [0x25, 0x26, 0x27, 0x28, 0x3A])
 def test_a_qsfp28_of_one_lane_has_one(ports: Ports, compliance: int) -> None:
     module = qsfp28()
     module.set(0, 192, bytes((compliance,)))
     plug(ports, module)
     assert [key[-1] for key in ports.modules() if key.startswith("lane_receive")] == ["1"]
-
-
-def test_a_cable_of_a_revision_before_cmis_3_is_named(ports: Ports) -> None:
-    module = copper_osfp()
-    module.set(0, 1, b"\x05")
-    plug(ports, module)
-    assert list(ports.modules()) == ["info eth0 OSFP copper COLDPLATE OPTICS CP-TEST-1 SN0001"]
-    assert ports.gaps() == {}
-
-
-def test_limits_that_were_never_written_are_left_out(ports: Ports) -> None:
-    module = qsfp28()
-    module.set(3, 128, b"\xff" * 8)
-    module.set(3, 176, bytes(8))
-    module.words(3, 184, [5000, 1000, 9999, 1500])  # a warning above the alarm
-    plug(ports, module)
-    limits = {key: value for key, value in ports.modules().items() if "_limit_" in key}
-    assert list(limits) == [
-        "transmit_power_limit_watts eth0 alarm", "transmit_power_limit_watts eth0 warning",
-        "transmit_bias_limit_amperes eth0 alarm",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("state", [1, 2, 4])
-def test_a_module_that_is_not_ready_has_no_lanes_yet(ports: Ports, state: int) -> None:
-    module = osfp()
-    module.set(0, 3, bytes((state << 1,)))
-    shown = plug(ports, module).modules()
-    assert shown["temperature_celsius eth0"] == 52.25
-    assert "receive_power_lowest_watts eth0" not in shown
-    assert ports.gaps() == {}
 
 
 @pytest.mark.parametrize("make", [qsfp28, osfp])
@@ -219,14 +203,19 @@ def test_what_does_not_change_is_read_once_and_the_rest_once_a_minute(ports: Por
     assert [page for page, *_ in module.transfers] == [0, 0, 0, 0, 0x11, 0]
 
 
-def test_another_module_is_named_and_judged_by_its_own_limits(ports: Ports) -> None:
-    plug(ports, qsfp28()).modules()
+def test_another_module_is_named_and_judged_by_its_own_limits_and_ends_with_its_port(ports: Ports) -> None:
+    plug(ports, qsfp28())
+    plug(ports, osfp(), "eth1").modules()
     other = qsfp28(b"SN0002")
     other.words(3, 128, [65 * 256, 0, 60 * 256, 0])
-    shown = plug(ports, other).modules()
-    assert "info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0002" in shown
-    assert "info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0001" not in shown
-    assert shown["temperature_limit_celsius eth0 alarm"] == 65
+    shown = plug(ports, other, "eth1").modules()
+    assert [key for key in shown if key.startswith("info eth1")] == [
+        "info eth1 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0002"
+    ]
+    assert shown["temperature_limit_celsius eth1 alarm"] == 65
+    (ports.sysfs / "class" / "net" / "eth1").rename(ports.sysfs / "gone")
+    assert ports.modules() == pytest.approx(QSFP28)
+    assert ports.gaps() == {}
 
 
 @pytest.mark.parametrize(("serial", "shown"), [(b"A\x80B\xff\xff\0", "A\ufffdB"), (b"A\nB", "A\\nB"), (b"", "")])
@@ -234,12 +223,3 @@ def test_a_text_of_other_bytes_is_made_readable(ports: Ports, serial: bytes, sho
     plug(ports, qsfp28(serial))
     (info, *_) = ports.modules()
     assert info == f"info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 {shown}".strip()
-
-
-def test_a_port_that_was_taken_away_ends_with_its_module(ports: Ports) -> None:
-    plug(ports, qsfp28())
-    plug(ports, osfp(), "eth1")
-    assert len(ports.modules()) > len(QSFP28)
-    (ports.sysfs / "class" / "net" / "eth1").rename(ports.sysfs / "gone")
-    assert ports.modules() == pytest.approx(QSFP28)
-    assert ports.gaps() == {}

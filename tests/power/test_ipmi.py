@@ -63,12 +63,14 @@ def test_the_device_is_reopened_after_an_error_and_kept_otherwise() -> None:
     assert (dcmi.opened, dcmi.closed) == (2, 1)
 
 
-def test_a_node_without_the_device_is_absent_not_broken(read) -> None:
+def test_a_node_without_the_device_is_absent_not_broken_and_asks_no_broker(read) -> None:
     def none() -> Dcmi:
         raise AbsentError("no IPMI device: /dev/ipmi0")
 
     with pytest.raises(AbsentError, match="/dev/ipmi0"):
         read(["ipmi"], ipmi=none).sample(0.0)
+    with pytest.raises(AbsentError):
+        open_transport(lambda: None, closed, BrokerClient("/nowhere"))
 
 
 # Printed by a C program from linux/ipmi.h on x86-64; arm64 has the same layout.
@@ -183,14 +185,9 @@ def test_what_the_broker_says_is_trusted_no_more_than_the_device(
         assert fault(by(BrokerClient(str(tmp_path / "broker.sock")))).reason is reason
 
 
-def test_without_a_broker_the_device_is_denied_and_the_remedy_named(tmp_path: Path) -> None:
-    told = fault(by(BrokerClient(str(tmp_path / "none.sock"))))
-    assert told.reason is Reason.DENIED
-    assert "/dev/ipmi0: Operation not permitted" in told.detail
-    assert "systemctl enable --now coldplate-broker.socket" in told.detail
-
-
-def test_a_broker_that_talks_nonsense_is_malformed_and_one_that_is_gone_is_lost(tmp_path: Path) -> None:
+def test_without_a_broker_the_device_is_denied_one_that_talks_nonsense_is_malformed_and_one_that_is_gone_lost(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "broker.sock"
 
     def nonsense(listener) -> None:
@@ -200,17 +197,19 @@ def test_a_broker_that_talks_nonsense_is_malformed_and_one_that_is_gone_is_lost(
             connection.recv(100)
             connection.send(b"7000 W")
 
+    told = fault(by(BrokerClient(str(path))))
+    assert told.reason is Reason.DENIED
+    assert "/dev/ipmi0: Operation not permitted" in told.detail
+    assert "systemctl enable --now coldplate-broker.socket" in told.detail
     with in_thread(listening(path), nonsense):
         assert fault(by(BrokerClient(str(path)))).reason is Reason.MALFORMED
     assert fault(by(BrokerClient(str(path)))).reason is Reason.LOST
 
 
-def test_a_node_without_the_device_asks_no_broker() -> None:
-    with pytest.raises(AbsentError):
-        open_transport(lambda: None, closed, BrokerClient("/nowhere"))
-
-
-def test_a_denied_controller_is_logged_once_and_once_when_it_is_well(read, tmp_path: Path, caplog) -> None:
+def test_a_denied_controller_is_logged_once_and_once_when_a_broker_is_there_within_half_a_minute(
+    read, tmp_path: Path, caplog
+) -> None:
+    """No account is locked by asking whether a file may be opened, unlike a refused login."""
     path = tmp_path / "broker.sock"
     reader = read(["ipmi"], ipmi=lambda: open_transport(lambda: "/dev/ipmi0", closed, BrokerClient(str(path))))
     with caplog.at_level(logging.INFO, logger="coldplate.power"):
@@ -219,18 +218,9 @@ def test_a_denied_controller_is_logged_once_and_once_when_it_is_well(read, tmp_p
         assert gap.reason is Reason.DENIED
         assert [record.getMessage() for record in caplog.records] == [gap.detail]
         with served(tmp_path, Bmc(response(5000))):
-            assert reader.values(2000.0) == {IPMI: 5000.0}
-            reader.values(2001.0)
+            assert reader.values(1029.0) == {IPMI: 5000.0}
+            reader.values(1030.0)
     assert [record.getMessage() for record in caplog.records][1:] == ["source recovered: coldplate_node_power_watts"]
-
-
-def test_a_broker_that_is_installed_later_is_found_within_half_a_minute(read, tmp_path: Path) -> None:
-    """No account is locked by asking whether a file may be opened, unlike a refused login."""
-    path = tmp_path / "broker.sock"
-    reader = read(["ipmi"], ipmi=lambda: open_transport(lambda: "/dev/ipmi0", closed, BrokerClient(str(path))))
-    assert [gap.reason for gap in reader.gaps(0.0)] == [Reason.DENIED]
-    with served(tmp_path, Bmc(response(5000))):
-        assert reader.values(30.0) == {IPMI: 5000.0}
 
 
 def test_denied_energy_of_many_domains_is_logged_once(tree, read, caplog: pytest.LogCaptureFixture) -> None:

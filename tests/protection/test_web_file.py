@@ -172,17 +172,14 @@ def test_promtool_agrees(certificates, tmp_path: Path) -> None:
     assert len({*STRICTER} & theirs) > 10  # newer ones refuse some of it as well
 
 
-def test_an_inline_pair_needs_no_file(certificates) -> None:
+def test_an_inline_pair_needs_no_file_and_an_encrypted_key_is_refused_without_a_question(certificates) -> None:
     pem = {name: (certificates.folder / f"server.{name}").read_text() for name in ("pem", "key")}
     lines = ["tls_server_config:"]
     for key, text in (("cert", pem["pem"]), ("key", pem["key"])):
         lines += [f"  {key}: |", *(f"    {line}" for line in text.splitlines())]
     assert "PRIVATE" not in repr(load(certificates.folder, "\n".join(lines) + "\n"))
-
-
-def test_an_encrypted_key_is_refused_without_a_question(certificates, tmp_path: Path) -> None:
-    key = load_pem_private_key((certificates.folder / "server.key").read_bytes(), None)
-    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    private = load_pem_private_key(pem["key"].encode(), None)
+    locked = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
     (certificates.folder / "locked.key").write_bytes(locked)
     with pytest.raises(WebFileError, match="the key is encrypted"):
         load(certificates.folder, "tls_server_config: {cert_file: server.pem, key_file: locked.key}")

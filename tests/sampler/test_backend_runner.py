@@ -97,7 +97,7 @@ def test_lanes_are_read_in_their_order_and_only_those_that_the_backend_has(stage
     assert not one.read(Lane.SLOW)
 
 
-def test_a_read_takes_as_long_as_the_clock_says_and_began_when_it_did(stage) -> None:
+def test_a_read_takes_as_long_as_the_clock_says_and_what_is_left_out_is_a_series_while_there_is_any(stage) -> None:
     one = stage()
 
     def act() -> None:
@@ -106,11 +106,7 @@ def test_a_read_takes_as_long_as_the_clock_says_and_began_when_it_did(stage) -> 
     one.backend.act = act
     (read,) = one.read(Lane.FAST, at=10.0)
     assert (read.mono, read.duration) == (10.0, 2.5)
-
-
-def test_what_a_backend_leaves_out_is_a_series_of_it_while_it_leaves_out_any(stage) -> None:
-    one = stage()
-    assert not one.read(Lane.SLOW)[0].frame.readings
+    assert not read.frame.readings
     one.backend.left_out = 7
     ((series, value),) = one.read(Lane.SLOW)[0].frame.readings
     assert (repr(series), value) == ('coldplate_backend_series_left_out{backend="told"}', 7)
@@ -123,7 +119,7 @@ def test_a_backend_is_not_read_more_often_than_it_has_news(stage) -> None:
     assert [at for _, at in one.backend.asked] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_what_is_in_flight_is_known_from_the_order_to_the_end(stage) -> None:
+def test_what_is_in_flight_is_known_from_the_order_to_the_end_lane_by_lane(stage) -> None:
     one = stage()
     assert one.runner.flight is None
     begun = one.hang()
@@ -132,25 +128,14 @@ def test_what_is_in_flight_is_known_from_the_order_to_the_end(stage) -> None:
     assert begun.wait(10)
     assert one.runner.flight == Flight(Lane.FAST, 5.0)
     assert one.runner.busy
-    begun.clear()
+    seen: list[Flight | None] = []
+    one.backend.act = lambda: seen.append(one.runner.flight)
     one.mono = 9.0
     one.gate.set()
     one.wait()
+    assert seen == [Flight(Lane.SLOW, 9.0)]
     assert one.runner.flight is None
     assert [read.mono for read in one.runner.take()] == [5.0, 9.0]
-
-
-def test_each_lane_of_an_order_is_a_flight_of_its_own(stage) -> None:
-    one = stage()
-    seen: list[Flight | None] = []
-
-    def act() -> None:
-        one.mono += 4.0
-        seen.append(one.runner.flight)
-
-    one.backend.act = act
-    one.read(*ALL, at=1.0)
-    assert seen == [Flight(Lane.FAST, 1.0), Flight(Lane.SLOW, 5.0), Flight(Lane.COLD, 9.0)]
 
 
 def test_lanes_that_fall_due_while_a_read_hangs_are_read_once_when_it_is_free(stage) -> None:
@@ -195,30 +180,25 @@ def test_a_failure_has_its_reason_and_the_next_read_may_be_well(stage) -> None:
     assert (read.outcome, read.detail) == (Outcome.OK, "")
 
 
-def test_a_failure_is_reported_once_whatever_its_words_and_once_when_it_is_over(stage, caplog) -> None:
+@pytest.mark.parametrize(
+    ("last", "among", "told"),
+    [
+        pytest.param(100, 1, ["ERROR", "INFO"], id="each read fails until all is well"),
+        pytest.param(600, 15, ["ERROR"], id="one in fifteen fails"),
+    ],
+)
+def test_a_failure_is_reported_once_whatever_its_words_and_once_when_it_is_over(
+    stage, caplog, last: int, among: int, told: list[str]
+) -> None:
     one = stage()
-    with caplog.at_level(logging.INFO, "coldplate.backend"):
-        for second in range(100):
-            one.backend.act = fail(OSError(5, f"the {second}th time"))
-            one.read(Lane.FAST, at=float(second))
-        one.backend.act = lambda: None
-        for second in range(100, 300):
-            one.read(Lane.FAST, at=float(second))
-    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
-    assert caplog.records[0].exc_info is not None
-
-
-def test_a_failure_in_one_lane_among_reads_that_are_well_is_not_reported_each_time(stage, caplog) -> None:
-    one = stage()
-    with caplog.at_level(logging.INFO, "coldplate.backend"):
-        for second in range(600):
-            one.backend.act = lambda: None
-            one.read(Lane.FAST, at=float(second))
-            if second % 15 == 0:
-                one.backend.act = fail(OSError(5, "no"))
-                one.read(Lane.SLOW, at=float(second))
-    assert len(caplog.records) == 1
     assert CALM_SECONDS > 15
+    with caplog.at_level(logging.INFO, "coldplate.backend"):
+        for second in range(last + 200 if among == 1 else last):
+            fails = second < last and second % among == 0
+            one.backend.act = fail(OSError(5, f"the {second}th time")) if fails else lambda: None
+            one.read(Lane.FAST, at=float(second))
+    assert [record.levelname for record in caplog.records] == told
+    assert caplog.records[0].exc_info is not None
 
 
 def test_another_kind_of_failure_is_reported_too_and_what_is_foreseen_without_a_trace(stage, caplog) -> None:

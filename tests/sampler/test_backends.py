@@ -92,16 +92,13 @@ def test_what_is_older_than_the_patience_of_its_lane_is_withdrawn_with_the_reaso
     assert gap.detail == f"infiniband did not finish a {lane.value} read for {patience + 0.1:.1f} s"
 
 
-def test_one_lane_that_is_old_takes_no_other_with_it() -> None:
+def test_one_lane_that_is_old_takes_no_other_with_it_and_one_that_has_news_seldom_has_three_of_its_periods() -> None:
     rig = Rig()
     rig.read(0.0, *ROWS)
     assert rig.shown(10.0) == {SHOWN[Lane.SLOW], SHOWN[Lane.COLD]}
     assert rig.shown(100.0) == {SHOWN[Lane.COLD]}
     rig.read(100.0, Lane.FAST)
     assert rig.shown(100.0) == {SHOWN[Lane.FAST], SHOWN[Lane.COLD]}
-
-
-def test_a_backend_that_has_news_seldom_has_three_of_its_own_periods() -> None:
     rig = Rig(Settings(fast=0.1), pace=5.0)
     rig.read(0.0, Lane.FAST)
     assert rig.shown(15.0) == {"state_id"}
@@ -132,25 +129,24 @@ def test_a_read_in_flight_for_too_long_hides_the_whole_backend_and_says_so(lane:
     assert "coldplate_node_load1" in {each.metric.name for each in rig.see(late).readings}
 
 
-def test_a_backend_that_never_answered_is_missing_by_its_age() -> None:
-    rig = Rig()
+@pytest.mark.parametrize("fast", [1.0, 5.0])
+def test_a_backend_that_never_answered_or_fails_from_its_first_read_is_missing_by_its_age(fast: float) -> None:
+    patience = 3 * fast
+    rig = Rig(Settings(fast=fast))
     rig.fly(0.0)
-    assert rig.own(PATIENCE) == {}
-    own = rig.own(PATIENCE + 0.5)
+    assert rig.own(patience) == {}
+    own = rig.own(patience + 0.5)
     assert (own["backend_up"], own["backend_info failed"]) == (0, 1)
     assert own["metric_missing coldplate_backend_age_seconds"] == 1
     assert "backend_age_seconds" not in own
-    assert rig.missing(PATIENCE + 0.5) == {"backend_age_seconds": "timeout"}
-    (gap,) = rig.gaps(PATIENCE + 0.5)
-    assert gap.detail == "no answer for 3.5 s"
-
-
-def test_a_backend_that_fails_from_its_first_read_is_missing_by_its_age_with_the_reason() -> None:
-    rig = Rig()
-    rig.end(0.0, Outcome.FAILED, "denied to you", Reason.DENIED)
-    assert rig.missing(0.0) == {"backend_age_seconds": "denied"}
-    rig.read(1.0, Lane.FAST)
-    assert rig.missing(1.0) == {}
+    assert rig.missing(patience + 0.5) == {"backend_age_seconds": "timeout"}
+    (gap,) = rig.gaps(patience + 0.5)
+    assert gap.detail.startswith("no answer for ")
+    rig.fly(None)
+    rig.end(20.0, Outcome.FAILED, "denied to you", Reason.DENIED)
+    assert rig.missing(20.0) == {"backend_age_seconds": "denied"}
+    rig.read(21.0, Lane.FAST)
+    assert rig.missing(21.0) == {}
 
 
 def test_it_is_up_again_with_the_first_read_that_ends_and_shows_only_what_is_new() -> None:
@@ -166,16 +162,8 @@ def test_it_is_up_again_with_the_first_read_that_ends_and_shows_only_what_is_new
     assert rig.shown(94.5) == {"state_id"}
     assert rig.missing(94.5) == {}
     assert rig.own(94.5)["backend_age_seconds"] == 0
-
-
-def test_another_hang_is_a_new_one() -> None:
-    rig = Rig()
-    for began in (0.0, 100.0):
-        rig.fly(began)
-        assert rig.own(began + 3.0).get("backend_up", 1) == 1
-        assert rig.own(began + 4.0)["backend_up"] == 0
-        rig.fly(None)
-        rig.read(began + 5.0, Lane.FAST)
+    rig.fly(100.0)
+    assert [rig.own(at)["backend_up"] for at in (103.0, 104.0)] == [1, 0], "another hang is a new one"
 
 
 def test_a_hang_and_its_end_are_reported_once_each(caplog) -> None:
@@ -194,13 +182,6 @@ def test_a_hang_and_its_end_are_reported_once_each(caplog) -> None:
     ]
 
 
-def test_a_slower_fast_lane_has_more_patience() -> None:
-    rig = Rig(Settings(fast=5.0))
-    rig.fly(0.0)
-    assert "backend_up" not in rig.own(15.0)
-    assert rig.own(15.1)["backend_up"] == 0
-
-
 def test_reads_are_counted_by_how_they_ended_and_calls_added_up() -> None:
     rig = Rig()
     rig.read(0.0, Lane.FAST, calls=10)
@@ -215,21 +196,16 @@ def test_reads_are_counted_by_how_they_ended_and_calls_added_up() -> None:
     assert rig.own(32.0)["backend_reads_total absent"] == 1
 
 
-def test_the_duration_is_that_of_the_last_read_and_the_age_that_of_the_last_good_one() -> None:
+def test_the_duration_is_that_of_the_last_read_and_the_age_that_of_the_last_good_one_and_never_below_zero() -> None:
     rig = Rig()
-    rig.read(0.0, Lane.FAST, took=0.25)
-    assert rig.own(1.0)["backend_duration_seconds"] == 0.25
-    assert rig.own(1.0)["backend_age_seconds"] == 1.0
-    rig.sampler.take_read(read_of("infiniband", Lane.FAST, 2.0, 0.75, Outcome.FAILED, BackendSample(), "no"))
-    assert rig.own(2.5)["backend_duration_seconds"] == 0.75
-    assert rig.own(2.5)["backend_age_seconds"] == 2.5
-
-
-def test_a_read_that_began_after_the_moment_of_the_snapshot_has_no_age_below_zero() -> None:
-    rig = Rig()
-    rig.read(10.0, Lane.FAST)
-    assert rig.own(9.0)["backend_age_seconds"] == 0
+    rig.read(10.0, Lane.FAST, took=0.25)
     assert rig.shown(9.0) == {"state_id"}
+    for at, age in ((9.0, 0.0), (11.0, 1.0)):
+        own = rig.own(at)
+        assert (own["backend_duration_seconds"], own["backend_age_seconds"]) == (0.25, age)
+    rig.sampler.take_read(read_of("infiniband", Lane.FAST, 12.0, 0.75, Outcome.FAILED, BackendSample(), "no"))
+    own = rig.own(12.5)
+    assert (own["backend_duration_seconds"], own["backend_age_seconds"]) == (0.75, 2.5)
 
 
 def test_a_backend_that_recovers_loses_its_gaps_and_its_detail() -> None:

@@ -178,11 +178,8 @@ def test_gpus_that_rise_and_fall_together_are_in_step_and_others_are_not() -> No
     found = lock_step({0: step, 1: step, 2: step, 3: own[:200]})
     assert min(found[gpu] for gpu in "012") > 0.95
     assert abs(found["3"]) < 0.4
-
-
-def test_nothing_is_said_of_step_where_nothing_varies_or_too_little_was_seen() -> None:
-    assert lock_step({0: [0.5] * 200, 1: [0.5] * 200}) == {}
-    assert lock_step({0: [0.2, 0.8] * 25, 1: [0.2, 0.8] * 25}) == {}
+    assert lock_step({0: [0.5] * 200, 1: [0.5] * 200}) == {}, "nothing varies"
+    assert lock_step({0: [0.2, 0.8] * 25, 1: [0.2, 0.8] * 25}) == {}, "too little was seen"
 
 
 def test_an_idle_gpu_keeps_the_step_that_it_had() -> None:
@@ -196,17 +193,14 @@ def test_an_idle_gpu_keeps_the_step_that_it_had() -> None:
     assert {dict(each.series.all_labels)["gpu"] for each in found.readings if each.value > 0.9} == {"0", "1", "2"}
 
 
-@pytest.mark.parametrize(("used", "state"), [(2e9, "loading"), (70e9, "awaited")])
-def test_a_gpu_that_is_still_to_be_loaded_is_not_awaited(used: float, state: str) -> None:
-    ledger = GpuLedger()
-    spinning = level(power_watts=150.0, memory_used_bytes=70e9)
-    levels = {0: level(utilization_ratio=0.0, power_watts=100.0, memory_used_bytes=used), 1: spinning, 2: spinning}
-    ledger.frames(1.0, job_of(levels))
-    counters, _ = ledger.frames(2.0, job_of(levels))
-    assert totals(counters)["0"] == {state: 1.0}
-
-
-def test_idle_gpus_to_which_much_data_comes_are_starved() -> None:
+def test_a_gpu_that_is_still_to_be_loaded_is_not_awaited_and_idle_ones_to_which_much_data_comes_are_starved() -> None:
+    for used, state in ((2e9, "loading"), (70e9, "awaited")):
+        ledger = GpuLedger()
+        spinning = level(power_watts=150.0, memory_used_bytes=70e9)
+        idle = level(utilization_ratio=0.0, power_watts=100.0, memory_used_bytes=used)
+        levels = {0: idle, 1: spinning, 2: spinning}
+        ledger.frames(1.0, job_of(levels))
+        assert totals(ledger.frames(2.0, job_of(levels))[0])["0"] == {state: 1.0}
     ledger = GpuLedger()
     for second in (1, 2, 3):
         idle = level(utilization_ratio=0.0, power_watts=100.0, pcie_receive_bytes_total=second * 5e9)
@@ -278,9 +272,9 @@ def test_ten_seconds_of_one_instance(activity: dict[str, float], held: bool, exp
     assert rig.at(10.0, {"3": activity}, *jobs) == {"3": pytest.approx(expected)}
 
 
-def test_the_instances_of_a_gpu_are_apart() -> None:
+def test_the_instances_of_a_gpu_are_apart_and_without_activity_there_are_no_states() -> None:
     rig = Rig()
-    instances = {"1": MIG_COMPUTES, "2": MIG_IDLE, "5": MIG_IDLE}
+    instances = {"1": MIG_COMPUTES, "2": MIG_IDLE, "5": MIG_IDLE, "6": {"sm_active": 0.5}}
     rig.at(0.0, instances, "1", "2")
     found = rig.at(10.0, instances, "1", "2")
     assert found == {"1": {"computing": 10.0}, "2": {"held": 10.0}, "5": {"free": 10.0}}
@@ -294,9 +288,3 @@ def test_an_instance_goes_on_where_it_was_if_it_comes_back_soon_and_begins_again
     assert rig.at(5020.0, {"1": MIG_IDLE})["1"] == {"computing": 5000.0, "free": 10.0}
     rig.at(5030.0, {})
     assert rig.at(6000.0, {"1": MIG_IDLE})["1"] == {"free": 970.0}
-
-
-def test_without_activity_there_are_no_states() -> None:
-    rig = Rig()
-    rig.at(0.0, {"1": {"sm_active": 0.5}})
-    assert rig.at(1.0, {"1": {"sm_active": 0.5}}) == {}

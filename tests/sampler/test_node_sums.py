@@ -46,9 +46,10 @@ def test_the_node_is_the_sum_the_mean_or_the_worst_of_its_gpus() -> None:
     }  # fmt: skip
 
 
-def test_what_no_gpu_tells_is_absent_and_not_0() -> None:
+def test_what_no_gpu_tells_is_absent_and_not_0_but_a_job_has_its_silent_gpus_all_the_same() -> None:
     assert summed(NodeSums(), [reading("up", GPUS[0], 0)]) == {f"{NODE}gpus_up": 0}
     assert summed(NodeSums()) == {}
+    assert summed(NodeSums(), [holds("7", GPUS[0])]) == {f"{JOB}whole_gpus.slurm.7": 1}
 
 
 def test_a_job_has_the_gpus_that_it_holds_whole_and_alone() -> None:
@@ -66,10 +67,6 @@ def test_a_job_has_the_gpus_that_it_holds_whole_and_alone() -> None:
         f"{JOB}gpu_utilization_highest_ratio.slurm.7": 0.8,
         f"{JOB}gpu_power_mean_watts.slurm.7": 1000,
     }
-
-
-def test_a_job_whose_gpus_are_silent_has_them_all_the_same() -> None:
-    assert summed(NodeSums(), [holds("7", GPUS[0])]) == {f"{JOB}whole_gpus.slurm.7": 1}
 
 
 def counted(sums: NodeSums, *reads: list[Reading]) -> tuple[float, dict[str, float]]:
@@ -143,8 +140,10 @@ def all_links(count: float) -> dict[int, float]:
 
 def test_one_lame_link_of_eighteen_shows_in_the_lowest_rate() -> None:
     rig = Rig()
-    assert rig.even(0.0, 0.0) == (), "no rate without a read before"
-    assert rig.rates(15.0, all_links(300e9) | {7: 30e9}, all_links(150e9) | {7: 15e9}) == (3e9, 30e9)
+    assert rig.rates(0.0, {}, {}) == (), "no link"
+    assert rig.even(10.0, 0.0) == (), "no rate without a read before"
+    assert rig.even(10.2, 0.0) == (), "two reads in a row are no rate, and the next one counts from the first"
+    assert rig.rates(25.0, all_links(300e9) | {7: 30e9}, all_links(150e9) | {7: 15e9}) == (3e9, 30e9)
 
 
 def test_a_driver_that_counts_from_zero_again_gives_no_rate_that_no_link_had() -> None:
@@ -174,15 +173,3 @@ def test_rates_end_with_the_counters_and_an_hour_of_silence_is_not_averaged() ->
     assert rig.shown(100.0) == (), "withdrawn with the lane that they are made of"
     assert rig.even(3600.0, 3600e9) == ()
     assert rig.even(3615.0, 3615e9) == (2e9, 2e9)
-
-
-def test_two_reads_in_a_row_are_no_rate_and_the_next_one_counts_from_the_first() -> None:
-    rig = Rig()
-    rig.even(0.0, 0.0)
-    assert rig.even(0.2, 0.0) == ()
-    assert rig.even(15.0, 15e9) == (2e9, 2e9)
-
-
-def test_a_gpu_without_nvlinks_has_no_rates() -> None:
-    rig = Rig()
-    assert rig.rates(0.0, {}, {}) == rig.rates(15.0, {}, {}) == ()

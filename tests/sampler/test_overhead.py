@@ -15,21 +15,22 @@ from agent.sampler.overhead import OverheadGovernor
 from agent.sampler.schedule import LONGEST_FAST_SECONDS, MOST_TIMES, SAMPLES, Ranges, Schedule, Settings, steps_of
 
 
-def test_the_first_tick_reads_every_lane() -> None:
+def test_the_first_tick_reads_every_lane_and_slow_ones_come_at_their_periods() -> None:
     assert Schedule(Settings(), 100.0).take(100.0) == (Lane.FAST, Lane.SLOW, Lane.COLD)
-
-
-def test_slow_lanes_come_at_their_periods() -> None:
     schedule = Schedule(Settings(fast=1, slow=15, cold=60), 0.0)
     slow = [tick for tick in range(121) if Lane.SLOW in schedule.take(float(tick))]
     assert slow == list(range(0, 121, 15))
 
 
-def test_ticks_that_passed_while_one_took_too_long_are_counted_and_left_out() -> None:
-    schedule = Schedule(Settings(fast=1), 0.0)
+def test_ticks_that_passed_are_counted_and_left_out_and_a_quicker_lane_does_not_wait_for_the_old_one() -> None:
+    schedule = Schedule(Settings(fast=1, slow=60, cold=60), 0.0)
     schedule.take(0.0)
     schedule.take(3.4)  # ticks 1 and 2 were missed
     assert (schedule.missed, schedule.next_tick) == (2, 4.0)
+    schedule.reconfigure(Settings(fast=60, slow=60, cold=60), 4.0)
+    schedule.take(4.0)
+    schedule.reconfigure(Settings(fast=1), 9.0)
+    assert schedule.next_tick == 10.0
 
 
 def test_a_tick_a_little_late_is_no_missed_tick() -> None:
@@ -38,13 +39,6 @@ def test_a_tick_a_little_late_is_no_missed_tick() -> None:
         schedule.take(tick * 0.1 + 0.004)
     assert schedule.missed == 0
     assert schedule.ticks == 100
-
-
-def test_a_quicker_lane_does_not_wait_for_the_tick_of_the_old_one() -> None:
-    schedule = Schedule(Settings(fast=60, slow=60, cold=60), 0.0)
-    schedule.take(0.0)
-    schedule.reconfigure(Settings(fast=1), 5.0)
-    assert schedule.next_tick == 6.0
 
 
 def test_rare_lanes_that_are_wanted_soon_come_with_the_next_tick_and_keep_their_periods_from_then() -> None:
@@ -200,23 +194,18 @@ def test_when_the_load_goes_every_lane_is_read_as_configured_again(
     assert (node.governor.step, len(node.changes)) == quiet
 
 
-def test_a_burst_of_the_cold_lane_that_fits_the_minute_slows_nothing_down() -> None:
-    node = Node(0.3, 0.0, 0.0, 0.0)
-
-    def burst(second: int) -> None:
-        node.base = 0.3 + (MINUTE * 0.2 if second % 60 == 0 else 0.0)
-
-    node.run(3600, burst)
-    assert not node.changes
-
-
-def test_the_first_half_minute_does_not_count() -> None:
-    node = Node(20.0, 0.0, 0.0, 0.0)
-
-    def begin(second: int) -> None:
-        node.base = 20.0 if second < 29 else 0.1
-
-    node.run(300, begin)
+@pytest.mark.parametrize(
+    "base",
+    [
+        pytest.param(lambda second: 0.3 + (MINUTE * 0.2 if second % 60 == 0 else 0.0), id="a burst that fits a minute"),
+        pytest.param(lambda second: 20.0 if second < 29 else 0.1, id="the first half minute does not count"),
+    ],
+)
+def test_what_slows_nothing_down(base: Callable[[int], float]) -> None:
+    node = Node(base(0), 0.0, 0.0, 0.0)
+    node.run(3600, lambda second: setattr(node, "base", base(second)))
+    node.at += 7200  # it was stopped for hours, and goes on from where it was
+    node.run(300)
     assert not node.changes
 
 
@@ -228,14 +217,6 @@ def test_a_budget_that_cannot_be_kept_is_told_and_the_last_step_stays() -> None:
     node.base = 0.1
     node.run(1800)
     assert node.governor.state == "full"
-
-
-def test_a_process_that_was_stopped_for_hours_goes_on_from_where_it_was() -> None:
-    node = Node(0.1, 0.5, 0.1, 0.1)
-    node.run(300)
-    node.at += 7200
-    node.run(300)
-    assert not node.changes
 
 
 def test_another_budget_is_kept_from_then_on() -> None:

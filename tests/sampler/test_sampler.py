@@ -53,34 +53,24 @@ def test_a_silent_gpu_is_withdrawn_with_its_reason_and_the_other_stays() -> None
     assert ("GPU-1", "coldplate_gpu_power_max_watts") not in rig.missing(4.0)
 
 
-def test_a_gpu_that_fails_from_its_first_read_says_why() -> None:
+def test_a_gpu_that_fails_from_its_first_read_says_why_and_a_driver_that_went_is_the_reason_and_no_timeout() -> None:
     rig = Rig()
     rig.fail("GPU-0", 0.0, Reason.DENIED, "run as root")
     assert rig.missing(0.0)["GPU-0", "coldplate_gpu_sample_age_seconds"] == "denied"
     details = [gap.detail for report in rig.see(0.0).reports for gap in report.gaps]
     assert "run as root" in details or not rig.see(0.0).reports
-
-
-def test_a_driver_that_went_is_the_reason_and_not_a_timeout() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 0.0)
+    rig.sample("GPU-0", 1.0)
     rig.sampler.refused(Reason.LOST, "the driver is not loaded")
-    assert rig.missing(5.0)["GPU-0", "coldplate_gpu_power_watts"] == "lost"
+    assert rig.missing(6.0)["GPU-0", "coldplate_gpu_power_watts"] == "lost"
 
 
-def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity() -> None:
+def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity_until_a_reload_expects_fewer() -> None:
     rig = Rig()
     rig.sample("GPU-1", 0.0)
     rig.enlist([identity(0)])
     assert rig.values(0.5, "coldplate_gpu_up") == {"GPU-0": 0, "GPU-1": 0}
     assert rig.missing(0.5)["GPU-1", "coldplate_gpu_power_watts"] == "lost"
     assert set(rig.values(0.5, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
-
-
-def test_a_reload_that_expects_fewer_gpus_forgets_the_missing_one() -> None:
-    rig = Rig()
-    rig.sample("GPU-1", 0.0)
-    rig.enlist([identity(0)])
     rig.sampler.reconfigure(Settings(expected_gpus=1))
     assert set(rig.values(1.0, "coldplate_gpu_up")) == {"GPU-0"}
     assert not any(uuid == "GPU-1" for uuid, _ in rig.missing(1.0))
@@ -110,13 +100,23 @@ def test_an_estimate_without_one_of_the_gpus_is_a_gap_and_not_a_smaller_number()
     assert rig.missing(0.5)["", "coldplate_node_power_watts"] == "lost"
 
 
-def test_a_measured_node_power_replaces_the_estimate() -> None:
+def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in_the_place_of_a_meter() -> None:
     rig = Rig()
-    rig.sample("GPU-0", 0.0)
-    rig.sample("GPU-1", 0.0)
-    measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
-    rig.sampler.take_read(read_of("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
-    assert rig.values(1.0, "coldplate_node_power_watts", "source") == {"hwmon": 7000.0}
+
+    def play(at: float, *, metered: bool) -> tuple[dict[str, float], dict[str, float]]:
+        """Node power by source, and whether it is what a meter's place is filled with."""
+        rig.sample("GPU-0", at)
+        rig.sample("GPU-1", at)
+        if metered:
+            measured = Reading(Series(NODE_POWER, Node(), (("source", "ipmi"),)), 9000.0)
+            rig.sampler.take_read(read_of("power", Lane.FAST, at, 0.01, Outcome.OK, BackendSample([measured])))
+        return rig.values(at, NODE_POWER.name, "source"), rig.values(at, "coldplate_node_power_fallback")
+
+    estimate = {"estimate": 1.1 * 1000 + 2 * 212.5}
+    assert play(0.0, metered=False) == (estimate, {})
+    assert play(1.0, metered=True) == ({"ipmi": 9000.0}, {"": 0})
+    assert play(30.0, metered=False) == (estimate, {"": 1})
+    assert play(31.0, metered=True) == ({"ipmi": 9000.0}, {"": 0})
 
 
 def test_what_two_lanes_miss_is_missing_once() -> None:
@@ -133,52 +133,20 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     rig = Rig()
     first, second = (each.gpu for each in rig.identities)
     running = (GpuProcess(100, 2**30, None),)
+    patience = rig.sampler.settings.patience(Lane.SLOW)
 
-    def list_processes(gpu: Gpu, at: float) -> None:
-        rig.take(gpu.uuid, Lane.SLOW, at, processes=running)
+    def list_processes(gpu: Gpu, at: float, processes: tuple[GpuProcess, ...] | None = running) -> None:
+        rig.take(gpu.uuid, Lane.SLOW, at, processes=processes)
 
-    assert rig.sampler.processes() == {first: (), second: ()}
+    assert (rig.sampler.processes(), rig.sampler.listed_processes()) == ({first: (), second: ()}, {})
+    list_processes(first, 99.0, ())
+    list_processes(second, 99.0, None)
+    assert rig.sampler.listed_processes() == {first: ()}, "one whose processes are not known is not one without any"
     list_processes(first, 100.0)
     list_processes(second, 100.0)
-    patience = rig.sampler.settings.patience(Lane.SLOW)
     list_processes(second, 100.0 + patience)
     assert rig.sampler.processes() == {first: running, second: running}
     list_processes(second, 101.0 + patience)
     assert rig.sampler.processes() == {first: (), second: running}
-
-
-def test_a_gpu_whose_processes_are_not_known_is_not_one_without_processes() -> None:
-    rig = Rig()
-    first, second = (each.gpu for each in rig.identities)
-    assert rig.sampler.listed_processes() == {}
-    for gpu, processes in ((first, ()), (second, None)):
-        rig.take(gpu.uuid, Lane.SLOW, 100.0, processes=processes)
-    assert rig.sampler.listed_processes() == {first: ()}
+    rig.sampler.take_own(102.0 + 2 * patience, ())  # only the agent's own measurements continue
     assert rig.sampler.processes() == {first: (), second: ()}
-
-
-def test_processes_are_forgotten_where_only_the_agents_own_measurements_continue() -> None:
-    rig = Rig()
-    gpu = rig.identities[0].gpu
-    rig.take(gpu.uuid, Lane.SLOW, 100.0, processes=(GpuProcess(100, 1, None),))
-    rig.sampler.take_own(101.0 + rig.sampler.settings.patience(Lane.SLOW), ())
-    assert rig.sampler.processes()[gpu] == ()
-
-
-def test_an_estimate_in_the_place_of_a_meter_says_so_and_one_where_none_was_does_not() -> None:
-    rig = Rig()
-    name = "coldplate_node_power_fallback"
-
-    def play(at: float, *, metered: bool) -> dict[str, float]:
-        rig.sample("GPU-0", at)
-        rig.sample("GPU-1", at)
-        if metered:
-            measured = Reading(Series(NODE_POWER, Node(), (("source", "ipmi"),)), 9000.0)
-            rig.sampler.take_read(read_of("power", Lane.FAST, at, 0.01, Outcome.OK, BackendSample([measured])))
-        return rig.values(at, name)
-
-    assert play(0.0, metered=False) == {}
-    assert play(1.0, metered=True) == {"": 0}
-    assert play(30.0, metered=False) == {"": 1}
-    assert rig.values(30.0, "coldplate_node_power_watts", "source") == {"estimate": 1.1 * 1000 + 2 * 212.5}
-    assert play(31.0, metered=True) == {"": 0}

@@ -60,22 +60,20 @@ def test_the_picture_shows_the_pane_and_loads_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phases", "shown"),
+    ("phases", "inhibited", "shown"),
     [
-        ((), "alerts none"),
-        ((Phase.PENDING, Phase.PENDING), "alerts 2 pending"),
-        ((Phase.FIRING, Phase.PENDING), "alerts 1 firing, 1 pending"),
+        ((), 0, "alerts none"),
+        ((Phase.PENDING, Phase.PENDING), 0, "alerts 2 pending"),
+        ((Phase.FIRING, Phase.PENDING), 0, "alerts 1 firing, 1 pending"),
+        ((Phase.FIRING,), 3, "alerts 1 firing, 3 inhibited"),
     ],
 )
-def test_pending_alerts_are_counted_beside_those_that_fire(phases: tuple[Phase, ...], shown: str) -> None:
-    node = NodeView("n", "from its agent", alerts=[Alert("A", (), phase, 1.0, 0.0) for phase in phases])
+def test_pending_and_inhibited_alerts_are_counted_beside_those_that_fire(
+    phases: tuple[Phase, ...], inhibited: int, shown: str
+) -> None:
+    effects = [Alert("B", (), Phase.FIRING, 1.0, 0.0, inhibited_by="A")] * inhibited
+    node = NodeView("n", "from its agent", alerts=[*(Alert("A", (), phase, 1.0, 0.0) for phase in phases), *effects])
     assert node_line([node], TextLayout(80, None, ASCII)).plain.endswith(shown)
-
-
-def test_inhibited_alerts_are_counted_apart() -> None:
-    effects = [Alert("B", (), Phase.FIRING, 1.0, 0.0, inhibited_by="A")] * 3
-    node = NodeView("n", "from its agent", alerts=[Alert("A", (), Phase.FIRING, 1.0, 0.0), *effects])
-    assert node_line([node], TextLayout(80, None, ASCII)).plain.endswith("alerts 1 firing, 3 inhibited")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])

@@ -95,16 +95,20 @@ def test_a_thread_that_fails_while_it_waits_to_begin_again_is_started_again(
     assert restarts(threads) == 2
 
 
-def test_a_thread_that_fails_for_the_same_reason_again_and_again_is_counted_and_logged_once(
+def test_a_thread_that_fails_for_the_same_reason_again_and_again_is_logged_once_and_counted_when_it_is_done_too(
     clock: FakeClock, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = Threads(clock)
-    threads.begin("work", worker)
+    kept = threads.begin("work", worker)
     worker.fall(*(ValueError("the same") for _ in range(3)))
     for _ in range(4):
         assert worker.begun.acquire(timeout=WAIT)
     assert restarts(threads) == 3
     assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
+    worker.stop()
+    assert kept.join(WAIT)
+    threads.tend()
+    assert restarts(threads) == 3 and up(threads)
 
 
 def test_a_thread_that_is_done_holds_nothing_of_its_work_any_more(clock: FakeClock) -> None:
@@ -124,17 +128,6 @@ def test_a_thread_that_is_done_holds_nothing_of_its_work_any_more(clock: FakeClo
 
 def _take(_content: object) -> None:
     """Some work with it."""
-
-
-def test_work_that_returns_is_done_and_its_restarts_stay_counted(clock: FakeClock, worker: Worker) -> None:
-    threads = Threads(clock)
-    kept = threads.begin("work", worker)
-    worker.fall(ValueError())
-    wait_until(lambda: kept.restarts == 1)
-    worker.stop()
-    assert kept.join(WAIT)
-    threads.tend()
-    assert restarts(threads) == 1 and up(threads)
 
 
 def test_a_thread_that_begins_while_another_tends_them_is_started_once(clock: FakeClock, monkeypatch) -> None:

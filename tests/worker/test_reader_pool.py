@@ -85,33 +85,23 @@ def test_quick_channels_share_one_reader() -> None:
     assert bench.samples() == list(range(8)) * 5
 
 
-def test_a_hung_channel_stops_no_other_and_is_never_read_twice_at_once() -> None:
-    release = threading.Event()
-    hung = FakeChannel("hung", lambda: release.wait(10) and None)
-    others = [FakeChannel(str(number)) for number in range(3)]
-    bench = Bench(others[0], hung, *others[1:])
+@pytest.mark.parametrize("hanging", [1, 4])
+def test_hung_channels_stop_no_other_are_never_read_twice_at_once_and_keep_a_reader_each(hanging: int) -> None:
+    release, before = threading.Event(), readers()
+    hung = [FakeChannel(f"hung {number}", lambda: release.wait(10) and None) for number in range(hanging)]
+    others = [FakeChannel(str(number)) for number in range(4 - hanging)]
+    bench = Bench(*others[:1], *hung, *others[1:])
     for tick in range(1, 6):
         bench.pool.order({Lane.FAST})
         bench.settle(lambda tick=tick: all(each.reads == tick for each in others))
-    assert (hung.reads, hung.most_inside, bench.pool.busy) == (1, 1, ["hung"])
+    bench.settle(lambda: all(each.reads == 1 for each in hung))
+    assert {each.most_inside for each in hung} == {1}
+    assert bench.pool.busy == [each.key for each in hung]
+    assert readers() - before <= 4
     release.set()
     bench.settle(lambda: not bench.pool.busy)
     bench.pool.order({Lane.FAST})
-    bench.settle(lambda: hung.reads == 2)
-
-
-def test_every_channel_may_hang_and_there_are_no_more_readers_than_channels() -> None:
-    release = threading.Event()
-    before = readers()
-    channels = [FakeChannel(str(number), lambda: release.wait(10) and None) for number in range(4)]
-    bench = Bench(*channels)
-    for _ in range(10):
-        bench.pool.order({Lane.FAST})
-        time.sleep(0.01)
-        bench.pool.reinforce()
-    bench.settle(lambda: all(each.reads == 1 for each in channels))
-    assert readers() - before <= 4
-    release.set()
+    bench.settle(lambda: {each.reads for each in hung} == {2})
 
 
 def test_lanes_that_fall_due_while_a_channel_hangs_are_read_once_when_it_is_free() -> None:
@@ -129,18 +119,24 @@ def test_lanes_that_fall_due_while_a_channel_hangs_are_read_once_when_it_is_free
     assert told == ["fast", "fast", "slow"]
 
 
-def test_a_lost_device_and_an_unforeseen_error_are_reported_and_affect_only_their_channel() -> None:
-    def lose() -> None:
-        raise DeviceError(Reason.LOST, "GPU is lost")
+def raising(error: Exception) -> Callable[[], object]:
+    def act() -> None:
+        raise error
 
-    def stumble() -> None:
-        raise ZeroDivisionError("surprise")
+    return act
 
-    bench = Bench(FakeChannel("a", lose), FakeChannel("b", stumble), FakeChannel("c"))
+
+def test_a_lost_device_and_an_unforeseen_error_affect_only_their_channel_and_a_broken_source_is_reported() -> None:
+    lost, surprise = DeviceError(Reason.LOST, "GPU is lost"), ZeroDivisionError("surprise")
+    bench = Bench(FakeChannel("a", raising(lost)), FakeChannel("b", raising(surprise)), FakeChannel("c"))
     bench.read()
     errors = {message[1]: message[4:] for message in bench.sent if message[0] == "error"}
     assert errors == {0: ["lost", "GPU is lost"], 1: ["malformed", "ZeroDivisionError: surprise"]}
     assert bench.samples() == [2]
+    bench = Bench(FakeChannel("a", raising(SourceError("driver not loaded"))))
+    bench.pool.order({Lane.FAST})
+    bench.settle(lambda: bool(bench.broken))
+    assert str(bench.broken[0]) == "driver not loaded"
 
 
 def test_a_sample_that_cannot_be_sent_affects_only_its_channel_and_is_reported_once(caplog) -> None:
@@ -152,16 +148,6 @@ def test_a_sample_that_cannot_be_sent_affects_only_its_channel_and_is_reported_o
     assert bench.samples() == [1] * 5
     assert strange.reads == 5
     assert len([record for record in caplog.records if record.exc_info]) == 1
-
-
-def test_a_source_that_broke_is_reported() -> None:
-    def unload() -> None:
-        raise SourceError("driver not loaded")
-
-    bench = Bench(FakeChannel("a", unload))
-    bench.pool.order({Lane.FAST})
-    bench.settle(lambda: bool(bench.broken))
-    assert str(bench.broken[0]) == "driver not loaded"
 
 
 def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(monkeypatch, caplog) -> None:

@@ -93,22 +93,16 @@ def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer
     assert waits[-1] == pytest.approx(LONGEST_STUCK_SECONDS, abs=1)
 
 
-def test_a_report_of_any_device_is_enough(rig: Rig) -> None:
+def test_a_report_of_any_device_is_enough_and_neither_a_pause_nor_our_own_suspension_is_silence(rig: Rig) -> None:
     for _ in range(20):
         rig.run(STUCK_SECONDS / 2, ask=True)
         rig.sample()
         rig.turn()
-    assert len(rig.started) == 1
-
-
-def test_a_pause_between_orders_is_no_silence_of_the_devices(rig: Rig) -> None:
     rig.run(10 * STUCK_SECONDS)
     rig.supervisor.ask([Lane.FAST], rig.now)
     rig.run(STUCK_SECONDS / 2)
-    assert len(rig.started) == 1
-
-
-def test_if_the_supervisor_was_suspended_the_worker_gets_its_time(rig: Rig) -> None:
+    rig.sample()
+    rig.turn()
     rig.worker.answers = False
     rig.supervisor.ask([Lane.FAST], rig.now)
     rig.turn(3600.0)  # we were stopped; the answer is on its way
@@ -119,10 +113,17 @@ def test_if_the_supervisor_was_suspended_the_worker_gets_its_time(rig: Rig) -> N
     assert len(rig.started) == 1
 
 
-def test_a_slow_start_is_no_silence_and_an_endless_one_is(new: Rig) -> None:
+@pytest.mark.parametrize(
+    ("answers", "seconds"),
+    [
+        pytest.param(False, FIRST_SILENCE_SECONDS + 1, id="a start without an answer"),
+        pytest.param(True, STUCK_SECONDS, id="a library that never opens"),
+    ],
+)
+def test_a_slow_start_is_no_silence_and_an_endless_one_is(new: Rig, answers: bool, seconds: float) -> None:
     new.turn()
-    new.worker.answers = False
-    assert new.until(lambda: bool(new.worker.signals), 30) == pytest.approx(FIRST_SILENCE_SECONDS + 1, abs=1.5)
+    new.worker.answers = answers
+    assert new.until(lambda: bool(new.worker.signals), 2 * STUCK_SECONDS) == pytest.approx(seconds, abs=1.5)
 
 
 def test_a_library_that_hangs_while_it_is_opened_is_reported_and_continues_at_once(new: Rig) -> None:
@@ -141,11 +142,6 @@ def test_a_library_that_hangs_while_it_is_opened_is_reported_and_continues_at_on
     new.turn()
     assert new.supervisor.running
     assert isinstance(new.heard[-1], Hello)
-
-
-def test_a_library_that_never_opens_gets_another_process(new: Rig) -> None:
-    new.turn()
-    assert new.until(lambda: bool(new.worker.signals), 2 * STUCK_SECONDS) == pytest.approx(STUCK_SECONDS, abs=1)
 
 
 def test_a_hello_that_was_lost_is_asked_for(new: Rig) -> None:
@@ -217,17 +213,7 @@ def test_a_worker_that_swells_is_ended_and_one_whose_memory_is_not_known_is_left
     assert "MiB of memory" in rig.exit_reasons[0][2]
 
 
-def test_a_worker_that_floods_the_pipe_is_ended(rig: Rig) -> None:
-    line = encode("error", 0, "fast", 1.0, "lost", "x" * 500)
-    for _ in range(2 * FLOOD_ROOM // (2**20)):
-        rig.worker.said += [line] * (2**20 // len(line))
-        rig.turn(0.01)
-        if rig.worker.signals:
-            break
-    assert rig.worker.signals
-
-
-def test_a_heap_of_garbage_is_not_examined_to_its_end(rig: Rig) -> None:
+def test_a_heap_of_garbage_is_not_examined_to_its_end_and_a_worker_that_floods_the_pipe_is_ended(rig: Rig) -> None:
     rig.worker.said += [b""] * 200_000
     rig.turn()
     assert 0 < rig.supervisor.garbage < 1000
@@ -235,6 +221,12 @@ def test_a_heap_of_garbage_is_not_examined_to_its_end(rig: Rig) -> None:
     heard = len(rig.heard)
     rig.turn()
     assert len(rig.heard) == heard + 1
+    line = encode("error", 0, "fast", 1.0, "lost", "x" * 500)
+    for _ in range(2 * FLOOD_ROOM // (2**20)):
+        if not rig.worker.signals:
+            rig.worker.said += [line] * (2**20 // len(line))
+            rig.turn(0.01)
+    assert rig.worker.signals
 
 
 def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig: Rig) -> None:
@@ -336,22 +328,18 @@ def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart
     rig.supervisor.hold(rig.now)
     assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]
     rig.run(600.0)
-    assert rig.supervisor.pid is None
-    assert not rig.supervisor.awaited
+    assert (rig.supervisor.pid, rig.supervisor.descriptor, rig.supervisor.awaited) == (None, None, False)
+    assert not rig.supervisor.ask([Lane.FAST], rig.now)
     assert (len(rig.started), rig.exit_reasons, caplog.records) == (1, [], [])
     rig.supervisor.release(rig.now)
     rig.turn()
     rig.worker.said += [HELLO, HELLO]
     rig.run(1.5)
     assert (len(rig.started), rig.supervisor.running, rig.supervisor.restarts) == (2, True, 0)
-
-
-def test_what_is_held_from_the_start_is_neither_started_nor_asked(new: Rig) -> None:
-    new.supervisor.hold(new.now)
-    new.run(60.0)
-    assert new.started == []
-    assert not new.supervisor.ask([Lane.FAST], new.now)
-    assert new.supervisor.descriptor is None
+    held = Rig()
+    held.supervisor.hold(held.now)
+    held.run(60.0)
+    assert held.started == [], "what is held from the start is not even started"
 
 
 def test_a_worker_that_sleeps_in_the_driver_holds_it_and_is_reported_when_the_pause_ends(rig: Rig) -> None:

@@ -53,17 +53,18 @@ def pipes() -> Iterator[Pipes]:
         os.close(descriptor)
 
 
-def test_lines_arrive_whole_and_in_order(pipes: Pipes) -> None:
+def test_lines_arrive_whole_in_order_and_harmless_and_one_without_end_in_pieces(pipes: Pipes) -> None:
     assert pipes.pass_on() == b""
     pipes.write(b"level=info msg=one\nlevel=in")
     assert pipes.pass_on() == b"level=info msg=one\n"
     pipes.write(b"fo msg=two\n")
     assert pipes.pass_on() == b"level=info msg=two\n"
-
-
-def test_what_a_terminal_would_obey_is_made_harmless(pipes: Pipes) -> None:
     pipes.write(b"a\x1b[2Jb\x00c\td\xc3\xa9\n")
     assert pipes.pass_on() == b"a?[2Jb?c\td\xc3\xa9\n"
+    for _ in range(4):
+        pipes.write(b"y" * LINE)
+        pipes.pass_on()
+    assert len(pipes.relay._buffer) <= LINE
 
 
 def test_a_flood_is_cut_and_the_cut_is_reported_seldom(pipes: Pipes, caplog: pytest.LogCaptureFixture) -> None:
@@ -76,13 +77,6 @@ def test_a_flood_is_cut_and_the_cut_is_reported_seldom(pipes: Pipes, caplog: pyt
     assert ROOM / 2 < got < ROOM + 3600 * RATE * 1.2
     assert 10 < len(caplog.records) < 70
     assert "lines were dropped" in caplog.text
-
-
-def test_a_line_without_end_is_passed_on_in_pieces(pipes: Pipes) -> None:
-    for _ in range(4):
-        pipes.write(b"y" * LINE)
-        pipes.pass_on()
-    assert len(pipes.relay._buffer) <= LINE
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -120,15 +114,12 @@ def test_the_last_output_of_a_worker_that_crashes_arrives(
     assert "Fatal Python error: Segmentation fault" in capfd.readouterr().err
 
 
-def test_a_worker_is_confined_before_it_opens_anything(worker: ChildProcess) -> None:
+def test_a_worker_is_confined_before_it_opens_anything_and_its_memory_can_be_read(worker: ChildProcess) -> None:
     soft, _ = resource.prlimit(worker.pid, resource.RLIMIT_DATA)
     assert soft == 2**30
     ours = int(Path("/proc/self/oom_score_adj").read_text())
     score = int(Path(f"/proc/{worker.pid}/oom_score_adj").read_text())
     assert score == min(max(ours + 100, 0), 1000)
-
-
-def test_the_memory_of_a_worker_can_be_read(worker: ChildProcess) -> None:
     held = worker.resident()
     assert held is not None
     assert 5 * 2**20 < held < 100 * 2**20
