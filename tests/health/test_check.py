@@ -253,6 +253,7 @@ def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path) -> None:
         (["--timeout", "2 weeks"], "--timeout: "),
         (["--timeout", "0"], "--timeout: 0 is not from 200ms to 10m"),
         (["--at", "5s"], "--at: needs --scenario"),
+        (["--scenario", "idle", "--at", "inf"], "--at: inf is not from 0 to 1000000000 seconds"),
         (["--scenario", "idle", "--expect", str(bad)], "expectations: "),
         (["--scenario", "idle", "--expect", "dgx-h10"], "did you mean 'dgx-h"),
         (["--config.file", str(tmp_path / "none.yaml")], "none.yaml"),

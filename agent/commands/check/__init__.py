@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +42,7 @@ EXIT_STATUSES = {
     3: "unknown: no verdict is possible; also an invalid command line or configuration",
 }
 UNKNOWN = 3
+LONGEST_SECONDS = 1e9
 AGENT_WORDS = ("auto", "required", "none")
 ASIDE = ("driver", "xids", "agent", "alerts")
 """Checks whose answers are not in the sample of the devices."""
@@ -174,6 +174,10 @@ def _seconds(option: str, text: str | None) -> float | None:
 
     if text is None:
         return None
-    with contextlib.suppress(ValueError):
-        return float(text)
-    return parse_value(option, duration, text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        return parse_value(option, duration, text)
+    if not 0 <= seconds <= LONGEST_SECONDS:
+        raise UserError(f"{option}: {text} is not from 0 to {LONGEST_SECONDS:.0f} seconds")
+    return seconds
