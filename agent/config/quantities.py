@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from enum import Enum, auto
 
@@ -68,16 +69,15 @@ size, size_text = _SIZE.read, _SIZE.text
 
 def moment(text: str) -> float:
     """Wall seconds of a time in ISO 8601, in UTC where it has no zone, or of seconds. Raises ValueError."""
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        seconds = float(text)
+        if math.isfinite(seconds):
+            return seconds
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
     except ValueError:
-        raise ValueError(
-            f"{shown(text)} is no time; give one such as 2026-11-21T08:00:00Z, or seconds since 1970"
-        ) from None
+        example = "2026-11-21T08:00:00Z, or seconds since 1970"
+        raise ValueError(f"{shown(text)} is no time; give one such as {example}") from None
     return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
 
