@@ -157,6 +157,6 @@ def _selection(arguments: argparse.Namespace) -> ExportSelection:
     from agent.config.schema import parse_value
 
     step = parse_value("--step", duration, arguments.step)
-    start = parse_value("--start", moment, arguments.start) if arguments.start else float("-inf")
-    end = parse_value("--end", moment, arguments.end) if arguments.end else float("inf")
+    start = parse_value("--start", moment, arguments.start) if arguments.start is not None else float("-inf")
+    end = parse_value("--end", moment, arguments.end) if arguments.end is not None else float("inf")
     return ExportSelection(tuple(arguments.metrics), start, end, step)

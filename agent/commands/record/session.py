@@ -73,7 +73,7 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     if not LEAST_INTERVAL_SECONDS <= interval <= MOST_INTERVAL_SECONDS:
         raise ConfigError(f"--interval: {arguments.interval} is not from 100ms to 60s")
     delay, span = (
-        _seconds(option, given) if given else _seconds(variable, os.environ.get(variable))
+        _seconds(option, given) if given is not None else _seconds(variable, os.environ.get(variable) or None)
         for option, given, variable in (
             ("--delay", arguments.delay, DELAY),
             ("--duration", arguments.duration, DURATION),
@@ -87,7 +87,7 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
 
 
 def _seconds(what: str, text: str | None) -> float | None:
-    return parse_value(what, quantities.duration, text) if text else None
+    return parse_value(what, quantities.duration, text) if text is not None else None
 
 
 class RecordingSession:
