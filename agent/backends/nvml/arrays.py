@@ -11,11 +11,11 @@ import ctypes
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from operator import eq, mul, truediv
+from operator import eq
 from typing import Any, NamedTuple
 
-from agent.backends.nvml.driver import describe, reason_of
-from agent.model import Reading, Reason, Series, readings_of
+from agent.backends.nvml.driver import DriverError, describe, escalate, reason_of
+from agent.model import Reason
 
 U32_ONES = 2**32 - 1
 U64_ONES = 2**64 - 1
@@ -92,7 +92,10 @@ class FieldArray:
         return self._views[kind if kind < len(self._views) else 2]
 
     def decode(self) -> Sequence[Slot]:
-        """Return the value of each slot, or its error: all at once if they are good and of the usual types."""
+        """Return the value of each slot, or its error: all at once if they are good and of the usual types.
+
+        Raises DeviceError or SourceError if the code of a field says that the GPU or the driver is gone.
+        """
         words = self._u32.tolist()
         kinds = words[6::10]
         if kinds == self._kinds and not any(words[7::10]):
@@ -119,6 +122,7 @@ class FieldArray:
             code = words[i * 10 + 7]
             kind = words[i * 10 + 6]
             if code:
+                escalate(DriverError(f"NVML field {self.pairs[i][0]}", code))
                 slots.append(slot_error(code))
             elif kind >= kinds:
                 slots.append(SlotError(Reason.MALFORMED, f"unknown value type {kind}"))
@@ -184,30 +188,6 @@ class GpmArray:
             slot_error(code) if code else value if math.isfinite(value) else _NOT_FINITE
             for code, value in zip(codes, values, strict=True)
         ]
-
-
-class ScaledColumns:
-    """Series, and the factors by which the numbers of each are multiplied and divided."""
-
-    def __init__(self, rows: Sequence[tuple[float, float, Series]]) -> None:
-        """`rows` are multiplier, divisor and series."""
-        self._multipliers = tuple(multiplier for multiplier, _, _ in rows)
-        self._divisors = tuple(divisor for _, divisor, _ in rows)
-        self._series = tuple(series for _, _, series in rows)
-
-    def read(self, slots: Sequence[Slot], readings: list[Reading]) -> list[tuple[int, SlotError]]:
-        """Add the readings, from one number for each series. Return the place and error of each that is missing."""
-        if SlotError not in map(type, slots):  # nearly always: all numbers are scaled together
-            readings += readings_of(self._series, map(truediv, map(mul, slots, self._multipliers), self._divisors))
-            return []
-        errors: list[tuple[int, SlotError]] = []
-        for place, slot in enumerate(slots):
-            if isinstance(slot, SlotError):
-                errors.append((place, slot))
-            else:
-                value = slot * self._multipliers[place] / self._divisors[place]
-                readings.append(Reading(self._series[place], value))
-        return errors
 
 
 _RATIO_BITS = 12
