@@ -3,91 +3,85 @@
 from __future__ import annotations
 
 from agent.catalogue.bindings import Derived, Source
-from agent.model import Backend, Kind, Lane, Metric, Node, Unit
+from agent.catalogue.rows import counter, gauge, info, state
+from agent.model import Backend, Lane, Metric, Node
 
 
-def _count(
-    name: str, help: str, *labels: str, how: str = "count", unit: Unit = Unit.NONE, entity: type = Node
-) -> Metric:
-    return Metric(name, Kind.COUNTER, unit, entity, help, Lane.FAST, (Derived(how),), labels)
+def _count(name: str, help: str, *labels: str, how: str = "count", entity: type = Node) -> Metric:
+    return counter(name, entity, help, Lane.FAST, Derived(how), labels=labels)
 
 
 def _state(name: str, help: str, how: str, *labels: str, entity: type = Node) -> Metric:
-    return Metric(name, Kind.STATE, Unit.NONE, entity, help, Lane.FAST, (Derived(how),), labels, (0, 1))
+    return state(name, entity, help, Lane.FAST, Derived(how), labels=labels)
 
 
-def _gauge(name: str, unit: Unit, help: str, how: str, *labels: str, entity: type = Node) -> Metric:
-    return Metric(name, Kind.GAUGE, unit, entity, help, Lane.FAST, (Derived(how),), labels)
+def _gauge(name: str, help: str, how: str, *labels: str, entity: type = Node) -> Metric:
+    return gauge(name, entity, help, Lane.FAST, Derived(how), labels=labels)
 
 
 BACKENDS = (
     _state("coldplate_backend_up",
            "1 if the backend's last read succeeded, 0 if it failed or hangs; absent hardware has no series.",
            "outcome of the last read", entity=Backend),
-    Metric("coldplate_backend_info", Kind.INFO, Unit.NONE, Backend,
-           "The outcome of the backend's last read, ok, absent or failed.",
-           Lane.FAST, (Derived("outcome of the last read"),), labels=("outcome",), span=(1, 1)),
-    _gauge("coldplate_backend_duration_seconds", Unit.SECONDS, "Duration of the backend's last read.",
+    info("coldplate_backend_info", Backend, "The outcome of the backend's last read, ok, absent or failed.",
+         Lane.FAST, Derived("outcome of the last read"), labels=("outcome",)),
+    _gauge("coldplate_backend_duration_seconds", "Duration of the backend's last read.",
            "monotonic clock", entity=Backend),
-    _gauge("coldplate_backend_age_seconds", Unit.SECONDS, "Time since the backend's last successful read.",
+    _gauge("coldplate_backend_age_seconds", "Time since the backend's last successful read.",
            "monotonic clock", entity=Backend),
     _count("coldplate_backend_reads_total", "Reads of the backend by outcome.", "outcome", entity=Backend),
     _count("coldplate_backend_read_seconds_total",
            "Time that reads of the backend took, by lane: for GPUs nearly all of it is spent in the driver.", "lane",
-           how="monotonic clock", entity=Backend, unit=Unit.SECONDS),
-    Metric("coldplate_backend_series_left_out", Kind.GAUGE, Unit.NONE, Backend,
-           "Series that the backend leaves out because they exceed its limit; absent while it leaves out no series.",
-           Lane.SLOW, (Derived("count"),)),
+           how="monotonic clock", entity=Backend),
+    gauge("coldplate_backend_series_left_out", Backend,
+          "Series that the backend leaves out because they exceed its limit; absent while it leaves out no series.",
+          Lane.SLOW, Derived("count")),
     _count("coldplate_driver_calls_total", "Driver calls or file reads that the backend made.", entity=Backend),
 )  # fmt: skip
 
 SAMPLER = (
-    _gauge("coldplate_sample_age_seconds", Unit.SECONDS, "Age of the snapshot on this page when the page was rendered.",
+    _gauge("coldplate_sample_age_seconds", "Age of the snapshot on this page when the page was rendered.",
            "monotonic clock"),
     _count("coldplate_ticks_total", "Ticks of the fast lane that were served."),
     _count("coldplate_ticks_missed_total",
            "Ticks of the fast lane that were skipped because the previous one took too long."),
-    Metric("coldplate_sampling_interval_seconds", Kind.GAUGE, Unit.SECONDS, Node,
-           "Period of a lane at present; the overhead governor may have made it longer than configured.",
-           Lane.FAST, (Source("configuration: sampling"),), labels=("lane",)),
+    gauge("coldplate_sampling_interval_seconds", Node,
+          "Period of a lane at present; the overhead governor may have made it longer than configured.",
+          Lane.FAST, Source("configuration: sampling"), labels=("lane",)),
     _count("coldplate_readings_rejected_total",
            "Readings rejected as implausible: outside the physical range, or a counter that decreased.", "cause",
            how="plausibility checks", entity=Backend),
-    Metric("coldplate_metric_missing", Kind.STATE, Unit.NONE, Node,
-           "1 for each metric that is absent, with the reason; the device's labels say where.",
-           Lane.FAST, (Derived("gaps reported by the backends"),), labels=("metric", "reason"), span=(1, 1)),
+    state("coldplate_metric_missing", Node,
+          "1 for each metric that is absent, with the reason; the device's labels say where.",
+          Lane.FAST, Derived("gaps reported by the backends"), labels=("metric", "reason"), span=(1, 1)),
     _state("coldplate_worker_up", "1 if the device worker process runs and answers.", "supervision"),
     _count("coldplate_worker_restarts_total", "Restarts of the device worker process."),
-    _gauge("coldplate_devices_paused_until_timestamp_seconds", Unit.SECONDS,
+    _gauge("coldplate_devices_paused_until_timestamp_seconds",
            "While the driver is released: when it is taken up again at the latest, in seconds since the epoch.",
            "coldplate pause and the kernel log"),
-    Metric("coldplate_process_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
-           "Processor time used by the agent's processes.",
-           Lane.SLOW, (Source("/proc/PID/stat"),), labels=("process",)),
-    Metric("coldplate_process_resident_memory_bytes", Kind.GAUGE, Unit.BYTES, Node,
-           "Resident memory of the agent's processes.",
-           Lane.SLOW, (Source("/proc/PID/stat"),), labels=("process",), span=(0, 2.0**44)),
-    Metric("coldplate_build_info", Kind.INFO, Unit.NONE, Node,
-           "The agent's version and the Python that runs it.",
-           Lane.COLD, (Source("the package"),), labels=("version", "python"), span=(1, 1)),
-    Metric("coldplate_synthetic_info", Kind.INFO, Unit.NONE, Node,
-           "Present if the devices are synthetic: none of their readings is real.",
-           Lane.COLD, (Source("configuration: backends.devices"),), labels=("scenario",), span=(1, 1)),
-    Metric("coldplate_replay_info", Kind.INFO, Unit.NONE, Node,
-           "Present if a recording or a trace is played: its readings are not of this moment; the node, or the "
-           "trace's file, and when it was recorded.",
-           Lane.COLD, (Source("configuration: backends.devices"),), labels=("node", "recorded"), span=(1, 1)),
+    counter("coldplate_process_cpu_seconds_total", Node, "Processor time used by the agent's processes.",
+            Lane.SLOW, Source("/proc/PID/stat"), labels=("process",)),
+    gauge("coldplate_process_resident_memory_bytes", Node, "Resident memory of the agent's processes.",
+          Lane.SLOW, Source("/proc/PID/stat"), labels=("process",), span=(0, 2.0**44)),
+    info("coldplate_build_info", Node, "The agent's version and the Python that runs it.",
+         Lane.COLD, Source("the package"), labels=("version", "python")),
+    info("coldplate_synthetic_info", Node, "Present if the devices are synthetic: none of their readings is real.",
+         Lane.COLD, Source("configuration: backends.devices"), labels=("scenario",)),
+    info("coldplate_replay_info", Node,
+         "Present if a recording or a trace is played: its readings are not of this moment; the node, or the "
+         "trace's file, and when it was recorded.", Lane.COLD, Source("configuration: backends.devices"),
+         labels=("node", "recorded")),
     _state("coldplate_config_last_reload_successful",
            "1 if the last configuration reload succeeded, 0 if it failed and the previous configuration is in use.",
            "configuration"),
-    _gauge("coldplate_config_last_reload_success_timestamp_seconds", Unit.SECONDS,
+    _gauge("coldplate_config_last_reload_success_timestamp_seconds",
            "Time at which the current configuration was loaded, in seconds since the epoch.", "configuration"),
     _state("coldplate_web_config_last_reload_successful",
            "1 if the web configuration, certificate and key were last read successfully, 0 if former ones are in use.",
            "web configuration"),
-    _gauge("coldplate_web_config_last_reload_success_timestamp_seconds", Unit.SECONDS,
+    _gauge("coldplate_web_config_last_reload_success_timestamp_seconds",
            "Time at which the current web configuration was read, in seconds since the epoch.", "web configuration"),
-    _gauge("coldplate_web_certificate_expiry_timestamp_seconds", Unit.SECONDS,
+    _gauge("coldplate_web_certificate_expiry_timestamp_seconds",
            "Time at which the first certificate of the chain that the port shows expires, in seconds since the epoch.",
            "web configuration: tls_server_config.cert_file"),
     _count("coldplate_web_refusals_total",
@@ -104,56 +98,52 @@ VITALS = (
            "1 if the last write of the state file succeeded, 0 if it failed or hangs and a restart would lose it.",
            "writing of the state directory", "file"),
     _count("coldplate_state_write_failures_total", "Failed attempts to write a state file; each is retried.", "file"),
-    _gauge("coldplate_state_last_write_success_timestamp_seconds", Unit.SECONDS,
+    _gauge("coldplate_state_last_write_success_timestamp_seconds",
            "When the state file was last written, in seconds since the epoch; absent if not since the agent started.",
            "writing of the state directory", "file"),
 )  # fmt: skip
 
 OVERHEAD = (
-    Metric("coldplate_thread_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
-           "Processor time used by the main process's threads of this name; `other` is what none of them accounts for.",
-           Lane.SLOW, (Source("CPU clocks of the threads"),), labels=("thread",)),
-    Metric("coldplate_overhead_cpu_ratio", Kind.GAUGE, Unit.RATIO, Node,
-           "Share of one core that the agent's processes used during the last minute.",
-           Lane.FAST, (Source("CPU clocks of the processes"),)),
-    Metric("coldplate_overhead_cpu_budget_ratio", Kind.GAUGE, Unit.RATIO, Node,
-           "Share of one core that they may use before lanes are slowed down; absent without a budget.",
-           Lane.FAST, (Source("configuration: overhead.cpu"),)),
-    Metric("coldplate_overhead_info", Kind.INFO, Unit.NONE, Node,
-           "Whether lanes are read as configured (full), less often (slowed), or as rarely as may be (spent).",
-           Lane.FAST, (Derived("overhead governor"),), labels=("state",), span=(1, 1)),
-    _gauge("coldplate_sampling_stretch_ratio", Unit.RATIO,
+    counter("coldplate_thread_cpu_seconds_total", Node,
+            "Processor time used by the main process's threads of this name; `other` is what none of them accounts "
+            "for.", Lane.SLOW, Source("CPU clocks of the threads"), labels=("thread",)),
+    gauge("coldplate_overhead_cpu_ratio", Node,
+          "Share of one core that the agent's processes used during the last minute.",
+          Lane.FAST, Source("CPU clocks of the processes")),
+    gauge("coldplate_overhead_cpu_budget_ratio", Node,
+          "Share of one core that they may use before lanes are slowed down; absent without a budget.",
+          Lane.FAST, Source("configuration: overhead.cpu")),
+    info("coldplate_overhead_info", Node,
+         "Whether lanes are read as configured (full), less often (slowed), or as rarely as may be (spent).",
+         Lane.FAST, Derived("overhead governor"), labels=("state",)),
+    _gauge("coldplate_sampling_stretch_ratio",
            "How many times as long as configured the period of a lane is; absent without a budget.",
            "overhead governor", "lane"),
 )  # fmt: skip
 
 EXPECTATIONS = (
-    Metric("coldplate_expectation_met", Kind.STATE, Unit.NONE, Node,
-           "1 if the node is as expected in this respect, 0 if it is not; absent where that is unknown.",
-           Lane.SLOW, (Derived("the readings and configuration: expectations"),), labels=("expectation",), span=(0, 1)),
-    Metric("coldplate_expectations_info", Kind.INFO, Unit.NONE, Node,
-           "The expectations that apply to the node, by their name or file.",
-           Lane.SLOW, (Derived("the GPUs and configuration: expectations"),), labels=("expectations",), span=(1, 1)),
+    state("coldplate_expectation_met", Node,
+          "1 if the node is as expected in this respect, 0 if it is not; absent where that is unknown.",
+          Lane.SLOW, Derived("the readings and configuration: expectations"), labels=("expectation",)),
+    info("coldplate_expectations_info", Node, "The expectations that apply to the node, by their name or file.",
+         Lane.SLOW, Derived("the GPUs and configuration: expectations"), labels=("expectations",)),
 )  # fmt: skip
 
 RULES = (
-    Metric("coldplate_alert", Kind.STATE, Unit.NONE, Node,
-           "1 for each alert that is pending or firing, with the alert's own labels.",
-           Lane.FAST, (Derived("rule engine"),), labels=("alertname", "alertstate", "severity"), span=(1, 1)),
+    state("coldplate_alert", Node, "1 for each alert that is pending or firing, with the alert's own labels.",
+          Lane.FAST, Derived("rule engine"), labels=("alertname", "alertstate", "severity"), span=(1, 1)),
     _count("coldplate_rule_evaluations_total", "Rules evaluated on the node, by group.", "rule_group",
            how="rule engine"),
     _count("coldplate_rule_evaluation_failures_total",
            "Rule evaluations on the node that failed, by group; /api/v1/rules has the errors.", "rule_group",
            how="rule engine"),
     _count("coldplate_rule_evaluation_seconds_total", "Time spent evaluating rules on the node, by group.",
-           "rule_group", how="rule engine", unit=Unit.SECONDS),
+           "rule_group", how="rule engine"),
     _count("coldplate_rule_group_iterations_missed_total",
            "Evaluations of a rule group on the node that were skipped because rules took too long, by group.",
            "rule_group", how="rule engine"),
-    _gauge("coldplate_rule_window_series", Unit.NONE, "Series kept in memory because a rule reads them.",
-           "rule engine"),
-    _gauge("coldplate_rule_window_bytes", Unit.BYTES, "Memory reserved for the samples of those series.",
-           "rule engine"),
+    _gauge("coldplate_rule_window_series", "Series kept in memory because a rule reads them.", "rule engine"),
+    _gauge("coldplate_rule_window_bytes", "Memory reserved for the samples of those series.", "rule engine"),
     _count("coldplate_rule_window_dropped_total",
            "Samples that a rule reads and that were dropped because they exceed the memory limit.", how="rule engine"),
 )  # fmt: skip
@@ -165,21 +155,20 @@ NOTIFICATIONS = (
            "notifier", "url", how="notifiers"),
     _count("coldplate_notification_failures_total", "Failed attempts to send to a receiver; their alerts are retried.",
            "notifier", "url", how="notifiers"),
-    _gauge("coldplate_notifications_queued", Unit.NONE, "Alerts queued for delivery to a receiver.", "notifiers",
+    _gauge("coldplate_notifications_queued", "Alerts queued for delivery to a receiver.", "notifiers",
            "notifier", "url"),
 )  # fmt: skip
 
 FLIGHT = (
-    _gauge("coldplate_flight_recorder_seconds", Unit.SECONDS, "How far back the flight recorder goes.",
+    _gauge("coldplate_flight_recorder_seconds", "How far back the flight recorder goes.", "flight recorder"),
+    _gauge("coldplate_flight_recorder_memory_bytes", "Memory used by what the flight recorder holds.",
            "flight recorder"),
-    _gauge("coldplate_flight_recorder_memory_bytes", Unit.BYTES, "Memory used by what the flight recorder holds.",
-           "flight recorder"),
-    _gauge("coldplate_flight_recorder_files_bytes", Unit.BYTES,
+    _gauge("coldplate_flight_recorder_files_bytes",
            "Size of the files that the flight recorder has in its directory.", "flight recorder"),
     _count("coldplate_flight_recorder_files_total",
            "Files that the flight recorder wrote around alerts and XID errors."),
     _count("coldplate_flight_recorder_failures_total", "Files that the flight recorder could not write."),
-    _gauge("coldplate_flight_recorder_last_success_timestamp_seconds", Unit.SECONDS,
+    _gauge("coldplate_flight_recorder_last_success_timestamp_seconds",
            "When the flight recorder last wrote a file, in seconds since the epoch; absent before the first.",
            "flight recorder"),
 )  # fmt: skip
@@ -187,30 +176,30 @@ FLIGHT = (
 PUSHES = (
     _count("coldplate_push_samples_total", "Samples that the receiver of a push has taken.", "push"),
     _count("coldplate_push_bytes_total", "Bytes of the requests that it has taken, compressed and without their heads.",
-           "push", unit=Unit.BYTES),
+           "push"),
     _count("coldplate_push_failures_total", "Failed attempts to push; each is repeated.", "push"),
     _count("coldplate_push_samples_dropped_total",
            "Samples that the receiver never got: rejected by it, expired, too many (overflow), or damaged on the disk.",
            "push", "reason"),
-    _gauge("coldplate_push_pending_bytes", Unit.BYTES, "Size of what waits to be pushed, in memory and on the disk.",
+    _gauge("coldplate_push_pending_bytes", "Size of what waits to be pushed, in memory and on the disk.",
            "push", "push"),
-    _gauge("coldplate_push_pending_age_seconds", Unit.SECONDS,
+    _gauge("coldplate_push_pending_age_seconds",
            "Age of the oldest sample that waits to be pushed: by so much the receiver is behind; 0 if none waits.",
            "push", "push"),
-    _gauge("coldplate_push_last_success_timestamp_seconds", Unit.SECONDS,
+    _gauge("coldplate_push_last_success_timestamp_seconds",
            "When the receiver last took samples, in seconds since the epoch; absent before the first.", "push", "push"),
 )  # fmt: skip
 
 RECORDED = (
-    Metric("coldplate_recorded_processes", Kind.GAUGE, Unit.NONE, Node,
-           "In a recording: processes of the recorded command and all that they started.",
-           Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**22)),
-    Metric("coldplate_recorded_process_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
-           "In a recording: processor time of those processes, including those that have ended.",
-           Lane.SLOW, (Source("/proc/PID/stat"),)),
-    Metric("coldplate_recorded_process_resident_memory_bytes", Kind.GAUGE, Unit.BYTES, Node,
-           "In a recording: resident memory of those processes; what they share counts for each.",
-           Lane.SLOW, (Source("/proc/PID/stat"),), span=(0, 2.0**52)),
+    gauge("coldplate_recorded_processes", Node,
+          "In a recording: processes of the recorded command and all that they started.",
+          Lane.SLOW, Source("/proc/PID/stat"), span=(0, 2.0**22)),
+    counter("coldplate_recorded_process_cpu_seconds_total", Node,
+            "In a recording: processor time of those processes, including those that have ended.",
+            Lane.SLOW, Source("/proc/PID/stat")),
+    gauge("coldplate_recorded_process_resident_memory_bytes", Node,
+          "In a recording: resident memory of those processes; what they share counts for each.",
+          Lane.SLOW, Source("/proc/PID/stat"), span=(0, 2.0**52)),
 )  # fmt: skip
 
 ROWS = BACKENDS + SAMPLER + VITALS + OVERHEAD + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + PUSHES + RECORDED

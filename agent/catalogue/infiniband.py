@@ -12,6 +12,7 @@ from functools import partial
 from itertools import count
 
 from agent.catalogue.bindings import ANYTHING, PACKETS, Derived, PortFile, Source
+from agent.catalogue.rows import counter, gauge, info, state
 from agent.model import Gpu, IbPort, Kind, Lane, Metric, Shown, Unit
 
 PREFIX = "coldplate_infiniband_"
@@ -26,8 +27,8 @@ ACTIVE = 4
 
 
 def _count(suffix: str, help: str, *files: str, growth: float | None = None, shown: Shown = Shown.DEFAULT) -> Metric:
-    return Metric(f"{PREFIX}{suffix}_total", Kind.COUNTER, Unit.NONE, IbPort, help, Lane.SLOW,
-                  tuple(map(PortFile, files)), span=(0, 2.0**63), growth=growth, shown=shown)  # fmt: skip
+    return counter(f"{PREFIX}{suffix}_total", IbPort, help, Lane.SLOW, *map(PortFile, files),
+                   span=(0, 2.0**63), growth=growth, shown=shown)  # fmt: skip
 
 
 def _packets(suffix: str, help: str, *files: str, shown: Shown = Shown.DEFAULT) -> Metric:
@@ -38,48 +39,32 @@ _full_count, _full_packets = partial(_count, shown=Shown.FULL), partial(_packets
 
 
 def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW, peak: bool = False) -> Metric:
-    return Metric(f"{PREFIX}{suffix}_bytes_total", Kind.COUNTER, Unit.BYTES, IbPort, help, lane, files,
-                  span=(0, 2.0**66), peak=peak)  # fmt: skip
+    return counter(f"{PREFIX}{suffix}_bytes_total", IbPort, help, lane, *files, span=(0, 2.0**66), peak=peak)
 
 
-STATE_ID = Metric(
-    PREFIX + "state_id", Kind.STATE, Unit.NONE, IbPort,
-    "Logical state: 0 no change, 1 down, 2 init, 3 armed, 4 active, 5 active with link temporarily down.",
-    Lane.FAST, (PortFile("state"),), span=(0, 15),
-)  # fmt: skip
-PHYSICAL_STATE_ID = Metric(
-    PREFIX + "physical_state_id", Kind.STATE, Unit.NONE, IbPort,
-    "Physical state: 0 no change, 1 sleep, 2 polling, 3 disabled, 4 training, 5 up, 6 recovering, 7 test.",
-    Lane.SLOW, (PortFile("phys_state"),), span=(0, 15),
-)  # fmt: skip
-RATE = Metric(
-    PREFIX + "rate_bytes_per_second", Kind.GAUGE, Unit.BYTES, IbPort,
-    "Signalling rate that the link negotiated, in one direction.",
-    Lane.SLOW, (PortFile("rate"),), span=(0, 1e13),
-)  # fmt: skip
-LIFESPAN = Metric(
-    PREFIX + "lifespan_seconds", Kind.GAUGE, Unit.SECONDS, IbPort,
-    "How long the kernel serves hw_counters from its cache before it reads the adapter again.",
-    Lane.SLOW, (PortFile("hw_counters/lifespan", 1e-3),), span=(0, 1e6), shown=Shown.FULL,
-)  # fmt: skip
+STATE_ID = state(PREFIX + "state_id", IbPort,
+                 "Logical state: 0 no change, 1 down, 2 init, 3 armed, 4 active, 5 active with link temporarily down.",
+                 Lane.FAST, PortFile("state"), span=(0, 15))  # fmt: skip
+PHYSICAL_STATE_ID = state(PREFIX + "physical_state_id", IbPort,
+                          "Physical state: 0 no change, 1 sleep, 2 polling, 3 disabled, 4 training, 5 up, "
+                          "6 recovering, 7 test.",
+                          Lane.SLOW, PortFile("phys_state"), span=(0, 15))  # fmt: skip
+RATE = gauge(PREFIX + "rate_bytes_per_second", IbPort, "Signalling rate that the link negotiated, in one direction.",
+             Lane.SLOW, PortFile("rate"), span=(0, 1e13))  # fmt: skip
+LIFESPAN = gauge(PREFIX + "lifespan_seconds", IbPort,
+                 "How long the kernel serves hw_counters from its cache before it reads the adapter again.",
+                 Lane.SLOW, PortFile("hw_counters/lifespan", 1e-3), span=(0, 1e6), shown=Shown.FULL)  # fmt: skip
 
-PORT_UP = Metric(
-    PREFIX + "port_up", Kind.STATE, Unit.NONE, IbPort,
-    "1 if the logical state of the port is active, else 0.",
-    Lane.FAST, (Derived("state is 4: ACTIVE"),), span=(0, 1),
-)  # fmt: skip
-LINK_DOWN_EVENTS = Metric(
-    PREFIX + "link_down_events_total", Kind.COUNTER, Unit.NONE, IbPort,
-    "Times that the agent saw the port leave the active state; a drop between two samples is missed.",
-    Lane.FAST, (Derived("changes of state from ACTIVE, since the agent started"),),
-    span=(0, 2.0**53),
-)  # fmt: skip
-INFO = Metric(
-    PREFIX + "info", Kind.INFO, Unit.NONE, IbPort,
-    "Facts about the port and its adapter as labels; a label that the driver does not report is empty.",
-    Lane.COLD, (Source("board_id, fw_ver and hca_type of the device, ports/N/link_layer"),),
-    labels=("board_id", "firmware_version", "hca_type", "link_layer"), span=(1, 1),
-)  # fmt: skip
+PORT_UP = state(PREFIX + "port_up", IbPort, "1 if the logical state of the port is active, else 0.",
+                Lane.FAST, Derived("state is 4: ACTIVE"))  # fmt: skip
+LINK_DOWN_EVENTS = counter(PREFIX + "link_down_events_total", IbPort,
+                           "Times that the agent saw the port leave the active state; a drop between two samples is "
+                           "missed.", Lane.FAST, Derived("changes of state from ACTIVE, since the agent started"),
+                           span=(0, 2.0**53))  # fmt: skip
+INFO = info(PREFIX + "info", IbPort,
+            "Facts about the port and its adapter as labels; a label that the driver does not report is empty.",
+            Lane.COLD, Source("board_id, fw_ver and hca_type of the device, ports/N/link_layer"),
+            labels=("board_id", "firmware_version", "hca_type", "link_layer"))  # fmt: skip
 
 # AWS EFA and soft RoCE have no standard counters; their own ones of the same meaning come second.
 TRAFFIC = (
@@ -205,12 +190,10 @@ ROCE = (
                 "hw_counters/rx_icrc_encapsulated"),
 )  # fmt: skip
 
-NEAREST_HCA = Metric(
-    "coldplate_gpu_nearest_hca_info", Kind.INFO, Unit.NONE, Gpu,
-    "An HCA nearest to the GPU over PCIe; distance as in nvidia-smi topo: PIX, PXB, PHB, NODE or SYS.",
-    Lane.COLD, (Source("/sys/bus/pci/devices, /sys/class/infiniband/DEVICE/device"),),
-    labels=("device", "distance"), span=(1, 1),
-)  # fmt: skip
+NEAREST_HCA = info("coldplate_gpu_nearest_hca_info", Gpu,
+                   "An HCA nearest to the GPU over PCIe; distance as in nvidia-smi topo: PIX, PXB, PHB, NODE or SYS.",
+                   Lane.COLD, Source("/sys/bus/pci/devices, /sys/class/infiniband/DEVICE/device"),
+                   labels=("device", "distance"))  # fmt: skip
 
 FILES = (STATE_ID, PHYSICAL_STATE_ID, RATE, LIFESPAN, *TRAFFIC, *TROUBLE, *LEGACY, *TRANSPORT, *ROCE)
 """The rows that are read from one file of a port."""

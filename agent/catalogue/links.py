@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import ALL_LINKS, PACKETS, Call, Derived, Field, Gpm
+from agent.catalogue.rows import counter, gauge, info, state
 from agent.lib.record import Record
-from agent.model import Gpu, Kind, Lane, Metric, NvLink, Shown, Unit
+from agent.model import Gpu, Lane, Metric, NvLink, Shown
 
 MEBI = 2.0**20
 KIBI = 1024.0
@@ -39,36 +40,28 @@ def _blackwell() -> tuple[Field, ...]:
 
 
 def _gpu_payload(direction: str, what: str, kibibytes: int, octets: int, *, peak: bool = False) -> Metric:
-    return Metric(
-        f"coldplate_gpu_nvlink_{direction}_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
-        f"Payload {what} over all NVLinks of the GPU.", Lane.FAST,
-        (Field(kibibytes, KIBI, scope=ALL_LINKS), Field(octets, scope=ALL_LINKS), Field(octets, per_link=True)),
-        span=(0, 2.0**74), peak=peak,
-    )  # fmt: skip
+    return counter(f"coldplate_gpu_nvlink_{direction}_bytes_total", Gpu, f"Payload {what} over all NVLinks of the GPU.",
+                   Lane.FAST, Field(kibibytes, KIBI, scope=ALL_LINKS), Field(octets, scope=ALL_LINKS),
+                   Field(octets, per_link=True), span=(0, 2.0**74), peak=peak)  # fmt: skip
 
 
 def _link_payload(direction: str, what: str, kibibytes: int, octets: int) -> Metric:
-    return Metric(
-        f"coldplate_nvlink_{direction}_bytes_total", Kind.COUNTER, Unit.BYTES, NvLink,
-        f"Payload {what} over one NVLink.", Lane.SLOW,
-        (Field(kibibytes, KIBI, per_link=True), Field(octets, per_link=True)), span=(0, 2.0**74), shown=Shown.FULL,
-    )  # fmt: skip
+    return counter(f"coldplate_nvlink_{direction}_bytes_total", NvLink, f"Payload {what} over one NVLink.",
+                   Lane.SLOW, Field(kibibytes, KIBI, per_link=True), Field(octets, per_link=True),
+                   span=(0, 2.0**74), shown=Shown.FULL)  # fmt: skip
 
 
 def _traffic(end: str, what: str) -> Metric:
     """Return the rate at one end of the GPU's links, of which a slow one carries less than the others."""
     origin = Derived("growth of coldplate_nvlink_transmit_bytes_total and coldplate_nvlink_receive_bytes_total")
-    return Metric(
-        f"coldplate_gpu_nvlink_traffic_{end}_bytes_per_second", Kind.GAUGE, Unit.BYTES, Gpu,
-        f"Payload a second on the {what} loaded of the GPU's NVLinks, sent and received, since the slow sample before.",
-        Lane.SLOW, (origin,), span=(0, 1e13),
-    )  # fmt: skip
+    return gauge(f"coldplate_gpu_nvlink_traffic_{end}_bytes_per_second", Gpu,
+                 f"Payload a second on the {what} loaded of the GPU's NVLinks, sent and received, since the slow "
+                 "sample before.", Lane.SLOW, origin, span=(0, 1e13))  # fmt: skip
 
 
 def _errors(name: str, entity: type, field: int, help: str) -> Metric:
     origin = (Field(field, per_link=entity is NvLink),)
-    return Metric(name, Kind.COUNTER, Unit.NONE, entity, help, Lane.SLOW, origin, span=(0, 2.0**63),
-                  shown=Shown.FULL)  # fmt: skip
+    return counter(name, entity, help, Lane.SLOW, *origin, span=(0, 2.0**63), shown=Shown.FULL)  # fmt: skip
 
 
 NVLINK = (
@@ -79,29 +72,26 @@ NVLINK = (
     _traffic("highest", "most"),
     _link_payload("transmit", "sent", nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES),
     _link_payload("receive", "received", nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES),
-    Metric("coldplate_nvlink_up", Kind.STATE, Unit.NONE, NvLink,
-           "1 if the link is active and open to traffic, 0 if it is inactive, asleep or closed.",
-           Lane.SLOW, (Field(nvml.FI_DEV_NVLINK_GET_STATE, per_link=True),), span=(0, 1)),
-    Metric("coldplate_gpu_nvlink_speed_bytes_per_second", Kind.GAUGE, Unit.BYTES, Gpu,
-           "Total speed of the GPU's NVLinks, in one direction; lower than on its peers means a slow link.",
-           Lane.COLD, (Field(nvml.FI_DEV_NVLINK_GET_SPEED, 1e6, per_link=True),), span=(0, 1e13)),
-    Metric("coldplate_nvlink_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
-           "Errors of the link by type: replay, recovery and crc up to Hopper; other counters from Blackwell on.",
-           Lane.SLOW,
-           (Field(nvml.FI_DEV_NVLINK_ERROR_DL_REPLAY, labels=("replay",), per_link=True),
+    state("coldplate_nvlink_up", NvLink,
+          "1 if the link is active and open to traffic, 0 if it is inactive, asleep or closed.",
+          Lane.SLOW, Field(nvml.FI_DEV_NVLINK_GET_STATE, per_link=True)),
+    gauge("coldplate_gpu_nvlink_speed_bytes_per_second", Gpu,
+          "Total speed of the GPU's NVLinks, in one direction; lower than on its peers means a slow link.",
+          Lane.COLD, Field(nvml.FI_DEV_NVLINK_GET_SPEED, 1e6, per_link=True), span=(0, 1e13)),
+    counter("coldplate_nvlink_errors_total", NvLink,
+            "Errors of the link by type: replay, recovery and crc up to Hopper; other counters from Blackwell on.",
+            Lane.SLOW, Field(nvml.FI_DEV_NVLINK_ERROR_DL_REPLAY, labels=("replay",), per_link=True),
             Field(nvml.FI_DEV_NVLINK_ERROR_DL_RECOVERY, labels=("recovery",), per_link=True),
-            Field(nvml.FI_DEV_NVLINK_ERROR_DL_CRC, labels=("crc",), per_link=True), *_blackwell()),
-           labels=("type",), span=(0, 2.0**63), shown=Shown.COUNTED),
-    Metric("coldplate_gpu_nvlink_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "Errors of all NVLinks of the GPU by type: its own sums up to Hopper, those of its links from Blackwell on.",
-           Lane.SLOW,
-           (Field(nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, labels=("crc_flit",)),
+            Field(nvml.FI_DEV_NVLINK_ERROR_DL_CRC, labels=("crc",), per_link=True), *_blackwell(), labels=("type",),
+            span=(0, 2.0**63), shown=Shown.COUNTED),
+    counter("coldplate_gpu_nvlink_errors_total", Gpu,
+            "Errors of all NVLinks of the GPU by type: its own sums up to Hopper, those of its links from "
+            "Blackwell on.", Lane.SLOW, Field(nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, labels=("crc_flit",)),
             Field(nvml.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, labels=("crc_data",)),
             Field(nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, labels=("replay",)),
             Field(nvml.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, labels=("recovery",)),
-            Field(nvml.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, labels=("ecc_data",)),
-            *_blackwell()),
-           labels=("type",), span=(0, 2.0**63)),
+            Field(nvml.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, labels=("ecc_data",)), *_blackwell(), labels=("type",),
+            span=(0, 2.0**63)),
     _errors("coldplate_nvlink_receive_errors_total", NvLink, nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS,
             "Packets with any error that the link received, including those of the single types (Blackwell)."),
     _errors("coldplate_nvlink_symbol_errors_total", NvLink, nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS,
@@ -111,15 +101,15 @@ NVLINK = (
 )  # fmt: skip
 
 FABRIC = (
-    Metric("coldplate_gpu_fabric_info", Kind.INFO, Unit.NONE, Gpu,
-           "The NVLink domain of the GPU: its cluster (none on a standalone node) and its clique.",
-           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("cluster_uuid", "clique"), span=(1, 1)),
-    Metric("coldplate_gpu_fabric_state", Kind.STATE, Unit.NONE, Gpu,
-           "1 for the state of the GPU's registration with the NVLink fabric, 0 for the others.",
-           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("state",), span=(0, 1)),
-    Metric("coldplate_gpu_fabric_problem", Kind.STATE, Unit.NONE, Gpu,
-           "1 while the fabric has this problem with the GPU, 0 if the driver says that it has not.",
-           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("problem",), span=(0, 1), shown=Shown.COUNTED),
+    info("coldplate_gpu_fabric_info", Gpu,
+         "The NVLink domain of the GPU: its cluster (none on a standalone node) and its clique.",
+         Lane.COLD, Call("nvmlDeviceGetGpuFabricInfoV"), labels=("cluster_uuid", "clique")),
+    state("coldplate_gpu_fabric_state", Gpu,
+          "1 for the state of the GPU's registration with the NVLink fabric, 0 for the others.",
+          Lane.COLD, Call("nvmlDeviceGetGpuFabricInfoV"), labels=("state",)),
+    state("coldplate_gpu_fabric_problem", Gpu,
+          "1 while the fabric has this problem with the GPU, 0 if the driver says that it has not.",
+          Lane.COLD, Call("nvmlDeviceGetGpuFabricInfoV"), labels=("problem",), shown=Shown.COUNTED),
 )  # fmt: skip
 
 FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
@@ -161,33 +151,26 @@ FABRIC_PROBLEMS = tuple(name for aspect in FABRIC_HEALTH for name in aspect.bad.
 # The fields are counters of 32 bits: at full speed a link of generation 5 wraps them seven times a second (seen on an
 # H200). So the rates of GPM come first, which are added up.
 PCIE = (
-    Metric("coldplate_gpu_pcie_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
-           "Bytes that the GPU sent over PCIe.",
-           Lane.FAST, (Gpm(nvml.GPM_METRIC_PCIE_TX_PER_SEC, MEBI, total=True), Field(nvml.FI_DEV_PCIE_COUNT_TX_BYTES)),
-           span=(0, 2.0**74)),
-    Metric("coldplate_gpu_pcie_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
-           "Bytes that the GPU received over PCIe.",
-           Lane.FAST, (Gpm(nvml.GPM_METRIC_PCIE_RX_PER_SEC, MEBI, total=True), Field(nvml.FI_DEV_PCIE_COUNT_RX_BYTES)),
-           span=(0, 2.0**74)),
-    Metric("coldplate_gpu_pcie_replays_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "PCIe packets retransmitted.",
-           Lane.SLOW, (Field(nvml.FI_DEV_PCIE_REPLAY_COUNTER),), span=(0, 2.0**63)),
+    counter("coldplate_gpu_pcie_transmit_bytes_total", Gpu, "Bytes that the GPU sent over PCIe.",
+            Lane.FAST, Gpm(nvml.GPM_METRIC_PCIE_TX_PER_SEC, MEBI, total=True),
+            Field(nvml.FI_DEV_PCIE_COUNT_TX_BYTES), span=(0, 2.0**74)),
+    counter("coldplate_gpu_pcie_receive_bytes_total", Gpu, "Bytes that the GPU received over PCIe.",
+            Lane.FAST, Gpm(nvml.GPM_METRIC_PCIE_RX_PER_SEC, MEBI, total=True),
+            Field(nvml.FI_DEV_PCIE_COUNT_RX_BYTES), span=(0, 2.0**74)),
+    counter("coldplate_gpu_pcie_replays_total", Gpu, "PCIe packets retransmitted.",
+            Lane.SLOW, Field(nvml.FI_DEV_PCIE_REPLAY_COUNTER), span=(0, 2.0**63)),
     # Advanced Error Reporting puts each error into one of these classes; what follows are their causes and effects.
-    Metric("coldplate_gpu_pcie_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "PCIe errors by class.",
-           Lane.SLOW,
-           (Field(nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS, labels=("correctable",)),
+    counter("coldplate_gpu_pcie_errors_total", Gpu, "PCIe errors by class.",
+            Lane.SLOW, Field(nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS, labels=("correctable",)),
             Field(nvml.FI_DEV_PCIE_COUNT_NON_FATAL_ERROR, labels=("non_fatal",)),
-            Field(nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR, labels=("fatal",))),
-           labels=("type",), span=(0, 2.0**63)),
-    Metric("coldplate_gpu_pcie_error_causes_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "PCIe errors by cause; each also counts in a class of coldplate_gpu_pcie_errors_total.",
-           Lane.SLOW,
-           (Field(nvml.FI_DEV_PCIE_COUNT_RECEIVER_ERROR, labels=("receiver",)),
+            Field(nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR, labels=("fatal",)), labels=("type",), span=(0, 2.0**63)),
+    counter("coldplate_gpu_pcie_error_causes_total", Gpu,
+            "PCIe errors by cause; each also counts in a class of coldplate_gpu_pcie_errors_total.",
+            Lane.SLOW, Field(nvml.FI_DEV_PCIE_COUNT_RECEIVER_ERROR, labels=("receiver",)),
             Field(nvml.FI_DEV_PCIE_COUNT_BAD_TLP, labels=("bad_tlp",)),
             Field(nvml.FI_DEV_PCIE_COUNT_BAD_DLLP, labels=("bad_dllp",)),
-            Field(nvml.FI_DEV_PCIE_COUNT_UNSUPPORTED_REQ, labels=("unsupported_request",))),
-           labels=("cause",), span=(0, 2.0**63), shown=Shown.FULL),
+            Field(nvml.FI_DEV_PCIE_COUNT_UNSUPPORTED_REQ, labels=("unsupported_request",)), labels=("cause",),
+            span=(0, 2.0**63), shown=Shown.FULL),
     _errors("coldplate_gpu_pcie_lcrc_errors_total", Gpu, nvml.FI_DEV_PCIE_COUNT_LCRC_ERROR,
             "PCIe packets received with a wrong link CRC; each also counts as bad_tlp."),
     _errors("coldplate_gpu_pcie_lane_errors_total", Gpu, nvml.FI_DEV_PCIE_COUNT_LANE_ERROR,
@@ -198,18 +181,14 @@ PCIE = (
             "PCIe packets that the GPU rejected."),
     _errors("coldplate_gpu_pcie_recoveries_total", Gpu, nvml.FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER,
             "Times that the PCIe link went from L0 to recovery, that is, retrained."),
-    Metric("coldplate_gpu_pcie_link_generation", Kind.GAUGE, Unit.NONE, Gpu,
-           "Current PCIe generation of the link; drops at idle by design.",
-           Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkGeneration"),), span=(1, 16)),
-    Metric("coldplate_gpu_pcie_link_generation_max", Kind.GAUGE, Unit.NONE, Gpu,
-           "Highest PCIe generation that both GPU and slot support.",
-           Lane.COLD, (Call("nvmlDeviceGetMaxPcieLinkGeneration"),), span=(1, 16)),
-    Metric("coldplate_gpu_pcie_link_width", Kind.GAUGE, Unit.NONE, Gpu,
-           "PCIe lanes in use.",
-           Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkWidth"),), span=(1, 32)),
-    Metric("coldplate_gpu_pcie_link_width_max", Kind.GAUGE, Unit.NONE, Gpu,
-           "Most PCIe lanes that both GPU and slot support.",
-           Lane.COLD, (Call("nvmlDeviceGetMaxPcieLinkWidth"),), span=(1, 32)),
+    gauge("coldplate_gpu_pcie_link_generation", Gpu, "Current PCIe generation of the link; drops at idle by design.",
+          Lane.SLOW, Call("nvmlDeviceGetCurrPcieLinkGeneration"), span=(1, 16)),
+    gauge("coldplate_gpu_pcie_link_generation_max", Gpu, "Highest PCIe generation that both GPU and slot support.",
+          Lane.COLD, Call("nvmlDeviceGetMaxPcieLinkGeneration"), span=(1, 16)),
+    gauge("coldplate_gpu_pcie_link_width", Gpu, "PCIe lanes in use.",
+          Lane.SLOW, Call("nvmlDeviceGetCurrPcieLinkWidth"), span=(1, 32)),
+    gauge("coldplate_gpu_pcie_link_width_max", Gpu, "Most PCIe lanes that both GPU and slot support.",
+          Lane.COLD, Call("nvmlDeviceGetMaxPcieLinkWidth"), span=(1, 32)),
 )  # fmt: skip
 
 ROWS = NVLINK + FABRIC + PCIE
@@ -222,18 +201,16 @@ def _ratios(what: str, field: int, help: str, shown: Shown = Shown.FULL) -> tupl
     """Return the GPU's worst link, and each link."""
     origin = (Field(field, per_link=True, packed=True),)
     return (
-        Metric(f"coldplate_gpu_nvlink_{what}_error_highest_ratio", Kind.GAUGE, Unit.RATIO, Gpu,
-               f"{help}, on the worst of the GPU's NVLinks (Blackwell).",
-               Lane.COLD, origin, span=(0, 1), shown=shown),
-        Metric(f"coldplate_nvlink_{what}_error_ratio", Kind.GAUGE, Unit.RATIO, NvLink,
-               f"{help} (Blackwell).",
-               Lane.COLD, origin, span=(0, 1), shown=Shown.FULL),
+        gauge(f"coldplate_gpu_nvlink_{what}_error_highest_ratio", Gpu,
+              f"{help}, on the worst of the GPU's NVLinks (Blackwell).", Lane.COLD, *origin, span=(0, 1), shown=shown),
+        gauge(f"coldplate_nvlink_{what}_error_ratio", NvLink, f"{help} (Blackwell).", Lane.COLD, *origin,
+              span=(0, 1), shown=Shown.FULL),
     )  # fmt: skip
 
 
 def _count(what: str, help: str, *origin: Field, labels: tuple[str, ...] = (), growth: float | None = None) -> Metric:
-    return Metric(f"coldplate_gpu_nvlink_{what}_total", Kind.COUNTER, Unit.NONE, Gpu, help, Lane.COLD, origin,
-                  labels=labels, span=(0, 2.0**63), growth=growth, shown=Shown.FULL)  # fmt: skip
+    return counter(f"coldplate_gpu_nvlink_{what}_total", Gpu, help, Lane.COLD, *origin, labels=labels,
+                   span=(0, 2.0**63), growth=growth, shown=Shown.FULL)  # fmt: skip
 
 
 QUALITY = (

@@ -7,7 +7,8 @@ A codeword ("block") is what forward error correction works on: 5,440 bits with 
 from __future__ import annotations
 
 from agent.catalogue.bindings import PACKETS, Source
-from agent.model import Kind, Lane, Metric, Node, Shown, Unit
+from agent.catalogue.rows import counter, gauge, info
+from agent.model import Lane, Metric, Node, Shown, Unit
 
 FEC = "ethtool netlink: FEC_GET"
 STATISTICS = "ethtool netlink: STATS_GET"
@@ -16,17 +17,16 @@ STATISTICS = "ethtool netlink: STATS_GET"
 def _count(
     what: str, help: str, source: str, *labels: str, shown: Shown = Shown.DEFAULT, growth: float | None = None
 ) -> Metric:
-    return Metric(f"coldplate_ethernet_{what}_total", Kind.COUNTER, Unit.NONE, Node, help, Lane.SLOW,
-                  (Source(source),), labels=("device", *labels), span=(0, 2.0**63), growth=growth,
-                  shown=shown)  # fmt: skip
+    return counter(f"coldplate_ethernet_{what}_total", Node, help, Lane.SLOW, Source(source),
+                   labels=("device", *labels), span=(0, 2.0**63), growth=growth, shown=shown)  # fmt: skip
 
 
-FEC_INFO = Metric("coldplate_ethernet_fec_info", Kind.INFO, Unit.NONE, Node,
-                  "The forward error correction that is active on the port: none, rs, baser or llrs.",
-                  Lane.SLOW, (Source(FEC),), labels=("device", "mode"), span=(1, 1))  # fmt: skip
-RATE = Metric("coldplate_ethernet_rate_bytes_per_second", Kind.GAUGE, Unit.BYTES, Node,
-              "Rate that the link negotiated, in one direction; none while it is down.",
-              Lane.SLOW, (Source("ethtool netlink: LINKMODES_GET"),), labels=("device",), span=(0, 1e13))  # fmt: skip
+FEC_INFO = info("coldplate_ethernet_fec_info", Node,
+                "The forward error correction that is active on the port: none, rs, baser or llrs.",
+                Lane.SLOW, Source(FEC), labels=("device", "mode"))  # fmt: skip
+RATE = gauge("coldplate_ethernet_rate_bytes_per_second", Node,
+             "Rate that the link negotiated, in one direction; none while it is down.",
+             Lane.SLOW, Source("ethtool netlink: LINKMODES_GET"), labels=("device",), span=(0, 1e13))  # fmt: skip
 LINK_DOWN_EVENTS = _count("link_down_events", "Times that the driver saw the physical link go down.",
                           "ethtool netlink: LINKSTATE_GET")  # fmt: skip
 CORRECTED_BLOCKS = _count("fec_corrected_blocks", "Codewords with errors that FEC corrected.", FEC)
@@ -49,16 +49,14 @@ LANE_CORRECTED_BIT_ERRORS = _count("fec_lane_corrected_bit_errors",
 FEC_BINS = _count("fec_bin_blocks", "Codewords with this many symbols in error, low to high (from Linux 6.18 on).",
                   FEC, "low", "high", shown=Shown.FULL)  # fmt: skip
 
-HCA_TEMPERATURE = Metric(
-    "coldplate_hca_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Node,
-    "Temperature of a network adapter's chip, or of a transceiver in it, by the driver's name for the sensor.",
-    Lane.SLOW, (Source("hwmon of the adapter: tempN_input"),), labels=("device", "sensor"), span=(-60, 200),
-)  # fmt: skip
-HCA_TEMPERATURE_LIMIT = Metric(
-    "coldplate_hca_temperature_limit_celsius", Kind.GAUGE, Unit.CELSIUS, Node,
-    "Temperature that the driver gives as critical for a sensor of a network adapter.",
-    Lane.SLOW, (Source("hwmon of the adapter: tempN_crit"),), labels=("device", "sensor"), span=(-60, 200),
-)  # fmt: skip
+HCA_TEMPERATURE = gauge("coldplate_hca_temperature_celsius", Node,
+                        "Temperature of a network adapter's chip, or of a transceiver in it, by the driver's name for "
+                        "the sensor.", Lane.SLOW, Source("hwmon of the adapter: tempN_input"),
+                        labels=("device", "sensor"), span=(-60, 200))  # fmt: skip
+HCA_TEMPERATURE_LIMIT = gauge("coldplate_hca_temperature_limit_celsius", Node,
+                              "Temperature that the driver gives as critical for a sensor of a network adapter.",
+                              Lane.SLOW, Source("hwmon of the adapter: tempN_crit"), labels=("device", "sensor"),
+                              span=(-60, 200))  # fmt: skip
 
 ETHERNET: tuple[Metric, ...] = (
     FEC_INFO, RATE, LINK_DOWN_EVENTS, CORRECTED_BLOCKS, UNCORRECTABLE_BLOCKS, CORRECTED_BIT_ERRORS, SYMBOL_ERRORS,
@@ -79,15 +77,13 @@ _POWERS = (1.0, 4e25)
 
 
 def _gauge(what: str, unit: Unit, span: tuple[float, float], help: str, *labels: str, full: bool = False) -> Metric:
-    return Metric(f"coldplate_transceiver_{what}_{unit.value}", Kind.GAUGE, unit, Node, help, Lane.COLD, _SOURCE,
-                  labels=("device", *labels), span=span, shown=Shown.FULL if full else Shown.DEFAULT)  # fmt: skip
+    return gauge(f"coldplate_transceiver_{what}_{unit.value}", Node, help, Lane.COLD, *_SOURCE,
+                 labels=("device", *labels), span=span, shown=Shown.FULL if full else Shown.DEFAULT)  # fmt: skip
 
 
-INFO = Metric(
-    "coldplate_transceiver_info", Kind.INFO, Unit.NONE, Node,
-    "The module in the port, by its own words; media is optical or copper.",
-    Lane.COLD, _SOURCE, labels=("device", "form_factor", "media", "vendor", "part_number", "serial"), span=(1, 1),
-)  # fmt: skip
+INFO = info("coldplate_transceiver_info", Node,
+            "The module in the port, by its own words; media is optical or copper.", Lane.COLD, *_SOURCE,
+            labels=("device", "form_factor", "media", "vendor", "part_number", "serial"))  # fmt: skip
 TEMPERATURE = _gauge("temperature", Unit.CELSIUS, _CELSIUS, "Temperature of the module, as it measures it.")
 SUPPLY = _gauge("supply", Unit.VOLTS, (0, 6.6), "Supply voltage at the module; 3.3 V is nominal.")
 RECEIVE_LOWEST = _gauge("receive_power_lowest", Unit.WATTS, _WATTS,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from operator import eq, mul, truediv
-from typing import Any, NamedTuple
+from operator import eq
+from typing import NamedTuple
 
-from agent.backends.nvml.driver import describe, reason_of
-from agent.model import Reading, Reason, Series, readings_of
+from agent.backends.nvml.driver import DriverError, describe, escalate, reason_of
+from agent.model import Reason
 
 U32_ONES = 2**32 - 1
 U64_ONES = 2**64 - 1
@@ -42,6 +43,15 @@ Slot = int | float | SlotError
 _NOT_FINITE = SlotError(Reason.MALFORMED, "the answer is not a finite number")
 
 
+_TYPES = (("d", None), ("I4x", U32_ONES), ("Q", U64_ONES), ("Q", U64_ONES), ("q", None), ("i4x", None), ("H6x", 0xFFFF))
+"""By valueType: the value in the words of `struct`, and the number that stands for no value."""
+
+
+def _type_of(kind: int) -> tuple[str, int | None]:
+    """Return how a value of a type is read; one of a type that is not known here is passed on as a u64."""
+    return _TYPES[kind] if kind < len(_TYPES) else ("Q", None)
+
+
 class FieldArray:
     """An array of `nvmlFieldValue_t`, prepared with field and scope ids.
 
@@ -49,89 +59,61 @@ class FieldArray:
     """
 
     RECORD = 40
-    _WORDS = RECORD // 4
+    _TYPE = 24
+    """Where the type is in a record; the return code and the value follow."""
 
     def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
         self.pairs = tuple(pairs)
         self.count = len(self.pairs)
         self.buffer = (ctypes.c_char * (self.RECORD * self.count))()
-        raw = memoryview(self.buffer).cast("B")
-        self._u32 = raw.cast("I")
-        u64, i64, i32 = raw.cast("Q"), raw.cast("q"), raw.cast("i")
-        # By valueType: view, items in a record, item that holds the value, the all-ones sentinel.
-        self._views = (
-            (raw.cast("d"), 5, 4, None),
-            (self._u32, 10, 8, U32_ONES),
-            (u64, 5, 4, U64_ONES),
-            (u64, 5, 4, U64_ONES),
-            (i64, 5, 4, None),
-            (i32, 10, 8, None),
-            (raw.cast("H"), 20, 16, 0xFFFF),
-        )
-        self._kinds: list[int] = []
-        self._places: list[tuple[Any, int]] = []
-        self._ones: list[int | None] = []
-        for i, (field, scope) in enumerate(self.pairs):
-            self._u32[i * self._WORDS] = field
-            self._u32[i * self._WORDS + 1] = scope
+        for i, pair in enumerate(self.pairs):
+            struct.pack_into("=II", self.buffer, i * self.RECORD, *pair)
+        self._learn((0,) * self.count)
 
     def stored(self, index: int) -> tuple[int, int, int | float]:
         """Return what the library wrote into a record: its return code, the type of the value, and the value."""
-        kind, code = self._u32[index * self._WORDS + 6], self._u32[index * self._WORDS + 7]
-        view, items, offset, _ = self._view(kind)
-        return code, kind, view[index * items + offset]
+        at = index * self.RECORD + self._TYPE
+        (kind,) = struct.unpack_from("=I", self.buffer, at)
+        _, code, value = struct.unpack_from(f"=II{_type_of(kind)[0]}", self.buffer, at)
+        return code, kind, value
 
     def store(self, index: int, code: int, kind: int, value: float) -> None:
-        """Write one record, as the library does; for a driver that is not the library."""
-        self._u32[index * self._WORDS + 6], self._u32[index * self._WORDS + 7] = kind, code
-        view, items, offset, _ = self._view(kind)
-        view[index * items + offset] = value
+        """Write one record, as the library does; for a driver that is not the library. Raises struct.error."""
+        at = index * self.RECORD + self._TYPE
+        struct.pack_into(f"=II{_type_of(kind)[0]}", self.buffer, at, kind, code, value)
 
-    def _view(self, kind: int) -> tuple[Any, int, int, int | None]:
-        """Return where values of a type are; one of a type that is not known here is passed on as a u64."""
-        return self._views[kind if kind < len(self._views) else 2]
+    def _learn(self, kinds: tuple[int, ...]) -> None:
+        """Remember how values of these types are read: they rarely change."""
+        types = [_type_of(kind) for kind in kinds]
+        self._kinds = kinds
+        self._ones = [ones for _, ones in types]
+        self._layout = struct.Struct("=" + "".join(f"{self._TYPE}xII{value}" for value, _ in types))
 
     def decode(self) -> Sequence[Slot]:
-        """Return the value of each slot, or its error: all at once if they are good and of the usual types."""
-        words = self._u32.tolist()
-        kinds = words[6::10]
-        if kinds == self._kinds and not any(words[7::10]):
-            values = [view[place] for view, place in self._places]
-            if not any(map(eq, values, self._ones)) and all(map(math.isfinite, values)):
-                return values
-        slots = self._decode_each(words)
-        if not any(isinstance(slot, SlotError) for slot in slots):
-            self._learn(kinds)
-        return slots
+        """Return the value of each slot, or its error.
 
-    def _learn(self, kinds: list[int]) -> None:
-        """Remember where values of these types are, and which number of each type means that there is no value."""
-        views = [self._views[kind] for kind in kinds]
-        self._kinds = kinds
-        self._places = [(view, i * items + offset) for i, (view, items, offset, _) in enumerate(views)]
-        self._ones = [ones for _, _, _, ones in views]
+        Raises DeviceError or SourceError if the code of a field says that the GPU or the driver is gone.
+        """
+        words = self._layout.unpack(self.buffer)
+        if words[::3] != self._kinds:
+            self._learn(words[::3])
+            words = self._layout.unpack(self.buffer)
+        codes, values = words[1::3], words[2::3]
+        are_values = max(self._kinds, default=0) < len(_TYPES) and not any(map(eq, values, self._ones))
+        if are_values and not any(codes) and all(map(math.isfinite, values)):
+            return values
+        return list(map(self._slot, range(self.count), codes, values))
 
-    def _decode_each(self, words: list[int]) -> list[Slot]:
-        views = self._views
-        kinds = len(views)
-        slots: list[Slot] = []
-        for i in range(self.count):
-            code = words[i * 10 + 7]
-            kind = words[i * 10 + 6]
-            if code:
-                slots.append(slot_error(code))
-            elif kind >= kinds:
-                slots.append(SlotError(Reason.MALFORMED, f"unknown value type {kind}"))
-            else:
-                view, items, offset, ones = views[kind]
-                value = view[i * items + offset]
-                if value == ones:
-                    slots.append(SlotError(Reason.IMPLAUSIBLE, f"{value:#x} means no value"))
-                elif kind or math.isfinite(value):
-                    slots.append(value)
-                else:
-                    slots.append(_NOT_FINITE)
-        return slots
+    def _slot(self, index: int, code: int, value: float) -> Slot:
+        if code:
+            escalate(DriverError(f"NVML field {self.pairs[index][0]}", code))
+            return slot_error(code)
+        kind = self._kinds[index]
+        if kind >= len(_TYPES):
+            return SlotError(Reason.MALFORMED, f"unknown value type {kind}")
+        if value == self._ones[index]:
+            return SlotError(Reason.IMPLAUSIBLE, f"{value:#x} means no value")
+        return value if math.isfinite(value) else _NOT_FINITE
 
 
 class GpmArray:
@@ -184,30 +166,6 @@ class GpmArray:
             slot_error(code) if code else value if math.isfinite(value) else _NOT_FINITE
             for code, value in zip(codes, values, strict=True)
         ]
-
-
-class ScaledColumns:
-    """Series, and the factors by which the numbers of each are multiplied and divided."""
-
-    def __init__(self, rows: Sequence[tuple[float, float, Series]]) -> None:
-        """`rows` are multiplier, divisor and series."""
-        self._multipliers = tuple(multiplier for multiplier, _, _ in rows)
-        self._divisors = tuple(divisor for _, divisor, _ in rows)
-        self._series = tuple(series for _, _, series in rows)
-
-    def read(self, slots: Sequence[Slot], readings: list[Reading]) -> list[tuple[int, SlotError]]:
-        """Add the readings, from one number for each series. Return the place and error of each that is missing."""
-        if SlotError not in map(type, slots):  # nearly always: all numbers are scaled together
-            readings += readings_of(self._series, map(truediv, map(mul, slots, self._multipliers), self._divisors))
-            return []
-        errors: list[tuple[int, SlotError]] = []
-        for place, slot in enumerate(slots):
-            if isinstance(slot, SlotError):
-                errors.append((place, slot))
-            else:
-                value = slot * self._multipliers[place] / self._divisors[place]
-                readings.append(Reading(self._series[place], value))
-        return errors
 
 
 _RATIO_BITS = 12

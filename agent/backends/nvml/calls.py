@@ -9,16 +9,16 @@ code that this version does not know is not a value: it becomes a gap, and is ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from agent.backends.nvml.arrays import SENTINELS, U32_ONES
-from agent.backends.nvml.driver import DriverError, GpuHandle, escalate, reason_of
+from agent.backends.nvml.arrays import SENTINELS, U32_ONES, Slot, SlotError, slot_error
+from agent.backends.nvml.driver import DriverError, GpuHandle, escalate
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.gpu import EVENT_REASONS, MEGA, MILLI, PERCENT, RECOVERY_ACTIONS
 from agent.lib.record import Record
-from agent.model import Entity, Gap, Metric, Reading, Reason, Series
+from agent.model import Entity, Instant, Metric, Reading, Reason, Series
 
 _DOMAINS: Mapping[str, object] = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}  # nvmlClockType_t
 _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
@@ -66,11 +66,6 @@ SPECS: Mapping[str, CallSpec] = {
 }
 
 
-def factors(scale: float) -> tuple[float, float]:
-    """`scale` as a multiplier and a divisor: 57 / 100 is 0.57, and 57 * 0.01 is not."""
-    return (scale, 1.0) if scale >= 1.0 else (1.0, float(round(1.0 / scale)))
-
-
 def arguments(name: str, labels: tuple[str, ...]) -> tuple[object, ...]:
     """Return the arguments after the device with which a binding with these labels calls the function."""
     spec = SPECS[name]
@@ -78,49 +73,41 @@ def arguments(name: str, labels: tuple[str, ...]) -> tuple[object, ...]:
 
 
 class DeviceCall:
-    """One device call, and the readings made from its answer."""
+    """One device call: its answer, or each part of it that is wanted, is a slot."""
 
     def __init__(self, key: str, name: str, args: tuple[object, ...]) -> None:
         """`key` names the spec; `name` is the function that this driver has."""
         self._spec = SPECS[key]
         self.name = name
         self._args = args
-        self._outlets: list[tuple[str, Metric, Entity, Callable[[Any], Iterable[Reading]]]] = []
-        """The part of the answer, whose value it is, and what makes readings of it."""
-        self._answer: Any = None
-        """That of a constant function, once it has answered."""
+        self._parts: list[str] = []
+        self._constant: Sequence[Slot] | None = None
+        """The answer of a constant function, once it has answered."""
 
-    def add(self, part: str, series: Series) -> None:
-        """Take `part` of the answer ("" for an answer that is one number) as the value of `series`."""
-        multiplier, divisor = factors(self._spec.scale)
-        outlet = (part, series.metric, series.entity, lambda raw: (Reading(series, raw * multiplier / divisor),))
-        self._outlets.append(outlet)
+    def place(self, part: str) -> int:
+        """Return the place of the slot of a part; "" for an answer that is one number."""
+        if part not in self._parts:
+            self._parts.append(part)
+        return self._parts.index(part)
 
-    def add_mask(self, metric: Metric, entity: Entity, readings: Callable[[int], list[Reading]]) -> None:
-        """Take the answer as a bit mask that `readings` splits."""
-        self._outlets.append(("", metric, entity, readings))
-
-    def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
-        """Make the call. Raises DeviceError or SourceError; any other failure affects only its own readings."""
+    def fetch(self, device: GpuHandle, _: Instant) -> Sequence[Slot]:
+        if self._constant is not None:
+            return self._constant
         try:
-            answer = device.call(self.name, *self._args) if self._answer is None else self._answer
+            answer = device.call(self.name, *self._args)
         except DriverError as error:
             escalate(error)
-            reason, detail = reason_of(error.code), str(error)
-            gaps.extend(Gap(metric, entity, reason, detail) for _, metric, entity, _ in self._outlets)
-            return
-        if self._spec.constant and answer not in self._spec.sentinels:
-            self._answer = answer
-        for part, metric, entity, make in self._outlets:
-            raw = answer[part] if part else answer
-            if raw in self._spec.sentinels:
-                gaps.append(Gap(metric, entity, Reason.IMPLAUSIBLE, _sentinel(self.name, raw)))
-            else:
-                readings.extend(make(raw))
+            return [slot_error(error.code)] * len(self._parts)
+        slots: list[Slot] = [answer[part] for part in self._parts] if isinstance(answer, dict) else [answer]
+        if not self._spec.sentinels.isdisjoint(slots):
+            return [_sentinel(raw) if raw in self._spec.sentinels else raw for raw in slots]
+        if self._spec.constant:
+            self._constant = slots
+        return slots
 
 
-def _sentinel(name: str, raw: Any) -> str:
-    return f"{name}: {raw & U32_ONES if raw < 0 else raw:#x} means no value"
+def _sentinel(raw: Any) -> SlotError:
+    return SlotError(Reason.IMPLAUSIBLE, f"{raw & U32_ONES if raw < 0 else raw:#x} means no value")
 
 
 LINK_UP = {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0}

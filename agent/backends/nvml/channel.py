@@ -15,7 +15,7 @@ from agent.backends.nvml.driver import (
     describe,
 )
 from agent.backends.nvml.mig import MigReader
-from agent.backends.nvml.probe import GpuReadPlan, LanePlan, MetricRequest, Prober
+from agent.backends.nvml.probe import GpuReadPlan, MetricRequest, Prober
 from agent.backends.protocol import BackendSample, DeviceError, GpuProcess
 from agent.catalogue import metric
 from agent.catalogue.links import FABRIC_HEALTH, FABRIC_STATES
@@ -226,26 +226,20 @@ class NvmlGpuChannel:
         plan = self._plan.lanes[lane]
         readings: list[Reading] = []
         gaps: list[Gap] = []
-        if plan.gpm:
-            # First, so that `now` is the sample's own time: a slow call before it would shorten its interval.
-            plan.gpm.read(self._device, now, readings, gaps)
         if lane is Lane.SLOW and self._plan.mig:
             self._mig.read_usage(now, readings, gaps)
-        if plan.fields:
-            plan.fields.read(self._device, readings, gaps)
-        for query in plan.queries:
-            query.read(self._device, readings, gaps)
+        plan.read(self._device, now, readings, gaps)
         if lane is Lane.COLD:
             self._fabric.read(readings, gaps)
             if self._plan.mig:
                 self._mig.read_info(readings, gaps)
         processes = self._processes.read(gaps) if lane is Lane.SLOW else None
-        self._refuse_denied(lane, plan, readings)
+        self._refuse_denied(lane, plan.gaps, readings)
         return BackendSample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
 
-    def _refuse_denied(self, lane: Lane, plan: LanePlan, readings: list[Reading]) -> None:
+    def _refuse_denied(self, lane: Lane, gaps: Sequence[Gap], readings: list[Reading]) -> None:
         """Raise DeviceError for a GPU that denies every value: it is out of order as a whole."""
-        if lane is Lane.FAST and not readings and any(gap.reason is Reason.DENIED for gap in plan.gaps):
+        if lane is Lane.FAST and not readings and any(gap.reason is Reason.DENIED for gap in gaps):
             raise DeviceError(Reason.DENIED, f"the driver denies access to GPU {self._gpu.index}; run as root or "
                               "give the agent access to /dev/nvidia*")  # fmt: skip
 
@@ -253,9 +247,8 @@ class NvmlGpuChannel:
         """Free what the library holds for this GPU; may be called more than once."""
         self._mig.close()
         plan, self._plan = self._plan, None
-        sampler = plan.lanes[Lane.FAST].gpm if plan else None
-        if sampler is not None:
+        if plan is not None:
             try:
-                sampler.close()
+                plan.gpm.close()
             except DriverError:
                 return  # the library that owned the buffers is gone, and the buffers with it

@@ -6,105 +6,40 @@ fails affects only itself, unless its code says that the GPU or the driver is go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from agent.backends.nvml.arrays import FieldArray, GpmArray, ScaledColumns, Slot, SlotError, highest_of, sum_of
-from agent.backends.nvml.calls import CodeTable, factors
+from agent.backends.nvml.arrays import FieldArray, GpmArray, Slot, SlotError
 from agent.backends.nvml.driver import NOT_SUPPORTED, Driver, DriverError, GpuHandle, escalate, reason_of
-from agent.catalogue.bindings import Field, Gpm
-from agent.lib.layout_columns import picker
-from agent.model import Entity, Gap, Instant, Metric, Reading, Reason, Series
+from agent.backends.nvml.lane_reader import NOT_YET, Number
+from agent.catalogue.bindings import Gpm
+from agent.model import Instant, Series
 
 Pair = tuple[int, int]
 """Field id and scope id."""
 
 GET = "nvmlDeviceGetFieldValues"
 
-Combine = Callable[[Sequence[Slot]], Slot]
-"""Makes one number of those of several links, or returns the fault that prevents it."""
-_Numbers = tuple[Callable[[Sequence[Slot]], tuple[Slot, ...]], ScaledColumns]
-"""Picks the numbers out of a lane's slots, and makes readings of them."""
-
 
 class FieldBatch:
-    """The fields of a lane, and the readings made from them."""
+    """The fields of a lane."""
 
     def __init__(self) -> None:
-        self._slots: dict[Pair, int] = {}
-        self._values: list[tuple[int, float, float, Series]] = []
-        self._columns: _Numbers | None = None
-        self._codes: list[tuple[int, CodeTable, Metric, Entity]] = []
-        self._combined: list[tuple[tuple[int, ...], Combine, float, float, Series]] = []
+        self._places: dict[Pair, int] = {}
         self._array: FieldArray | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._slots)
+    def place(self, pair: Pair) -> int:
+        """Return the place of a field, which is fetched from now on."""
+        return self._places.setdefault(pair, len(self._places))
 
-    def _slot(self, pair: Pair) -> int:
-        self._array = None
-        return self._slots.setdefault(pair, len(self._slots))
-
-    def add(self, pair: Pair, binding: Field, series: Series) -> None:
-        self._columns = None
-        self._values.append((self._slot(pair), *factors(binding.scale), series))
-
-    def add_codes(self, pair: Pair, table: CodeTable, metric: Metric, entity: Entity) -> None:
-        self._codes.append((self._slot(pair), table, metric, entity))
-
-    def add_combined(self, pairs: Sequence[Pair], binding: Field, series: Series) -> None:
-        """Add the sum of a field of these links, or the highest of its packed ratios."""
-        combine = highest_of if binding.packed else sum_of
-        self._combined.append((tuple(map(self._slot, pairs)), combine, *factors(binding.scale), series))
-
-    def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
-        """Fetch all fields. Raises DeviceError or SourceError; any other failure affects only its own readings."""
+    def fetch(self, device: GpuHandle, _: Instant) -> Sequence[Slot]:
         if self._array is None:
-            self._array = FieldArray(tuple(self._slots))
+            self._array = FieldArray(tuple(self._places))
         try:
             device.call(GET, self._array)
         except DriverError as error:
             escalate(error)
-            slots: Sequence[Slot] = [SlotError(reason_of(error.code), str(error))] * self._array.count
-        else:
-            slots = self._array.decode()
-        pick, columns = self._columns or self._lay_out()
-        for place, fault in columns.read(pick(slots), readings):
-            slot, _, _, series = self._values[place]
-            gaps.append(self._gap(slot, fault, series.metric, series.entity))
-        if self._codes:
-            self._read_codes(slots, readings, gaps)
-        if self._combined:
-            self._read_combined(slots, readings, gaps)
-
-    def _lay_out(self) -> _Numbers:
-        self._columns = (picker([slot for slot, *_ in self._values]), ScaledColumns([row[1:] for row in self._values]))
-        return self._columns
-
-    def _read_codes(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
-        for slot, table, metric, entity in self._codes:
-            value = slots[slot]
-            if isinstance(value, SlotError):
-                gaps.append(self._gap(slot, value, metric, entity))
-            elif (known := table.get(int(value))) is not None:
-                readings.extend(known)
-            else:
-                fault = SlotError(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
-                gaps.append(self._gap(slot, fault, metric, entity))
-
-    def _read_combined(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
-        for parts, combine, multiplier, divisor, series in self._combined:
-            value = combine([slots[slot] for slot in parts])
-            if isinstance(value, SlotError):
-                gaps.append(self._gap(parts[0], value, series.metric, series.entity))
-            else:
-                readings.append(Reading(series, value * multiplier / divisor))
-
-    def _gap(self, slot: int, fault: SlotError, metric: Metric, entity: Entity) -> Gap:
-        field, _ = list(self._slots)[slot]
-        name = f"NVML field {field}"
-        if fault.code:
-            escalate(DriverError(name, fault.code))
-        return Gap(metric, entity, fault.reason, f"{name}: {fault.text}")
+            return [SlotError(reason_of(error.code), str(error))] * self._array.count
+        return self._array.decode()
 
 
 def fetch(device: GpuHandle, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
@@ -120,11 +55,7 @@ def fetch(device: GpuHandle, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
             return {pairs[0]: SlotError(reason_of(error.code), str(error), error.code)}
         half = len(pairs) // 2
         return fetch(device, pairs[:half]) | fetch(device, pairs[half:])
-    slots = array.decode()
-    for (field, _), slot in zip(pairs, slots, strict=True):
-        if isinstance(slot, SlotError) and slot.code:
-            escalate(DriverError(f"NVML field {field}", slot.code))
-    return dict(zip(pairs, slots, strict=True))
+    return dict(zip(pairs, array.decode(), strict=True))
 
 
 INTERVAL_SECONDS = 0.11
@@ -147,18 +78,14 @@ class GpmSampler:
         self._driver = driver
         self._call = "nvmlGpmSampleGet" if instance is None else "nvmlGpmMigSampleGet"
         self._args = () if instance is None else (instance,)
-        self._wants: list[tuple[int, float, float, Series]] = []
+        self._metrics: list[int] = []
         self._totals: dict[int, float] = {}
-        """For each place in `_wants` of which the device gives the growth per second, the sum so far, unscaled."""
+        """For each place in `_metrics` of which the device gives the growth per second, the sum so far, unscaled."""
         self._array: GpmArray | None = None
-        self._columns = ScaledColumns(())
         self._older: int | None = None
         self._spare: int | None = None
         self._at: float | None = None
-        self._shown: tuple[list[Reading], list[Gap]] = ([], [])
-
-    def __bool__(self) -> bool:
-        return bool(self._wants)
+        self._newest: Sequence[Slot] = ()
 
     @property
     def ready(self) -> bool:
@@ -170,10 +97,13 @@ class GpmSampler:
         """Whether the newest sample could not be taken, or none was yet."""
         return self._at is None
 
-    def add(self, binding: Gpm, series: Series) -> None:
+    def number(self, binding: Gpm, series: Series) -> Number:
+        """Return a metric, which is computed from now on, as the value of a series."""
+        place = len(self._metrics)
+        self._metrics.append(binding.id)
         if binding.total:
-            self._totals[len(self._wants)] = 0.0
-        self._wants.append((binding.id, *factors(binding.scale), series))
+            self._totals[place] = 0.0
+        return Number(self, [place], str(binding), binding.scale, series)
 
     def probe(self, device: GpuHandle) -> None:
         """Allocate the buffers and take a trial sample. Raises DriverError if GPM is not available."""
@@ -186,43 +116,33 @@ class GpmSampler:
             self._spare = self._driver.call("nvmlGpmSampleAlloc")
         self._sample(device)
 
-    def read(self, device: GpuHandle, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
-        """Read the newest means; nothing before the second sample. Raises DeviceError or SourceError."""
+    def fetch(self, device: GpuHandle, now: Instant) -> Sequence[Slot]:
+        """Return the newest means; none before the second sample."""
         if self._at is None or now.mono - self._at >= INTERVAL_SECONDS:
-            self._shown = self._advance(device, now)
-        readings.extend(self._shown[0])
-        gaps.extend(self._shown[1])
+            try:
+                self._newest = self._advance(device, now)
+            except DriverError as error:
+                escalate(error)
+                self._newest = [SlotError(reason_of(error.code), str(error))] * len(self._metrics)
+        return self._newest
 
     def _sample(self, device: GpuHandle) -> None:
         device.call(self._call, *self._args, self._spare)
 
-    def _advance(self, device: GpuHandle, now: Instant) -> tuple[list[Reading], list[Gap]]:
+    def _advance(self, device: GpuHandle, now: Instant) -> Sequence[Slot]:
         before = self._at
         # Until this sample is good there is no start of an interval: counters restart when a GPU is reset.
         self._at = None
-        try:
-            self._sample(device)
-            self._older, self._spare = self._spare, self._older
-            self._at = now.mono
-            return ([], []) if before is None else self._compute(now.mono - before)
-        except DriverError as error:
-            escalate(error)
-            reason = reason_of(error.code)
-            return [], [Gap(series.metric, series.entity, reason, str(error)) for _, _, _, series in self._wants]
-
-    def _compute(self, seconds: float) -> tuple[list[Reading], list[Gap]]:
-        # After the exchange the newest sample is `_older`, the start of the next interval.
+        self._sample(device)
+        # The newest sample is `_older` from now on, the start of the next interval.
+        self._older, self._spare = self._spare, self._older
+        self._at = now.mono
+        if before is None:
+            return [NOT_YET] * len(self._metrics)
         if self._array is None:
-            self._array = GpmArray([metric for metric, _, _, _ in self._wants])
-            self._columns = ScaledColumns([row[1:] for row in self._wants])
+            self._array = GpmArray(self._metrics)
         self._driver.call("nvmlGpmMetricsGet", self._array.between(self._spare or 0, self._older or 0))
-        values = self._add_up(self._array.decode(), seconds)
-        readings: list[Reading] = []
-        gaps: list[Gap] = []
-        for place, error in self._columns.read(values, readings):
-            metric, _, _, series = self._wants[place]
-            gaps.append(Gap(series.metric, series.entity, error.reason, f"GPM metric {metric}: {error.text}"))
-        return readings, gaps
+        return self._add_up(self._array.decode(), now.mono - before)
 
     def _add_up(self, rates: Sequence[Slot], seconds: float) -> Sequence[Slot]:
         """Replace each growth per second by the sum so far. What grew in an interval without a sample is not in it."""

@@ -15,6 +15,7 @@ from agent.backends.nvml.driver import (
     RefusableRows,
 )
 from agent.backends.nvml.fields import GpmSampler
+from agent.backends.nvml.lane_reader import LaneReader
 from agent.catalogue import metric
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Gpm
@@ -50,8 +51,9 @@ class _MigActivity:
         self._uuid = instance.uuid
         self._sampler = GpmSampler(driver, instance.gpu_instance)
         labels = (("mig_uuid", instance.uuid), ("gpu_instance", str(instance.gpu_instance)))
+        self._means = LaneReader()
         for row, binding in _MIG_ACTIVITY.items():
-            self._sampler.add(binding, Series(row, gpu, labels))
+            self._means.take(self._sampler.number(binding, Series(row, gpu, labels)))
         self._probed = False
         self._rows = RefusableRows(gpu, *_MIG_ACTIVITY)
 
@@ -70,7 +72,7 @@ class _MigActivity:
                 self.close()
             return False
         own: list[Gap] = []
-        self._sampler.read(self._parent, now, readings, own)
+        self._means.read(self._parent, now, readings, own)
         gaps.extend(Gap(gap.metric, gap.entity, gap.reason, f"{self._uuid}: {gap.detail}") for gap in own)
         return not self._sampler.interrupted
 

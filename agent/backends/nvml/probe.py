@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agent.backends.nvml.arrays import Slot, SlotError
+from agent.backends.nvml.arrays import Slot, SlotError, highest_of, sum_of
 from agent.backends.nvml.calls import SPECS, DeviceCall, arguments, clock_event_reasons, field_codes
 from agent.backends.nvml.driver import (
     FUNCTION_NOT_FOUND,
@@ -24,6 +24,7 @@ from agent.backends.nvml.driver import (
     reason_of,
 )
 from agent.backends.nvml.fields import FieldBatch, GpmSampler, Pair, fetch
+from agent.backends.nvml.lane_reader import Code, LaneReader, Number
 from agent.backends.protocol import DeviceError, SourceError
 from agent.catalogue import ROWS
 from agent.catalogue import nvml_constants as nvml
@@ -78,22 +79,12 @@ _ELSEWHERE = frozenset(
 )  # MigReader, FabricReader
 
 
-class LanePlan:
-    """What one lane of one GPU reads, and what it cannot."""
+class GpuReadPlan(NamedTuple):
+    """What to read on one GPU, by lane; `mig` is whether it is divided. `gpm` may be in no lane."""
 
-    def __init__(self) -> None:
-        self.fields = FieldBatch()
-        self.queries: list[DeviceCall] = []
-        self.gpm: GpmSampler | None = None
-        self.gaps: tuple[Gap, ...] = ()
-
-
-class GpuReadPlan:
-    """What to read on one GPU, by lane."""
-
-    def __init__(self) -> None:
-        self.lanes = {lane: LanePlan() for lane in Lane}
-        self.mig = False
+    lanes: dict[Lane, LaneReader]
+    gpm: GpmSampler
+    mig: bool
 
 
 class _UnsupportedMetrics:
@@ -125,7 +116,8 @@ class Prober:
         self._device = device
         self._gpu = gpu
         self._wanted = requests
-        self._plan = GpuReadPlan()
+        self._fields = {lane: FieldBatch() for lane in Lane}
+        self._lanes = {lane: LaneReader() for lane in Lane}
         self._missing = _UnsupportedMetrics()
         self._served: set[Metric] = set()
         self._gpm = GpmSampler(driver)
@@ -141,7 +133,7 @@ class Prober:
             raise
 
     def _ask(self) -> GpuReadPlan:
-        self._plan.mig = self._mig_enabled()
+        mig = self._mig_enabled()
         links = fetch(self._device, [_LINK_COUNT])[_LINK_COUNT]
         self._links: range | SlotError = links if isinstance(links, SlotError) else range(int(links))
         self._slots = fetch(self._device, self._pairs())
@@ -149,10 +141,10 @@ class Prober:
         for want in self._wanted:
             self._resolve(want)
         self._hold_to_budget()
-        note = "; MIG is enabled" if self._plan.mig else ""
-        for lane, plan in self._plan.lanes.items():
-            plan.gaps = tuple(self._missing.gaps(lane, self._gpu, self._served, note))
-        return self._plan
+        note = "; MIG is enabled" if mig else ""
+        for lane, reader in self._lanes.items():
+            reader.gaps = tuple(self._missing.gaps(lane, self._gpu, self._served, note))
+        return GpuReadPlan(self._lanes, self._gpm, mig)
 
     def _mig_enabled(self) -> bool:
         try:
@@ -169,7 +161,8 @@ class Prober:
             if error.code in PERMANENT_CODES or not self._gpm.ready:
                 self._gpm.close()
                 return SlotError(reason_of(error.code), str(error), error.code)
-        self._plan.lanes[Lane.FAST].gpm = self._gpm
+        # First, so that `now` is the sample's own time: a slow call before it would shorten its interval.
+        self._lanes[Lane.FAST].sources.append(self._gpm)
         return None
 
     def _pairs(self) -> list[Pair]:
@@ -199,39 +192,22 @@ class Prober:
 
     def _take(self, want: MetricRequest, binding: NvmlBinding) -> SlotError | None:
         """Put the binding into the plan; else the fault that keeps it out."""
-        plan = self._plan.lanes[lane_of(want.metric, binding)]
+        lane = lane_of(want.metric, binding)
+        if isinstance(binding, Call):
+            return self._take_call(want, binding, self._lanes[lane])
         if isinstance(binding, Field):
-            return self._take_links(want, binding, plan) if binding.per_link else self._take_field(want, binding, plan)
-        if isinstance(binding, Gpm):
-            if self._gpm_fault is None:
-                self._gpm.add(binding, self._series(want))
-            return self._gpm_fault
-        return self._take_call(want, binding, plan)
+            return self._take_field(want, binding, lane)
+        if self._gpm_fault is None:
+            self._lanes[lane].take(self._gpm.number(binding, self._series(want)))
+        return self._gpm_fault
 
     def _series(self, want: MetricRequest, entity: Gpu | NvLink | None = None) -> Series:
         labels = tuple(zip(want.metric.labels, want.labels, strict=True)) if want.metric.labels else ()
         return Series(want.metric, entity or self._gpu, labels)
 
-    def _take_field(self, want: MetricRequest, binding: Field, plan: LanePlan) -> SlotError | None:
-        pair = (binding.id, binding.scope)
-        fault = _permanent(self._slots[pair])
-        if fault is None:
-            self._add_field(want, binding, plan, pair, self._gpu)
-        return fault
-
-    def _add_field(self, want: MetricRequest, binding: Field, plan: LanePlan, pair: Pair, entity: Gpu | NvLink) -> None:
-        """Plan a field of the GPU or of one link."""
-        table = field_codes(binding.id, want.metric, entity)
-        if table is not None:
-            plan.fields.add_codes(pair, table, want.metric, entity)
-        elif binding.packed:
-            plan.fields.add_combined([pair], binding, self._series(want, entity))
-        else:
-            plan.fields.add(pair, binding, self._series(want, entity))
-
-    def _take_links(self, want: MetricRequest, binding: Field, plan: LanePlan) -> SlotError | None:
-        """Plan a field of each link; a link that is down now stays in, as long as any link offers the field."""
-        if isinstance(self._links, SlotError):
+    def _take_field(self, want: MetricRequest, binding: Field, lane: Lane) -> SlotError | None:
+        """Plan a field; a link that is down now stays in, as long as any link offers the field."""
+        if binding.per_link and isinstance(self._links, SlotError):
             return SlotError(self._links.reason, f"the number of NVLinks is unknown, {self._links.text}")
         pairs = self._scopes(binding)
         if not pairs:
@@ -240,14 +216,27 @@ class Prober:
         able = [pair for pair, fault in zip(pairs, faults, strict=True) if fault is None]
         if not able:
             return faults[0]
-        if not want.per_link:
-            plan.fields.add_combined(able, binding, self._series(want))
-            return None
-        for pair in pairs:
-            self._add_field(want, binding, plan, pair, NvLink(self._gpu, pair[1]))
+        if want.per_link:
+            for pair in pairs:
+                self._add_field(want, binding, lane, [pair], NvLink(self._gpu, pair[1]))
+        else:
+            self._add_field(want, binding, lane, able, self._gpu)
         return None
 
-    def _take_call(self, want: MetricRequest, binding: Call, plan: LanePlan) -> SlotError | None:
+    def _add_field(
+        self, want: MetricRequest, binding: Field, lane: Lane, pairs: Sequence[Pair], entity: Gpu | NvLink
+    ) -> None:
+        """Plan a field of the GPU or of one link; of several links their sum, or the highest of packed ratios."""
+        batch, reader = self._fields[lane], self._lanes[lane]
+        places = [batch.place(pair) for pair in pairs]
+        table = field_codes(binding.id, want.metric, entity)
+        if table is not None:
+            reader.take(Code(batch, places[0], str(binding), want.metric, entity, table.get))
+            return
+        combine = highest_of if binding.packed else sum_of if len(pairs) > 1 else None
+        reader.take(Number(batch, places, str(binding), binding.scale, self._series(want, entity), combine))
+
+    def _take_call(self, want: MetricRequest, binding: Call, lane: LaneReader) -> SlotError | None:
         key = (binding.name, arguments(binding.name, binding.labels))
         if key not in self._queries:
             self._queries[key] = self._try_call(*key)
@@ -260,11 +249,10 @@ class Prober:
         if isinstance(answer, dict) and part not in answer:
             return SlotError(Reason.UNSUPPORTED, f"only {query.name} is available, which counts it as used")
         if binding.bit is not None or (want.metric.labels and not binding.labels):
-            query.add_mask(want.metric, self._gpu, clock_event_reasons(want.metric, self._gpu, binding.bit))
+            decode = clock_event_reasons(want.metric, self._gpu, binding.bit)
+            lane.take(Code(query, query.place(part), query.name, want.metric, self._gpu, decode))
         else:
-            query.add(part, self._series(want))
-        if query not in plan.queries:
-            plan.queries.append(query)
+            lane.take(Number(query, [query.place(part)], query.name, spec.scale, self._series(want)))
         return None
 
     def _try_call(self, name: str, args: tuple[object, ...]) -> tuple[DeviceCall, object] | SlotError:
@@ -291,11 +279,10 @@ class Prober:
 
         The reasons for reduced clocks are still in each sample.
         """
-        fast = self._plan.lanes[Lane.FAST]
-        if len(fast.queries) + bool(fast.fields) + bool(fast.gpm) > FAST_CALLS:
-            moved = [query for query in fast.queries if query.name == _CLOCK]
-            fast.queries = [query for query in fast.queries if query.name != _CLOCK]
-            self._plan.lanes[Lane.SLOW].queries.extend(moved)
+        fast = self._lanes[Lane.FAST]
+        if len(fast.sources) > FAST_CALLS:
+            for source in [each for each in fast.sources if isinstance(each, DeviceCall) and each.name == _CLOCK]:
+                fast.move(source, self._lanes[Lane.SLOW])
 
 
 def _by_generation(metric: Metric) -> bool:

@@ -7,6 +7,7 @@ any answer: it is never asked for.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -150,7 +151,7 @@ def _is_slot(slot: Any, *, is_count: bool) -> bool:
         return False
     try:
         fill_slot(FieldArray([(0, 0)]), 0, slot)
-    except (ArithmeticError, ValueError, TypeError, LookupError):
+    except (ArithmeticError, ValueError, TypeError, LookupError, struct.error):
         return False
     return True
 
