@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import Derived, Source
-from agent.catalogue.rows import counter, gauge, info, state
+from agent.catalogue.bindings import Derived, Source, counter, gauge, info, state
 from agent.model import Backend, Lane, Metric, Node
 
 

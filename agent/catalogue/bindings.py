@@ -1,4 +1,4 @@
-"""Where a row's value comes from, as data, and how fast a counter can plausibly grow.
+"""Rows of the catalogue: where a value comes from, as data, and how fast a counter can plausibly grow.
 
 Bindings with the same `labels` are alternatives in order of preference: the first that the device supports wins.
 A counter that grows faster than its bound is left out. The bounds leave room for what is sold next, and must catch
@@ -7,10 +7,12 @@ what a damaged counter shows: all ones in 32 or in 64 bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from agent.lib.record import Record
-from agent.model import Lane, Metric, Unit
+from agent.model import Kind, Lane, Metric, Unit
 
 ALL_LINKS = 0xFFFFFFFF
 """The scope id that asks an NVLink field for the sum over all links."""
@@ -137,3 +139,21 @@ def growth_of(row: Metric) -> float:
 def is_measured(row: Metric) -> bool:
     """Return whether a device gives the row, rather than the agent computing it."""
     return row.lane is not Lane.EVENT and not all(isinstance(each, Derived) for each in row.origin)
+
+
+_UNITS = {unit.value: unit for unit in Unit}
+
+
+def _maker(kind: Kind, **usual: Any) -> Callable[..., Metric]:
+    def make(name: str, entity: type, help: str, lane: Lane, *origin: object, **more: Any) -> Metric:
+        word = name.removesuffix("_total").removesuffix("_per_second").rpartition("_")[2]
+        return Metric(name, kind, _UNITS.get(word, Unit.NONE), entity, help, lane, origin, **{**usual, **more})
+
+    return make
+
+
+# Each takes name, entity, help and lane, then the bindings of the origin, then further fields of `Metric` by name.
+gauge = _maker(Kind.GAUGE)
+counter = _maker(Kind.COUNTER)
+state = _maker(Kind.STATE, span=(0, 1))
+info = _maker(Kind.INFO, span=(1, 1))

@@ -6,8 +6,7 @@ Thermal (Redfish DSP8010).
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import Source
-from agent.catalogue.rows import gauge, state
+from agent.catalogue.bindings import Source, gauge, state
 from agent.model import Lane, Metric, Node, Shown
 
 LEAK_STATES = ("ok", "warning", "critical", "unavailable")

@@ -6,8 +6,7 @@ Field ids, units and windows: NVIDIA's NVML API reference and the constants of n
 from __future__ import annotations
 
 from agent.catalogue import nvml_constants as nvml
-from agent.catalogue.bindings import Call, Derived, Field, Gpm, Source
-from agent.catalogue.rows import counter, gauge, info, state
+from agent.catalogue.bindings import Call, Derived, Field, Gpm, Source, counter, gauge, info, state
 from agent.model import Gpu, Lane, Metric, Node, Shown
 
 PERCENT = 0.01

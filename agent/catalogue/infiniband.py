@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count
 
-from agent.catalogue.bindings import ANYTHING, PACKETS, Derived, PortFile, Source
-from agent.catalogue.rows import counter, gauge, info, state
+from agent.catalogue.bindings import ANYTHING, PACKETS, Derived, PortFile, Source, counter, gauge, info, state
 from agent.model import Gpu, IbPort, Kind, Lane, Metric, Shown, Unit
 
 PREFIX = "coldplate_infiniband_"

@@ -5,8 +5,7 @@ A job's name is only on info series: the number of measurements would grow with 
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import JOB_WATTS, Derived, Source
-from agent.catalogue.rows import counter, gauge, info
+from agent.catalogue.bindings import JOB_WATTS, Derived, Source, counter, gauge, info
 from agent.model import Gpu, Lane, Metric, Node
 
 JOB = ("scheduler", "job_id")

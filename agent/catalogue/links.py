@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.catalogue import nvml_constants as nvml
-from agent.catalogue.bindings import ALL_LINKS, PACKETS, Call, Derived, Field, Gpm
-from agent.catalogue.rows import counter, gauge, info, state
+from agent.catalogue.bindings import ALL_LINKS, PACKETS, Call, Derived, Field, Gpm, counter, gauge, info, state
 from agent.lib.record import Record
 from agent.model import Gpu, Lane, Metric, NvLink, Shown
 

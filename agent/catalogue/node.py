@@ -5,8 +5,18 @@ They are what the rules need to distinguish a slow GPU from a node that starves 
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import GPU_SECONDS, NODE_WATTS, PACKETS, PROCESSORS, Derived, Source
-from agent.catalogue.rows import counter, gauge, info, state
+from agent.catalogue.bindings import (
+    GPU_SECONDS,
+    NODE_WATTS,
+    PACKETS,
+    PROCESSORS,
+    Derived,
+    Source,
+    counter,
+    gauge,
+    info,
+    state,
+)
 from agent.model import Lane, Metric, Node, Shown
 
 PROCESSOR = (

@@ -6,8 +6,7 @@ A codeword ("block") is what forward error correction works on: 5,440 bits with 
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import PACKETS, Source
-from agent.catalogue.rows import counter, gauge, info
+from agent.catalogue.bindings import PACKETS, Source, counter, gauge, info
 from agent.model import Lane, Metric, Node, Shown, Unit
 
 FEC = "ethtool netlink: FEC_GET"

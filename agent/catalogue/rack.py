@@ -7,9 +7,8 @@ of the sources are those of DMTF's schemas CoolingUnit, PowerDistribution and wh
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import Derived, Source
+from agent.catalogue.bindings import Derived, Source, counter, gauge, state
 from agent.catalogue.equipment import LEAK_STATES
-from agent.catalogue.rows import counter, gauge, state
 from agent.model import Lane, Metric, Rack
 
 LIMITS = (
