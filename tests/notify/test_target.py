@@ -59,14 +59,11 @@ def test_what_could_not_work_is_refused(options: dict[str, Any], remedy: str) ->
     assert "hush" not in str(told.value)
 
 
-def test_an_address_has_its_schemes_port_and_keeps_its_path() -> None:
+def test_an_address_has_its_schemes_port_and_its_path_and_credentials_go_unencrypted_to_this_machine_only() -> None:
     plain, secure = HttpTarget("http://host/a/b/"), HttpTarget("https://[fe80::1]:8443")
     assert (plain.host, plain.port, plain.tls, plain.path) == ("host", 80, False, "/a/b")
     assert (secure.host, secure.port, secure.tls, secure.path) == ("fe80::1", 8443, True, "")
     assert HttpTarget("https://host").port == 443
-
-
-def test_credentials_may_go_unencrypted_to_this_machine_only() -> None:
     for url in ("http://127.0.0.1", "http://localhost:9093/x", "http://[::1]:1", "https://host"):
         assert HttpTarget(url, bearer_token_file="t").url == url
         assert HttpTarget(url, username="me", password_file="p").url == url
