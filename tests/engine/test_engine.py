@@ -70,9 +70,7 @@ def hot(last: int) -> Run:
     return run
 
 
-def test_a_rule_is_evaluated_from_the_round_on_in_which_its_series_appear_and_its_alert_ends_at_once_with_them() -> (
-    None
-):
+def test_a_rule_is_evaluated_from_the_first_round_of_its_series_on_and_its_alert_ends_with_them() -> None:
     run = Run(ruleset(HOT))
     assert run.rounds(0, 9, {("other", "0"): 90.0}) == []
     assert run.rounds(10, 25, HOT_NODE) == ["10: pending", "20: firing"]

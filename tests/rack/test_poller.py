@@ -216,17 +216,13 @@ def test_the_next_one_takes_over_within_fifteen_seconds_whoever_dies_and_those_t
     assert rack.asking(set(AGENTS), 1.0) == set(AGENTS)
 
 
-def test_a_peer_that_misses_a_few_polls_keeps_its_turn() -> None:
+def test_a_peer_that_misses_a_few_polls_keeps_its_turn_and_gives_it_up_when_a_better_one_has_begun() -> None:
     best = chosen("cdu", AGENTS)
     rack = RackOfTurns(lambda _, whom, now: whom != best or not 30 <= now < 34)
     for second in range(60):
         found = rack.asking(set(AGENTS), float(second))
         assert best in found
         assert second < 10 or found == {best}
-
-
-def test_the_one_that_asked_goes_on_until_a_better_one_has_begun() -> None:
-    best = chosen("cdu", AGENTS)
     rack, rest = RackOfTurns(lambda *_: True), set(AGENTS) - {best}
     for second in range(30):
         before = rack.asking(rest, float(second))
