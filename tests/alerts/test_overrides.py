@@ -62,14 +62,7 @@ def texts(templates: Any) -> dict[str, str]:
     return {name: template.source for name, template in templates}
 
 
-def test_without_overrides_the_rules_are_the_very_same_ones() -> None:
-    given = files()
-    (file,) = apply(given, (), {}, default_step=60.0)
-    assert [each.rules for each in file.groups] == [each.rules for each in given[0].groups]
-    assert (file.path, file.warnings) == (given[0].path, given[0].warnings)
-
-
-def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() -> None:
+def test_every_alert_of_the_name_gets_what_is_overridden_and_all_else_stays_the_very_same() -> None:
     file = changed({"Hot": Override(hold=600.0, annotations={"owner": "{{ $labels.gpu }}"})})
     first, second = alerts(file, "Hot")
     assert (first.terms.rule, first.terms.hold, first.terms.keep) == ("Hot", 600.0, 60.0)
@@ -82,6 +75,10 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() ->
     assert (first.expression, first.line) == (alerts(files()[0], "Hot")[0].expression, 9)
     group = file.groups[0]
     assert (group.name, group.interval, group.limit, group.query_offset) == ("heat", 5.0, 9, 1.0)
+    given = files()
+    (file,) = apply(given, (), {}, default_step=60.0)
+    assert [each.rules for each in file.groups] == [each.rules for each in given[0].groups]
+    assert (file.path, file.warnings) == (given[0].path, given[0].warnings)
 
 
 def test_zero_overrides_a_duration_none_does_not_and_an_empty_text_takes_an_annotation_away() -> None:

@@ -165,7 +165,7 @@ def test_rules_that_go_take_their_series_and_alerts_along() -> None:
     assert run.rounds(13, 15, HOT_NODE) == ["15: resolved"]  # two intervals later, as on a Prometheus server
 
 
-def test_a_group_that_moves_to_another_file_takes_its_series_over() -> None:
+def test_a_group_that_moves_to_another_file_takes_its_series_over_and_those_of_one_name_are_separate() -> None:
     record = "{name: g, rules: [{record: r, expr: t * 2}]}"
     reader = "{name: h, rules: [{alert: High, expr: r > 100}]}"
     run = Run(ruleset(f"groups: [{record}, {reader}]"))
@@ -174,9 +174,6 @@ def test_a_group_that_moves_to_another_file_takes_its_series_over() -> None:
     run.engine.reload(Ruleset(moved), later(5.5))
     assert run.rounds(6, 20, HOT_NODE) == []
     assert [rule.health for group in run.engine.reports() for rule in group.rules] == [RuleHealth.OK] * 2
-
-
-def test_files_of_one_name_with_groups_of_one_name_are_separate() -> None:
     files = tuple(ruleset(HOT, f"{folder}/x.yml").files[0] for folder in "ab")
     run = Run(Ruleset(files))
     assert run.rounds(0, 12, HOT_NODE) == ["0: pending", "0: pending", "10: firing", "10: firing"]

@@ -134,7 +134,7 @@ def test_a_new_receiver_gets_what_fires_and_not_what_was_over_before_it_came() -
     assert heir.heard == [], "its predecessor knew of them"
 
 
-def test_neither_a_reload_nor_another_group_has_everything_sent_again() -> None:
+def test_neither_a_reload_nor_another_group_repeats_everything_and_a_clock_that_is_set_back_does_not_silence() -> None:
     dispatcher, ear, _ = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
     dispatcher.consider("other", [], 1000.5, 1.0)
@@ -142,9 +142,6 @@ def test_neither_a_reload_nor_another_group_has_everything_sent_again() -> None:
     for at in (1001.0, 1030.0, 1031.0):
         dispatcher.consider("g", [make_alert()], at, 1.0)
     assert [at for at, _ in ear.heard] == [1000.0, 1031.0]
-
-
-def test_a_clock_that_is_set_back_does_not_silence() -> None:
     dispatcher, ear, _ = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert()], 100_000.0, 1.0)
     dispatcher.consider("g", [make_alert()], 50_000.0, 1.0)

@@ -157,15 +157,12 @@ def test_a_pause_between_two_recordings_of_a_node_is_not_recorded_time(tmp_path:
     assert run.gpus()[0].energy() == (5800.0, 58.0, "counter")
 
 
-def test_what_two_files_tell_of_the_same_time_counts_once(tmp_path: Path) -> None:
+def test_what_two_files_tell_of_the_same_time_counts_once_and_one_without_a_snapshot_is_told(tmp_path: Path) -> None:
     some = snapshots({row(chosen.POWER, gpu(0)): 100.0}, 40)
     one, two = recorded(tmp_path / "one", some), recorded(tmp_path / "two", some)
     run = both(one, two)
     assert run.nodes[0].snapshots == 40
     assert "40 snapshots of node-1" in run.problems[0]
-
-
-def test_a_recording_without_a_snapshot_is_told(tmp_path: Path) -> None:
     path = recorded(tmp_path / "run", snapshots({row(chosen.POWER, gpu(0)): 1.0}, 5))
     path.write_bytes(path.read_bytes()[:400])
     with pytest.raises(RecordingError, match="snapshot"):

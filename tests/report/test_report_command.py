@@ -103,7 +103,6 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
 
 
 def test_colour_changes_no_letter(tmp_path: Path) -> None:
-
     found = gathered(tmp_path / "run", {row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 5 + [1.0] * 5}, 10)
     plain, coloured = ("\n".join(report_card(found, all_observations(found), [], TextStyle(80, colour=colour)))
                        for colour in (False, True))  # fmt: skip

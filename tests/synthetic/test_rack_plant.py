@@ -16,9 +16,6 @@ from agent.catalogue.rack import EQUIPMENT
 from agent.model import Instant, Lane
 from tests.synthetic.conftest import TRAINING, scenario
 
-LATER: set[str] = set()
-"""Rows of real equipment that a synthetic one does not tell."""
-
 
 class RackAt:
     def __init__(self, scenario: str) -> None:
@@ -60,7 +57,7 @@ def test_every_row_of_real_equipment_is_told_all_is_well_and_other_machines_have
     well = rack()
     names = {name.partition("/")[0] for name in well.read(60.0)} | {"part_state"}
     wanted = {row.name.removeprefix("coldplate_rack_") for row in EQUIPMENT}
-    assert wanted - names == LATER
+    assert wanted - names == set()
     assert well.states(90.0) == {}
     assert services_of_scenario(load_scenario("healthy-training"), lambda: 0.0) == {}
 
