@@ -74,7 +74,7 @@ def test_a_failed_query_leaves_alerts_and_series_as_they_are(storage: Storage, a
     assert ask("fine", 2) == {"__name__=fine": 1}
 
 
-def test_a_limit_drops_all_alerts_of_the_rule(storage: Storage) -> None:
+def test_beyond_its_limit_a_rule_has_no_alert_and_writes_nothing(storage: Storage, ask: Callable[..., object]) -> None:
     rules = group("limit: 1, rules: [{alert: Hot, expr: t > 80}]")
     put(storage, 1, x=90)
     rules.evaluate(storage, 1)
@@ -83,13 +83,9 @@ def test_a_limit_drops_all_alerts_of_the_rule(storage: Storage) -> None:
     assert [failure.error for failure in outcome.failures] == ["exceeded limit of 1 with 2 alerts"]
     assert outcome.transitions == ()
     assert rules.alerts() == []
-
-
-def test_a_limit_of_a_recording_rule_writes_nothing(storage: Storage, ask: Callable[..., object]) -> None:
-    rules = group("limit: 1, rules: [{record: a, expr: t}]")
-    put(storage, 1, x=90, y=90)
-    assert rules.evaluate(storage, 1).failures[0].error == "exceeded limit of 1 with 2 series"
-    assert ask("a", 1) == {}
+    recording = group("limit: 1, rules: [{record: a, expr: t}]")
+    assert recording.evaluate(storage, 2).failures[0].error == "exceeded limit of 1 with 2 series"
+    assert ask("a", 2) == {}
 
 
 def test_a_query_offset_moves_query_and_samples_and_not_the_alert(storage: Storage, ask: Callable[..., object]) -> None:
@@ -233,7 +229,7 @@ def alert(name: str, phase: Phase = Phase.FIRING, **more: str) -> Alert:
     return Alert(name, labels(name, **more), phase, 1.0, 0.0)
 
 
-def test_only_alerts_that_fire_inhibit_and_the_causes_follow_them() -> None:
+def test_only_alerts_that_fire_inhibit_and_a_report_names_the_cause_of_each_inhibited_alert() -> None:
     inhibition, hot = Inhibition(RULES), alert("GpuHot", gpu="1")
     inhibition.update([hot, alert("Lost", Phase.PENDING, gpu="1")])
     assert inhibition.causes == {}
@@ -241,9 +237,6 @@ def test_only_alerts_that_fire_inhibit_and_the_causes_follow_them() -> None:
     assert inhibition.causes.keys() == {hot.labels}
     inhibition.update([hot])
     assert inhibition.causes == {}
-
-
-def test_a_report_names_the_cause_of_each_inhibited_alert() -> None:
     hot, lost = alert("GpuHot", gpu="1"), alert("Lost", gpu="1")
     rules = (RuleReport("GpuHot", True, "x", alerts=(hot,)), RuleReport("Lost", True, "x", alerts=(lost,)))
     report = GroupReport("g", "f", 1.0, rules=rules)

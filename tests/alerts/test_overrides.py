@@ -62,14 +62,7 @@ def texts(templates: Any) -> dict[str, str]:
     return {name: template.source for name, template in templates}
 
 
-def test_without_overrides_the_rules_are_the_very_same_ones() -> None:
-    given = files()
-    (file,) = apply(given, (), {}, default_step=60.0)
-    assert [each.rules for each in file.groups] == [each.rules for each in given[0].groups]
-    assert (file.path, file.warnings) == (given[0].path, given[0].warnings)
-
-
-def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() -> None:
+def test_every_alert_of_the_name_gets_what_is_overridden_and_all_else_stays_the_very_same() -> None:
     file = changed({"Hot": Override(hold=600.0, annotations={"owner": "{{ $labels.gpu }}"})})
     first, second = alerts(file, "Hot")
     assert (first.terms.rule, first.terms.hold, first.terms.keep) == ("Hot", 600.0, 60.0)
@@ -82,16 +75,17 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() ->
     assert (first.expression, first.line) == (alerts(files()[0], "Hot")[0].expression, 9)
     group = file.groups[0]
     assert (group.name, group.interval, group.limit, group.query_offset) == ("heat", 5.0, 9, 1.0)
+    given = files()
+    (file,) = apply(given, (), {}, default_step=60.0)
+    assert [each.rules for each in file.groups] == [each.rules for each in given[0].groups]
+    assert (file.path, file.warnings) == (given[0].path, given[0].warnings)
 
 
-def test_zero_overrides_a_duration_and_none_does_not() -> None:
+def test_zero_overrides_a_duration_none_does_not_and_an_empty_text_takes_an_annotation_away() -> None:
     (first, _) = alerts(changed({"Hot": Override(hold=0.0)}), "Hot")
     assert (first.terms.hold, first.terms.keep) == (0.0, 60.0)
     (first, _) = alerts(changed({"Hot": Override(keep_firing_for=0.0)}), "Hot")
     assert (first.terms.hold, first.terms.keep) == (300.0, 0.0)
-
-
-def test_an_empty_text_takes_an_annotation_away() -> None:
     first, _ = alerts(changed({"Hot": Override(annotations={"runbook_url": ""})}), "Hot")
     assert texts(first.annotations) == {"summary": "at {{ $value }}"}
 
@@ -225,25 +219,6 @@ def test_a_query_without_numbers_says_so() -> None:
         replaced("a == b", {1.0: 2.0})
 
 
-def test_thresholds_of_the_shipped_pack_can_be_tuned() -> None:
-    pack = packs.load_all([packs.BUILTIN, packs.ADVICE], None, 60.0)
-    overrides = {
-        "GpuHot": Override(hold=600.0, labels={"severity": "info"}, thresholds={5.0: 8.0, 95.0: 92.0}),
-        "GpuImbalance": Override(thresholds={0.5: 0.4}),
-        "InfinibandCongestion": Override(thresholds={1e8: 2e8}),
-        "GpuPcieDegraded": Override(expr="increase(gpu:pcie_replays_total:each15s[10m]) > 600"),
-    }
-    tuned = apply(pack, ("GpuXid*", "GpuAllocatedIdle"), overrides, default_step=60.0)
-    rules = {rule.name: rule for file in tuned for group in file.groups for rule in group.rules}
-    hot = rules["GpuHot"].expression
-    assert "avg2m <= 8" in hot
-    assert "_mean_celsius >= 92" in hot
-    assert "(job:computing_ratio:median5m >= 0.7) - 0.4" in rules["GpuImbalance"].expression
-    assert "[5m]) > 200000000" in rules["InfinibandCongestion"].expression
-    assert "GpuXidInfo" not in rules
-    assert "gpu:xid_errors:changed2m" in rules
-
-
 RULES = "groups: [{{name: {name}, rules: [{{alert: A, expr: up}}]}}]"
 
 
@@ -255,15 +230,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_builtin_is_the_shipped_pack_in_the_order_of_its_names() -> None:
+def test_builtin_is_the_shipped_pack_in_the_order_of_its_names_and_advice_is_loaded_only_by_its_own() -> None:
     found = packs.find("builtin", Path("/nowhere"))
     assert found == packs.builtin_files()
     assert [path.name for path in found] == sorted(path.name for path in found)
     assert {"thermal.yml", "agent.yml"} <= {path.name for path in found}
     assert all(path.is_file() for path in found)
-
-
-def test_advice_is_shipped_and_loaded_only_by_its_name() -> None:
     assert [path.name for path in packs.find("advice", Path("/nowhere"))] == ["advice.yml"]
     assert {path.name for path in packs.shipped_files()} - {path.name for path in packs.builtin_files()} == {
         "advice.yml"
@@ -271,17 +243,14 @@ def test_advice_is_shipped_and_loaded_only_by_its_name() -> None:
     assert [Path(file.path).stem for file in packs.load_all(["advice"], None, 60.0)] == ["advice"]
 
 
-def test_an_entry_is_relative_to_the_configuration_and_may_be_a_pattern(folder: Path) -> None:
+def test_an_entry_may_be_a_pattern_and_is_relative_to_the_configuration_or_without_one_to_where_one_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert packs.find("a.yml", folder) == [folder / "a.yml"]
     assert packs.find("*.yml", folder) == [folder / "a.yml", folder / "b.yml"]
     assert packs.find(f"{folder}/[b].yml", Path("/nowhere")) == [folder / "b.yml"]
     assert packs.find("*.yml", folder / "sub[1]") == [folder / "sub[1]" / "c.yml"]
     assert packs.find("sub[1]/c.yml", folder) == [folder / "sub[1]" / "c.yml"]
-
-
-def test_without_a_configuration_file_an_entry_is_relative_to_where_one_is(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.chdir(folder)
     assert packs.find("a.*", None) == [Path("a.yml")]
 
@@ -337,7 +306,9 @@ def rules(name: str, count: int) -> str:
     return f"groups: [{{name: {name}, rules: [{each}]}}]"
 
 
-def test_the_rules_of_a_site_are_counted_over_its_files_and_beside_the_shipped_ones(folder: Path) -> None:
+def test_the_rules_of_a_site_and_their_words_are_counted_over_its_files_and_beside_the_shipped_ones(
+    folder: Path,
+) -> None:
     (folder / "a.yml").write_text(rules("a", 300))
     (folder / "b.yml").write_text(rules("b", 200))
     shipped = sum(file.rule_count for file in packs.load_all(["builtin", "advice"], None, 1.0))
@@ -350,9 +321,6 @@ def test_the_rules_of_a_site_are_counted_over_its_files_and_beside_the_shipped_o
         f"{folder}/b.yml:1: here the rules of this site exceed 500, the most on a node; "
         "give the rest to a Prometheus server"
     )
-
-
-def test_the_words_of_a_sites_rules_are_counted_too(folder: Path) -> None:
     for name in "ab":
         row = " + ".join(["up"] * 4000)
         each = ", ".join(f"{{record: r{number}, expr: {row}}}" for number in range(3))
@@ -364,15 +332,14 @@ def test_the_words_of_a_sites_rules_are_counted_too(folder: Path) -> None:
         packs.load_all(["?.yml"], folder, 1.0)
 
 
-def test_of_too_many_problems_in_many_files_not_all_are_reported(folder: Path) -> None:
+def test_of_too_many_problems_not_all_are_reported_and_too_many_files_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(20):
         (folder / f"bad{number}.yml").write_text("groups: [" + "{nam: x}, " * 40 + "]")
     with pytest.raises(RuleFileError) as caught:
         packs.load_all(["bad*.yml"], folder, 1.0)
     assert 50 <= len(caught.value.problems) <= 102
-
-
-def test_too_many_files_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "MOST_FILES", 1)
     with pytest.raises(ValueError, match="matches more than 1 files; use a narrower pattern"):
         packs.find("*.yml", folder)

@@ -68,12 +68,9 @@ def all_told(file: RuleFile) -> list[tuple[object, ...]]:
     return [(g.name, g.interval, g.limit, g.query_offset, [told(rule) for rule in g.rules]) for g in file.groups]
 
 
-def test_a_file_is_written_as_a_person_would_write_it() -> None:
+def test_a_file_is_written_as_a_person_would_write_it_and_what_a_group_shared_with_each_rule() -> None:
     assert write(rulefile.parse(TEXT, "f")) == TEXT
     assert write(RuleFile("f", ())) == "groups: []\n"
-
-
-def test_what_a_group_shared_is_written_with_each_rule() -> None:
     shared = rulefile.parse("groups: [{name: g, labels: {a: b}, rules: [{record: r, expr: up}]}]", "f")
     assert "    labels:\n      a: b\n" in write(shared)
     assert all_told(rulefile.parse(write(shared), "f")) == all_told(shared)
@@ -137,13 +134,23 @@ def test_a_numbered_name_gives_way_to_a_file_that_has_it(tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_a_foreign_file_is_never_overwritten_and_then_nothing_is_written(tmp_path: Path) -> None:
+def test_a_foreign_file_is_never_overwritten_and_a_place_that_cannot_be_written_to_is_told_with_its_reason(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "dust.yml").write_text("groups: []\n")
     files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse(TEXT, "/a/dust.yml")]
     with pytest.raises(UserError, match=r"--output: .*dust.yml was not written by this command; move it"):
         render(files, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["dust.yml"]
     assert (tmp_path / "dust.yml").read_text() == "groups: []\n"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--output: .*file is not a directory"):
+        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file")
+    with pytest.raises(UserError, match=r"--output: .*: Not a directory"):
+        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file" / "inner")
+    (tmp_path / "heat.yml").mkdir()
+    with pytest.raises(UserError, match=r"heat.yml was not written by this command"):
+        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path)
 
 
 def test_files_left_from_an_earlier_time_are_reported_and_foreign_ones_are_not(
@@ -155,17 +162,6 @@ def test_files_left_from_an_earlier_time_are_reported_and_foreign_ones_are_not(
     render([rulefile.parse(TEXT, "/a/new.yml")], tmp_path)
     said = capsys.readouterr().err
     assert said == f"{tmp_path}/old.yml: left over from an earlier run; remove it, or a server loads it as well\n"
-
-
-def test_a_place_that_cannot_be_written_to_is_a_mistake_with_its_reason(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--output: .*file is not a directory"):
-        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file")
-    with pytest.raises(UserError, match=r"--output: .*: Not a directory"):
-        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file" / "inner")
-    (tmp_path / "heat.yml").mkdir()
-    with pytest.raises(UserError, match=r"heat.yml was not written by this command"):
-        render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path)
 
 
 def test_rule_files_are_looked_for_beside_the_configuration_wherever_the_command_is_given(
@@ -186,7 +182,9 @@ def rendered(out: Path, *options: str) -> dict[str, RuleFile]:
     return {path.name: rulefile.load(path) for path in out.glob("*.yml")}
 
 
-def test_a_server_need_not_evaluate_more_often_than_it_scrapes(tmp_path: Path) -> None:
+def test_a_server_need_not_evaluate_more_often_than_it_scrapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     as_it_is, slowed = rendered(tmp_path / "a"), rendered(tmp_path / "b", "--min-interval", "15s")
     assert slowed.keys() == as_it_is.keys()
     for name, file in as_it_is.items():
@@ -194,6 +192,9 @@ def test_a_server_need_not_evaluate_more_often_than_it_scrapes(tmp_path: Path) -
             assert other.interval == (group.interval if group.interval is None else max(group.interval, 15.0))
             assert [told(rule) for rule in group.rules] == [told(rule) for rule in other.rules]
     assert {group.interval for group in as_it_is["rack.yml"].groups} == {1.0}
+    assert main(["render", "rules", "--output", str(tmp_path / "out"), "--min-interval", "15"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_shard_gets_what_compares_agents_and_all_files_of_a_site(tmp_path: Path) -> None:
@@ -203,12 +204,6 @@ def test_a_shard_gets_what_compares_agents_and_all_files_of_a_site(tmp_path: Pat
     found = rendered(tmp_path / "out", "--for-shard", "--config.file", str(config))
     assert found.keys() == {"breakers.yml", "rack.yml", "rack-faults.yml", "rack-state.yml", "site.yml"}
     assert min(group.interval or 15 for file in found.values() for group in file.groups) == 15
-
-
-def test_an_interval_that_is_no_duration_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", "rules", "--output", str(tmp_path / "out"), "--min-interval", "15"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "out").exists()
 
 
 RULES = """groups:
@@ -293,24 +288,20 @@ def test_a_mistake_in_a_test_or_its_rules_is_reported_with_its_place(
     assert message in verdict.text
 
 
-def test_a_series_may_be_longer_than_its_test(files: Path, coldplate: Any) -> None:
+def test_a_series_may_be_longer_than_its_test_but_not_too_long_and_a_pattern_that_names_no_file_is_a_warning(
+    files: Path, coldplate: Any
+) -> None:
     text = coldplate("test", files / "t.yml").text
     (files / "t.yml").write_text(TESTS.replace("values: 90x5", "values: 90x10000000", 1))
     assert coldplate("test", files / "t.yml").text == text
-
-
-def test_a_test_that_reads_too_many_samples_is_refused(tmp_path: Path, coldplate: Any) -> None:
     series = "interval: 1s, input_series: [{series: m, values: 1x30000000}]"
     cases = "promql_expr_test: [{expr: m, eval_time: 1y}]"
-    (tmp_path / "t.yml").write_text(f"evaluation_interval: 1h\ntests:\n- {{{series}, {cases}}}\n")
-    verdict = coldplate("test", tmp_path / "t.yml")
+    (files / "t.yml").write_text(f"evaluation_interval: 1h\ntests:\n- {{{series}, {cases}}}\n")
+    verdict = coldplate("test", files / "t.yml")
     assert verdict.status == 1
     assert "t.yml:3: test 1: with this the file has more than 20000000 samples" in verdict.text
-
-
-def test_a_pattern_that_names_no_file_is_a_warning(tmp_path: Path, coldplate: Any) -> None:
-    (tmp_path / "t.yml").write_text("rule_files: ['*.rules.yml']\n")
-    verdict = coldplate("test", tmp_path / "t.yml")
+    (files / "t.yml").write_text("rule_files: ['*.rules.yml']\n")
+    verdict = coldplate("test", files / "t.yml")
     assert verdict.status == 0
     assert "WARNING: no file match pattern" in verdict.text
 

@@ -117,15 +117,12 @@ def test_a_hundred_thousand_of_anything_are_refused(piece: str) -> None:
             compile_template(template)
 
 
-def test_a_chain_of_else_if_may_be_long() -> None:
+def test_a_chain_of_else_if_may_be_long_and_what_one_declares_is_known_in_the_arms_that_follow() -> None:
     count = 900
     arms = "".join(f"{{{{ else if eq $x {number} }}}}{number}" for number in range(1, count))
     template = f"{{{{ $x := len `{'a' * (count - 1)}` }}}}{{{{ if eq $x 0 }}}}0{arms}{{{{ else }}}}none{{{{ end }}}}"
     assert far_down(lambda: rendered(template)) == str(count - 1)
     assert far_down(lambda: rendered(template.replace("len `a", "len `aa"))) == "none"
-
-
-def test_what_an_else_if_declares_is_known_in_the_arms_that_follow() -> None:
     template = "{{ if $a := `` }}{{ else if $b := `x` }}{{ $a }}{{ $b }}{{ else }}{{ $b }}{{ end }}"
     assert rendered(template) == "x"
     assert rendered(template.replace("`x`", "``")) == ""

@@ -38,7 +38,7 @@ def rules(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_commands_are_listed_without_one_and_by_help() -> None:
+def test_every_command_is_listed_once_below_a_task_by_help_and_without_a_command() -> None:
     """Without one, the list is short, and the status is that of a mistake."""
     bare, asked, option, one, spelled, version, unknown = warm.commands(
         [each.split() for each in (
@@ -52,9 +52,6 @@ def test_the_commands_are_listed_without_one_and_by_help() -> None:
     assert (one.status, one.output) == (0, spelled.output) and b"check" in one.output
     assert (unknown.status, unknown.output) == (2, b"") and b"did you mean 'once'?" in unknown.error
     assert (version.status, version.error) == (0, b"") and version.output.startswith(b"coldplate ")
-
-
-def test_every_command_is_listed_once_below_a_task() -> None:
     tasks = [name for _, names in TASKS for name in names]
     action = next(each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction))
     assert sorted(tasks) == sorted(action.choices), "add it to TASKS in agent/commands/__init__.py"

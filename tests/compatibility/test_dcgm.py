@@ -190,16 +190,13 @@ def xid_counts(translation: Translation, mono: float, **counts: float) -> dict[s
     return {dict(each.labels).get("xid", ""): each.value for each in told}
 
 
-def test_xids_of_the_last_five_minutes_are_counted_by_code_and_a_gpu_without_any_shows_0() -> None:
+def test_xids_of_the_last_five_minutes_are_counted_by_code_but_not_those_before_the_first_look() -> None:
     translation = Translation(["dcgm"], "node-1")
     assert xid_counts(translation, 0.0) == {"": 0}
     assert xid_counts(translation, 10.0, x13=2) == {"13": 2}, "a code that is new began at 0"
     assert xid_counts(translation, 200.0, x13=3, x79=1) == {"13": 3, "79": 1}
     assert xid_counts(translation, 320.0, x13=3, x79=1) == {"13": 1, "79": 1}
     assert xid_counts(translation, 501.0, x13=3, x79=1) == {"": 0}
-
-
-def test_xids_before_the_first_look_are_not_recent() -> None:
     translation = Translation(["dcgm"], "node-1")
     assert xid_counts(translation, 0.0, x13=7) == {"": 0}
     assert xid_counts(translation, 1.0, x13=8) == {"13": 1}
@@ -218,12 +215,10 @@ def test_serial_and_firmware_are_labels_where_they_are_asked_for() -> None:
         assert series.labels[-len(names) - 1 :] == (("hostname", "h"), *((name, expected[name]) for name in names))
 
 
-@pytest.mark.parametrize(
-    ("word", "names"), [("Hostname", ["Hostname"]), ("hostname", ["hostname"]), ("both", ["Hostname", "hostname"])]
-)
-def test_the_host_is_spelled_as_configured(word: str, names: list[str]) -> None:
-    (frame,) = Translation(["dcgm"], "node-1", word).frames(of_xids())
-    assert [name for name, value in frame.layout.series[0].labels if value == "node-1"] == names
+def test_the_host_is_spelled_as_configured() -> None:
+    for word, names in (("Hostname", ["Hostname"]), ("hostname", ["hostname"]), ("both", ["Hostname", "hostname"])):
+        (frame,) = Translation(["dcgm"], "node-1", word).frames(of_xids())
+        assert [name for name, value in frame.layout.series[0].labels if value == "node-1"] == names
 
 
 def test_a_pod_and_a_mig_instance_have_their_labels() -> None:
@@ -257,17 +252,10 @@ def test_labels_follow_the_job_and_nothing_is_made_anew_otherwise() -> None:
     again = translation.frames(Snapshot(2, Instant(2.0, 2.0), (memory, info)))
     assert again[0].layout is with_job[0].layout
     assert dict(with_job[0].layout.series[0].labels)["hpc_job"] == "7"
-    (without,) = translation.frames(Snapshot(3, Instant(3.0, 3.0), (memory,)))
-    assert "hpc_job" not in dict(without.layout.series[0].labels)
-
-
-def test_several_jobs_on_a_gpu_are_none() -> None:
-    job = {"scheduler": "slurm", "job_id": "7", "user": "", "name": "", "mig": "0", "shared": "true"}
-    snapshot = snapshot_of(1, Instant(1.0, 1.0), [
-        reading("coldplate_gpu_memory_used_bytes", 2.0 * MIB, GPU), reading("coldplate_gpu_job_info", 1.0, GPU, **job)
-    ])  # fmt: skip
-    (frame,) = Translation(["dcgm"], "node-1").frames(snapshot)
-    assert "hpc_job" not in dict(frame.layout.series[0].labels)
+    shared = frame_of([reading("coldplate_gpu_job_info", 1.0, GPU, **{**job, "shared": "true"})])
+    for frames in ((memory,), (memory, shared)):  # several jobs on a GPU are none
+        (without,) = translation.frames(Snapshot(3, Instant(3.0, 3.0), frames))
+        assert "hpc_job" not in dict(without.layout.series[0].labels)
 
 
 def test_what_the_driver_says_arrives_in_its_own_units() -> None:

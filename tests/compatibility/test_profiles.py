@@ -65,17 +65,13 @@ def test_the_configuration_offers_every_profile_and_spelling() -> None:
 
 
 @pytest.mark.parametrize("word", PROFILES)
-def test_a_name_is_made_of_rows_that_there_are(word: str) -> None:
-    for name in PROFILES[word].names:
-        for term in (*name.terms, *name.divisor):
-            row = BY_NAME[term.row]
-            assert not term.labels or len(term.labels) == len(row.labels), name.name
-            assert not term.rate or row.kind.value == "counter", name.name
-
-
-@pytest.mark.parametrize("word", PROFILES)
-def test_no_name_is_both_served_and_not(word: str) -> None:
+def test_a_name_is_made_of_rows_that_there_are_and_is_served_or_not(word: str) -> None:
     profile = PROFILES[word]
+    for each in profile.names:
+        for term in (*each.terms, *each.divisor):
+            row = BY_NAME[term.row]
+            assert not term.labels or len(term.labels) == len(row.labels), each.name
+            assert not term.rate or row.kind.value == "counter", each.name
     names = [(each.name, each.terms) for each in profile.names]
     assert len(set(names)) == len(names)
     assert {each.name for each in profile.names} & {each.name for each in profile.not_served} == set()
@@ -186,35 +182,24 @@ def names(snapshot: Snapshot | None) -> set[str]:
     return {each.metric.name for each in snapshot}
 
 
-def test_what_a_page_leaves_out_of_ours_is_there_under_their_names() -> None:
+def test_what_a_page_leaves_out_of_ours_is_there_under_their_names_and_another_translation_in_force_at_once() -> None:
     view = exposed(LEAN)
     assert names(view.latest()) == {"coldplate_gpu_up"}
     assert {"coldplate_gpu_up", "DCGM_FI_DEV_GPU_TEMP", "nvidia_smi_temperature_gpu"} <= names(view.scraped())
     assert view.scraped() is view.scraped()
+    view.neighbours = exposed(LEAN.replace("dcgm, ", "")).neighbours
+    assert "DCGM_FI_DEV_GPU_TEMP" not in names(view.scraped())
+    assert "nvidia_smi_temperature_gpu" in names(view.scraped())
 
 
-def test_without_a_profile_the_page_is_the_selection_itself() -> None:
+def test_without_a_profile_the_page_is_the_selection_itself_and_the_neighbours_alone_can_be_served() -> None:
     view = exposed("{}")
     assert view.neighbours is None
     assert view.scraped() is view.latest()
     view.observe(SNAPSHOT)
-
-
-def test_the_neighbours_alone_can_be_served() -> None:
     view = exposed("{metrics: {profile: none, compatibility: [dcgm]}}")
     assert {each.split("_")[0] for each in names(view.scraped())} == {"DCGM"}
-
-
-def test_before_the_first_sample_there_is_no_page() -> None:
     assert exposed(LEAN, None).scraped() is None
-
-
-def test_another_translation_is_in_force_at_once() -> None:
-    view = exposed(LEAN)
-    assert "DCGM_FI_DEV_GPU_TEMP" in names(view.scraped())
-    view.neighbours = exposed(LEAN.replace("dcgm, ", "")).neighbours
-    assert "DCGM_FI_DEV_GPU_TEMP" not in names(view.scraped())
-    assert "nvidia_smi_temperature_gpu" in names(view.scraped())
 
 
 def test_the_site_serves_them_to_scrapers_and_not_as_json() -> None:

@@ -26,10 +26,13 @@ from tests.dashboards.conftest import GENERATED, NAMES, ROOT, filled, load
 from tests.dashboards.rig import promtool
 
 
-def test_the_committed_dashboards_are_current() -> None:
+def test_the_committed_dashboards_are_current_and_no_two_share_an_identity() -> None:
     made = {f"{name}.json": as_text(board) for name, board in boards().items()}
     committed = {path.name: path.read_text(encoding="utf-8") for path in GENERATED.iterdir()}
     assert made == committed, "run make generate"
+    uids = [json.loads(path.read_text())["uid"] for path in GENERATED.glob("*.json")]
+    assert len(set(uids)) == len(uids) == 6
+    assert all(len(uid) <= 40 for uid in uids)
 
 
 def test_the_stock_command_of_grafanalib_makes_the_same_dashboards(tmp_path: Path) -> None:
@@ -41,21 +44,18 @@ def test_the_stock_command_of_grafanalib_makes_the_same_dashboards(tmp_path: Pat
         assert theirs == json.loads((GENERATED / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def test_a_panel_about_a_metric_that_does_not_exist_is_refused() -> None:
+def test_a_panel_about_a_metric_and_thresholds_of_an_alert_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ValueError, match="no known series in 'coldplate_gpu_powr_watts'"):
         graph("coldplate_gpu_powr_watts", "low.")
+    for name in ("GpuHott", "GpuXidUnknown"):
+        with pytest.raises(KeyError, match=name):
+            alert_thresholds.steps(name)
 
 
 def test_recorded_series_of_gpus_are_narrowed_by_job_where_their_query_keeps_it() -> None:
     matchers = {"job_id": 'job_id="$job"'}
     assert narrowed("gpu:computing_ratio:rate5m", matchers) == 'gpu:computing_ratio:rate5m{job_id="$job"}'
     assert narrowed("gpu:pcie_replays_total:each1m", matchers) == "gpu:pcie_replays_total:each1m"
-
-
-@pytest.mark.parametrize("name", ["GpuHott", "GpuXidUnknown"])
-def test_thresholds_of_an_alert_that_has_none_are_refused(name: str) -> None:
-    with pytest.raises(KeyError, match=name):
-        alert_thresholds.steps(name)
 
 
 def sdk() -> None:
@@ -118,40 +118,24 @@ def test_prometheus_loads_the_packaged_configuration_with_all_rules(tmp_path: Pa
     assert checked.count("rules found") == files
 
 
-def test_the_fleet_rules_say_what_they_should() -> None:
+def test_promtool_and_coldplate_find_that_the_fleet_rules_say_what_they_should() -> None:
     promtool("test", "rules", str(FLEET_TEST))
-
-
-def test_coldplate_judges_the_fleet_rules_as_promtool_does() -> None:
     assert cli.main(["rules", "test", str(FLEET_TEST)]) == 0
 
 
-def test_the_scrape_job_has_the_name_that_agents_and_rules_expect() -> None:
+def test_what_is_packaged_for_prometheus_and_grafana_agrees_with_agents_rules_and_documents() -> None:
     config = read(PROMETHEUS / "prometheus.yml")
     assert [job["job_name"] for job in config["scrape_configs"]] == ["coldplate"]
     targets = read(PROMETHEUS / "targets" / "nodes.yml")
     assert all(target.endswith(":19400") for group in targets for target in group["targets"])
-
-
-def test_grafana_is_told_the_scrape_interval_of_the_server() -> None:
-    """Grafana computes $__rate_interval from it: a shorter one leaves rates without data."""
     source = read(PROVISIONING / "datasources" / "coldplate.yml")["datasources"][0]
     assert source["type"] == "prometheus"
     interval = read(PROMETHEUS / "prometheus.yml")["global"]["scrape_interval"]
-    assert source["jsonData"]["timeInterval"] == interval
-
-
-def test_the_documented_mounts_are_those_of_the_provisioning() -> None:
+    assert source["jsonData"]["timeInterval"] == interval, "$__rate_interval is made of it: rates would have no data"
     provider = read(PROVISIONING / "dashboards" / "coldplate.yml")["providers"][0]
     text = (ROOT / "docs" / "fleet.md").read_text()
     assert f"dashboards/generated:{provider['options']['path']}" in text
     assert "alerts/rules:/etc/coldplate/rules" in text
-
-
-def test_no_two_dashboards_share_an_identity() -> None:
-    uids = [json.loads(path.read_text())["uid"] for path in GENERATED.glob("*.json")]
-    assert len(set(uids)) == len(uids) == 6
-    assert all(len(uid) <= 40 for uid in uids)
 
 
 ANY = dict.fromkeys(("cluster", "rack", "node", "gpu", "job"), "x")
@@ -161,19 +145,17 @@ def render(folder: Path, *options: str) -> int:
     return cli.main(["render", "dashboards", "--output", str(folder), *options])
 
 
-def test_without_options_it_writes_the_committed_dashboards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_options_and_grafanalib_it_writes_the_committed_dashboards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in sys.modules if each.split(".")[0] in ("grafanalib", "dashboards")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "grafanalib", None)
     assert render(tmp_path / "new") == 0
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [f"{name}.json" for name in NAMES]
     for name in NAMES:
         assert (tmp_path / "new" / f"{name}.json").read_bytes() == (GENERATED / f"{name}.json").read_bytes()
     assert capsys.readouterr().out.splitlines() == [str(tmp_path / "new" / f"{name}.json") for name in NAMES]
-
-
-def test_it_needs_no_grafanalib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [each for each in sys.modules if each.split(".")[0] in ("grafanalib", "dashboards")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "grafanalib", None)
-    assert render(tmp_path) == 0
 
 
 def test_labels_and_prefix_are_replaced_in_every_query_and_nowhere_else(tmp_path: Path) -> None:
@@ -198,8 +180,10 @@ def _undone(expr: str, names: dict[str, str]) -> str:
     return expr.replace("acme_gpu_", "coldplate_")
 
 
-def test_legends_columns_and_variables_follow_the_labels(tmp_path: Path) -> None:
-    assert render(tmp_path, "--label", "instance=host") == 0
+def test_legends_columns_and_variables_follow_the_labels_and_the_data_source_is_the_one_given(tmp_path: Path) -> None:
+    assert render(tmp_path, "--label", "instance=host", "--datasource", "mimir") == 0
+    for board in load(tmp_path).values():
+        assert board.variables()["datasource"]["current"] == {"text": "mimir", "value": "mimir"}
     fleet = load(tmp_path)["fleet"]
     table = next(panel for panel in fleet.panels() if panel["title"] == "Firing alerts")
     assert table["transformations"][-1]["options"]["renameByName"]["host"] == "Node"
@@ -210,12 +194,6 @@ def test_legends_columns_and_variables_follow_the_labels(tmp_path: Path) -> None
     assert node["definition"] == 'label_values(coldplate_build_info{cluster=~"$cluster"}, host)'
     assert node["query"]["query"] == node["definition"]
     assert "$node" in json.dumps(load(tmp_path)["node"].json)
-
-
-def test_boards_open_with_the_data_source_that_is_given(tmp_path: Path) -> None:
-    assert render(tmp_path, "--datasource", "mimir") == 0
-    for board in load(tmp_path).values():
-        assert board.variables()["datasource"]["current"] == {"text": "mimir", "value": "mimir"}
 
 
 @pytest.mark.parametrize(

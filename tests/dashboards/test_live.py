@@ -123,24 +123,25 @@ def test_a_lost_gpu_stays_in_the_tables_and_its_unknown_values_are_dashes(server
     assert "3" in behind
 
 
-def test_links_below_their_rate_are_those_and_no_others(server: tuple[Server, list[str]]) -> None:
+def test_tables_show_what_is_in_trouble_and_no_more_and_zeros_as_what_they_are(
+    server: tuple[Server, list[str]],
+) -> None:
+    """A dash is for what nobody knows: a port that only flaps has no symbol errors, which is known."""
+    _, nodes = server
     _, nodes = server
     links = rows(server, "fabric", "Links below their rate")
     assert links["Expected"] == {(nodes[0], "mlx5_5", "1"): 400e9}
     assert links["Rate"] == {(nodes[0], "mlx5_5", "1"): 200e9}
-
-
-def test_ports_with_trouble_show_zeros_as_what_they_are(server: tuple[Server, list[str]]) -> None:
-    """A dash is for what nobody knows: a port that only flaps has no symbol errors, which is known."""
-    _, nodes = server
     table = rows(server, "fabric", "Ports with trouble")
     assert {device for _, device, _ in table["Flaps, 1 h"]} == {"mlx5_3", "mlx5_6"}
     assert table["Symbol errors, 1 h"][nodes[0], "mlx5_3", "1"] == 0
     assert table["Flaps, 1 h"][nodes[0], "mlx5_6", "1"] == 0
-
-
-def test_the_driver_is_shown_where_it_asks_for_something(server: tuple[Server, list[str]]) -> None:
+    table = rows(server, "rack", "Nodes")
+    assert table["State"] == {(nodes[0],): 1.0, (nodes[1],): 1.0, (nodes[2],): 0.0}
+    assert math.isnan(table["Power"][nodes[2],])
     assert set(rows(server, "node", "Requested recovery action")["Requested"]) == {("4", "gpu_reset")}
+    shown = {(alert, gpu) for (alert, _, gpu, *_) in rows(server, "job", "Firing alerts")["Severity"]}
+    assert shown >= {("GpuLost", "7"), ("NvLinkDown", "2")}
 
 
 def test_counts_are_whole(server: tuple[Server, list[str]]) -> None:
@@ -159,20 +160,6 @@ def test_the_worst_alerts_have_the_highest_rank(server: tuple[Server, list[str]]
         found.setdefault(each["metric"]["alertname"], set()).add(wanted[each["metric"]["severity"]])
     assert all(rank in found[alert] for alert, rank in ranks.items())
     assert set(ranks.values()) >= {2.0, 3.0}
-
-
-def test_alerts_about_gpus_of_a_job_are_on_its_board_though_they_do_not_name_it(
-    server: tuple[Server, list[str]],
-) -> None:
-    shown = {(alert, gpu) for (alert, _, gpu, *_) in rows(server, "job", "Firing alerts")["Severity"]}
-    assert shown >= {("GpuLost", "7"), ("NvLinkDown", "2")}
-
-
-def test_a_silent_node_of_a_rack_stays_in_its_table(server: tuple[Server, list[str]]) -> None:
-    _, nodes = server
-    table = rows(server, "rack", "Nodes")
-    assert table["State"] == {(nodes[0],): 1.0, (nodes[1],): 1.0, (nodes[2],): 0.0}
-    assert math.isnan(table["Power"][nodes[2],])
 
 
 def test_what_is_listed_as_empty_is_empty(server: tuple[Server, list[str]]) -> None:

@@ -92,7 +92,10 @@ def test_every_panel_is_one_that_grafana_shows_and_says_what_good_looks_like(boa
 
 
 @every
-def test_targets_name_their_source_and_have_ids_of_their_own(board: Dashboard) -> None:
+def test_targets_name_their_source_and_read_series_that_exist_narrowed_by_the_variables_of_the_board(
+    board: Dashboard,
+) -> None:
+    """A board for one node, rack or job never shows another's series: each query names that variable."""
     for panel in board.panels():
         ids = [target["refId"] for target in panel["targets"]]
         assert "" not in ids
@@ -106,11 +109,6 @@ def test_targets_name_their_source_and_have_ids_of_their_own(board: Dashboard) -
             )
             for name in found:  # increase() reckons beyond the samples: 12 errors are 12.1
                 assert BY_NAME[name].unit is not Unit.NONE or "round(" in target["expr"], panel["title"]
-
-
-@every
-def test_every_query_reads_series_that_exist_narrowed_by_the_variables_of_the_board(board: Dashboard) -> None:
-    """A board for one node, rack or job never shows another's series: each query names that variable."""
     single = [name for name, each in board.variables().items() if each["type"] == "query" and not each["multi"]]
     for where, expr in board.queries():
         read = set(_names(parse(filled(expr, ANY))))
@@ -126,7 +124,9 @@ def test_every_query_reads_series_that_exist_narrowed_by_the_variables_of_the_bo
 
 
 @every
-def test_tables_have_units_links_and_rows_that_fit(board: Dashboard) -> None:
+def test_tables_have_units_links_and_rows_that_fit_and_alerts_are_in_the_order_of_their_severity(
+    board: Dashboard,
+) -> None:
     """Grafana joins rows by what all queries tell: each has to tell of every row, also where its metric is absent."""
     for panel in board.panels():
         if panel["type"] != "table":
@@ -147,6 +147,17 @@ def test_tables_have_units_links_and_rows_that_fit(board: Dashboard) -> None:
         share = (room - sum(fixed.values())) / max(1, len(shown - set(fixed)))
         for header in shown:
             assert fixed.get(header, share) >= 8 * len(header) + 20, f"{title}: {header}"
+    for panel in board.panels():
+        exprs = " ".join(target["expr"] for target in panel["targets"])
+        if panel["type"] == "table" and ("ALERTS" in exprs or "coldplate_alert{" in exprs):
+            assert panel["options"]["sortBy"] == [{"desc": True, "displayName": "Severity"}], panel["title"]
+            options = organized(panel)
+            assert "severity" not in options["renameByName"], panel["title"]
+            assert options["renameByName"]["Value"] == "Severity"
+            # As a number: by its name, critical comes before info and after warning, or the other way round.
+            assert options["indexByName"]["Value"] == 0
+            ranks = re.findall(r'severity(=|!~)"([\w|]+)"} \* (\d)', exprs)
+            assert ranks == [("=", "critical", "3"), ("=", "warning", "2"), ("!~", "critical|warning", "1")]
 
 
 def organized(panel: dict[str, Any]) -> dict[str, Any]:
@@ -164,21 +175,6 @@ def with_property(overrides: list[dict[str, Any]], name: str) -> dict[str, Any]:
     }
 
 
-@every
-def test_alerts_are_in_the_order_of_their_severity(board: Dashboard) -> None:
-    """As a number: by its name, critical comes before info and after warning, or the other way round."""
-    for panel in board.panels():
-        exprs = " ".join(target["expr"] for target in panel["targets"])
-        if panel["type"] == "table" and ("ALERTS" in exprs or "coldplate_alert{" in exprs):
-            assert panel["options"]["sortBy"] == [{"desc": True, "displayName": "Severity"}], panel["title"]
-            options = organized(panel)
-            assert "severity" not in options["renameByName"], panel["title"]
-            assert options["renameByName"]["Value"] == "Severity"
-            assert options["indexByName"]["Value"] == 0
-            ranks = re.findall(r'severity(=|!~)"([\w|]+)"} \* (\d)', exprs)
-            assert ranks == [("=", "critical", "3"), ("=", "warning", "2"), ("!~", "critical|warning", "1")]
-
-
 def test_an_explained_alert_has_its_meaning_and_a_link_to_its_runbook() -> None:
     (panel,) = (each for each in load()["fleet"].panels() if each["title"] == "Firing alerts")
     overrides = panel["fieldConfig"]["overrides"]
@@ -187,14 +183,6 @@ def test_an_explained_alert_has_its_meaning_and_a_link_to_its_runbook() -> None:
     assert texts.keys() == alerts()
     (link,) = with_property(overrides, "links")["Runbook"]
     assert link["url"] == 'http://${__value.raw}/runbooks/${__data.fields["Alert"]}'
-
-
-def test_a_rack_over_its_budget_is_red_and_no_breach_in_the_future() -> None:
-    (table,) = (each for each in load()["fleet"].panels() if (each["title"], each["type"]) == ("Racks", "table"))
-    (stat,) = (each for each in load()["rack"].panels() if each["title"] == "Time to breach")
-    column = with_property(table["fieldConfig"]["overrides"], "mappings")["Breach in"]
-    for mappings in (column, stat["fieldConfig"]["defaults"]["mappings"]):
-        assert mappings[0]["options"]["0"] == {"text": "already over", "color": "red", "index": 0}
 
 
 @every
@@ -236,13 +224,18 @@ def test_links_lead_to_boards_that_exist_and_carry_variables_that_these_have(boa
             assert not several, f"{url}: {name} may have many values here, and has one there"
 
 
-def test_every_limit_that_is_drawn_is_one_of_the_rules() -> None:
+def test_a_rack_over_its_budget_is_red_and_every_limit_that_is_drawn_is_one_of_the_rules() -> None:
     """The rack's dashed lines are the levels of RackPowerHigh, whatever the rule file says they are."""
     rules = (PACK / "rack.yml").read_text()
     drawn = re.findall(r'rack:power_budget_watts:min\{rack="\$rack"\} \* ([\d.]+)', "".join(
         expr + "\n" for _, expr in load()["rack"].queries()))  # fmt: skip
     assert sorted(map(float, drawn)) == [0.8, 0.9, 1.0, 1.35]
     assert all(re.search(rf"> {number}\b", rules) for number in drawn)
+    (table,) = (each for each in load()["fleet"].panels() if (each["title"], each["type"]) == ("Racks", "table"))
+    (stat,) = (each for each in load()["rack"].panels() if each["title"] == "Time to breach")
+    column = with_property(table["fieldConfig"]["overrides"], "mappings")["Breach in"]
+    for mappings in (column, stat["fieldConfig"]["defaults"]["mappings"]):
+        assert mappings[0]["options"]["0"] == {"text": "already over", "color": "red", "index": 0}
 
 
 def test_the_fleet_board_reads_recorded_series_over_time() -> None:

@@ -75,17 +75,13 @@ KEYS = {"build", "image", "command", "ports", "volumes", "healthcheck", "depends
 FILE = yaml.safe_load((COMPOSE / "compose.yaml").read_text())
 
 
-def test_a_service_has_only_keys_of_the_specification_that_were_checked() -> None:
+def test_a_service_has_only_checked_keys_needs_what_is_there_and_has_a_port_of_the_loopback_interface() -> None:
     assert FILE.keys() == {"name", "services"}
     assert services().keys() == {"site", "prometheus", "alertmanager", "grafana"}
     for name, service in services().items():
         assert service.keys() <= KEYS, name
         assert re.fullmatch(r"coldplate|docker\.io/[a-z]+/[a-z]+:v?\d+\.\d+\.\d+", service["image"]), name
         assert all(isinstance(each, str) for each in service.get("environment", {}).values()), name
-
-
-def test_what_is_mounted_or_waited_for_is_there_and_each_port_is_of_the_loopback_interface_and_once() -> None:
-    for name, service in services().items():
         assert mounts(service), name
         assert [str(source) for source in mounts(service).values() if not source.exists()] == [], name
         needed = service.get("depends_on", {})
@@ -107,7 +103,7 @@ def test_the_image_is_built_from_the_containerfile_and_plays_the_site_that_is_mo
     assert in_checkout(site, file) == ROOT / "tests" / "lab" / "demo" / "site.yaml"
 
 
-def test_the_server_finds_its_configuration_rules_site_and_alertmanager() -> None:
+def test_the_server_finds_its_configuration_rules_site_and_alertmanager_and_grafana_the_server_and_all_boards() -> None:
     container = services()["prometheus"]
     config = yaml.safe_load(in_checkout(container, "/etc/prometheus/prometheus.yml").read_text())
     for each in config["rule_files"]:
@@ -118,9 +114,6 @@ def test_the_server_finds_its_configuration_rules_site_and_alertmanager() -> Non
     (target,) = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
     for host, port in ((site.hostname, site.port), target.split(":")):
         assert f"127.0.0.1:{port}:{port}" in services()[host]["ports"]
-
-
-def test_grafana_is_provisioned_with_the_server_and_all_boards() -> None:
     grafana = services()["grafana"]
     folder = in_checkout(grafana, "/etc/grafana/provisioning")
     (source,) = yaml.safe_load((folder / "datasources" / "coldplate.yml").read_text())["datasources"]
@@ -135,11 +128,8 @@ def part(name: str) -> Any:
     return yaml.safe_load((ROLE / name).read_text())
 
 
-def test_the_list_of_keys_is_current() -> None:
+def test_the_list_of_keys_is_current_and_every_variable_is_described_and_has_its_default() -> None:
     assert VARS.read_text() == role_files.contents(), "run `make generate`"
-
-
-def test_every_variable_is_described_and_has_its_default() -> None:
     options = part("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     defaults = part("defaults/main.yml")
     assert list(options) == list(defaults)
@@ -147,16 +137,13 @@ def test_every_variable_is_described_and_has_its_default() -> None:
     assert told == {name: value for name, value in defaults.items() if name != "coldplate_peers"}
 
 
-def test_tasks_use_no_variable_that_nobody_sets() -> None:
+def test_tasks_use_no_variable_that_nobody_sets_and_notify_handlers_that_are_there() -> None:
     texts = [path.read_text() for folder in ("tasks", "handlers", "templates") for path in (ROLE / folder).iterdir()]
     used = set(re.findall(r"\bcoldplate_\w+", " ".join([*texts, VARS.read_text()])))
     inside = set(re.findall(r"(?:register: |^ +)(coldplate_\w+)(?=:|$)", "\n".join(texts), re.MULTILINE))
     known = part("defaults/main.yml").keys() | part("vars/main.yml").keys() | inside | {"coldplate_given"}
     assert used - known == set()
     assert part("defaults/main.yml").keys() - used == {"coldplate_rack_group"}  # which another default uses
-
-
-def test_a_handler_is_there_for_each_notification() -> None:
     tasks = [each for path in (ROLE / "tasks").iterdir() for each in yaml.safe_load(path.read_text())]
     notified = {each["notify"] for each in tasks if "notify" in each}
     assert notified == {each["name"] for each in part("handlers/main.yml")}

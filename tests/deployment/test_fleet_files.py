@@ -42,9 +42,13 @@ def sources(rule: AlertingRule) -> dict[str, str]:
     return {name: template.source for name, template in (*rule.labels, *rule.annotations)}
 
 
-def test_what_is_made_is_current() -> None:
+def test_what_is_made_is_current_and_no_node_and_no_package_of_the_agents_has_a_fleets_rules() -> None:
+    """They read `up` of many nodes: on one they would be inert."""
     for path, text in contents().items():
         assert path.read_text() == text, f"{path}: run make generate"
+    names = {path.name for path in RULES}
+    for place in (ROOT / "alerts" / "rules", ROOT / "packaging" / "helm", ROOT / "packaging" / "ansible"):
+        assert not names & {path.name for path in place.rglob("*.yml")}
 
 
 @pytest.mark.release
@@ -101,13 +105,6 @@ def test_what_two_files_have_under_one_name_is_the_same_rule() -> None:
             assert isinstance(twin, AlertingRule)
             assert rule.terms == twin.terms
             assert sources(rule) == sources(twin)
-
-
-def test_no_node_and_no_package_of_the_agents_has_a_fleets_rules() -> None:
-    """They read `up` of many nodes: on one they would be inert."""
-    names = {path.name for path in RULES}
-    for place in (ROOT / "alerts" / "rules", ROOT / "packaging" / "helm", ROOT / "packaging" / "ansible"):
-        assert not names & {path.name for path in place.rglob("*.yml")}
 
 
 @pytest.mark.parametrize("name", ["shard", "shard-kubernetes"])

@@ -91,7 +91,7 @@ def test_the_agent_takes_the_configuration_of_a_node(values: str, tmp_path: Path
     assert config.rack.name == ("r12" if values == "everything" else None)
 
 
-def test_a_node_reads_its_rack_and_no_other(tmp_path: Path) -> None:
+def test_a_node_reads_its_rack_and_no_other_from_the_values_or_an_inventory(tmp_path: Path) -> None:
     found = manifests("everything")
     one, other, none = (load(written(found, each, tmp_path / each)) for each in ("node-4", "node-5", "node-44"))
     assert one.rack.name == "r12"
@@ -101,9 +101,6 @@ def test_a_node_reads_its_rack_and_no_other(tmp_path: Path) -> None:
     assert other.rack.peers == ("10.0.0.5:19400", "10.0.0.6:19400")
     assert (none.rack.name, none.rack.peers, none.node.name) == (None, (), "node-44")
     assert {each.node.cluster for each in (one, other, none)} == {"east"}
-
-
-def test_an_inventory_gives_the_racks(tmp_path: Path) -> None:
     racks = {"nodes": "node-1 a\nnode-2 b", "a.yaml": "rack: {name: a}\n", "b.yaml": "rack: {name: b}\n"}
     found = manifests("inventory")
     names = [load(written(found, each, tmp_path / each, racks)).rack.name for each in ("node-1", "node-2", "node-3")]
@@ -166,7 +163,7 @@ def rules_of(values: str) -> dict[str, list[dict[str, Any]]]:
     return {each["metadata"]["name"]: each["spec"]["groups"] for each in of_kind(manifests(values), "PrometheusRule")}
 
 
-def test_the_rules_are_those_of_the_pack_word_by_word() -> None:
+def test_the_rules_are_those_of_the_pack_word_by_word_but_for_what_a_site_leaves_out_and_its_runbooks() -> None:
     pack = {path.stem: yaml.safe_load(path.read_text())["groups"] for path in (ROOT / "alerts" / "rules").glob("*.yml")}
     fleet = yaml.safe_load((ROOT / "packaging" / "prometheus" / "fleet.rules.yml").read_text())["groups"]
     assert rules_of("everything")["gpu-agent-fleet"] == fleet
@@ -177,9 +174,6 @@ def test_the_rules_are_those_of_the_pack_word_by_word() -> None:
         for rule in (each for group in groups for each in group["rules"] if "annotations" in each):
             rule["annotations"]["runbook_url"] = rule["annotations"]["runbook_url"].replace("http://", "https://")
         assert made[name] == groups, "values: tls"
-
-
-def test_an_alert_is_left_out_and_runbooks_are_the_sites() -> None:
     made = rules_of("inventory")
     rules = [rule for groups in made.values() for group in groups for rule in group["rules"]]
     alerts = {rule["alert"]: rule for rule in rules if "alert" in rule}
@@ -294,14 +288,16 @@ def test_a_privilege_adds_what_it_names_and_nothing_else(names: tuple[str, ...],
     assert powers(objects(done)) == {**LEAST, **added}
 
 
-def test_unless_told_otherwise_it_has_the_network_the_kubelet_and_its_state() -> None:
+def test_unless_told_otherwise_it_has_the_network_the_kubelet_and_its_state_and_runs_once_on_a_node() -> None:
     assert powers(manifests("default")) == {
         **LEAST, "network": True, "user": 0, "read": {"/var/lib/kubelet/pod-resources"},
         "written": {"/var/lib/coldplate"},
     }  # fmt: skip
+    (daemons,) = of_kind(manifests("default"), "DaemonSet")
+    assert daemons["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0, "two would count its power twice"
 
 
-def test_nothing_in_a_pod_can_gain_more() -> None:
+def test_nothing_in_a_pod_can_gain_more_and_an_init_container_never_sees_what_the_agent_may() -> None:
     for values in ("default", "unprivileged", "slurm-beside", "infiniband"):
         found = manifests(values)
         spec = pod(found)
@@ -315,19 +311,10 @@ def test_nothing_in_a_pod_can_gain_more() -> None:
             assert rights["capabilities"]["drop"] == ["ALL"]
         assert not of_kind(found, "ClusterRole")
         assert not of_kind(found, "Role")
-
-
-def test_an_init_container_never_sees_what_the_agent_may() -> None:
     for values in ("everything", "no-nvidia-runtime"):
         (init,) = pod(manifests(values))["initContainers"]
         assert "privileged" not in init["securityContext"]
         assert {each["name"] for each in init["volumeMounts"]} <= {"shared", "made", "racks"}
-
-
-def test_one_agent_runs_on_a_node_at_a_time() -> None:
-    """Two would count its power twice."""
-    (daemons,) = of_kind(manifests("default"), "DaemonSet")
-    assert daemons["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0
 
 
 def test_probes_ask_as_the_port_answers() -> None:

@@ -70,18 +70,14 @@ def hot(last: int) -> Run:
     return run
 
 
-def test_a_rule_is_evaluated_from_the_round_on_in_which_its_series_appear() -> None:
+def test_a_rule_is_evaluated_from_the_first_round_of_its_series_on_and_its_alert_ends_with_them() -> None:
     run = Run(ruleset(HOT))
     assert run.rounds(0, 9, {("other", "0"): 90.0}) == []
     assert run.rounds(10, 25, HOT_NODE) == ["10: pending", "20: firing"]
+    assert run.rounds(26, 26, {}) == ["26: resolved"]
 
 
-def test_a_series_that_leaves_the_snapshot_ends_its_alert_at_once() -> None:
-    run = hot(12)
-    assert run.rounds(13, 13, {}) == ["13: resolved"]
-
-
-def test_groups_keep_their_intervals_and_take_turns() -> None:
+def test_groups_keep_their_intervals_take_turns_and_do_not_catch_up_on_what_they_missed() -> None:
     group = "{{name: {0}, interval: {1}, rules: [{{record: 'r:{0}', expr: '1'}}]}}"
     text = "groups: [" + ", ".join(group.format(*each) for each in (("a", "5s"), ("b", "5s"), ("c", "1s"))) + "]"
     run = Run(ruleset(text))
@@ -92,9 +88,6 @@ def test_groups_keep_their_intervals_and_take_turns() -> None:
     assert seen["c"] == list(range(20))
     assert seen["a"] == [0, 5, 10, 15]
     assert len(seen["b"]) == 4 and not set(seen["a"]) & set(seen["b"])
-
-
-def test_evaluations_that_were_missed_are_not_caught_up() -> None:
     text = "groups: [{name: g, interval: 5s, rules: [{record: r, expr: '1'}]}]"
     run = Run(ruleset(text))
     assert [len(run.round(second)) for second in (0, 1, 63, 64, 65, 66)] == [1, 0, 1, 0, 1, 0]
@@ -172,7 +165,7 @@ def test_rules_that_go_take_their_series_and_alerts_along() -> None:
     assert run.rounds(13, 15, HOT_NODE) == ["15: resolved"]  # two intervals later, as on a Prometheus server
 
 
-def test_a_group_that_moves_to_another_file_takes_its_series_over() -> None:
+def test_a_group_that_moves_to_another_file_takes_its_series_over_and_those_of_one_name_are_separate() -> None:
     record = "{name: g, rules: [{record: r, expr: t * 2}]}"
     reader = "{name: h, rules: [{alert: High, expr: r > 100}]}"
     run = Run(ruleset(f"groups: [{record}, {reader}]"))
@@ -181,9 +174,6 @@ def test_a_group_that_moves_to_another_file_takes_its_series_over() -> None:
     run.engine.reload(Ruleset(moved), later(5.5))
     assert run.rounds(6, 20, HOT_NODE) == []
     assert [rule.health for group in run.engine.reports() for rule in group.rules] == [RuleHealth.OK] * 2
-
-
-def test_files_of_one_name_with_groups_of_one_name_are_separate() -> None:
     files = tuple(ruleset(HOT, f"{folder}/x.yml").files[0] for folder in "ab")
     run = Run(Ruleset(files))
     assert run.rounds(0, 12, HOT_NODE) == ["0: pending", "0: pending", "10: firing", "10: firing"]

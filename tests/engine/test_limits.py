@@ -212,19 +212,13 @@ def test_an_alert_whose_rule_takes_too_long_stays_as_it_is() -> None:
     assert (known, [alert.phase for alert in unknown]) == ([], [Phase.FIRING])
 
 
-def test_a_rule_that_is_mended_by_a_reload_is_tried_at_once() -> None:
-    timer = Looks(0.01)
-    before = group(SLOW, timer)
-    before.evaluate(stored(1), 100.0)
-    after = group("{record: slow, expr: m}")
-    after.adopt(before)
-    assert after.evaluate(stored(1), 101.0).failures == ()
-
-
-def test_the_rest_moves_along_when_the_clock_is_set() -> None:
+def test_the_rest_of_a_rule_ends_with_a_reload_and_moves_along_when_the_clock_is_set() -> None:
     timer = Looks(0.01)
     rules = group(SLOW, timer)
     rules.evaluate(stored(1), 10_000.0)
+    mended = group("{record: slow, expr: m}")
+    mended.adopt(rules)
+    assert mended.evaluate(stored(1), 10_001.0).failures == ()
     rules.shift(-5000.0, lambda record: record)
     before = timer.now
     rules.evaluate(stored(1), 5005.0)
@@ -265,16 +259,13 @@ def test_a_range_of_too_many_turns_is_not_begun() -> None:
     assert len(fine.alerts()[0].annotations["a"]) == 10_000
 
 
-def test_a_loop_lets_go_what_each_turn_asked_for() -> None:
+def test_queries_of_templates_leave_nothing_behind_neither_turn_by_turn_nor_after_all() -> None:
     rules = group(
         "{alert: A, expr: 'm{gpu=\"0\"}', annotations: {a: '{{ range query `m` }}{{ query `m` | len }} {{ end }}'}}"
     )
     storage = stored(400)
     assert rules.evaluate(storage, 100.0).failures == ()
     assert rules.alerts()[0].annotations["a"] == "400 " * 400
-
-
-def test_queries_of_templates_leave_nothing_behind() -> None:
     ledger = SampleLedger()
     rules = group("{alert: A, expr: m, annotations: {a: '{{ query `m * 2` | len }}'}}", ledger=ledger)
     rules.evaluate(stored(50), 100.0)

@@ -103,10 +103,19 @@ def test_a_window_has_every_sample_that_a_rule_may_read_and_one_if_it_reads_the_
     assert 300 <= len(times_of(kept)["a"]) < 500
 
 
-def test_only_what_a_rule_reads_is_kept(node: Node) -> None:
+def test_only_what_a_rule_reads_is_kept_of_devices_and_of_what_rules_write(node: Node) -> None:
     kept = windows(rules_of("a{gpu='1'}", "rate(b[1m])"))
     kept.take([frame_of([node.reading(name, gpu, 1.0) for name in "abc" for gpu in "01"])], START.wall)
     assert names(kept) == {"a/1", "b/0", "b/1"}
+    kept = windows(rules_of("r1", "ALERTS{alertstate='firing'}"))
+    kept.append(make_labels({}, "r1"), START.wall, 1.0)
+    kept.append(make_labels({}, "r0"), START.wall, 1.0)
+    kept.append(make_labels({"alertstate": "pending"}, "ALERTS"), START.wall, 1.0)
+    assert names(kept) == {"r1/None"}
+    with pytest.raises(OutOfOrderError):
+        kept.append(make_labels({}, "r1"), START.wall - 1, 1.0)
+    kept.mark_stale(make_labels({}, "r1"), START.wall + 1)
+    assert is_stale(kept.newest((), 0.0, math.inf, Budget())[0][2])
 
 
 def test_a_series_ends_the_moment_that_it_leaves_the_snapshot_and_may_come_back(node: Node) -> None:
@@ -129,15 +138,12 @@ def test_series_that_ended_are_forgotten_when_no_rule_can_look_back_at_them(node
     assert names(kept) == {"a/1"}
 
 
-def test_what_does_not_fit_is_left_out_and_counted_and_what_is_there_stays(node: Node) -> None:
+def test_what_does_not_fit_is_left_out_and_counted_until_room_becomes_free(node: Node) -> None:
     kept = windows(rules_of("a"), shipped=True, capacity=3 * (SERIES_BYTES + 18))
     readings = [node.reading("a", str(gpu), 1.0) for gpu in range(5)]
     kept.take([frame_of(readings)], START.wall)
     kept.take([frame_of(readings)], START.wall + 1)
     assert (len(kept), kept.dropped) == (3, 4)
-
-
-def test_room_that_becomes_free_is_given_to_waiting_series(node: Node) -> None:
     kept = windows(rules_of("a"), shipped=True, capacity=SERIES_BYTES + 18)
     kept.take([gpus(node, 1.0, 1.0)], START.wall)
     for second in range(1, 340):
@@ -156,18 +162,6 @@ def test_a_reload_keeps_the_history_that_is_still_read_and_drops_the_rest(node: 
     assert len(window[1]) == 60
     kept.take([frame_of([node.reading("a", "0", 60), node.reading("c", "0", 1.0)])], START.wall + 60)
     assert names(kept) == {"a/0", "c/0"}
-
-
-def test_what_rules_write_is_kept_only_where_a_rule_reads_it() -> None:
-    kept = windows(rules_of("r1", "ALERTS{alertstate='firing'}"))
-    kept.append(make_labels({}, "r1"), START.wall, 1.0)
-    kept.append(make_labels({}, "r0"), START.wall, 1.0)
-    kept.append(make_labels({"alertstate": "pending"}, "ALERTS"), START.wall, 1.0)
-    assert names(kept) == {"r1/None"}
-    with pytest.raises(OutOfOrderError):
-        kept.append(make_labels({}, "r1"), START.wall - 1, 1.0)
-    kept.mark_stale(make_labels({}, "r1"), START.wall + 1)
-    assert is_stale(kept.newest((), 0.0, math.inf, Budget())[0][2])
 
 
 def test_a_reading_given_twice_counts_once(node: Node) -> None:

@@ -60,13 +60,10 @@ def evidence_of(look, name: str) -> CheckEvidence:
     return CheckEvidence(look(name), DEVICES, xids=past_xids(scenario, t, Instant(5_000.0 + t, 1.7e9 + t)))
 
 
-def test_the_document_has_every_scenario_and_every_check() -> None:
+def test_the_document_has_every_scenario_every_check_and_every_key_of_an_expectation() -> None:
     assert DOCUMENTED.keys() == set(shipped_names())
     checks = PAGE.partition("## Checks")[2].partition("## Expectations")[0]
     assert set(re.findall(r"^\| `([a-z-]+)` \|", checks, re.MULTILINE)) == NAMES
-
-
-def test_the_document_has_every_key_of_an_expectation() -> None:
     keys = PAGE.partition("| Key | Meaning |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`([a-z_]+)`(?=[,\s|])", keys)) >= set(NodeExpectations.__struct_fields__)
 
@@ -285,17 +282,16 @@ def test_a_node_without_gpus_is_well_if_it_is_to_have_none() -> None:
     assert (status, out.startswith("COLDPLATE OK - ")) == (0, True)
 
 
-def test_nothing_is_learned_from_a_node_that_does_not_tell_everything(look) -> None:
+def test_what_was_learned_is_expected_and_nothing_is_learned_from_a_node_that_does_not_tell_everything(
+    look, tmp_path: Path
+) -> None:
     assert learn_expectations(CheckEvidence(look("idle"), DEVICES)).gpus == 8
-    for snapshot, is_whole, told in (
+    for snapshot, is_whole, why in (
         (look("idle"), False, "not everything was read in time"),
         (look("gpu-lost"), True, "1 of 8 GPUs do not answer"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=why):
             learn_expectations(CheckEvidence(snapshot, DEVICES, is_whole=is_whole))
-
-
-def test_what_was_learned_is_what_is_expected_of_the_node(tmp_path: Path) -> None:
     assert told("--scenario", "idle", "--learn", str(tmp_path / "site.yaml"))[0] == 0
     config = tmp_path / "coldplate.yaml"
     config.write_text("expectations: site.yaml\n")
@@ -317,7 +313,7 @@ def test_a_node_is_judged_by_its_agent() -> None:
     assert "xids" not in found
 
 
-def test_an_agent_without_rules_is_no_finding() -> None:
+def test_an_agent_without_rules_is_no_finding_and_one_that_does_not_answer_leaves_the_node_unknown() -> None:
     pages = canned("idle", 100)
 
     def without_rules(path: str) -> tuple[int, bytes]:
@@ -327,6 +323,9 @@ def test_an_agent_without_rules_is_no_finding() -> None:
         status, out, _ = told("--url", place, "--json", "--config.file", "/dev/null")
     assert status == 0
     assert not {"agent", "alerts"} & {each["name"] for each in json.loads(out)["findings"]}
+    status, out, error = told("--url", "127.0.0.1:1")
+    assert (status, out) == (3, "")
+    assert "Connection refused" in error and "systemctl status coldplate" in error
 
 
 @pytest.mark.parametrize("pages", [lambda _: (200, b"<html>"), lambda _: (503, b""), lambda _: (200, b"[]")])
@@ -335,12 +334,6 @@ def test_what_is_no_agent_leaves_the_node_unknown(pages: Pages) -> None:
         status, out, error = told("--url", place)
     assert (status, out, error.count("\n")) == (3, "", 1)
     assert error.startswith(f"coldplate: http://{place}: ")
-
-
-def test_nobody_who_answers_leaves_the_node_unknown() -> None:
-    status, out, error = told("--url", "127.0.0.1:1")
-    assert (status, out) == (3, "")
-    assert "Connection refused" in error and "systemctl status coldplate" in error
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,13 @@ OF_MACHINE = {"dgx-a100": "dgx-a100", "dgx-h100": "dgx-h100", "dgx-h200": "dgx-h
               "nvl72-tray": "gb200-tray", "nvl72-rack": "gb200-tray", "l40s-pcie": "generic"}  # fmt: skip
 
 
-def test_every_shipped_file_names_its_sources_and_says_what_it_is_for() -> None:
+def test_every_shipped_file_names_its_sources_says_what_it_is_for_and_has_the_margin_that_every_gpu_needs() -> None:
     for path in SHIPPED.glob("*.yaml"):
         assert re.match(r"# .*(NVIDIA|User Guide|As dgx)", path.read_text()), path
     assert set(shipped_names()) == set(OF_MACHINE.values()) - {"generic"}
     assert {load_expectations(name).node.description for name in shipped_names()}.__len__() == len(shipped_names())
+    margins = {load_expectations(name).node.gpu_temperature_margin_celsius for name in shipped_names()}
+    assert margins - {None} == {device_states.MARGIN_CELSIUS}
 
 
 OF_HOST = {"fabric-manager", "mounts", "memory-errors"}
@@ -181,11 +183,6 @@ def test_a_threshold_is_that_of_the_rule(file: str, expression: str) -> None:
     assert expression in re.sub(r"\s+", " ", (RULES / f"{file}.yml").read_text())
 
 
-def test_the_shipped_expectations_have_the_margin_that_every_gpu_needs() -> None:
-    margins = {load_expectations(name).node.gpu_temperature_margin_celsius for name in shipped_names()}
-    assert margins - {None} == {device_states.MARGIN_CELSIUS}
-
-
 class Watched:
     """The series of a node whose latest snapshot the test sets."""
 
@@ -204,11 +201,14 @@ class Watched:
         }
 
 
-def test_every_fact_that_is_known_has_a_series_and_what_is_not_has_none(look) -> None:
+def test_every_fact_that_is_known_has_a_series_unless_nothing_is_to_be_expected(look) -> None:
     watched = Watched(ExpectationChoice())
     assert watched.told() == {}
     watched.latest = look("healthy-training")
     assert watched.told() == {"=dgx-h100": 1.0, **dict.fromkeys(FACTS - {"rack-nodes"}, 1.0)}
+    watched = Watched(ExpectationChoice(by_gpus=False))
+    watched.latest = look("nvlink-down")
+    assert watched.told() == {}
 
 
 def test_a_fact_that_is_not_met_is_0_and_told_once_and_so_is_its_end(look, caplog: pytest.LogCaptureFixture) -> None:
@@ -244,9 +244,3 @@ def test_the_facts_are_looked_at_now_and_then_and_at_once_after_a_change(look) -
     told = watched.told(after=0)
     assert told["=gb200-tray"] == 1.0
     assert told["gpu-count"] == 0.0
-
-
-def test_nothing_is_told_where_nothing_is_to_be_expected(look) -> None:
-    watched = Watched(ExpectationChoice(by_gpus=False))
-    watched.latest = look("nvlink-down")
-    assert watched.told() == {}

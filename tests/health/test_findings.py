@@ -208,7 +208,7 @@ def test_ports_below_their_rate_and_ports_that_are_not_there(look) -> None:
     )  # fmt: skip
 
 
-def test_xids_are_told_by_gpu_whoever_reported_them_and_only_fatal_ones(look) -> None:
+def test_xids_are_told_by_gpu_and_are_as_bad_as_their_remedy_or_their_log_line(look) -> None:
     view = view_of(look("healthy-training"))
     assert xids(view, [Xid("0000:43:00", 31, 1.0, "kmsg")]).is_met
     finding = xids(view, [Xid("0000:43:00", 79, 1.0, "kmsg"), Xid("0000:99:00", 48, 1.0, "kmsg")])
@@ -217,15 +217,9 @@ def test_xids_are_told_by_gpu_whoever_reported_them_and_only_fatal_ones(look) ->
     assert finding.found.endswith(": 79 (GPU has fallen off the bus); 0000:99:00: 48 (double bit ECC error)")
     assert finding.remedy.startswith("restart the node")
     assert xids(view, None, "denied").verdict is Verdict.UNKNOWN
-
-
-def test_a_power_connector_is_a_warning_that_asks_for_no_restart(look) -> None:
     finding = xids(view_of(look("idle")), [Xid("0000:43:00", 54, 1.0, "kmsg")])
     assert finding.verdict is Verdict.WARNING
     assert finding.remedy.startswith("check the power connector; ")
-
-
-def test_an_nvlink_error_is_as_bad_as_its_log_line_says(look) -> None:
     view = view_of(look("idle"))
     line = "NVRM: Xid (PCI:0000:43:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x025525c6 0x00000000)"
     finding = xids(view, [Xid("0000:43:00", 149, 1.0, "kmsg", line)])

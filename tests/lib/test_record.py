@@ -18,15 +18,12 @@ class Other(Record):
     slot: int = 7
 
 
-def test_a_record_equals_others_of_its_class_with_equal_fields() -> None:
+def test_a_record_equals_others_of_its_class_with_equal_fields_and_a_copy_differs_in_the_given_ones() -> None:
     assert Place("a") == Place(slot=7, name="a")
     assert hash(Place("a")) == hash(Place("a", 7))
     assert Place("a") not in (Place("b"), Place("a", 8), Other("a"), ("a", 7))
     assert copy.deepcopy(Place("a")) == Place("a")
     assert repr(Place("a")) == "Place(name='a', slot=7)"
-
-
-def test_a_copy_differs_in_the_given_fields() -> None:
     place = Place("a")
     assert replace(place, slot=8) == Place("a", 8)
     assert place == Place("a")

@@ -134,7 +134,7 @@ def test_a_new_receiver_gets_what_fires_and_not_what_was_over_before_it_came() -
     assert heir.heard == [], "its predecessor knew of them"
 
 
-def test_neither_a_reload_nor_another_group_has_everything_sent_again() -> None:
+def test_neither_a_reload_nor_another_group_repeats_everything_and_a_clock_that_is_set_back_does_not_silence() -> None:
     dispatcher, ear, _ = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
     dispatcher.consider("other", [], 1000.5, 1.0)
@@ -142,9 +142,6 @@ def test_neither_a_reload_nor_another_group_has_everything_sent_again() -> None:
     for at in (1001.0, 1030.0, 1031.0):
         dispatcher.consider("g", [make_alert()], at, 1.0)
     assert [at for at, _ in ear.heard] == [1000.0, 1031.0]
-
-
-def test_a_clock_that_is_set_back_does_not_silence() -> None:
     dispatcher, ear, _ = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert()], 100_000.0, 1.0)
     dispatcher.consider("g", [make_alert()], 50_000.0, 1.0)
@@ -191,14 +188,19 @@ def test_other_external_labels_end_the_alerts_before_and_begin_new_ones() -> Non
     assert told == [("a", "firing"), ("a", "resolved"), ("b", "firing")]
 
 
-def test_an_inhibited_alert_is_held_back_and_sent_when_its_cause_is_over() -> None:
-    repeats, once = Ear(), Ear(repeats=False)
-    dispatcher, held = Dispatcher([repeats, once], resend=60.0), {make_alert().labels}
+def test_an_inhibited_alert_is_held_back_until_its_cause_is_over_unless_it_was_sent_before() -> None:
+    (dispatcher, repeats, once), held = dispatching(), {make_alert().labels}
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0, inhibited=held)
     dispatcher.consider("g", [make_alert()], 1001.0, 1.0, inhibited=held)
     assert repeats.heard == once.heard == []
     dispatcher.consider("g", [make_alert()], 1002.0, 1.0)
     assert repeats.phases() == once.phases() == [(1002.0, "firing")]
+    dispatcher, repeats, once = dispatching(resend=10.0)
+    dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
+    dispatcher.consider("g", [make_alert()], 1020.0, 1.0, inhibited={make_alert().labels})
+    assert [at for at, _ in repeats.heard] == [1000.0, 1020.0]
+    dispatcher.consider("g", [make_alert(resolved_at=1021.0)], 1021.0, 1.0, inhibited={make_alert().labels})
+    assert once.phases() == [(1000.0, "firing"), (1021.0, "resolved")]
 
 
 ENDS = {
@@ -214,15 +216,6 @@ def test_no_end_is_sent_of_an_alert_of_which_no_receiver_knows(end: str) -> None
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0, inhibited={make_alert().labels})
     ENDS[end](dispatcher)
     assert repeats.heard == once.heard == []
-
-
-def test_an_alert_that_was_sent_before_its_cause_fired_is_not_held_back() -> None:
-    dispatcher, repeats, once = dispatching(resend=10.0)
-    dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
-    dispatcher.consider("g", [make_alert()], 1020.0, 1.0, inhibited={make_alert().labels})
-    assert [at for at, _ in repeats.heard] == [1000.0, 1020.0]
-    dispatcher.consider("g", [make_alert(resolved_at=1021.0)], 1021.0, 1.0, inhibited={make_alert().labels})
-    assert once.phases() == [(1000.0, "firing"), (1021.0, "resolved")]
 
 
 # What waits for a receiver: bounded, the newest state of each alert, in the order in which they came.

@@ -94,7 +94,9 @@ def test_there_is_one_line_for_each_change_and_none_for_pending(lines) -> None:
     assert [record.getMessage() for record in lines.records] == ["firing: GpuHot", "resolved: GpuHot"]
 
 
-def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald) -> None:
+def test_the_journal_gets_fields_the_log_no_second_line_and_neither_what_the_log_level_leaves_out(
+    lines, journald
+) -> None:
     notes = {**SUMMARY, "summary": "line one\nline two"}
     receiver = LogReceiver(journald.path)
     receiver.put([Notice(make_alert(severity="warning", gpu="0", tür="zu", annotations=notes), 0.0)], 0.0)
@@ -115,10 +117,7 @@ def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald) -> 
     ]
     assert lines.records == []
     assert (receiver.counts.sent, receiver.counts.failed) == (1, 0)
-
-
-def test_what_the_log_level_leaves_out_the_journal_does_not_get_either(caplog, journald) -> None:
-    caplog.set_level(logging.ERROR)
+    lines.set_level(logging.ERROR)
     LogReceiver(journald.path).put([Notice(make_alert(severity="warning"), 0.0)], 0.0)
     with pytest.raises(BlockingIOError):
         journald.read()

@@ -59,14 +59,11 @@ def test_what_could_not_work_is_refused(options: dict[str, Any], remedy: str) ->
     assert "hush" not in str(told.value)
 
 
-def test_an_address_has_its_schemes_port_and_keeps_its_path() -> None:
+def test_an_address_has_its_schemes_port_and_its_path_and_credentials_go_unencrypted_to_this_machine_only() -> None:
     plain, secure = HttpTarget("http://host/a/b/"), HttpTarget("https://[fe80::1]:8443")
     assert (plain.host, plain.port, plain.tls, plain.path) == ("host", 80, False, "/a/b")
     assert (secure.host, secure.port, secure.tls, secure.path) == ("fe80::1", 8443, True, "")
     assert HttpTarget("https://host").port == 443
-
-
-def test_credentials_may_go_unencrypted_to_this_machine_only() -> None:
     for url in ("http://127.0.0.1", "http://localhost:9093/x", "http://[::1]:1", "https://host"):
         assert HttpTarget(url, bearer_token_file="t").url == url
         assert HttpTarget(url, username="me", password_file="p").url == url
@@ -124,15 +121,12 @@ class _NoWindows:
         return 0
 
 
-@pytest.mark.parametrize("host", ["hooks.example", "t", "http"])
-def test_two_webhooks_of_one_host_are_distinguished(host: str) -> None:
-    urls = [shown_url(f"https://{host}/{path}") for path in ("a/secret-1", "a/secret-2", "")]
-    assert len(set(urls)) == 3
-    assert all(url.startswith(f"https://{host}") and "secret" not in url for url in urls)
-    assert urls[2] == f"https://{host}"
-
-
-def test_what_is_too_short_to_be_a_secret_spoils_no_message() -> None:
+def test_two_webhooks_of_one_host_are_distinguished_and_what_is_too_short_to_be_a_secret_spoils_no_message() -> None:
+    for host in ("hooks.example", "t", "http"):
+        urls = [shown_url(f"https://{host}/{path}") for path in ("a/secret-1", "a/secret-2", "")]
+        assert len(set(urls)) == 3
+        assert all(url.startswith(f"https://{host}") and "secret" not in url for url in urls)
+        assert urls[2] == f"https://{host}"
     assert secrets_of("/a/b/hook", {}) == ("/a/b/hook",)
     assert masked("POST /a/b/hook: 404 on hook", secrets_of("/a/b/hook", {})) == f"POST {MASK}: 404 on hook"
 

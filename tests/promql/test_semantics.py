@@ -121,7 +121,7 @@ def test_an_ordinary_nan_is_a_value_and_no_marker() -> None:
     assert value_of("count_over_time(m[1m])", storage, 1.0) == 1.0
 
 
-def test_a_sum_keeps_what_plain_addition_loses() -> None:
+def test_sums_and_means_keep_what_plain_addition_loses() -> None:
     storage = Storage()
     for index, value in enumerate((1e100, 1.0, -1e100, 1.0)):
         storage.append(make_labels({"i": str(index)}, "m"), 0.0, value)
@@ -129,9 +129,6 @@ def test_a_sum_keeps_what_plain_addition_loses() -> None:
     assert value_of("sum(m)", storage, 1.0) == 2.0
     assert value_of("sum_over_time(n[1m])", storage, 4.0) == 2.0
     assert value_of("avg_over_time(n[1m])", storage, 4.0) == 0.5
-
-
-def test_the_mean_of_equal_values_is_that_value() -> None:
     for value in (0.7, 0.1, 1 / 3, 1e-300):
         storage = stored("m", {float(at): value for at in range(20)})
         assert value_of("avg_over_time(m[1m])", storage, 20.0) == value

@@ -130,18 +130,12 @@ def test_nodes_know_where_they_stand() -> None:
     assert node.right == NumberLiteral(-5.0, 0)
 
 
-def test_a_plus_changes_nothing() -> None:
+def test_a_plus_changes_nothing_a_step_of_nothing_is_the_default_step_and_a_range_of_nothing_is_empty() -> None:
     (sample,) = compile_query("+m").evaluate(stored("m"), 1.0)
     assert sample.labels == make_labels({}, "m")
-
-
-def test_a_step_that_rounds_to_nothing_is_the_default_step() -> None:
     query = "count_over_time(vector(1)[1m:0.0000000001])"
     (sample,) = compile_query(query, default_step=20).evaluate(Storage(), 60.0)
     assert sample.value == 3.0
-
-
-def test_a_range_below_a_millisecond_is_empty() -> None:
     assert compile_query("rate(m[0.0004])").evaluate(stored("m"), 1.0) == []
 
 

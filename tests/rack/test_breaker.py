@@ -56,8 +56,14 @@ def test_an_electronic_trip_unit_opens_when_its_makers_table_says(load: float, d
     assert seconds / delay <= most
 
 
-def test_every_class_of_the_configuration_has_a_curve_and_a_test() -> None:
+def test_every_class_has_a_curve_and_a_test_and_lives_through_three_seconds_at_101_but_not_an_hour_at_130() -> None:
     assert set(BREAKERS) == set(CLASSES) == set(TESTS)
+    for kind, curve in CLASSES.items():
+        before = unknown_heat(curve, 0.8)
+        assert warmed(curve, before, 1.01, 3.0) - before < 0.01, kind
+        seconds = trip_seconds(curve, before, 1.30)
+        assert seconds is not None
+        assert seconds < 300, kind
 
 
 @pytest.mark.parametrize("kind", TESTS)
@@ -99,15 +105,6 @@ def test_the_warmer_and_the_more_loaded_the_sooner(
     assert first is not None
     assert second is not None
     assert second <= first
-
-
-def test_three_seconds_at_101_are_nothing_and_an_hour_at_130_is_not_outlived() -> None:
-    for kind, curve in CLASSES.items():
-        before = unknown_heat(curve, 0.8)
-        assert warmed(curve, before, 1.01, 3.0) - before < 0.01, kind
-        seconds = trip_seconds(curve, before, 1.30)
-        assert seconds is not None
-        assert seconds < 300, kind
 
 
 def heats_of(*breakers: Breaker) -> Heats:

@@ -230,29 +230,21 @@ class Rackful:
                     self.fired.setdefault(alert, self.clock.second)
 
 
-@pytest.fixture(scope="module")
-def rackful() -> Rackful:
+def test_agents_that_restart_during_an_overrun_fire_nothing_else_and_one_that_stays_away_is_missed() -> None:
     """After a minute at 76% of the budget, half a minute of overrun, and a restart of every agent during it."""
-    made = Rackful()
-    made.play(60, watts=5_600.0)
-    assert made.fired == {}
-    made.play(30, watts=8_000.0)
+    rackful = Rackful()
+    rackful.play(60, watts=5_600.0)
+    assert rackful.fired == {}
+    rackful.play(30, watts=8_000.0)
     for number in range(NODES):
-        made.stop(number)
-        made.play(DOWN, watts=8_000.0)
-        made.start(number)
-    made.play(20, watts=8_000.0)
-    return made
-
-
-def test_restarting_agents_one_after_the_other_during_an_overrun_fires_nothing_else(rackful: Rackful) -> None:
+        rackful.stop(number)
+        rackful.play(DOWN, watts=8_000.0)
+        rackful.start(number)
+    rackful.play(20, watts=8_000.0)
     assert set(rackful.fired) == {"RackPowerHigh"}
     assert all(
         "RackPowerHigh" in agent.judge(8_000.0) for agent in rackful.agents if agent is not None and agent.engine
     )
-
-
-def test_an_agent_that_does_not_come_back_is_missed(rackful: Rackful) -> None:
     rackful.stop(5)
     rackful.play(29, watts=8_000.0)
     assert set(rackful.fired) == {"RackPowerHigh"}

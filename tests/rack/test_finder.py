@@ -70,10 +70,18 @@ def test_what_is_invalid_is_refused_with_the_remedy(text: str) -> None:
         parse_entry(text, Path())
 
 
-def test_addresses_need_no_name_server(tmp_path: Path) -> None:
+def test_an_address_needs_no_name_server_a_name_may_be_unknown_or_stand_for_many(tmp_path: Path) -> None:
     names = Names()
     assert names_of(finder(names, tmp_path, "10.0.0.1:1", "[::1]:2", "10.0.0.1:1")) == ["10.0.0.1:1", "[::1]:2"]
     assert names.asked == []
+    found = finder(Names(), tmp_path, "nowhere:19400")
+    assert names_of(found) == ["nowhere:19400"]
+    assert found.targets[0].addresses == ()
+    assert found.looked
+    names = Names(rack=["10.0.0.2", "10.0.0.1", "fd00::1"])
+    found = finder(names, tmp_path, "dns+rack:19400")
+    assert names_of(found) == ["10.0.0.2:19400", "10.0.0.1:19400", "[fd00::1]:19400"]
+    assert {target.host for target in found.targets} == {"rack"}  # what a certificate must name
 
 
 def test_a_name_is_looked_up_now_and_then_and_kept_when_there_is_no_answer(tmp_path: Path) -> None:
@@ -95,20 +103,6 @@ def test_a_name_is_looked_up_now_and_then_and_kept_when_there_is_no_answer(tmp_p
     names.now += ASK_SECONDS
     found.refresh()
     assert found.targets[0].addresses == ("10.0.0.3", "10.0.0.2")
-
-
-def test_an_unknown_name_is_a_peer_that_cannot_be_reached(tmp_path: Path) -> None:
-    found = finder(Names(), tmp_path, "nowhere:19400")
-    assert names_of(found) == ["nowhere:19400"]
-    assert found.targets[0].addresses == ()
-    assert found.looked
-
-
-def test_a_name_of_many_is_a_peer_at_each_address(tmp_path: Path) -> None:
-    names = Names(rack=["10.0.0.2", "10.0.0.1", "fd00::1"])
-    found = finder(names, tmp_path, "dns+rack:19400")
-    assert names_of(found) == ["10.0.0.2:19400", "10.0.0.1:19400", "[fd00::1]:19400"]
-    assert {target.host for target in found.targets} == {"rack"}  # what a certificate must name
 
 
 def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:

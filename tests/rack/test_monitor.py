@@ -15,14 +15,22 @@ from tests.frames import snapshot_of
 from tests.rack.conftest import NAME, PEER, SERIES, Rig, rows
 
 
-def test_peers_are_told_the_power_of_the_last_seconds() -> None:
-    made = Rig(RackOptions("r1"))
+def test_peers_are_told_our_limits_and_the_power_of_the_last_seconds_as_far_as_it_is_known() -> None:
+    options = RackOptions("r1", nodes_expected=4, nameplate=10_200.0, budget=40_800.0, feeds=(("a", 20_000.0),))
+    made = Rig(options)
     made.draw(500.0)
     made.draw(700.0)
     report = made.told()
     assert report.seconds() == [(1001, 500.0), (1002, 700.0)]
     assert (report.rack, report.cluster, report.run, report.instance) == ("r1", "c1", "own-run-0", "n1:19400")
     assert (report.source, report.now) == ("ipmi", 1_002.5)
+    assert report.limits == {
+        "power_budget": 40_800.0, "nodes_expected": 4, "node_nameplate": 10_200.0, "feeds.a": 20_000.0
+    }  # fmt: skip
+    made.sample(None)
+    made.later(2.0)
+    assert made.told().seconds() == report.seconds()
+    assert made.told().source is None
 
 
 def test_an_estimate_is_reported_as_one_and_a_measurement_is_preferred() -> None:
@@ -34,15 +42,6 @@ def test_an_estimate_is_reported_as_one_and_a_measurement_is_preferred() -> None
     for place in (0, 1):  # where it was in the last snapshot, and elsewhere
         other.watch.observe(snapshot_of(1, other.now, both[::-1] if place else both))
         assert other.told().source == "ipmi"
-
-
-def test_a_node_that_does_not_know_its_power_says_so() -> None:
-    made = Rig(RackOptions("r1"))
-    made.draw(500.0)
-    made.sample(None)
-    made.later(2.0)
-    assert made.told().seconds() == [(1001, 500.0)]
-    assert made.told().source is None
 
 
 def test_what_is_configured_is_shown_from_the_first_moment_whether_or_not_the_rack_is_added_up() -> None:
@@ -57,11 +56,17 @@ def test_what_is_configured_is_shown_from_the_first_moment_whether_or_not_the_ra
         assert [dict(each.labels) for each in readings if each.labels] == [{"feed": "a"}, {"feed": "b"}]
 
 
-def test_a_reload_changes_what_is_shown_of_the_configuration(rig: Rig) -> None:
+def test_a_reload_may_give_the_rack_another_name_other_peers_and_another_budget(rig: Rig) -> None:
+    rig.draw(500.0)
+    rig.answer(300.0)
+    rig.watch.reconfigure(RackOptions("r2", nodes_expected=1))
+    assert (rig.told().rack, rig.values()["power_watts"]) == ("r2", 500.0)
+    assert {reading.entity.labels for reading in rig.watch.frame(rig.now).readings} == {(("rack", "r2"),)}
+    rig.watch.reconfigure(RackOptions())
+    rig.draw(500.0)
+    assert (rig.watch.report(), rig.values()) == (None, {})
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0))
     assert rig.values()["power_budget_watts"] == 40_800.0
-    rig.watch.reconfigure(RackOptions("r2", budget=30_000.0))
-    assert rig.values() == {"power_budget_watts": 30_000.0}
     rig.watch.reconfigure(RackOptions("r2", entries=(PEER,)))
     assert "power_budget_watts" not in rig.values()
 
@@ -142,18 +147,7 @@ def test_the_power_of_peers_is_handed_to_the_rules_until_it_is_too_old(rig: Rig)
     assert rig.watch.foreign(rig.now) == ()
 
 
-def test_a_reload_may_give_the_rack_another_name_and_other_peers(rig: Rig) -> None:
-    rig.draw(500.0)
-    rig.answer(300.0)
-    rig.watch.reconfigure(RackOptions("r2", nodes_expected=1))
-    assert (rig.told().rack, rig.values()["power_watts"]) == ("r2", 500.0)
-    assert {reading.entity.labels for reading in rig.watch.frame(rig.now).readings} == {(("rack", "r2"),)}
-    rig.watch.reconfigure(RackOptions())
-    rig.draw(500.0)
-    assert (rig.watch.report(), rig.values()) == (None, {})
-
-
-def test_a_reload_that_changes_no_peer_keeps_what_is_known(rig: Rig) -> None:
+def test_a_reload_keeps_what_is_known_whether_or_not_it_adds_a_peer(rig: Rig) -> None:
     rig.draw(500.0)
     rig.answer(300.0)
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nodes_expected=3, nameplate=1_000.0))
@@ -161,18 +155,6 @@ def test_a_reload_that_changes_no_peer_keeps_what_is_known(rig: Rig) -> None:
     assert rig.values()["power_conservative_watts"] == 1_800.0
     shown = rig.watch.frame(rig.now).readings
     assert [each.value for each in shown if each.metric.name.endswith("nodes_expected")] == [3]
-
-
-def test_each_of_several_reloads_within_a_second_shows_at_once_and_without_a_nameplate_no_figure_is_safe(rig) -> None:
-    rig.draw(500.0)
-    rig.refuse()
-    for nameplate, conservative in ((1000.0, 1500.0), (2000.0, 2500.0), (None, None)):
-        rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nameplate=nameplate))
-        assert rig.values().get("power_conservative_watts") == conservative
-
-
-def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> None:
-    rig.draw(500.0)
     rig.refuse()
     rig.answer(300.0)
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER, HostEntry("10.0.0.9", 1)), nameplate=1_000.0))
@@ -181,6 +163,14 @@ def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> No
     rig.watch.failed(rig.watch._finder.targets[1], PeerFault.TIMEOUT, "late")
     rig.watch._settled_by = rig.now.mono
     assert (rig.values()["power_watts"], rig.values()["nodes_expected"]) == (800.0, 3)
+
+
+def test_each_of_several_reloads_within_a_second_shows_at_once_and_without_a_nameplate_no_figure_is_safe(rig) -> None:
+    rig.draw(500.0)
+    rig.refuse()
+    for nameplate, conservative in ((1000.0, 1500.0), (2000.0, 2500.0), (None, None)):
+        rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nameplate=nameplate))
+        assert rig.values().get("power_conservative_watts") == conservative
 
 
 # -- what goes wrong without anybody being silent ----------------------------------------------------------------------
@@ -211,13 +201,6 @@ def test_the_limits_of_the_others_reach_the_rules_as_a_scrape_would_bring_them(r
         ("coldplate_rack_power_budget_watts", "r1", "n2:1", "coldplate"): 34_500.0,
         ("coldplate_rack_feed_limit_watts", "r1", "a", "n2:1", "coldplate"): 20_000.0,
     }
-
-
-def test_peers_are_told_our_limits() -> None:
-    options = RackOptions("r1", nodes_expected=4, nameplate=10_200.0, budget=40_800.0, feeds=(("a", 20_000.0),))
-    assert Rig(options).told().limits == {
-        "power_budget": 40_800.0, "nodes_expected": 4, "node_nameplate": 10_200.0, "feeds.a": 20_000.0
-    }  # fmt: skip
 
 
 def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -199,7 +199,7 @@ class RackOfTurns:
         return found
 
 
-def test_the_next_one_takes_over_within_fifteen_seconds_whoever_dies() -> None:
+def test_the_next_one_takes_over_within_fifteen_seconds_whoever_dies_and_those_that_hear_nobody_all_ask() -> None:
     alive, rack = set(AGENTS), RackOfTurns(lambda *_: True)
     now = 0.0
     while len(alive) > 1:
@@ -212,30 +212,23 @@ def test_the_next_one_takes_over_within_fifteen_seconds_whoever_dies() -> None:
         while not rack.asking(alive, now):
             now += 1.0
             assert now - died <= MOST_SECONDS / 2, "half of it is left for the service to be found and read"
+    rack = RackOfTurns(lambda *_: False)
+    assert rack.asking(set(AGENTS), 1.0) == set(AGENTS)
 
 
-def test_a_peer_that_misses_a_few_polls_keeps_its_turn() -> None:
+def test_a_peer_that_misses_a_few_polls_keeps_its_turn_and_gives_it_up_when_a_better_one_has_begun() -> None:
     best = chosen("cdu", AGENTS)
     rack = RackOfTurns(lambda _, whom, now: whom != best or not 30 <= now < 34)
     for second in range(60):
         found = rack.asking(set(AGENTS), float(second))
         assert best in found
         assert second < 10 or found == {best}
-
-
-def test_the_one_that_asked_goes_on_until_a_better_one_has_begun() -> None:
-    best = chosen("cdu", AGENTS)
     rack, rest = RackOfTurns(lambda *_: True), set(AGENTS) - {best}
     for second in range(30):
         before = rack.asking(rest, float(second))
     seen = [rack.asking(set(AGENTS), 30.0 + second) for second in range(12)]
     assert seen[0] == seen[6] == before | {best}
     assert seen[-1] == {best}
-
-
-def test_agents_that_do_not_hear_each_other_all_ask() -> None:
-    rack = RackOfTurns(lambda *_: False)
-    assert rack.asking(set(AGENTS), 1.0) == set(AGENTS)
 
 
 def test_services_are_spread_over_the_agents_and_one_that_leaves_passes_on_only_its_own() -> None:

@@ -33,7 +33,7 @@ def firing(engine: RuleEngine) -> dict[tuple[str, str], float]:
     return {(alert.rule, dict(alert.labels).get("instance", "")): alert.value for alert in alerts}
 
 
-def test_rules_see_peers_under_their_own_instance_until_they_fall_silent() -> None:
+def test_rules_see_peers_under_their_own_instance_until_they_fall_silent_and_none_with_this_nodes_name() -> None:
     engine = RuleEngine(Ruleset((rulefile.parse(RULES, "r.yml"),)), TARGET, Instant(0.0, 1000.0))
 
     def play(second: float, *foreign: Reading) -> dict[tuple[str, str], float]:
@@ -48,9 +48,6 @@ def test_rules_see_peers_under_their_own_instance_until_they_fall_silent() -> No
     assert gone == {("Sum", ""): 500.0, ("Each", "n1:19400"): 500.0, ("Second", "n2:19400"): 300.0}
     assert ("Second", "n2:19400") not in play(8.0)
     assert play(9.0, Reading(PEER, 300.0)) == both
-
-
-def test_a_peer_with_this_nodes_name_does_not_take_its_place() -> None:
     engine = RuleEngine(Ruleset((rulefile.parse(RULES, "r.yml"),)), TARGET, Instant(0.0, 1000.0))
     now = Instant(1.0, 1001.0)
     engine.round(snapshot_of(1, now, (Reading(OWN, 500.0),)), now, (Reading(NAMESAKE, 9.0),))

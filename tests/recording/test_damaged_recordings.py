@@ -142,15 +142,13 @@ ONE = definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[0, 0]], 
 TRACK = {"tracks": [["L", 0, 1]], "shapes": [[0]], "ticks": [[0, "1"]]}
 
 
-def test_the_hostile_ones_below_are_near_a_good_one(tmp_path: Path) -> None:
+def test_the_hostile_ones_below_are_near_a_good_one_and_a_track_that_no_snapshot_has_is_in_no_figure(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "r"
     path.write_bytes(HEAD + ONE + block(TRACK, TIMES + b"\0" + struct.pack("<d", 5.0)))
     (snapshot,), problems = read(path)
     assert ([each.value for each in snapshot.readings], problems) == ([5.0], [])
-
-
-def test_a_track_that_no_snapshot_has_is_in_no_figure_of_a_report(tmp_path: Path) -> None:
-    path = tmp_path / "r"
     document = {**TRACK, "tracks": [["L", 0, 2], ["L", 0, 1]], "shapes": [[1]]}
     path.write_bytes(HEAD + ONE + block(document, TIMES + b"\1" + bytes(16) + b"\0" + struct.pack("<d", 5.0)))
     with Recording(path) as recording:

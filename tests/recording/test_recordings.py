@@ -47,17 +47,14 @@ def test_a_recording_gives_the_snapshots_that_it_took(tmp_path: Path, scenario: 
     assert all(map(same, read, snapshots))
 
 
-def test_what_did_not_change_is_the_same_object(tmp_path: Path) -> None:
+def test_what_did_not_change_is_the_same_object_also_from_one_segment_to_the_next(tmp_path: Path) -> None:
     """Whoever keeps something by layout or by frame need not do it again for each snapshot that is read."""
     with Recording(record(tmp_path / "r", played("healthy-training", 120))) as recording:
         read = list(recording.snapshots())
     assert len({id(frame.layout) for snapshot in read[60:] for frame in snapshot.frames}) < 50
     assert read[63].frames[1] is read[64].frames[1]
-
-
-def test_layouts_stay_the_same_objects_from_one_segment_to_the_next(tmp_path: Path) -> None:
     snapshots = [snapshot_at(second * 100.0) for second in range(20)]
-    with Recording(record(tmp_path / "r", snapshots)) as recording:
+    with Recording(record(tmp_path / "s", snapshots)) as recording:
         assert len(recording.survey()) > 2
         assert len({id(each.frames[0].layout) for each in recording.snapshots()}) == 1
 
@@ -115,7 +112,7 @@ def test_what_comes_and_goes_does_not_fill_the_tables(tmp_path: Path, monkeypatc
         assert all(map(same, recording.snapshots(), snapshots))
 
 
-def test_rows_of_another_version_are_read(tmp_path: Path) -> None:
+def test_rows_of_another_version_are_read_and_an_empty_snapshot_is_one(tmp_path: Path) -> None:
     row = replace(POWER, name="coldplate_gpu_aura_watts", labels=("colour",))
     frame = Frame(Layout((Series(row, GPU, (("colour", "blue"),)),)), (5.0,))
     with Recording(record(tmp_path / "r", [Snapshot(1, Instant(1.0, 2.0), (frame,))])) as recording:
@@ -123,10 +120,7 @@ def test_rows_of_another_version_are_read(tmp_path: Path) -> None:
     (reading,) = snapshot.readings
     assert repr(reading.series) == 'coldplate_gpu_aura_watts{gpu="0",uuid="GPU-0",colour="blue"}'
     assert (reading.metric.kind, reading.metric.unit, reading.metric.help) == (row.kind, row.unit, row.help)
-
-
-def test_an_empty_snapshot_is_one(tmp_path: Path) -> None:
-    path = record(tmp_path / "r", [Snapshot(1, Instant(1.0, 2.0), ()), Snapshot(2, Instant(2.0, 3.0), (EMPTY_FRAME,))])
+    path = record(tmp_path / "e", [Snapshot(1, Instant(1.0, 2.0), ()), Snapshot(2, Instant(2.0, 3.0), (EMPTY_FRAME,))])
     with Recording(path) as recording:
         assert [(each.sequence, len(each)) for each in recording.snapshots()] == [(1, 0), (2, 0)]
 
@@ -231,13 +225,10 @@ def by_columns(path: Path) -> dict[Series, Column]:
     return found
 
 
-def test_columns_hold_every_value_of_every_snapshot_at_its_time(tmp_path: Path) -> None:
+def test_columns_hold_every_value_of_every_snapshot_at_its_time_whatever_layouts_come_and_go(tmp_path: Path) -> None:
     """The GPU that is lost has other layouts from then on, in the midst of a block."""
     path = record(tmp_path / "lost", played("gpu-lost", 75, begins=50)[::3])
     assert by_columns(path) == by_snapshots(path)
-
-
-def test_a_layout_that_comes_and_goes_within_a_block_keeps_its_times(tmp_path: Path) -> None:
     snapshots = list(played("healthy-training", 30))
     for odd in range(1, 30, 3):
         snapshots[odd] = replace(snapshots[odd], frames=snapshots[odd].frames[3:])

@@ -67,7 +67,7 @@ def test_nothing_that_identifies_is_in_the_file(tmp_path: Path) -> None:
         assert kept in hidden
 
 
-def test_the_same_original_has_the_same_pseudonym_wherever_it_stands(tmp_path: Path) -> None:
+def test_the_same_original_has_the_same_pseudonym_wherever_it_stands_by_the_key(tmp_path: Path) -> None:
     with Recording(record(tmp_path / "r", [secretive()], redaction=Redaction(b"key"))) as recording:
         (snapshot,) = recording.snapshots()
         assert recording.header.redacted
@@ -80,9 +80,6 @@ def test_the_same_original_has_the_same_pseudonym_wherever_it_stands(tmp_path: P
     assert info.entity.index == "3"
     assert info.entity.uuid in snapshot.reports[0].detail
     assert dict(job.labels)["job_id"] in snapshot.reports[0].detail
-
-
-def test_pseudonyms_go_by_the_key() -> None:
     one, twin, other = Redaction(b"key"), Redaction(b"key"), Redaction(b"yek")
     assert one.pseudonym("host", "node-1") == twin.pseudonym("host", "node-1") != other.pseudonym("host", "node-1")
     assert one.pseudonym("serial", "1650000012345").isdigit()

@@ -28,21 +28,16 @@ def both(*paths: Path) -> RecordedRun:
             recording.close()
 
 
-def test_a_gauge_has_its_mean_extremes_and_quantiles(tmp_path: Path) -> None:
-    run = gathered(
-        tmp_path / "run", {row(chosen.POWER, gpu(0)): [100.0 + second for second in range(SECONDS)]}, SECONDS
-    )
-    summary = run.gpus()[0].summary(chosen.POWER)
-    assert summary == pytest.approx((149.5, 100.0, 199.0, 104.0, 149.0, 194.0, 100.0))
-
-
-def test_what_is_absent_for_a_while_is_in_no_figure_and_the_seconds_say_so(tmp_path: Path) -> None:
-    values = [None if 20 <= second < 60 else 0.5 for second in range(SECONDS)]
-    series = {row(chosen.UTILIZATION, gpu(0)): values, row(chosen.POWER, gpu(0)): 300.0}
-    run = gathered(tmp_path / "run", series, SECONDS)
-    summary = run.gpus()[0].summary(chosen.UTILIZATION)
+def test_a_gauge_has_its_figures_and_what_is_absent_for_a_while_is_in_none_of_them(tmp_path: Path) -> None:
+    series = {
+        row(chosen.POWER, gpu(0)): [100.0 + second for second in range(SECONDS)],
+        row(chosen.UTILIZATION, gpu(0)): [None if 20 <= second < 60 else 0.5 for second in range(SECONDS)],
+    }
+    (found,) = gathered(tmp_path / "run", series, SECONDS).gpus()
+    assert found.summary(chosen.POWER) == pytest.approx((149.5, 100.0, 199.0, 104.0, 149.0, 194.0, 100.0))
+    summary = found.summary(chosen.UTILIZATION)
     assert (summary.mean, summary.low, summary.seconds) == (0.5, 0.5, 60.0)
-    assert run.gpus()[0].summary(chosen.TENSOR) is None
+    assert found.summary(chosen.TENSOR) is None
 
 
 def test_a_metric_that_no_source_offers_says_why(tmp_path: Path) -> None:
@@ -72,11 +67,18 @@ def test_energy_is_that_of_the_counter_in_a_long_run_and_else_integrated_from_po
     ]  # fmt: skip
 
 
-def test_a_counter_that_begins_anew_loses_only_the_step_in_which_it_did(tmp_path: Path) -> None:
-    counts = [10.0 * second for second in range(50)] + [10.0 * second for second in range(50)]
-    run = gathered(tmp_path / "run", {row(chosen.NVLINK_OUT, gpu(0)): counts}, SECONDS)
-    counter = run.gpus()[0].growth(chosen.NVLINK_OUT)
+def test_a_counter_loses_only_the_step_in_which_it_begins_anew_and_none_where_its_layout_changes(
+    tmp_path: Path,
+) -> None:
+    series = {
+        row(chosen.NVLINK_OUT, gpu(0)): [10.0 * second for second in range(50)] * 2,
+        row(chosen.PCIE_OUT, gpu(0)): [10.0 * second for second in range(SECONDS)],
+        row(chosen.POWER, gpu(0)): [1.0 if second % 3 else None for second in range(SECONDS)],  # within each block
+    }
+    (found,) = gathered(tmp_path / "run", series, SECONDS).gpus()
+    counter, whole = found.growth(chosen.NVLINK_OUT), found.growth(chosen.PCIE_OUT)
     assert (counter.growth, counter.seconds, counter.rate, counter.peak) == (980.0, 98.0, 10.0, 10.0)
+    assert (whole.growth, whole.seconds, whole.peak) == (990.0, 99.0, 10.0)
 
 
 def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
@@ -91,9 +93,18 @@ def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
     assert max(gauge.envelope.highs) == 700.0
 
 
-def test_an_xid_that_appears_has_happened_once(tmp_path: Path) -> None:
-    series = {row(chosen.POWER, gpu(0)): 1.0, row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 30 + [1.0] * 70}
+def test_an_xid_that_appears_has_happened_once_and_ports_are_gathered(tmp_path: Path) -> None:
+    port = IbPort("mlx5_0", "1")
+    series = {
+        row(chosen.POWER, gpu(0)): 1.0,
+        row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 30 + [1.0] * 70,
+        row(chosen.PORT_OUT, port): [2e9 * one for one in range(SECONDS)],
+        row(chosen.PORT_UP, port): [1.0] * 90 + [0.0] * 10,
+    }
     run = gathered(tmp_path / "run", series, SECONDS)
+    assert run.nodes[0].growth(chosen.PORT_OUT, port).rate == 2e9
+    [(_, state)] = run.nodes[0].states(chosen.PORT_UP, port)
+    assert (state.seconds, state.on) == (100.0, 90.0)
     [(labels, counter)] = run.nodes[0].growths(chosen.XIDS, gpu(0))
     assert (labels, counter.growth, counter.first_at) == ((("xid", "79"),), 1.0, 1_700_000_030.0)
 
@@ -146,26 +157,16 @@ def test_a_pause_between_two_recordings_of_a_node_is_not_recorded_time(tmp_path:
     assert run.gpus()[0].energy() == (5800.0, 58.0, "counter")
 
 
-def test_what_two_files_tell_of_the_same_time_counts_once(tmp_path: Path) -> None:
+def test_what_two_files_tell_of_the_same_time_counts_once_and_one_without_a_snapshot_is_told(tmp_path: Path) -> None:
     some = snapshots({row(chosen.POWER, gpu(0)): 100.0}, 40)
     one, two = recorded(tmp_path / "one", some), recorded(tmp_path / "two", some)
     run = both(one, two)
     assert run.nodes[0].snapshots == 40
     assert "40 snapshots of node-1" in run.problems[0]
-
-
-def test_a_recording_without_a_snapshot_is_told(tmp_path: Path) -> None:
     path = recorded(tmp_path / "run", snapshots({row(chosen.POWER, gpu(0)): 1.0}, 5))
     path.write_bytes(path.read_bytes()[:400])
     with pytest.raises(RecordingError, match="snapshot"):
         both(path)
-
-
-def test_a_series_that_changes_its_layout_within_a_block_keeps_the_order_of_time(tmp_path: Path) -> None:
-    odd = [1.0 if second % 3 else None for second in range(SECONDS)]
-    series = {row(chosen.PCIE_OUT, gpu(0)): [10.0 * one for one in range(SECONDS)], row(chosen.POWER, gpu(0)): odd}
-    counter = gathered(tmp_path / "run", series, SECONDS).gpus()[0].growth(chosen.PCIE_OUT)
-    assert (counter.growth, counter.seconds, counter.peak) == (990.0, 99.0, 10.0)
 
 
 def test_the_windows_for_a_jobs_steps_are_taken_from_the_whole_recording(tmp_path: Path) -> None:
@@ -173,19 +174,6 @@ def test_the_windows_for_a_jobs_steps_are_taken_from_the_whole_recording(tmp_pat
     run = both(recorded(tmp_path / "run", some, interval=0.1))
     lengths = [len(samples) for _, samples in run.nodes[0].signals[chosen.POWER, gpu(0)].windows]
     assert len(lengths) == 3 and lengths[:2] == [600, 600]
-
-
-def test_ports_are_gathered(tmp_path: Path) -> None:
-    port = IbPort("mlx5_0", "1")
-    series = {
-        row(chosen.PORT_OUT, port): [2e9 * one for one in range(SECONDS)],
-        row(chosen.PORT_UP, port): [1.0] * 90 + [0.0] * 10,
-    }
-    run = gathered(tmp_path / "run", series, SECONDS)
-    counter = run.nodes[0].growth(chosen.PORT_OUT, port)
-    assert counter.rate == 2e9
-    [(_, state)] = run.nodes[0].states(chosen.PORT_UP, port)
-    assert (state.seconds, state.on) == (100.0, 90.0)
 
 
 def test_the_whole_of_a_played_scenario_agrees_with_its_snapshots(tmp_path: Path) -> None:

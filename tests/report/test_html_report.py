@@ -83,13 +83,17 @@ def run(tmp_path: Path) -> RecordedRun:
     return gathered(tmp_path / "run", series, seconds)
 
 
-def test_the_page_needs_nothing_but_itself(run: RecordedRun) -> None:
+def test_the_page_needs_nothing_but_itself_and_what_was_not_seen_breaks_its_line_or_has_none(run: RecordedRun) -> None:
     found, text = page(run)
     assert not {"script", "link", "img", "iframe", "object", "base", "form", "a"} & set(found.tags)
     assert not {name for name, _ in found.attributes} & {"src", "href", "srcset", "xlink:href", "data", "action"}
     assert not any(name.startswith("on") for name, _ in found.attributes)
     assert not re.search(r"url\(|@import|https?:", text)
     assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
+    utilization = [path for style, path in found.paths if style.startswith("line") and "L" in path][:2]
+    assert sorted(path.count("M") for path in utilization) == [1, 2]
+    assert found.words.count("n/a: not recorded") == 8
+    assert "n/a" in found.words
 
 
 def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_second(run: RecordedRun) -> None:
@@ -104,18 +108,6 @@ def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_se
     # The axis goes to 800 W over 160 pixels.
     assert pytest.approx(lowest, abs=0.1) == 12 + 160 * (1 - 300 / 800)
     assert pytest.approx(highest, abs=0.1) == 12 + 160 * (1 - 690 / 800)
-
-
-def test_a_line_breaks_where_nothing_was_seen(run: RecordedRun) -> None:
-    found, _ = page(run)
-    utilization = [path for style, path in found.paths if style.startswith("line") and "L" in path][:2]
-    assert sorted(path.count("M") for path in utilization) == [1, 2]
-
-
-def test_what_was_not_recorded_has_no_plot_and_says_so(run: RecordedRun) -> None:
-    found, _ = page(run)
-    assert found.words.count("n/a: not recorded") == 8
-    assert "n/a" in found.words
 
 
 def test_an_alert_is_marked_on_every_plot(run: RecordedRun) -> None:

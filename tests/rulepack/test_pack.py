@@ -45,7 +45,9 @@ def test_promtool_and_coldplate_load_every_file(path: Path, promtool: Any, coldp
     assert (promtool("check", path), coldplate("check", path)) == (0, 0)
 
 
-def test_every_metric_that_a_rule_reads_is_in_the_catalogue_or_recorded_in_the_same_group(pack: list[RuleFile]) -> None:
+def test_every_metric_that_a_rule_reads_or_an_annotation_asks_for_is_in_the_catalogue_or_recorded(
+    pack: list[RuleFile],
+) -> None:
     unknown = []
     for file in pack:
         for group in file.groups:
@@ -57,9 +59,6 @@ def test_every_metric_that_a_rule_reads_is_in_the_catalogue_or_recorded_in_the_s
                 if isinstance(rule, RecordingRule):
                     recorded.add(rule.name)
     assert unknown == []
-
-
-def test_every_metric_that_an_annotation_asks_for_is_there(pack: list[RuleFile]) -> None:
     asked = {name for path in RULES for name in QUERY_IN_TEMPLATE.findall(path.read_text())}
     assert "coldplate_gpu_job_info" in asked
     assert asked <= {rule.name for rule in rules_of(pack, RecordingRule)} | BY_NAME.keys()
@@ -71,7 +70,7 @@ def test_every_recording_rule_is_named_by_level_metric_and_operation(pack: list[
     assert wrong == []
 
 
-def test_every_alert_has_a_severity_and_says_what_to_do(pack: list[RuleFile]) -> None:
+def test_every_alert_has_one_of_three_severities_and_says_what_to_do(pack: list[RuleFile]) -> None:
     for rule in rules_of(pack, AlertingRule):
         assert re.fullmatch(r"([A-Z][a-z0-9]*)+", rule.name)
         labels = {name: template.render for name, template in rule.labels}
@@ -79,6 +78,7 @@ def test_every_alert_has_a_severity_and_says_what_to_do(pack: list[RuleFile]) ->
         assert {name for name, _ in rule.annotations} - {"owner"} == {
             "summary", "description", "command", "runbook_url",
         }, rule.name  # fmt: skip
+    assert {each.labels["severity"] for each in told()} == {"info", "warning", "critical"}
 
 
 LOOKS = {
@@ -94,7 +94,7 @@ def commands(pack: list[RuleFile]) -> dict[str, str]:
     return {rule.name: dict(rule.annotations)["command"].source for rule in rules_of(pack, AlertingRule)}
 
 
-def test_every_command_is_one_line_for_a_shell_and_only_looks(
+def test_every_command_is_one_line_for_a_shell_that_only_looks_and_begins_its_runbook(
     pack: list[RuleFile], servers_only: list[RuleFile]
 ) -> None:
     for name, command in commands([*pack, *servers_only]).items():
@@ -105,28 +105,17 @@ def test_every_command_is_one_line_for_a_shell_and_only_looks(
         programs = re.findall(r"(?:^|[|;(] ?|\bdo )([a-z][\w-]*)", outside)
         assert set(programs) - {"do", "done"} <= LOOKS, (name, programs)
         assert not CHANGES.search(re.sub(r"perfquery -x -C x|'[^']*'", "", shown)), name
-
-
-def test_a_runbook_begins_with_the_alerts_command(pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
-    for name, command in commands([*pack, *servers_only]).items():
         shown = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda label: label[1].upper(), command)
         text = (RUNBOOKS / f"{name}.md").read_text()
         assert re.search(rf"^## Do first\n\nOn [a-z ]+: `{re.escape(shown)}`\n\n", text, re.MULTILINE), name
 
 
-def test_every_severity_is_one_of_three() -> None:
-    assert {each.labels["severity"] for each in told()} == {"info", "warning", "critical"}
-
-
-def test_every_alert_has_a_runbook_and_every_runbook_an_alert(
+def test_every_alert_has_a_runbook_with_every_section_and_every_runbook_an_alert(
     pack: list[RuleFile], servers_only: list[RuleFile]
 ) -> None:
     names = [rule.name for rule in rules_of([*pack, *servers_only], AlertingRule)]
     assert {name for name in names if names.count(name) > 1} == OF_BOTH | LADDERS
     assert {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"} == set(names)
-
-
-def test_every_runbook_has_every_section(pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
     for rule in rules_of([*pack, *servers_only], AlertingRule):
         text = (RUNBOOKS / f"{rule.name}.md").read_text()
         assert text.startswith(f"# {rule.name}\n")
@@ -183,16 +172,15 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "alerts.md"
 HINT = "not what the table of XIDs says; write it anew with: make generate"
 
 
-def test_the_committed_rules_have_the_table_s_codes() -> None:
+def test_the_committed_rules_have_the_table_s_codes_and_read_every_class() -> None:
     for path in RULES:
         text = path.read_text()
         assert with_codes(text) == text, HINT
-
-
-def test_every_class_is_read_by_a_rule() -> None:
     named = re.findall(r"# codes: ([a-z, ]+)\n.*?=~", "".join(path.read_text() for path in RULES))
     read = {word for words in named for word in words.split(", ")}
     assert read == {each.value for each in XidClass} - {XidClass.LOOK.value}, "those to look at are all others"
+    with pytest.raises(ValueError, match="rest"):
+        with_codes('# codes: rest\nup{xid=~""}')
 
 
 @pytest.mark.parametrize("alert", sorted(set(ALERTS.values())))
@@ -206,11 +194,6 @@ def test_a_committed_runbook_has_the_table_s_part_about_its_alert(alert: str) ->
 def test_the_committed_reference_has_a_line_for_every_code() -> None:
     assert alert_tables.splice(DOCUMENT.read_text()) == DOCUMENT.read_text(), HINT
     assert [int(code) for code in re.findall(r"(?m)^\| (\d+) \|", DOCUMENT.read_text())] == list(TRIAGE)
-
-
-def test_a_class_that_is_misspelt_in_a_rule_is_an_error() -> None:
-    with pytest.raises(ValueError, match="rest"):
-        with_codes('# codes: rest\nup{xid=~""}')
 
 
 LONGEST_SUMMARY = 120
@@ -229,27 +212,22 @@ def about(*labels: str) -> set[str]:
     return {each.name for each in told() if any(label in each.labels for label in labels)}
 
 
-def test_every_alert_of_the_pack_is_read_here(pack: list[RuleFile]) -> None:
+def test_every_alert_of_the_pack_names_its_node_or_rack_its_gpu_and_part_and_leads_to_its_runbook(
+    pack: list[RuleFile],
+) -> None:
+    """What varies is in annotations: a job that begins or ends leaves the alert the one that it was."""
     assert {each.name for each in told()} == {rule.name for rule in rules_of(pack, AlertingRule)}
-
-
-def test_every_alert_names_its_node_or_its_rack() -> None:
     for each in told():
         assert each.labels.keys() & {"instance", "rack"}, each
         assert [name for name in ("instance", "rack") if name in each.labels and not each.says(name)] == [], each
-
-
-def test_every_alert_about_a_gpu_names_it_by_number_and_by_uuid() -> None:
-    for each in told():
         wanted = {"gpu", "uuid", "job_id"} & each.labels.keys()
         assert [name for name in sorted(wanted) if not each.says(name)] == [], each
+        assert [name for name in NAMES.get(each.name, ()) if not each.says(name)] == [], each
+        assert not each.labels.keys() & {"owner", "user", "namespace", "pod", "name"}, each
+        host = each.labels.get("instance", "n1")
+        assert each.notes["runbook_url"] == f"http://{host}/runbooks/{each.name}"
     without = {each.name for each in told() if "gpu" in each.labels and "uuid" not in each.labels}
     assert without == {"GpuLost"}, "one that has not said who it is"
-
-
-def test_every_alert_says_which_of_the_nodes_parts_it_is_about() -> None:
-    for each in told():
-        assert [name for name in NAMES.get(each.name, ()) if not each.says(name)] == [], each
 
 
 def test_every_alert_about_a_gpu_or_a_job_says_whose_it_is() -> None:
@@ -258,20 +236,15 @@ def test_every_alert_about_a_gpu_or_a_job_says_whose_it_is() -> None:
     assert owned == about("gpu", "job_id")
     known = {each.name: each.notes["owner"] for each in told() if each.notes.get("owner", NOBODY) != NOBODY}
     assert known.keys() == owned
+    assert {each.notes.get("owner") for each in told()} >= {
+        "slurm job 4711 of alice", "kubernetes job 9f2c pod ml/trainer-0", "several jobs", NOBODY,
+        "slurm job 4711 of alice; slurm job 4712 of bob",
+    }  # fmt: skip
     for each in told():
         if (owner := each.notes.get("owner", NOBODY)) not in (NOBODY, "several jobs"):
             assert re.fullmatch(r"\w+ job \w+( pod [\w-]+/[\w-]+| of \w+)(; \w+ job \w+ of \w+)*", owner), each
         if "job_id" in each.labels:
             assert f"{each.labels['scheduler']} job {each.labels['job_id']} of " in owner
-
-
-@pytest.mark.parametrize(
-    "owner",
-    ["slurm job 4711 of alice", "kubernetes job 9f2c pod ml/trainer-0", "several jobs", NOBODY,
-     "slurm job 4711 of alice; slurm job 4712 of bob"],
-)  # fmt: skip
-def test_every_kind_of_owner_is_tried(owner: str) -> None:
-    assert owner in {each.notes.get("owner") for each in told()}
 
 
 def test_owners_are_found_in_one_way_by_gpu_and_in_one_by_job(pack: list[RuleFile]) -> None:
@@ -294,15 +267,3 @@ def test_a_pager_can_show_every_text() -> None:
         for text in (each.notes["summary"], each.notes["description"]):
             assert not re.search(r"\n|  |<no value>|<error|\{\{|%!| of (is|in|has|,)", text), each
         assert each.notes["summary"][-1] not in " .", each
-
-
-def test_an_owner_makes_no_other_alert() -> None:
-    """What varies is in annotations: a job that begins or ends leaves the alert the one that it was."""
-    for each in told():
-        assert not each.labels.keys() & {"owner", "user", "namespace", "pod", "name"}, each
-
-
-def test_every_alert_leads_to_its_runbook_on_an_agent_that_knows_of_it() -> None:
-    for each in told():
-        host = each.labels.get("instance", "n1")
-        assert each.notes["runbook_url"] == f"http://{host}/runbooks/{each.name}"

@@ -50,7 +50,7 @@ def steps(text: str) -> list[str]:
 
 
 @each_runbook
-def test_every_query_names_metrics_and_labels_that_are_there(
+def test_every_query_names_what_is_there_needs_no_advice_and_distinguishes_an_action_from_none(
     name: str, pack: list[RuleFile], servers_only: list[RuleFile]
 ) -> None:
     recorded = {rule.name for rule in rules_of([*pack, *servers_only], RecordingRule)}
@@ -65,13 +65,11 @@ def test_every_query_names_metrics_and_labels_that_are_there(
                 known = LABELS[row.entity] | set(row.labels) | EVERYWHERE
                 known |= MISSING_OF if metric == "coldplate_metric_missing" else set()
                 assert {each.name for each in selector.matchers} - {"__name__"} <= known, query
-
-
-@each_runbook
-def test_there_is_nothing_to_advise_on_a_query_but_to_ask_for_what_the_page_leaves_out(name: str) -> None:
-    """An `increase` of what begins with its first error, say, is empty in the very night of that error."""
-    for query in queries(TEXTS[name]):
+        # An `increase` of what begins with its first error, say, is empty in the very night of that error.
         assert [text for text in lint_query(compile_query(query)) if "is not exposed by default" not in text] == []
+        # `== 1` of a state is true of the healthy one as well.
+        for metric, matchers in re.findall(r"(coldplate_\w+)(?:\{(.*?)\})? == 1", query):
+            assert "action" not in BY_NAME[metric].labels or 'action!="none"' in matchers, query
 
 
 def test_prometheus_takes_every_query(tmp_path: Path, promtool: Any) -> None:
@@ -81,14 +79,6 @@ def test_prometheus_takes_every_query(tmp_path: Path, promtool: Any) -> None:
     file = tmp_path / "queries.yml"
     file.write_text("groups:\n- name: runbooks\n  rules:\n" + "".join(lines))
     assert promtool("check", file) == 0
-
-
-@each_runbook
-def test_what_asks_for_an_action_is_distinguished_from_what_asks_for_none(name: str) -> None:
-    """`== 1` of a state is true of the healthy one as well."""
-    for query in queries(TEXTS[name]):
-        for metric, matchers in re.findall(r"(coldplate_\w+)(?:\{(.*?)\})? == 1", query):
-            assert "action" not in BY_NAME[metric].labels or 'action!="none"' in matchers, query
 
 
 @each_runbook
@@ -102,17 +92,15 @@ def test_whoever_resets_a_gpu_has_the_agent_let_go_first_and_take_it_up_again(na
 
 
 @each_runbook
-def test_a_step_for_one_scheduler_has_the_command_of_the_other(name: str) -> None:
+def test_a_step_for_one_scheduler_has_the_command_of_the_other_and_nodes_are_drained_by_commands(
+    name: str,
+) -> None:
     slurm, kubernetes = re.compile(r"`(?:scontrol|scancel|squeue) "), re.compile(r"(?:`|\|\| )kubectl ")
     for step in steps(TEXTS[name]):
         assert bool(slurm.search(step)) == bool(kubernetes.search(step)) or "scontrol hold" in step, step
         for pair in (("state=drain", "kubectl cordon"), ("state=resume", "kubectl uncordon")):
             assert (pair[0] in step) == (pair[1] in step), step
         assert "scancel" not in step or "kubectl -n NAMESPACE delete pod" in step, step
-
-
-@each_runbook
-def test_a_node_is_drained_by_commands_and_not_by_a_word(name: str) -> None:
     prose = re.sub(r"`[^`]*`|```.*?```", "", TEXTS[name], flags=re.DOTALL)
     assert not re.search(r"\b[Dd]rain\b(?! and )", prose), name
     assert "Take the node out" not in TEXTS[name] or "kubectl cordon NODE" in TEXTS[name]

@@ -30,16 +30,13 @@ def ask(place: str, timeout: float = 30.0) -> AgentResponse:
         return poll.fetch()
 
 
-def test_an_agent_tells_its_snapshot_and_its_alerts() -> None:
+def test_an_agent_tells_its_snapshot_and_its_alerts_and_without_rules_none_rather_than_that_none_fires() -> None:
     with serving(canned("straggler", 200)) as place:
         told = ask(place)
     assert told.problem == ""
     assert told.snapshot is not None
     assert told.age == 0.1
     assert told.alerts == [ALERT]
-
-
-def test_an_agent_without_rules_has_no_alerts_rather_than_none_that_fire() -> None:
     whole = canned("straggler", 200)
     with serving(lambda path: whole(path) if path == "/api/v1/snapshot" else (404, b"")) as place:
         assert ask(place).alerts is None
@@ -153,17 +150,11 @@ def remembered() -> Sequence[PastMoment]:
     return kept.moments()
 
 
-@pytest.mark.parametrize("late", [0, 2])
-def test_what_was_before_is_put_in_front_of_what_was_seen(late: int) -> None:
-    assert watched(1, remembered(), late) == powers(played("straggler", 200)[0])
-
-
-def test_it_is_as_far_apart_as_what_is_seen() -> None:
-    assert watched(5, remembered()) == powers(played("straggler", 200)[0][4::5])
-
-
-def test_without_it_there_is_what_was_seen() -> None:
-    assert watched(1, ()) == powers(played("straggler", 200)[0][-SEEN:])
+def test_what_was_before_is_put_in_front_of_what_was_seen_as_far_apart_as_that() -> None:
+    every = powers(played("straggler", 200)[0])
+    assert watched(1, remembered(), 0) == watched(1, remembered(), 2) == every
+    assert watched(5, remembered()) == every[4::5]
+    assert watched(1, ()) == every[-SEEN:]
 
 
 GPU = Gpu("0", "GPU-a")
@@ -201,15 +192,12 @@ def test_a_rate_needs_two_samples_one_after_the_other_and_is_per_second(
     assert [rate(meter.take(sample(mono, sent))) for mono, sent in seen] == rates
 
 
-def test_a_node_whose_clock_begins_anew_is_not_compared_with_before() -> None:
+def test_growth_is_that_of_the_last_minute_and_a_clock_that_begins_anew_is_not_compared_with_before() -> None:
     meter = TrafficMeter()
     meter.take(sample(1000.0, 1000.0, 5.0))
     fresh = meter.take(sample(3.0, 2000.0, 9.0))
     assert rate(fresh) is None
     assert grown(fresh) is None
-
-
-def test_growth_is_that_of_the_last_minute() -> None:
     meter = TrafficMeter()
     counts = {float(second): 5.0 if second < 30 else 8.0 for second in range(0, 120, 10)}
     told = [grown(meter.take(sample(second, errors=count))) for second, count in counts.items()]

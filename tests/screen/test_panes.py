@@ -45,14 +45,11 @@ def test_a_pane_is_as_it_was_committed(name: str) -> None:
     assert PANES[name]() == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
 
 
-def test_the_document_shows_a_pane_of_today() -> None:
+def test_the_document_and_the_picture_show_a_pane_of_today() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert "<!-- pane " in text
     assert documented(text) == text
-
-
-def test_the_picture_shows_the_pane_and_loads_nothing() -> None:
-    """Its markup is that of the library's version, and not compared."""
+    # The markup of the picture is that of the library's version, and not compared.
     drawn = PICTURE.read_text(encoding="utf-8")
     shown = html.unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", drawn, flags=re.DOTALL)).split()
     assert set(pane(STRAGGLER, 100, 24).split()) <= set(shown)
@@ -168,16 +165,13 @@ def test_a_picture_is_one_synchronized_update_of_the_lines_that_changed() -> Non
     assert painter.paint(helped).startswith(b"\x1b[?2026h\x1b[2J")
 
 
-def test_an_output_that_is_not_unicode_gets_ascii_signs() -> None:
+def test_an_output_that_is_not_unicode_gets_ascii_signs_and_wide_ones_count_as_two_cells() -> None:
     assert glyphs_for("utf-8", {}) is UNICODE
     assert glyphs_for("ascii", {}) is ASCII
     assert glyphs_for("iso-8859-1", {}) is ASCII
     assert glyphs_for(None, {}) is ASCII
     assert glyphs_for("utf-8", {"LC_ALL": "C", "LANG": "en_US.UTF-8"}) is ASCII
     assert glyphs_for("utf-8", {"LC_ALL": "", "LC_CTYPE": "C.UTF-8", "LANG": "C"}) is UNICODE
-
-
-def test_wide_signs_of_names_count_as_two_cells() -> None:
     look = TextLayout(10)
     assert cell_len(look.pad("作業作業作業作業", 9)) == 9
     assert cell_len(look.line("作業作業作業作業").plain) <= 10
@@ -229,15 +223,26 @@ def straggler() -> Person:
     return Person(scene_of("straggler", 860, True))
 
 
-def test_arrows_select_and_stop_at_the_ends() -> None:
+def test_arrows_and_clicks_select_and_zoom_into_a_gpu_and_escape_leads_back() -> None:
     person = straggler().does("down")
     assert person.selected == "node7 5"
     assert person.does("up").selected == "node7 5"
     assert person.does("end").selected == "node7 7"
     assert person.does("j", "k").selected == "node7 6"
+    person = straggler().does("enter")
+    assert isinstance(person.state.zoom, OneGpu)
+    assert person.lines[1].startswith("GPU 5  behind")
+    assert person.does("down").lines[1].startswith("GPU 0  ok")
+    assert person.does("escape").state.zoom is None
+    person = straggler()
+    line = next(place for place, text in enumerate(person.lines) if text.startswith("✔   2 "))
+    assert person.does(MouseClick(line)).selected == "node7 2"
+    assert person.state.zoom is None
+    assert person.does(MouseClick(line)).lines[1].startswith("GPU 2 ")
+    assert person.does("escape", MouseClick(0)).selected == "node7 2"
 
 
-def test_sorting_goes_through_all_orders_and_back() -> None:
+def test_sorting_goes_through_all_orders_and_back_and_other_keys_help_freeze_and_quit() -> None:
     person = straggler()
     assert person.rows[0] == "5"
     found = {}
@@ -249,9 +254,17 @@ def test_sorting_goes_through_all_orders_and_back() -> None:
     assert found[Sort.BUSY][-1] == found[Sort.POWER][-1] == found[Sort.TEMPERATURE][-1] == "5"
     assert person.does("s").state.sort is Sort.TROUBLE
     assert person.does("r").rows[-1] == "5"
+    person = straggler().does("?")
+    assert person.lines[0] == "coldplate top: keys"
+    assert person.does("x").state.is_helping is False
+    assert "FROZEN" in person.does("space").lines[0]
+    assert person.does("m").state.mouse is False
+    assert person.does("unknown").state.has_quit is False
+    assert person.does("q").state.has_quit is True
+    assert straggler().does("?", "q").state.has_quit is True
 
 
-def test_a_filter_is_typed_kept_and_cleared() -> None:
+def test_a_filter_is_typed_kept_and_cleared_and_a_silent_node_can_be_selected_but_not_zoomed_into() -> None:
     person = Person(RACK(), 40).does("/", *"NODE2", "space", *"wait", "enter")
     assert person.state.filter == "NODE2 wait"
     assert sorted(person.rows) == ["0", "1", "2", "4", "5", "6", "7"]
@@ -260,14 +273,9 @@ def test_a_filter_is_typed_kept_and_cleared() -> None:
     assert len(person.does("escape").rows) == 25
     assert person.does("/", *"q", "escape").state.has_quit is False
     assert person.state.filter == ""
-
-
-def test_zoom_into_a_gpu_follows_the_arrows_and_escape_leads_back() -> None:
-    person = straggler().does("enter")
-    assert isinstance(person.state.zoom, OneGpu)
-    assert person.lines[1].startswith("GPU 5  behind")
-    assert person.does("down").lines[1].startswith("GPU 0  ok")
-    assert person.does("escape").state.zoom is None
+    person = Person(RACK(), 40).does("down", "down", "enter")
+    assert person.state.selected == ("node4", "")
+    assert person.state.zoom is None
 
 
 def test_zoom_into_a_job_shows_its_gpus_alone() -> None:
@@ -278,15 +286,6 @@ def test_zoom_into_a_job_shows_its_gpus_alone() -> None:
     assert len(person.does("g").rows) == 8
 
 
-def test_a_click_selects_and_a_second_one_zooms() -> None:
-    person = straggler()
-    line = next(place for place, text in enumerate(person.lines) if text.startswith("✔   2 "))
-    assert person.does(MouseClick(line)).selected == "node7 2"
-    assert person.state.zoom is None
-    assert person.does(MouseClick(line)).lines[1].startswith("GPU 2 ")
-    assert person.does("escape", MouseClick(0)).selected == "node7 2"
-
-
 def test_the_wheel_scrolls_rows_that_do_not_fit() -> None:
     person = Person(RACK(), 14)
     assert not any(line.startswith("✔ node3   7") for line in person.lines)
@@ -295,23 +294,6 @@ def test_the_wheel_scrolls_rows_that_do_not_fit() -> None:
     assert any(line.startswith("✔ node3   7") for line in person.lines)
     line = next(place for place, text in enumerate(person.lines) if text.startswith("✔ node3   6"))
     assert person.does(MouseClick(line)).selected == "node3 6"
-
-
-def test_a_silent_node_can_be_selected_but_not_zoomed_into() -> None:
-    person = Person(RACK(), 40).does("down", "down", "enter")
-    assert person.state.selected == ("node4", "")
-    assert person.state.zoom is None
-
-
-def test_help_freeze_mouse_and_quit() -> None:
-    person = straggler().does("?")
-    assert person.lines[0] == "coldplate top: keys"
-    assert person.does("x").state.is_helping is False
-    assert "FROZEN" in person.does("space").lines[0]
-    assert person.does("m").state.mouse is False
-    assert person.does("unknown").state.has_quit is False
-    assert person.does("q").state.has_quit is True
-    assert straggler().does("?", "q").state.has_quit is True
 
 
 SENT = [

@@ -53,6 +53,7 @@ def test_json_and_csv_of_a_node_that_is_sampled_by_the_command_itself() -> None:
     gpu = node["gpus"][0]
     assert (gpu["up"], gpu["state"], gpu["utilization_ratio"]) == (True, "idle", 0.0)
     assert gpu["nvlink_bytes_per_second"] is not None
+    assert all(each["processes"] in ([], None) for each in node["gpus"])  # None until the driver was first asked
     rows = list(csv.DictReader(io.StringIO(top("--csv", *IDLE))))
     assert [row["gpu"] for row in rows] == list("01234567")
     assert rows[0]["utilization_ratio"] == "0.0"

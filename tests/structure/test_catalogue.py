@@ -11,7 +11,9 @@ from tests.each import for_each
 
 
 @for_each("row", ROWS)
-def test_a_row_has_everything_about_a_metric(row: Metric) -> None:
+def test_a_row_has_everything_about_a_metric_its_name_says_kind_and_unit_and_its_bindings_have_its_labels(
+    row: Metric,
+) -> None:
     assert re.fullmatch(r"coldplate_[a-z][a-z0-9_]*", row.name)
     assert row.help.endswith(".")
     assert len(row.help) <= 140
@@ -19,19 +21,11 @@ def test_a_row_has_everything_about_a_metric(row: Metric) -> None:
     assert row.origin
     assert all(isinstance(each, (Field, Call, Gpm, DeviceValue, PortFile, Source, Derived)) for each in row.origin)
     assert row.span[0] <= row.span[1]
-
-
-@for_each("row", ROWS)
-def test_a_name_says_kind_and_unit(row: Metric) -> None:
     assert row.name.endswith("_total") == (row.kind is Kind.COUNTER)
     assert row.name.endswith("_info") == (row.kind is Kind.INFO)
     if row.unit is not Unit.NONE:
         stem = row.name.removesuffix("_total")
         assert stem.endswith((f"_{row.unit.value}", f"_{row.unit.value}_per_second"))
-
-
-@for_each("row", ROWS)
-def test_a_binding_gives_a_value_for_each_label_of_its_row(row: Metric) -> None:
     for binding in row.origin:
         labels = getattr(binding, "labels", ())
         if isinstance(binding, Call) and binding.name in {

@@ -182,7 +182,7 @@ def loaded_by(call: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_the_help_imports_nothing_heavy() -> None:
+def test_the_help_imports_nothing_heavy_and_a_command_no_other_command() -> None:
     """It is what a person waits for at a terminal, and what every other command waits for before it begins."""
     loaded = loaded_by("make_parser().format_help()")
     assert "agent.commands.once" in loaded
@@ -191,10 +191,7 @@ def test_the_help_imports_nothing_heavy() -> None:
         "command into the functions that use them (types below `if TYPE_CHECKING:`). For a mistake of the user's "
         "raise agent.lib.wording.UserError, which costs nothing to import"
     )
-
-
-def test_a_command_imports_no_other_command() -> None:
-    """The daemon holds what it imports for as long as it runs."""
+    # The daemon holds what it imports for as long as it runs.
     assert [each for each in loaded_by("make_parser('run')") if each.startswith("agent.commands.")] == [
         "agent.commands.run"
     ]

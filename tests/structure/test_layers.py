@@ -127,18 +127,10 @@ def test_the_table_of_the_document_is_read() -> None:
     assert not may_import("agent.lib.threads", "agent.model")
 
 
-def test_every_module_belongs_to_a_layer() -> None:
+def test_every_module_belongs_to_a_layer_and_imports_only_what_that_may() -> None:
     """One that does not is to be added to the table of docs/dev/architecture.md."""
     assert [name for name in map(name_of, MODULES) if name not in AGENT_ITSELF and layer(name) is None] == []
     assert [name for name in AGENT_ITSELF if ours(name)] == []
-
-
-def ours(name: str) -> set[str]:
-    path = ROOT / Path(*name.split(".")) / "__init__.py"
-    return {each for each in imports(path) if each.split(".")[0] in PACKAGES}
-
-
-def test_a_module_imports_only_what_its_layer_may() -> None:
     illegal = [
         f"{name_of(path)} imports {each}"
         for path in MODULES
@@ -148,7 +140,13 @@ def test_a_module_imports_only_what_its_layer_may() -> None:
     assert illegal == []
 
 
-def test_no_layer_needs_one_that_needs_it() -> None:
+def ours(name: str) -> set[str]:
+    path = ROOT / Path(*name.split(".")) / "__init__.py"
+    return {each for each in imports(path) if each.split(".")[0] in PACKAGES}
+
+
+def test_no_layer_and_no_file_needs_one_that_needs_it() -> None:
+    """Not for types either: who names what names it belongs in a third file, or asks for it by a Protocol."""
     needs: dict[str, set[str]] = {}
     for path in MODULES:
         own = layer(name_of(path))
@@ -159,10 +157,6 @@ def test_no_layer_needs_one_that_needs_it() -> None:
     assert [
         f"{own} needs {each}" for own, all_of in needs.items() if own not in ROOF for each in all_of & {*ROOF}
     ] == []
-
-
-def test_no_file_needs_one_that_needs_it() -> None:
-    """Not for types either: who names what names it belongs in a third file, or asks for it by a Protocol."""
     files = {name_of(path): path for path in MODULES if path.name != "__init__.py"}
     TopologicalSorter({name: imports(path) & files.keys() for name, path in files.items()}).prepare()
 
@@ -206,20 +200,9 @@ def users(pattern: str, allowed: Iterable[str]) -> list[str]:
     ]
 
 
-def test_programs_are_started_in_few_places() -> None:
-    assert users(r"(os|pty)\.((exec|fork|posix_spawn|spawn).*|system|popen)", STARTERS) == []
-
-
-def test_nothing_below_the_roof_reads_a_clock() -> None:
-    assert users(CLOCKS, CLOCKWORK) == []
-
-
-def test_packaging_holds_no_python() -> None:
-    """A package of that name would shadow the library `packaging`."""
+def test_the_top_level_is_what_the_readme_says_and_packaging_holds_no_python() -> None:
+    """A package of that name with Python in it would shadow the library `packaging`."""
     assert list((ROOT / "packaging").rglob("*.py")) == []
-
-
-def test_the_top_level_is_what_the_readme_says() -> None:
     allowed = {"pyproject.toml", "agent", "exporters", "dashboards", "alerts", "packaging", "tests", "README.md",
                "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", ".ci", ".gitignore",
                ".editorconfig", ".pre-commit-config.yaml"}  # fmt: skip
@@ -252,9 +235,11 @@ OWN_THREADS = {
 """Modules that start threads by themselves, and why that is right."""
 
 
-def test_a_long_lived_thread_is_supervised() -> None:
-    """One that is started in another way dies in silence with its first exception: use agent.lib.threads.Threads."""
+def test_threads_and_programs_are_started_and_clocks_read_in_few_places() -> None:
+    """A long-lived thread of another kind dies in silence with its first exception: use agent.lib.threads.Threads."""
     assert users(r"threading\.Thread", OWN_THREADS) == []
+    assert users(r"(os|pty)\.((exec|fork|posix_spawn|spawn).*|system|popen)", STARTERS) == []
+    assert users(CLOCKS, CLOCKWORK) == []
 
 
 GIVEN_FILES = {"__init__.py", "__main__.py"}
@@ -268,11 +253,8 @@ def twice(named: Iterable[tuple[str, Path]]) -> list[str]:
     return [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
 
 
-def test_every_file_name_exists_once() -> None:
+def test_every_file_name_and_every_class_name_exists_once() -> None:
     assert twice((path.name, path) for path in MODULES if path.name not in GIVEN_FILES) == []
-
-
-def test_every_class_name_exists_once() -> None:
     classes = ((node.name, path) for path in MODULES for node in module(path).body if isinstance(node, ast.ClassDef))
     assert twice(classes) == []
 
@@ -337,14 +319,8 @@ def folders() -> set[str]:
     return {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.rglob("*.py"))}
 
 
-def test_a_folder_of_tests_has_the_name_of_what_it_tests() -> None:
+def test_a_folder_of_tests_has_the_name_of_what_it_tests_and_every_file_of_tests_a_folder() -> None:
     """One that tests no part by itself is to be added to KINDS, with what it is for."""
     assert folders() - parts() - KINDS.keys() == set()
-
-
-def test_a_kind_of_tests_is_there() -> None:
     assert KINDS.keys() - folders() == set()
-
-
-def test_a_file_of_tests_is_in_a_folder() -> None:
     assert list((ROOT / "tests").glob("test_*.py")) == []

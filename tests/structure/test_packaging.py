@@ -34,7 +34,7 @@ EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "otlp": "opentelemet
 """The module that each extra brings."""
 
 
-def test_every_extra_is_for_something_that_the_code_imports() -> None:
+def test_every_extra_is_for_something_that_the_code_imports_and_none_is_named_as_a_package() -> None:
     section = (
         (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
     )
@@ -43,9 +43,6 @@ def test_every_extra_is_for_something_that_the_code_imports() -> None:
             for path in (ROOT / name).rglob("*.py")]  # fmt: skip
     for module in EXTRAS.values():
         assert any(re.search(rf"^\s*(import|from) {module}\b", text, re.MULTILINE) for text in code), module
-
-
-def test_no_document_names_a_package_that_cannot_be_installed() -> None:
     texts = [path for pattern in ("*.md", "docs/**/*.md", "agent/**/*.py") for path in ROOT.glob(pattern)]
     assert not [path.name for path in texts if re.search(r"coldplate\[\w+\]", path.read_text())]
 
@@ -119,18 +116,12 @@ def lines(unit: str) -> set[str]:
     return set((UNITS / unit).read_text().splitlines())
 
 
-def test_no_device_is_opened_that_the_policy_refuses() -> None:
+def test_a_node_is_never_given_up_no_device_opened_that_is_refused_and_only_the_broker_has_privileges() -> None:
     """DevicePolicy=closed refuses what StandardInput= names: the unit ends with 208/STDIN, and verify is silent."""
+    assert {"Restart=always", "StartLimitIntervalSec=0", "OOMPolicy=continue"} <= lines("coldplate.service")
     held = lines("coldplate.service")
     for path in (line.partition("file:")[2] for line in held if line.startswith("StandardInput=file:/dev/")):
         assert any(line.startswith(f"DeviceAllow={path} ") for line in held)
-
-
-def test_a_node_is_never_given_up() -> None:
-    assert {"Restart=always", "StartLimitIntervalSec=0", "OOMPolicy=continue"} <= lines("coldplate.service")
-
-
-def test_the_broker_has_two_privileges_and_the_agent_and_the_proxy_none() -> None:
     assert "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH" in lines("coldplate-broker.service")
     for unit in ("coldplate.service", "coldplate-kubelet.service"):
         assert {"CapabilityBoundingSet=", "AmbientCapabilities="} <= lines(unit)
@@ -189,19 +180,16 @@ def named(requirement: str) -> str:
     return match[0].lower()
 
 
-def test_every_requirement_is_locked() -> None:
+def test_every_requirement_is_locked_and_the_locks_agree_with_one_another() -> None:
     wanted: dict[str, set[str]] = {}
     for requirement in metadata.requires("coldplate") or []:
         extra = re.search(r"extra == .([a-z]+)", requirement)
         wanted.setdefault(extra[1] if extra else "base", set()).add(named(requirement))
     for name in ("base", *LOCKED_EXTRAS):
         assert wanted[name] <= locked(name).keys(), f"{name}: run `make lock`"
-
-
-def test_the_locks_agree_with_one_another() -> None:
     base = locked("base")
-    for extra in LOCKED_EXTRAS:
-        assert base.items() <= locked(extra).items(), f"{extra}: run `make lock`"
+    for name in LOCKED_EXTRAS:
+        assert base.items() <= locked(name).items(), f"{name}: run `make lock`"
     assert locked("build").keys() == {"setuptools"}
 
 
@@ -249,11 +237,8 @@ def test_no_family_has_a_whole_beside_its_parts(row: Metric) -> None:
     assert "scope" not in row.labels
 
 
-def test_no_throttle_reason_stands_for_others() -> None:
+def test_no_throttle_reason_and_no_figure_of_the_kernel_stands_for_others() -> None:
     bits = {bit for bit, _ in EVENT_REASONS}
     assert not [whole for whole, parts in REASONS_CONTAINED.items() if whole in bits and bits.intersection(parts)]
-
-
-def test_figures_of_the_kernel_that_contain_each_other_are_not_of_one_family() -> None:
     assert not {"guest", "guest_nice"}.intersection(CPU_MODES)  # in user and nice
     assert PRESSURE["some"] is not PRESSURE["full"]  # a time in which all waited is one in which some did

@@ -43,24 +43,23 @@ def seen_on(node) -> dict[str, set[Lane]]:
     return seen
 
 
-def test_a_dgx_h100_shows_every_row_that_it_offers(play):
+def test_a_dgx_h100_shows_every_row_that_it_offers_in_its_own_lane(play):
     seen = seen_on(play("healthy-training"))
     wanted = {row.name for row in ROWS if row.entity in (Gpu, NvLink) and is_measured(row)}
     wanted |= {row.name for row in ROWS if row.entity is IbPort and port_offered(row)}
     assert wanted - set(seen) == set(NOT_ON_A_DGX_H100)
     jobs = {row.name for row in FACTS if row.labels != ("problem",)}
     assert set(seen) - wanted == {"coldplate_node_power_watts", "coldplate_gpu_job_memory_used_bytes"} | jobs
-
-
-def test_rows_are_shown_in_their_own_lane(play):
-    for name, lanes in seen_on(play("healthy-training")).items():
+    for name, lanes in seen.items():
         clock = name == "coldplate_gpu_clock_hertz"  # the catalogue reads three of its domains in other lanes
         assert lanes == ({Lane.FAST, Lane.SLOW, Lane.COLD} if clock else {BY_NAME[name].lane})
 
 
 @pytest.mark.parametrize("topology", sorted(TOPOLOGIES))
-def test_what_a_machine_lacks_is_a_gap_and_what_it_has_is_not(play, write, topology):
-    node = play(write(f"{{description: d, topology: {topology}}}"))
+def test_what_a_machine_lacks_is_a_gap_what_it_has_is_not_and_the_worker_may_report_all_of_it(
+    play, write, topology
+) -> None:
+    node = play(write(f"{{description: d, topology: {topology}, faults: [{{kind: sxid, code: 12028}}]}}"))
     machine = TOPOLOGIES[topology]
     readings, gaps = set(), {}
     for found, missing in node.all_samples(10.0):
@@ -72,12 +71,7 @@ def test_what_a_machine_lacks_is_a_gap_and_what_it_has_is_not(play, write, topol
     assert ("coldplate_nvlink_up" in readings) == (machine.nvlinks > 0)
     assert ("coldplate_gpu_module_power_watts" in readings) == (machine.module_power > 0)
     assert len(node.channels) == machine.gpus + 1
-
-
-@pytest.mark.parametrize("topology", sorted(TOPOLOGIES))
-def test_the_worker_may_report_every_row_that_a_node_shows(play, write, topology):
-    """What it may not report is taken for garbage, and costs the lane of all that the channel shows."""
-    node = play(write(f"{{description: d, topology: {topology}, faults: [{{kind: sxid, code: 12028}}]}}"))
+    # What it may not report is taken for garbage, and costs the lane of all that the channel shows.
     assert set(seen_on(node)) <= set(rows_of("synthetic"))
 
 

@@ -145,8 +145,7 @@ def test_water_takes_up_the_heat_of_the_tray_and_warm_water_warms_its_gpus(play)
 
 def test_water_cools_down_again_after_the_fault(play, write):
     node = play(write(scenario("nvl72-tray", "{kind: coolant-warm, degrees: 10, at: 10s, duration: 300s}")))
-    supply = "coolant_supply_temperature_celsius/Chassis_0/Tray"
-    warm, cooler, cold = (node.node(t, Lane.SLOW)[supply] for t in (309.0, 370.0, 900.0))
+    warm, cooler, cold = (node.node(t, Lane.SLOW)[SUPPLY] for t in (309.0, 370.0, 900.0))
     assert warm > cooler > cold
     assert cold == pytest.approx(25.0, abs=0.05)
 

@@ -118,8 +118,12 @@ def facts(node, t):
     }
 
 
-def test_a_job_is_shown_with_all_of_its_facts_while_it_runs(play, write):
+def test_a_job_is_shown_with_all_of_its_facts_while_it_runs_whenever_the_source_opened_and_the_clock_is_set(
+    play, write
+) -> None:
     node = play(write(LATE))
+    path = write(LATE)
+    node = play(path)
     assert facts(node, 99.0) == facts(node, 201.0) == {}
     shown = facts(node, 160.0)
     joules = shown.pop("job_energy_joules_total/slurm/j")
@@ -132,34 +136,19 @@ def test_a_job_is_shown_with_all_of_its_facts_while_it_runs(play, write):
     assert joules == pytest.approx(60.0 * 4 * 690.0, rel=0.05)
     told = {f"coldplate_{key.split('/')[0]}" for key in (*shown, "job_energy_joules_total/")}
     assert told == {row.name for row in FACTS if row.labels != ("problem",)}, "a new family of jobs belongs here, too"
-
-
-def test_the_energy_of_a_job_is_that_of_its_gpus_since_its_start(play, write):
-    node = play(write(LATE))
     own = [sum(node.joules(gpu, t) for gpu in range(4)) for t in (100.0, 150.0, 190.0)]
-    told = [facts(node, t)["job_energy_joules_total/slurm/j"] for t in (100.0, 150.0, 190.0)]
-    assert told == pytest.approx([each - own[0] for each in own], abs=1.0)
-
-
-def test_a_source_that_opens_late_shows_the_same(play, write):
-    path = write(LATE)
-    assert facts(play(path), 150.0) == pytest.approx(facts(play(path, 140.0), 150.0))
-
-
-def test_the_start_stays_what_it_is_when_the_wall_clock_is_set(play, write):
-    node = play(write(LATE))
+    since = [facts(node, t)["job_energy_joules_total/slurm/j"] for t in (100.0, 150.0, 190.0)]
+    assert since == pytest.approx([each - own[0] for each in own], abs=1.0)
+    assert facts(node, 150.0) == pytest.approx(facts(play(path, 140.0), 150.0))
     before = facts(node, 150.0)["job_start_timestamp_seconds/slurm/j"]
     later = node.fabric.read(Lane.SLOW, Instant(EPOCH + 160.0, WALL + 9999.0)).readings
     assert before in [each.value for each in later if each.metric.name == "coldplate_job_start_timestamp_seconds"]
 
 
 # What is said at the start of a demonstration: when something will happen, and where.
-def test_a_fault_is_announced_with_its_place_and_both_times():
+def test_faults_are_announced_with_their_places_and_both_times_but_do_not_fill_the_log(write) -> None:
     assert list(announced(load_scenario("straggler"), WALL)) == ["straggler of GPU 5 starts at 22:24:20 UTC, in 660 s"]
     assert list(announced(load_scenario("healthy-training"), WALL)) == []
-
-
-def test_ports_links_repeats_and_the_node_are_named(write):
     path = write(scenario(
         "dgx-h100", "{kind: node-power, at: 90s, watts: 1kW}",
         "{kind: ib-down, port: mlx5_3, at: 30s, duration: 4s, repeat: 60s}",
@@ -171,9 +160,6 @@ def test_ports_links_repeats_and_the_node_are_named(write):
         "power-brake of GPU 0, 1, 2 starts at 22:14:21 UTC, in 61 s",
         "node-power starts at 22:14:50 UTC, in 90 s",
     ]
-
-
-def test_many_faults_do_not_fill_the_log(write):
     faults = "".join(f"\n  - {{kind: xid, gpu: 1, at: {each}s, code: 31}}" for each in range(MOST + 3))
     path = write(f"description: d\ntopology: dgx-h100\nfaults:{faults}")
     told = list(announced(load_scenario(str(path)), WALL))

@@ -27,60 +27,70 @@ def test_power_is_the_slope_of_the_energy_noise_included(play, name, gpu):
         assert (after - before) / 0.01 == pytest.approx(node.value(gpu, t, "power_instant_watts"), abs=0.02)
 
 
-def test_mean_power_is_the_energy_of_the_last_second(play):
+def test_power_is_the_energy_of_the_last_second_and_that_of_an_a100_the_instantaneous_one(play, write) -> None:
     node = play("healthy-training")
     for t in (101.0, 333.3, 1000.7):
         energy = node.joules(2, t) - node.joules(2, t - 1.0)
         assert node.value(2, t, "power_watts") == pytest.approx(energy, abs=0.01)
-
-
-def test_power_of_an_a100_is_the_instantaneous_one(play, write):
     node = play(write(scenario("dgx-a100", job=TRAINING)))
     for t in (50.0, 51.9, 77.3):
         assert node.value(0, t, "power_watts") == node.value(0, t, "power_instant_watts")
 
 
-def test_an_idle_gpu_draws_about_75_watts_and_says_so(play):
-    values = play("idle").values(0, 100.0)
+def test_an_idle_gpu_draws_about_75_watts_and_its_node_what_all_of_it_draws(play) -> None:
+    idle, busy = play("idle"), play("healthy-training")
+    values = idle.values(0, 100.0)
     assert 65 < values["power_watts"] < 85
     assert values["utilization_ratio"] == 0.0
     assert values["throttle_active/gpu_idle"] == 1.0
     assert values["memory_used_bytes"] == 0.0
+    assert 2000 < idle.node(100.0)["node_power_watts/synthetic"] < 2600
+    assert 7000 < busy.node(100.0)["node_power_watts/synthetic"] < 8200
 
 
-def test_steady_training_stays_at_the_software_power_cap(play):
+def test_steady_training_stays_at_the_software_power_cap_and_its_gpus_and_rails_differ_no_more_than_measured_ones(
+    play,
+) -> None:
     node = play("healthy-training")
     shares = [node.value(3, 200 + k * 0.37, "throttle_active/sw_power_cap") for k in range(400)]
     assert sum(shares) / len(shares) > 0.9
     for gpu in GPUS:
         assert 620 < node.mean(gpu, "power_watts", 200, 260) < 700
-
-
-def test_healthy_gpus_differ_no_more_than_measured_ones(play):
-    node = play("healthy-training")
     busy = [node.mean(gpu, "utilization_ratio", 200, 500, 2.0) for gpu in GPUS]
     power = [node.mean(gpu, "power_watts", 200, 500, 5.0) for gpu in GPUS]
     assert max(busy) - min(busy) <= 0.15
     assert min(power) / sorted(power)[4] >= 0.91
-
-
-def test_slots_differ_in_temperature_by_up_to_14_degrees(play):
-    node = play("healthy-training")
     heat = [node.value(gpu, 600.0, "temperature_celsius") for gpu in GPUS]
     assert 10 <= max(heat) - min(heat) <= 16
     assert max(heat) < 80
+    before, after = node.node(200.0), node.node(300.0)
+    grown = [
+        after[f"infiniband_port_data_transmitted_bytes_total/mlx5_{p}/1"]
+        - before[f"infiniband_port_data_transmitted_bytes_total/mlx5_{p}/1"]
+        for p in GPUS
+    ]
+    assert min(grown) / max(grown) > 0.96
+    assert min(grown) > 1e11
 
 
 LOADS_FIRST = scenario("dgx-h100", job="gpus: all, phases: [{kind: loading, duration: 20s}, {kind: training}]")
 
 
-def test_temperature_follows_the_load_within_a_time_constant(play, write):
+def test_temperature_follows_the_load_within_a_time_constant_and_memory_fills_while_a_job_is_loading(
+    play, write
+) -> None:
     node = play(write(LOADS_FIRST))
     cold, after, settled = (node.value(5, t, "temperature_celsius") for t in (20.0, 45.0, 400.0))
     assert (after - cold) / (settled - cold) == pytest.approx(0.63, abs=0.08)
+    used = [node.value(0, t, "memory_used_bytes") for t in (1.0, 10.0, 19.0, 30.0, 500.0)]
+    assert used == sorted(used)
+    assert used[3] == used[4]
+    values = node.values(0, 30.0)
+    parts = ("memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes")
+    assert sum(values[part] for part in parts) == pytest.approx(values["memory_total_bytes"])
 
 
-def test_throttled_time_grows_only_for_the_reason_that_holds(play):
+def test_a_heat_throttled_gpu_holds_its_limit_with_lower_clocks_and_its_time_grows_for_that_reason_alone(play) -> None:
     node = play("thermal-throttle")
     names = {reason: f"throttle_seconds_total/{reason}" for reason in
              ("sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")}  # fmt: skip
@@ -98,43 +108,13 @@ def test_throttled_time_grows_only_for_the_reason_that_holds(play):
     assert by_hardware["sw_thermal_slowdown"] == by_hardware["sw_power_cap"] == by_hardware["hw_power_brake"] == 0
     assert healthy["sw_power_cap"] > 90
     assert healthy["thermal"] == healthy["hw_power_brake"] == 0
-
-
-def test_the_margin_falls_as_the_temperature_rises(play):
-    node = play("thermal-throttle")
     margin = [node.value(5, t, "temperature_margin_celsius", Lane.SLOW) for t in (50.0, 90.0, 300.0)]
     assert margin[0] > margin[1] > margin[2]
     assert margin[2] <= 5
-
-
-def test_a_heat_throttled_gpu_holds_its_limit_with_lower_clocks(play):
-    node = play("thermal-throttle")
     assert 85 <= node.value(5, 300.0, "temperature_celsius") <= 88
     assert 88 <= node.value(4, 700.0, "temperature_celsius") <= 91
     clocks = [node.mean(gpu, "clock_hertz/sm", 600, 660) for gpu in (0, 5, 4)]
     assert clocks[0] > clocks[1] > 1.5 * clocks[2]
-
-
-def test_memory_fills_while_a_job_is_loading(play, write):
-    node = play(write(LOADS_FIRST))
-    used = [node.value(0, t, "memory_used_bytes") for t in (1.0, 10.0, 19.0, 30.0, 500.0)]
-    assert used == sorted(used)
-    assert used[3] == used[4]
-    values = node.values(0, 30.0)
-    parts = ("memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes")
-    assert sum(values[part] for part in parts) == pytest.approx(values["memory_total_bytes"])
-
-
-def test_rails_of_a_data_parallel_job_are_even(play):
-    node = play("healthy-training")
-    before, after = node.node(200.0), node.node(300.0)
-    grown = [
-        after[f"infiniband_port_data_transmitted_bytes_total/mlx5_{p}/1"]
-        - before[f"infiniband_port_data_transmitted_bytes_total/mlx5_{p}/1"]
-        for p in GPUS
-    ]
-    assert min(grown) / max(grown) > 0.96
-    assert min(grown) > 1e11
 
 
 def test_two_rails_carry_the_traffic_of_a_pipeline_parallel_job(play, write):
@@ -143,12 +123,6 @@ def test_two_rails_carry_the_traffic_of_a_pipeline_parallel_job(play, write):
     before, after = node.node(100.0), node.node(200.0)
     moved = [after[name.format(port)] > before[name.format(port)] for port in GPUS]
     assert moved == [True, *[False] * 6, True]
-
-
-def test_node_power_is_that_of_the_gpus_and_of_all_the_rest(play):
-    idle, busy = play("idle"), play("healthy-training")
-    assert 2000 < idle.node(100.0)["node_power_watts/synthetic"] < 2600
-    assert 7000 < busy.node(100.0)["node_power_watts/synthetic"] < 8200
 
 
 def test_a_lower_power_limit_caps_the_gpu_and_is_shown(play, write):

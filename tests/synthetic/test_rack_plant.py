@@ -16,9 +16,6 @@ from agent.catalogue.rack import EQUIPMENT
 from agent.model import Instant, Lane
 from tests.synthetic.conftest import TRAINING, scenario
 
-LATER: set[str] = set()
-"""Rows of real equipment that a synthetic one does not tell."""
-
 
 class RackAt:
     def __init__(self, scenario: str) -> None:
@@ -54,12 +51,15 @@ def rack(write: Callable[[str], Path]) -> Callable[..., RackAt]:
     return make
 
 
-def test_every_row_of_real_equipment_is_told_and_all_is_well(rack: Callable[..., RackAt]) -> None:
+def test_every_row_of_real_equipment_is_told_all_is_well_and_other_machines_have_none(
+    rack: Callable[..., RackAt],
+) -> None:
     well = rack()
     names = {name.partition("/")[0] for name in well.read(60.0)} | {"part_state"}
     wanted = {row.name.removeprefix("coldplate_rack_") for row in EQUIPMENT}
-    assert wanted - names == LATER
+    assert wanted - names == set()
     assert well.states(90.0) == {}
+    assert services_of_scenario(load_scenario("healthy-training"), lambda: 0.0) == {}
 
 
 def test_every_reader_of_real_documents_reads_one(rack: Callable[..., RackAt]) -> None:
@@ -142,10 +142,6 @@ def test_warm_coolant_comes_from_the_facility_and_a_leak_from_its_detector(rack:
     for loop in ("secondary/1", "primary/1"):
         assert after[supply + loop] - before[supply + loop] == pytest.approx(17.0, abs=0.1)
     assert sick.states(620.0) == {"1/leak-detector/DripTray": "warning", "1/leak-detector/Cabinet": "unavailable"}
-
-
-def test_other_machines_have_no_equipment() -> None:
-    assert services_of_scenario(load_scenario("healthy-training"), lambda: 0.0) == {}
 
 
 def test_humid_air_brings_the_dew_point_near_the_coolant(rack: Callable[..., RackAt]) -> None:

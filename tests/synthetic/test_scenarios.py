@@ -75,12 +75,19 @@ def test_a_gpu_that_never_said_who_it_is_is_named_by_nobody(play):
     assert named == {str(gpu) for gpu in GPUS} - {"2"}
 
 
-def test_a_hang_of_limited_length_ends_by_itself(play, write):
+def test_a_hang_of_limited_length_ends_by_itself_and_every_read_fails_while_the_driver_is_unloaded(play, write) -> None:
     node = play(write(scenario("l40s-pcie", "{kind: hang, gpu: 0, at: 10s, duration: 45s}")))
     with pytest.raises(DeviceError, match="Timeout") as caught:
         node.sample(0, 54.95)
     assert caught.value.reason is Reason.TIMEOUT
     assert node.value(0, 55.0, "power_watts") > 0
+    node = play(write(scenario("l40s-pcie", "{kind: driver-unloaded, at: 10s, duration: 10s}")))
+    for channel in node.channels:
+        with pytest.raises(SourceError, match="Driver Not Loaded"):
+            channel.read(Lane.FAST, node.instant(15.0))
+    with pytest.raises(SourceError):
+        node.source.open(node.instant(15.0))
+    assert node.source.open(node.instant(20.0))
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("hang", Reason.TIMEOUT), ("lost", Reason.LOST)])
@@ -101,17 +108,7 @@ def test_a_gpu_that_is_sick_when_the_devices_are_opened_joins_when_it_is_well(pl
     assert late.identity == whole.channels[3].identity
 
 
-def test_every_read_fails_while_the_driver_is_unloaded(play, write):
-    node = play(write(scenario("l40s-pcie", "{kind: driver-unloaded, at: 10s, duration: 10s}")))
-    for channel in node.channels:
-        with pytest.raises(SourceError, match="Driver Not Loaded"):
-            channel.read(Lane.FAST, node.instant(15.0))
-    with pytest.raises(SourceError):
-        node.source.open(node.instant(15.0))
-    assert node.source.open(node.instant(20.0))
-
-
-def test_xid_storm_reports_causes_and_followers_in_order(play):
+def test_xid_storm_reports_causes_and_followers_in_order_and_none_from_before_a_restart(play) -> None:
     node = play("xid-storm")
     node.sample(0, 30.0)
     assert node.source.events(0.0) == []
@@ -121,9 +118,6 @@ def test_xid_storm_reports_causes_and_followers_in_order(play):
     node.sample(0, 1300.0)
     assert [event.code for event in node.source.events(0.0)].count(95) == 2
     assert node.value(1, 1300.0, "ecc_errors_total/uncorrected", Lane.SLOW) == 1
-
-
-def test_xids_from_before_a_restart_are_not_reported_again(play):
     node = play("xid-storm", opened_at=100.0)
     node.sample(0, 200.0)
     assert node.source.events(0.0) == []
