@@ -26,7 +26,6 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
-from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.push_queue import REJECTED, PushFigures, PushPace, PushQueue, push_regularly
 from exporters.push.write_request import RequestWriter, WriteRequest
 
@@ -109,9 +108,7 @@ class RemoteWrite:
     ) -> None:
         self.settings, self._latest, self._clock, self._threads = settings, latest, clock, threads
         self.figures = PushFigures(settings.name)
-        folder, keep = settings.folder, settings.keep
-        disk = None if folder is None else lambda: DiskBuffer(folder, keep)
-        self._queue = PushQueue(disk, settings.age, self.figures)
+        self._queue = PushQueue(settings.folder, settings.keep, settings.age, self.figures)
         self._writer = RequestWriter(settings.labels)
         self._has_pushed = False
         self._pace = PushPace(settings.interval)
@@ -196,11 +193,11 @@ class RemoteWrite:
         if answer.outcome is WriteOutcome.LATER:
             self._pace.failed(now, answer.retry_after)
             self.figures.failures += 1
-            self._queue.spill()
+            self._queue.failed()
             self._once.problem("away", "cannot push; retrying", facts=self._facts(answer.text))
             return
         self._pace.answered(now)
-        self._queue.done(request)
+        self._queue.done()
         facts = {"push": self.settings.name, "url": self.settings.target.shown, "bytes": self.figures.pending}
         self._once.over("away", "push recovered: sending buffered samples", facts=facts)
         if answer.outcome is WriteOutcome.TAKEN:
