@@ -206,6 +206,7 @@ def test_a_restart_goes_on_where_the_run_before_stopped(tmp_path: Path, orderly:
     assert made.queue.head(NOW) == request(40)  # which is read, and not sent
     if orderly:
         assert made.queue.close() == 0
+    (tmp_path / "0000000061-1061.000000-10.request.999999999.new").write_text("torn by a crash")
     again = Made(tmp_path)
     again.queue.open(NOW)
     assert again.figures.oldest == NOW + 40
