@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from agent.lib.state_files import clear_unfinished, read_whole, replace_file, seal, unseal
+from agent.lib.state_files import DamagedError, clear_unfinished, read_whole, replace_file, seal, unseal
 
 FORM = "coldplate-push-1"
 _NAME = re.compile(r"([0-9]{10})-([0-9]{1,12}\.[0-9]{6})-([0-9]{1,9})\.request")
@@ -67,7 +67,10 @@ class RequestFolder:
 
     def read(self, request: QueuedRequest) -> bytes:
         """Return the body of a request on the disk. Raises DamagedError, and OSError."""
-        return unseal(FORM, read_whole(self.file_of(request)))
+        body = unseal(FORM, read_whole(self.file_of(request)))
+        if not body:
+            raise DamagedError("holds no request")
+        return body
 
     def remove(self, request: QueuedRequest) -> None:
         self.file_of(request).unlink(missing_ok=True)

@@ -149,7 +149,12 @@ def test_what_is_too_old_is_dropped_and_counted(tmp_path: Path, on_disk: bool, c
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "does not start with"), (b"x" * 1024, "does not start with"), (None, "is gone")]
+    [
+        (b"", "does not start with"),
+        (seal(FORM), "holds no request"),
+        (b"x" * 1024, "does not start with"),
+        (None, "is gone"),
+    ]
     + [(seal(FORM, b"body")[:-cut], said) for cut, said in ((1, "checksum"), (6, "checksum"), (25, "not start with"))],
 )
 def test_a_damaged_file_costs_its_request_and_is_counted_and_said(

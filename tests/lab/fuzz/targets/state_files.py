@@ -278,6 +278,6 @@ TARGETS = (
            (AbsentError, SourceError, DeviceError), seconds=4.0,
            words=tuple(f'["{name}", '.encode() for name in CALLS)),
     Target("push-buffer", ("exporters/push/request_folder.py",), use_push_buffer,
-           (PUSHED, PUSHED[:-3], b"Sbody", b"")),
+           (PUSHED, PUSHED[:-3], b"Sbody", b"S", b"")),
     Target("nvidia-smi-logs", ("agent/commands/import_/nvidia_smi_log.py",), use_smi, (), (LogFormatError,)),
 )  # fmt: skip
