@@ -124,10 +124,15 @@ class Rendering(Struct, frozen=True):
     tells_age: bool = True
     urgent: bool = False
 
+    @property
+    def key(self) -> tuple[str, Hashable]:
+        """The page, whatever it shows."""
+        return self.kind, self.detail
+
     def same(self, other: Rendering) -> bool:
         """Return whether both show the same objects. Equal ones would do, but comparing them takes time."""
         return (
-            (self.kind, self.detail) == (other.kind, other.detail)
+            self.key == other.key
             and len(self.basis) == len(other.basis)
             and all(map(operator.is_, self.basis, other.basis))
         )
@@ -215,45 +220,28 @@ class _WaitingClient(NamedTuple):
 
 
 class _RenderJob:
-    """A page that clients wait for."""
+    """A page that clients wait for. It has `steps` once its rendering has begun."""
 
     def __init__(self, rendering: Rendering) -> None:
         self.rendering = rendering
         self.waiters: list[_WaitingClient] = []
+        self.steps: Iterator[None] | None = None
 
     @property
     def is_needed(self) -> bool:
         return any(not waiter.answer.abandoned for waiter in self.waiters)
+
+    def can_show(self, rendering: Rendering) -> bool:
+        """Return whether the page shows the same; one not begun can show it instead of an earlier state."""
+        if self.steps is None:
+            return self.rendering.key == rendering.key
+        return self.rendering.same(rendering)
 
     def serve(self, gzipped: bool, body: bytes) -> None:
         for waiter in self.waiters:
             if waiter.gzipped is gzipped:
                 waiter.answer.answer(waiter.respond(body))
         self.waiters = [waiter for waiter in self.waiters if waiter.gzipped is not gzipped]
-
-
-class _JobQueue:
-    """Orders that are completed one after the other."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[_RenderJob] = deque()
-        self.begun: _RenderJob | None = None
-        self.steps: Iterator[None] = iter(())
-
-    def __bool__(self) -> bool:
-        return self.begun is not None or bool(self.waiting)
-
-    def job_for(self, rendering: Rendering) -> _RenderJob:
-        """Return an order for that page: one that shows the same, or one not begun that will now show it instead."""
-        if self.begun is not None and self.begun.rendering.same(rendering):
-            return self.begun
-        self.waiting = deque(order for order in self.waiting if order.is_needed)
-        for order in self.waiting:
-            if (order.rendering.kind, order.rendering.detail) == (rendering.kind, rendering.detail):
-                order.rendering = rendering
-                return order
-        self.waiting.append(_RenderJob(rendering))
-        return self.waiting[-1]
 
 
 class RenderQueue:
@@ -265,7 +253,8 @@ class RenderQueue:
     def __init__(self, cache: PageCache, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._clock = clock
-        self._urgent, self._others = _JobQueue(), _JobQueue()
+        self._urgent: deque[_RenderJob] = deque()
+        self._others: deque[_RenderJob] = deque()
         self._once = LogOnce(logger)
 
     def get(self, rendering: Rendering, gzipped: bool, respond: Respond) -> Answer:
@@ -275,8 +264,16 @@ class RenderQueue:
         if body is not None:
             return respond(body)
         later = Deferred()
-        line = self._urgent if rendering.urgent else self._others
-        line.job_for(rendering).waiters.append(_WaitingClient(gzipped, later, respond))
+        jobs = self._urgent if rendering.urgent else self._others
+        for each in [each for each in jobs if each.steps is None and not each.is_needed]:
+            jobs.remove(each)
+        job = next((each for each in jobs if each.can_show(rendering)), None)
+        if job is None:
+            job = _RenderJob(rendering)
+            jobs.append(job)
+        if job.steps is None:
+            job.rendering = rendering
+        job.waiters.append(_WaitingClient(gzipped, later, respond))
         return later
 
     def work(self) -> bool:
@@ -289,44 +286,43 @@ class RenderQueue:
             self._advance(self._others, now + SLICE_SECONDS)
         return bool(self._urgent or self._others)
 
-    def _advance(self, line: _JobQueue, until: float) -> None:
-        while line:
-            if line.begun is None:
-                line.begun = line.waiting.popleft()
-                line.steps = self._make(line.begun)
-            order = line.begun
+    def _advance(self, jobs: deque[_RenderJob], until: float) -> None:
+        while jobs:
+            job = jobs[0]
+            if job.steps is None:
+                job.steps = self._make(job)
             try:
-                for _ in line.steps:
+                for _ in job.steps:
                     if self._clock() >= until:
                         return
             except Exception as error:
-                self._once.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
-                for waiter in order.waiters:
+                self._once.defect(self._clock(), error, "rendering the page %s failed", job.rendering.kind)
+                for waiter in job.waiters:
                     waiter.answer.answer(FAILED)
-                order.waiters = []
-            if order.is_needed:  # the thread failed while rendering it, and is back: nothing else would complete it
-                line.steps = self._make(order)
+                job.waiters = []
+            if job.is_needed:  # the thread failed while rendering it, and is back: nothing else would complete it
+                job.steps = None
             else:
-                line.begun = None
+                jobs.popleft()
                 return  # so that those who waited for it have it before the next one is made
 
-    def _make(self, order: _RenderJob) -> Iterator[None]:
-        rendering, now = order.rendering, self._clock()
+    def _make(self, job: _RenderJob) -> Iterator[None]:
+        rendering, now = job.rendering, self._clock()
         page = self._cache.find(rendering, now)
         if page is None:
             bits = []
             for bit in rendering.pieces(now):
                 bits.append(bit)
                 yield
-                if not order.is_needed:
+                if not job.is_needed:
                     return
             page = self._cache.keep(rendering, b"".join(bits), now)
-        order.serve(False, page.plain)
-        if page.packed is None and any(waiter.gzipped for waiter in order.waiters):
+        job.serve(False, page.plain)
+        if page.packed is None and any(waiter.gzipped for waiter in job.waiters):
             bits = []
             for bit in compressed(page.plain):
                 bits.append(bit)
                 yield
             page.packed = b"".join(bits)
         if page.packed is not None:
-            order.serve(True, page.packed)
+            job.serve(True, page.packed)

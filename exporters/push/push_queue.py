@@ -14,16 +14,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import takewhile
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.logs import LogOnce
+from agent.lib.state_files import DamagedError
 from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.model import Frame, Instant, Labels, Snapshot
 from exporters.pages import age_of
-from exporters.push.disk_buffer import DiskBuffer
+from exporters.push.request_folder import QueuedRequest, RequestFolder
 from exporters.push.write_request import WriteRequest
 
 REJECTED, EXPIRED, OVERFLOW, DAMAGED = REASONS = ("rejected", "expired", "overflow", "damaged")
@@ -139,147 +142,170 @@ MAX_MEMORY_BYTES = 4 * 2**20
 
 
 class PushQueue:
-    """Requests in order, for two threads. `open_disk` may raise OSError; None where there is no place for files.
+    """Requests in order, for two threads. Without `folder` all wait in memory.
 
-    `age` is for how many seconds a request is worth sending.
+    `limit` is the most bytes on the disk, and `age` for how many seconds a request is worth sending.
     """
 
-    def __init__(self, open_disk: Callable[[], DiskBuffer] | None, age: float, figures: PushFigures) -> None:
-        self._open_disk = open_disk
-        self._disk: DiskBuffer | None = None
+    def __init__(self, folder: Path | None, limit: float, age: float, figures: PushFigures) -> None:
+        self._folder = None if folder is None else RequestFolder(folder)
+        self._loaded = False
+        self._limit = limit
         self._age = age
         self._figures = figures
-        self._memory: deque[WriteRequest] = deque()
         self._lock = threading.Lock()
+        self._waiting: deque[QueuedRequest] = deque()
+        self._on_disk = 0
+        """Bytes on the disk."""
+        self._in_flight: QueuedRequest | None = None
+        """The request that is being sent, as far as is known: it is not dropped meanwhile."""
         self._once = LogOnce(log)
-        self._in_flight: WriteRequest | None = None
-        """What is being sent, as far as is known. It is the oldest request, and the first to be dropped."""
-        self._undecided: tuple[str, int] | None = None
-        """Why it was dropped meanwhile, and its samples: they are lost only if it was not sent."""
 
     def open(self, wall: float) -> None:
         """Take over what an earlier run could not send."""
         with self._lock:
-            self._try_disk(lambda _: None)
-            self._expire(wall)
+            self._load()
+            self._drop(wall)
             self._tell()
 
     def put(self, requests: Iterable[WriteRequest], wall: float) -> None:
-        """Add what is to be sent next. What is still in memory by now goes to the disk before it."""
+        """Add what is to be sent next. If anything waits by now, all of it goes to the disk."""
         with self._lock:
-            waiting = bool(self._memory) or self._on_disk > 0
-            self._memory.extend(requests)
-            if waiting:
+            spills = bool(self._waiting)
+            self._waiting.extend(QueuedRequest(each.wall, each.samples, len(each.body), each.body) for each in requests)
+            if spills:
                 self._spill()
-            self._expire(wall)
-            self._bound()
-            self._tell()
-
-    def spill(self) -> None:
-        """Write what is in memory to the disk, if there is one."""
-        with self._lock:
-            self._spill()
+            self._drop(wall)
             self._tell()
 
     def head(self, wall: float) -> WriteRequest | None:
-        """Return the oldest request that is not sent, and not too old at a wall second; None without one."""
-        with self._lock:
-            self._land()
-            self._expire(wall)
-            found = self._try_disk(DiskBuffer.head) if self._disk is not None else None
-            self._tell()
-            self._in_flight = found or (self._memory[0] if self._memory else None)
-            return self._in_flight
+        """Return the oldest request that is not too old at a wall second, to be sent; None without one.
 
-    def done(self, request: WriteRequest) -> None:
-        """Note that a request has been sent or refused, and is not to be sent again."""
+        Call `done` or `failed` next.
+        """
         with self._lock:
-            self._in_flight = self._undecided = None
-            if self._memory and self._memory[0] is request:
-                self._memory.popleft()
-            elif self._disk is not None and self._try_disk(DiskBuffer.head) == request:
-                self._try_disk(DiskBuffer.advance)
+            self._in_flight = None
+            self._drop(wall)
+            found = self._read_first()
+            self._tell()
+            return found
+
+    def done(self) -> None:
+        """Note that the request in flight has been sent or refused, and is not to be sent again."""
+        with self._lock:
+            if self._in_flight is not None:
+                self._forget(self._in_flight)
+                self._in_flight = None
+            self._tell()
+
+    def failed(self) -> None:
+        """Note that the request in flight is to be sent again: what is in memory goes to the disk, if there is one."""
+        with self._lock:
+            self._in_flight = None
+            self._spill()
             self._tell()
 
     def close(self) -> int:
         """Write down what was not sent; returns the samples that are lost, because there is no disk for them."""
         with self._lock:
-            self._land()
             self._spill()
-            if self._disk is not None:
-                self._disk.close()
-            return sum(each.samples for each in self._memory)
+            return sum(each.samples for each in self._in_memory())
 
-    @property
-    def _on_disk(self) -> int:
-        """Bytes on the disk."""
-        return 0 if self._disk is None else self._disk.bytes
+    def _in_memory(self) -> list[QueuedRequest]:
+        """Return the requests in memory in order; all on the disk are older."""
+        newest_first = list(takewhile(lambda each: each.body is not None, reversed(self._waiting)))
+        return newest_first[::-1]
+
+    def _load(self) -> bool:
+        """Return whether the folder can be used and its files are in the queue."""
+        if not self._loaded and self._folder is not None:
+            found = self._try_disk(self._folder.load)
+            if found is not None:
+                self._loaded = True
+                self._waiting.extendleft(reversed(found))
+                self._on_disk += sum(each.size for each in found)
+        return self._loaded
 
     def _spill(self) -> None:
-        if self._open_disk is None:
+        if self._folder is None or not self._load():
             return
-        while self._memory:
-            request = self._memory[0]
-            dropped = self._try_disk(partial(DiskBuffer.append, request=request))
-            if dropped is None:
+        for each in self._in_memory():
+            self._try_disk(partial(self._folder.write, each))
+            if each.body is not None:
                 return
-            self._memory.popleft()
-            self._lose(OVERFLOW, dropped)
+            self._on_disk += each.size
 
-    def _try_disk(self, work: Callable[[DiskBuffer], _T | None]) -> _T | None:
-        """Do something with the disk; None if it fails."""
-        if self._open_disk is None:
-            return None
+    def _read_first(self) -> WriteRequest | None:
+        while self._waiting:
+            first = self._waiting[0]
+            body = first.body or self._try_disk(partial(self._read, first))
+            if body is None:  # the disk fails: meanwhile, what is in memory is sent
+                in_memory = self._in_memory()
+                if not in_memory:
+                    return None
+                first, body = in_memory[0], in_memory[0].body
+            if body:
+                self._in_flight = first
+                return WriteRequest(first.wall, first.samples, body)
+        return None
+
+    def _read(self, request: QueuedRequest) -> bytes:
+        """Return a body from the disk; an empty one if it is damaged: then it is lost. Raises OSError."""
+        assert self._folder is not None
         try:
-            if self._disk is None:
-                self._disk = self._open_disk()
-            result = work(self._disk)
+            return self._folder.read(request)
+        except (DamagedError, FileNotFoundError) as error:
+            why = "is gone" if isinstance(error, FileNotFoundError) else str(error)
+        log.warning("push %s: %s: %s; left out", self._figures.name, self._folder.file_of(request), why)
+        self._figures.dropped[DAMAGED] += request.samples
+        self._forget(request)
+        return b""
+
+    def _forget(self, request: QueuedRequest) -> None:
+        self._waiting.remove(request)
+        if request.body is None and self._folder is not None:
+            self._on_disk -= request.size
+            self._try_disk(partial(self._folder.remove, request))
+
+    def _try_disk(self, work: Callable[[], _T]) -> _T | None:
+        """Do something with the disk; None if it fails."""
+        try:
+            result = work()
         except OSError as error:
             where = f"{error.filename or 'the buffer'}: {error.strerror or error}"
             text = "push %s: cannot use %s; what is not sent waits in memory"
             self._once.problem("disk", text, self._figures.name, where)
             return None
         self._once.over("disk", "push %s: the buffer on the disk can be used again", self._figures.name)
-        for text, samples in self._disk.damage:
-            self._figures.dropped[DAMAGED] += samples
-            log.warning("push %s: %s; left out, with what is behind it", self._figures.name, text)
-        self._disk.damage.clear()
         return result
 
-    def _expire(self, wall: float) -> None:
-        if self._on_disk:
-            self._lose(EXPIRED, self._try_disk(lambda disk: disk.drop_older(wall - self._age)) or 0)
-        while self._memory and self._memory[0].wall < wall - self._age:
-            self._lose(EXPIRED, self._memory.popleft().samples)
+    def _drop(self, wall: float) -> None:
+        """Drop the oldest requests while they are too old at a wall second, or too many."""
+        while (oldest := next((each for each in self._waiting if each is not self._in_flight), None)) is not None:
+            if oldest.wall < wall - self._age:
+                self._lose(oldest, EXPIRED)
+            elif oldest.body is None and self._on_disk > self._limit:
+                self._lose(oldest, OVERFLOW)
+            else:
+                break
+        in_memory = self._in_memory()
+        size = sum(each.size for each in in_memory)
+        for each in in_memory[:-1]:
+            if size > MAX_MEMORY_BYTES and each is not self._in_flight:
+                size -= each.size
+                self._lose(each, OVERFLOW)
 
-    def _bound(self) -> None:
-        while len(self._memory) > 1 and sum(len(each.body) for each in self._memory) > MAX_MEMORY_BYTES:
-            self._lose(OVERFLOW, self._memory.popleft().samples)
-
-    def _land(self) -> None:
-        """Count what was being sent as lost if it was dropped meanwhile: it was not sent."""
-        undecided, self._in_flight, self._undecided = self._undecided, None, None
-        if undecided is not None:
-            self._lose(*undecided)
-
-    def _lose(self, reason: str, samples: int) -> None:
-        oldest = self._in_flight
-        if samples and oldest is not None and not (self._memory and self._memory[0] is oldest):
-            samples -= oldest.samples
-            self._in_flight, self._undecided = None, (reason, oldest.samples)
-        if not samples:
-            return
-        self._figures.dropped[reason] += samples
+    def _lose(self, request: QueuedRequest, reason: str) -> None:
+        self._forget(request)
+        self._figures.dropped[reason] += request.samples
         why = "too old" if reason == EXPIRED else "too many"
         self._once.problem("loss", "push %s: dropping the oldest samples, which are %s", self._figures.name, why)
 
     def _tell(self) -> None:
-        on_disk = self._on_disk
-        self._figures.pending = on_disk + sum(len(each.body) for each in self._memory)
-        if not self._figures.pending:
+        self._figures.pending = self._on_disk + sum(each.size for each in self._in_memory())
+        self._figures.oldest = self._waiting[0].wall if self._waiting else None
+        if not self._waiting:
             self._once.over("loss")
-        oldest = self._disk.oldest if self._disk is not None and on_disk else None
-        self._figures.oldest = self._memory[0].wall if oldest is None and self._memory else oldest
 
 
 class Push(Protocol):

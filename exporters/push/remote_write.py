@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +25,6 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
-from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.push_queue import REJECTED, PushFigures, PushPace, PushQueue, push_regularly
 from exporters.push.write_request import RequestWriter, WriteRequest
 
@@ -41,37 +39,27 @@ _HEADERS = (
 )
 
 
-class WriteOutcome(Enum):
-    """The result of a request."""
+class WriteRefusal(NamedTuple):
+    """Why a request was not taken. Unless `is_final`, it is sent again, after at least `pause` seconds."""
 
-    TAKEN = auto()
-    REFUSED = auto()
-    """It is never going to be taken."""
-    LATER = auto()
-
-
-class WriteAnswer(NamedTuple):
-    """An outcome, why, and how many seconds the receiver asks us to wait."""
-
-    outcome: WriteOutcome
-    text: str = ""
-    retry_after: float = 0.0
+    text: str
+    is_final: bool = False
+    pause: float = 0.0
 
 
-def post(client: HttpClient, path: str, body: bytes, until: float) -> WriteAnswer:
-    """Send a body, by a deadline on the monotonic clock. Never raises for what the receiver does."""
+def post(client: HttpClient, path: str, body: bytes, until: float) -> WriteRefusal | None:
+    """Send a body, by a deadline on the monotonic clock; returns None if it was taken. Never raises for a receiver."""
     try:
         answer = client.deliver(HttpRequest("POST", path, _HEADERS, body), until)
     except HttpError as error:
-        return WriteAnswer(WriteOutcome.LATER, client.explain(error))
+        return WriteRefusal(client.explain(error))
     status = answer.status
     if 200 <= status < 300:
-        return WriteAnswer(WriteOutcome.TAKEN)
+        return None
     content = answer.headers.get("location", "") if status < 400 else answer.body.decode("utf-8", "replace")
     text = f"HTTP status {status}: {client.masked(content)[:MAX_SHOWN].strip()}"
-    if 400 <= status < 500 and status not in NOT_ABOUT_CONTENT:
-        return WriteAnswer(WriteOutcome.REFUSED, text)
-    return WriteAnswer(WriteOutcome.LATER, text, parse_retry_after(answer.headers.get("retry-after", "")))
+    is_final = 400 <= status < 500 and status not in NOT_ABOUT_CONTENT
+    return WriteRefusal(text, is_final, parse_retry_after(answer.headers.get("retry-after", "")))
 
 
 def parse_retry_after(text: str) -> float:
@@ -109,9 +97,7 @@ class RemoteWrite:
     ) -> None:
         self.settings, self._latest, self._clock, self._threads = settings, latest, clock, threads
         self.figures = PushFigures(settings.name)
-        folder, keep = settings.folder, settings.keep
-        disk = None if folder is None else lambda: DiskBuffer(folder, keep)
-        self._queue = PushQueue(disk, settings.age, self.figures)
+        self._queue = PushQueue(settings.folder, settings.keep, settings.age, self.figures)
         self._writer = RequestWriter(settings.labels)
         self._has_pushed = False
         self._pace = PushPace(settings.interval)
@@ -191,19 +177,19 @@ class RemoteWrite:
         now = self._clock().mono
         deadline = now + self.settings.target.timeout
         until = deadline if self._until is None else min(deadline, self._until)
-        answer = post(self._client, self.settings.target.path, request.body, until)
+        refusal = post(self._client, self.settings.target.path, request.body, until)
         now = self._clock().mono
-        if answer.outcome is WriteOutcome.LATER:
-            self._pace.failed(now, answer.retry_after)
+        if refusal is not None and not refusal.is_final:
+            self._pace.failed(now, refusal.pause)
             self.figures.failures += 1
-            self._queue.spill()
-            self._once.problem("away", "cannot push; retrying", facts=self._facts(answer.text))
+            self._queue.failed()
+            self._once.problem("away", "cannot push; retrying", facts=self._facts(refusal.text))
             return
         self._pace.answered(now)
-        self._queue.done(request)
+        self._queue.done()
         facts = {"push": self.settings.name, "url": self.settings.target.shown, "bytes": self.figures.pending}
         self._once.over("away", "push recovered: sending buffered samples", facts=facts)
-        if answer.outcome is WriteOutcome.TAKEN:
+        if refusal is None:
             self.figures.samples += request.samples
             self.figures.bytes = (self.figures.bytes or 0) + len(request.body)
             self.figures.success = self._clock().wall
@@ -211,7 +197,7 @@ class RemoteWrite:
         else:
             self.figures.dropped[REJECTED] += request.samples
             text = "push rejected: dropping the samples that the receiver refused"
-            self._once.problem("refused", text, facts=self._facts(answer.text))
+            self._once.problem("refused", text, facts=self._facts(refusal.text))
 
     def _facts(self, why: str) -> dict[str, object]:
         return {"push": self.settings.name, "url": self.settings.target.shown, "error": why}

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from agent.lib.state_files import seal
 from exporters.push import push_queue
-from exporters.push.disk_buffer import HEAD_BYTES, DiskBuffer
 from exporters.push.push_queue import DAMAGED, EXPIRED, OVERFLOW, PushFigures, PushPace, PushQueue
 from exporters.push.remote_write import parse_retry_after
+from exporters.push.request_folder import FORM
 from exporters.push.write_request import WriteRequest
 
 NOW = 1000.0
@@ -26,14 +27,7 @@ class Made:
     def __init__(self, folder: Path | None, age: float = 7200.0) -> None:
         self.folder = folder
         self.figures = PushFigures("central")
-        self.broken = False
-        self.queue = PushQueue(None if folder is None else self._open, age, self.figures)
-
-    def _open(self) -> DiskBuffer:
-        assert self.folder is not None
-        if self.broken:
-            raise OSError(errno.EROFS, "Read-only file system", str(self.folder))
-        return DiskBuffer(self.folder, 2.0**20)
+        self.queue = PushQueue(folder, 2.0**20, age, self.figures)
 
     def put(self, *numbers: int) -> None:
         """One after the other, as at this second."""
@@ -41,13 +35,13 @@ class Made:
             self.queue.put([request(number)], NOW)
 
     def files(self) -> int:
-        return len(list(self.folder.glob("*.segment"))) if self.folder is not None else 0
+        return len(list(self.folder.glob("*.request"))) if self.folder is not None else 0
 
     def drained(self) -> list[int]:
         found = []
         while (head := self.queue.head(NOW)) is not None:
             found.append(head.body[0])
-            self.queue.done(head)
+            self.queue.done()
         return found
 
 
@@ -61,17 +55,17 @@ def test_only_what_was_not_sent_before_the_next_comes_goes_to_the_disk_and_stays
     assert made.files() == 0
     in_hand = made.queue.head(NOW)
     made.put(1)
-    assert made.files() == 1
-    assert made.figures.pending == 2 * (1000 + HEAD_BYTES)
+    assert made.files() == 2
+    assert made.figures.pending == sum(each.stat().st_size for each in tmp_path.iterdir()) > 2000
     assert made.figures.oldest == NOW
     after_a_crash = Made(tmp_path)
     after_a_crash.queue.open(NOW)
     assert after_a_crash.figures.oldest == NOW
-    assert in_hand is not None
-    made.queue.done(in_hand)
+    assert in_hand == request(0)
+    made.queue.done()
     assert made.drained() == [1], "what was written down while it was sent is not sent again"
     after_a_crash.put(2)
-    assert after_a_crash.drained() == [0, 1, 2]
+    assert after_a_crash.drained() == [2], "what was sent is not sent again"
 
 
 def test_at_the_end_what_is_left_is_written_down_or_counted(tmp_path: Path) -> None:
@@ -87,19 +81,22 @@ def test_at_the_end_what_is_left_is_written_down_or_counted(tmp_path: Path) -> N
 
 
 def test_a_disk_that_fails_costs_the_buffer_alone_and_is_said_once(tmp_path: Path, caplog) -> None:
-    made = Made(tmp_path)
-    made.broken = True
+    folder, moved = tmp_path / "buffer", tmp_path / "moved"
+    Made(folder).put(5, 6)
+    folder.rename(moved)
+    folder.write_text("in the way")
+    made = Made(folder)
     caplog.set_level(logging.INFO)
     made.queue.open(NOW)
     made.put(*range(4))
     assert [each.levelname for each in caplog.records] == ["WARNING"]
-    assert "Read-only file system" in caplog.text
-    assert str(tmp_path) in caplog.text
-    made.broken = False
+    assert f"cannot use {folder}" in caplog.text
+    folder.unlink()
+    moved.rename(folder)
     made.put(4)
-    assert made.files() == 1
+    assert made.files() == 7
     assert caplog.records[-1].levelname == "INFO"
-    assert made.drained() == [0, 1, 2, 3, 4]
+    assert made.drained() == [5, 6, 0, 1, 2, 3, 4]
     assert sum(made.figures.dropped.values()) == 0
 
 
@@ -127,12 +124,15 @@ def test_what_is_dropped_while_it_is_sent_counts_once(
     assert in_hand is not None
     for number in range(1, 7):
         made.queue.put([request(number, size)], NOW + number)
-    before = sum(made.figures.dropped.values())
+    dropped = made.figures.dropped[reason]
+    assert dropped > 0
     if is_sent:
-        made.queue.done(in_hand)
-    left = len(made.drained())
-    assert left < 7 and made.figures.dropped[reason] == before + (0 if is_sent else 10)
-    assert 10 * (left + is_sent) + made.figures.dropped[reason] == 70
+        made.queue.done()
+    else:
+        made.queue.failed()
+        made.queue.put([], NOW + 6)
+    assert made.figures.dropped[reason] == dropped + (10 if reason == EXPIRED and not is_sent else 0)
+    assert 10 * (len(made.drained()) + is_sent) + made.figures.dropped[reason] == 70
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
@@ -148,20 +148,29 @@ def test_what_is_too_old_is_dropped_and_counted(tmp_path: Path, on_disk: bool, c
 
 
 @pytest.mark.parametrize(
-    ("at", "damage", "said"), [(1024, b"x" * 1024, "no record where one should begin"), (1100, b"\xff", "checksum")]
+    ("content", "said"),
+    [
+        (b"", "does not start with"),
+        (seal(FORM), "holds no request"),
+        (b"x" * 1024, "does not start with"),
+        (None, "is gone"),
+    ]
+    + [(seal(FORM, b"body")[:-cut], said) for cut, said in ((1, "checksum"), (6, "checksum"), (25, "not start with"))],
 )
-def test_damage_costs_the_rest_of_its_segment_and_is_counted_and_said(
-    tmp_path: Path, at: int, damage: bytes, said: str, caplog: pytest.LogCaptureFixture
+def test_a_damaged_file_costs_its_request_and_is_counted_and_said(
+    tmp_path: Path, content: bytes | None, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = Made(tmp_path)
     made.put(*range(3))
-    (path,) = tmp_path.glob("*.segment")
-    content = path.read_bytes()
-    path.write_bytes(content[:at] + damage + content[at + len(damage) :])
-    assert made.drained() == [0]
-    assert made.figures.dropped[DAMAGED] == 20
+    path = sorted(tmp_path.iterdir())[1]
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    assert made.drained() == [0, 2]
+    assert made.figures.dropped[DAMAGED] == 10
     assert str(path) in caplog.text
     assert said in caplog.text
+    assert (made.files(), made.figures.pending) == (0, 0)
 
 
 def test_pauses_grow_up_to_half_a_minute_are_spread_as_the_receiver_wishes_and_end_with_an_answer() -> None:
@@ -191,103 +200,66 @@ def test_only_a_number_of_seconds_is_read(text: str, seconds: float) -> None:
     assert parse_retry_after(text) == seconds
 
 
-# What waits on the disk survives the process, comes back in order and once, and never takes more than its limit.
-LIMIT = 2.0**20
-
-
-def filled(folder: Path, count: int) -> DiskBuffer:
-    buffer = DiskBuffer(folder, LIMIT)
-    for number in range(count):
-        assert buffer.append(request(number)) == 0
-    return buffer
-
-
-def drained(buffer: DiskBuffer) -> list[WriteRequest]:
-    found = []
-    while (head := buffer.head()) is not None:
-        found.append(head)
-        buffer.advance()
-    return found
-
-
 @pytest.mark.parametrize("orderly", [True, False])
 def test_a_restart_goes_on_where_the_run_before_stopped(tmp_path: Path, orderly: bool) -> None:
     (tmp_path / "of-others").write_text("mine")
-    buffer = filled(tmp_path, 300)
-    assert len(list(tmp_path.glob("*.segment"))) > 3
-    for number in range(150):
-        assert buffer.head() == request(number)
-        buffer.advance()
-    assert buffer.head() == request(150)  # which is read, and not sent
+    made = Made(tmp_path)
+    made.put(*range(60))
+    for number in range(40):
+        assert made.queue.head(NOW) == request(number)
+        made.queue.done()
+    assert made.queue.head(NOW) == request(40)  # which is read, and not sent
     if orderly:
-        buffer.close()
-    again = DiskBuffer(tmp_path, LIMIT)
-    assert again.oldest is not None
-    again.append(request(300))
-    assert drained(again) == [request(number) for number in range(150, 301)]
-    assert (again.bytes, again.oldest) == (0, None)
-    assert DiskBuffer(tmp_path, LIMIT).head() is None
-    assert {each.name for each in tmp_path.iterdir()} == {"of-others", "sent"}
-    again.append(request(7))
-    assert again.head() == request(7)
+        assert made.queue.close() == 0
+    (tmp_path / "0000000061-1061.000000-10.request.999999999.new").write_text("torn by a crash")
+    again = Made(tmp_path)
+    again.queue.open(NOW)
+    assert again.figures.oldest == NOW + 40
+    again.put(60)
+    assert again.drained() == list(range(40, 61))
+    assert (again.figures.pending, again.figures.oldest) == (0, None)
+    assert [each.name for each in tmp_path.iterdir()] == ["of-others"]
 
 
-@pytest.mark.parametrize("cut", [1, 500, 1000, 1010, 1023])
-def test_a_torn_record_costs_itself(tmp_path: Path, cut: int) -> None:
-    filled(tmp_path, 3)
-    (path,) = tmp_path.glob("*.segment")
-    os.truncate(path, path.stat().st_size - cut)
-    again = DiskBuffer(tmp_path, LIMIT)
-    assert [each for each, _ in again.damage] == [text for text, _ in again.damage if str(path) in text]
-    assert len(again.damage) == 1
-    again.append(request(3))
-    assert drained(again) == [request(0), request(1), request(3)]
+def test_the_oldest_on_the_disk_go_first_when_there_are_too_many(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    for number in range(60):
+        made.queue.put([request(number, 40_000)], NOW)
+    size = sum(each.stat().st_size for each in tmp_path.iterdir())
+    assert made.figures.pending == size
+    assert 0.95 * 2**20 < size <= 2**20
+    left = made.drained()
+    assert left == list(range(60 - len(left), 60))
+    assert made.figures.dropped[OVERFLOW] == 10 * (60 - len(left))
 
 
-def test_a_damaged_position_costs_nothing(tmp_path: Path) -> None:
-    buffer = filled(tmp_path, 3)
-    buffer.head()
-    buffer.advance()
-    for content in (b"", b"x" * 20, b"x" * 500):
-        (tmp_path / "sent").write_bytes(content)
-        assert drained(DiskBuffer(tmp_path, LIMIT))[-2:] == [request(1), request(2)]
-        filled(tmp_path, 3)
+def test_a_full_disk_keeps_what_did_not_fit_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made(tmp_path)
+    made.put(0, 1)
 
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-def test_the_oldest_go_first_when_there_are_too_many(tmp_path: Path) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    dropped = sum(buffer.append(request(number, 10_000)) for number in range(250))
-    assert buffer.bytes <= LIMIT
-    assert sum(each.stat().st_size for each in tmp_path.iterdir()) <= LIMIT
-    left = drained(buffer)
-    assert left == [request(number, 10_000) for number in range(250 - len(left), 250)]
-    assert dropped == 10 * (250 - len(left))
-    assert len(left) * 10_000 > LIMIT * 0.9
-
-
-def test_a_full_disk_loses_only_what_did_not_fit_and_a_file_that_somebody_removed_costs_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    buffer = filled(tmp_path, 1)
-    write, room = os.write, [500]
-
-    def filling(descriptor: int, content: bytes) -> int:
-        if not room[0]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        taken, room[0] = content[: room[0]], 0
-        return write(descriptor, taken)
-
-    monkeypatch.setattr(os, "write", filling)
-    for number in (1, 2):
-        with pytest.raises(OSError, match="No space"):
-            buffer.append(request(number))
+    monkeypatch.setattr(os, "fsync", full)
+    made.put(2, 3)
+    assert made.files() == len(list(tmp_path.iterdir())) == 2
     monkeypatch.undo()
-    buffer.append(request(3))
-    again = DiskBuffer(tmp_path, LIMIT)
-    assert drained(again) == [request(0), request(3)]
-    for number in range(100):
-        again.append(request(number))
-    min(tmp_path.glob("*.segment")).unlink()
-    found = drained(again)
-    assert found == [request(number) for number in range(100 - len(found), 100)]
-    assert again.damage[-1][0].endswith("is gone")
+    made.put(4)
+    again = Made(tmp_path)
+    again.queue.open(NOW)
+    assert again.drained() == [0, 1, 2, 3, 4]
+
+
+def test_a_disk_that_cannot_be_read_does_not_hold_up_what_is_in_memory(tmp_path: Path, caplog) -> None:
+    made = Made(tmp_path)
+    made.put(0, 1)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    tmp_path.write_text("in the way")
+    made.put(2, 3)
+    assert made.queue.head(NOW) == request(2)
+    made.queue.done()
+    tmp_path.unlink()
+    moved.rename(tmp_path)
+    assert made.drained() == [0, 1, 3]
+    assert sum(made.figures.dropped.values()) == 0
+    assert len(caplog.records) == 1

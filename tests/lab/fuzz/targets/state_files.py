@@ -39,14 +39,14 @@ from agent.worker.worker_messages import (
     unseal,
 )
 from alerts import alert_state
-from exporters.push.disk_buffer import DiskBuffer
-from exporters.push.disk_buffer import encode_record as push_record
+from exporters.push.push_queue import PushFigures, PushQueue
+from exporters.push.request_folder import FORM as PUSH_FORM
 from exporters.push.write_request import WriteRequest
 from tests.lab.fuzz.target import Target
 from tests.lab.fuzz.targets.kernel import NOW, check
 from tests.nvml.fake_driver import Code, FakeDriver, FakeGpu, h100
 
-PUSHED = bytes(20) + push_record(WriteRequest(5.0, 2, b"first")) + push_record(WriteRequest(6.0, 2, b"second"))
+PUSHED = seal(PUSH_FORM, b"first")
 
 
 def sealed(form: str):
@@ -70,22 +70,19 @@ def use_inventory(data: bytes, folder: Path) -> None:
 
 
 def use_push_buffer(data: bytes, folder: Path) -> None:
-    """A segment and how far it was sent. Whatever is there, what is found is what was written, and it ends."""
-    sent, segment = data[:20], data[20:]
-    if data.startswith(b"S"):  # with right checksums, so that what is behind them is tried
-        place = struct.pack("<QQ", 1, data[1] if len(data) > 1 else 0)
-        sent, body = place + struct.pack("<I", zlib.crc32(place)), data[2:]
-        segment = b"".join(push_record(WriteRequest(5.0, 1, body)) for _ in range(2)) + body
-    (folder / "sent").write_bytes(sent)
-    (folder / "0000000001.segment").write_bytes(segment)
-    buffer = DiskBuffer(folder, 2.0**20)
-    assert buffer.bytes <= len(segment)
-    buffer.append(WriteRequest(7.0, 3, b"the last one"))
-    while (head := buffer.head()) is not None:
+    """A file of the buffer. Whatever it has, what is found is what was written, and the next one is sent."""
+    content = sealed(PUSH_FORM)(data)
+    (folder / "0000000001-5.000000-2.request").write_bytes(content)
+    figures = PushFigures("fuzzed")
+    queue = PushQueue(folder, 2.0**20, 100.0, figures)
+    queue.open(6.0)
+    queue.put([WriteRequest(7.0, 3, b"the last one")], 7.0)
+    while (head := queue.head(7.0)) is not None:
+        assert content.endswith(head.body) or head == WriteRequest(7.0, 3, b"the last one")
         last = head
-        buffer.advance()
+        queue.done()
     assert last == WriteRequest(7.0, 3, b"the last one")
-    assert buffer.bytes == 0
+    assert figures.pending == 0
 
 
 def use_pause(data: bytes, folder: Path) -> None:
@@ -280,7 +277,7 @@ TARGETS = (
            "agent/backends/nvml/gpu_enumeration.py"), use_driver, (DRIVER_SAID, b""),
            (AbsentError, SourceError, DeviceError), seconds=4.0,
            words=tuple(f'["{name}", '.encode() for name in CALLS)),
-    Target("push-buffer", ("exporters/push/disk_buffer.py",), use_push_buffer,
-           (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b"")),
+    Target("push-buffer", ("exporters/push/request_folder.py",), use_push_buffer,
+           (PUSHED, PUSHED[:-3], b"Sbody", b"S", b"")),
     Target("nvidia-smi-logs", ("agent/commands/import_/nvidia_smi_log.py",), use_smi, (), (LogFormatError,)),
 )  # fmt: skip
