@@ -273,7 +273,7 @@ TARGETS = (
     Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_replay.py",
            "agent/backends/nvml/trace_checks.py"), use_trace, (), (DriverTraceError,),
            files=("tests/nvml/traces/*.jsonl",), named=True, seconds=4.0),
-    Target("driver-answers", ("agent/backends/nvml/fields.py", "agent/backends/nvml/calls.py",
+    Target("driver-answers", ("agent/backends/nvml/arrays.py", "agent/backends/nvml/lane_reader.py",
            "agent/backends/nvml/gpu_enumeration.py"), use_driver, (DRIVER_SAID, b""),
            (AbsentError, SourceError, DeviceError), seconds=4.0,
            words=tuple(f'["{name}", '.encode() for name in CALLS)),
