@@ -164,7 +164,7 @@ class FuzzedGpu:
         self.driver = OneGpu(self.gpu)
         for line in data.split(b"\n")[:200]:
             with suppress(ValueError, RecursionError):
-                self._take(json.loads(line.decode("utf-8", "surrogateescape")))
+                self._take(json.loads(line.decode("utf-8", "replace")))
 
     def _take(self, said: object) -> None:
         match said:
@@ -273,7 +273,8 @@ TARGETS = (
     Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_replay.py",
            "agent/backends/nvml/trace_checks.py"), use_trace, (), (DriverTraceError,),
            files=("tests/nvml/traces/*.jsonl",), named=True, seconds=4.0),
-    Target("driver-answers", ("agent/backends/nvml/arrays.py", "agent/backends/nvml/lane_reader.py",
+    Target("driver-answers", ("agent/backends/nvml/arrays.py", "agent/backends/nvml/calls.py",
+           "agent/backends/nvml/fields.py", "agent/backends/nvml/lane_reader.py",
            "agent/backends/nvml/gpu_enumeration.py"), use_driver, (DRIVER_SAID, b""),
            (AbsentError, SourceError, DeviceError), seconds=4.0,
            words=tuple(f'["{name}", '.encode() for name in CALLS)),
