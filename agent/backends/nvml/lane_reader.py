@@ -87,6 +87,7 @@ class LaneReader:
             slots += source.fetch(device, now)
         if self._columns is None:
             self._columns = _SlotColumns(self._values, starts, len(slots))
+            self._values.clear()  # they take 50 KiB for each GPU
         self._columns.read(slots, readings, gaps)
 
 
