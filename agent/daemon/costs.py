@@ -131,7 +131,7 @@ class Governing:
         self._governor = OverheadGovernor(inf, (0.0,))
         self._own = OwnSeries()
         self._frame = EMPTY_FRAME
-        self._told = "full"
+        self._logged_state = "full"
 
     def configure(self, settings: Settings) -> Settings:
         """Take over the configured settings; returns those of the step that is in force."""
@@ -170,9 +170,9 @@ class Governing:
     def _tell(self) -> None:
         """Log when the state changes; back from `spent` counts only once it is `full`, since it may come and go."""
         governor, state = self._governor, self._governor.state
-        if state == self._told or (self._told == "spent" and state == "slowed"):
+        if state == self._logged_state or (self._logged_state == "spent" and state == "slowed"):
             return
-        self._told = state
+        self._logged_state = state
         now = self._steps[governor.step]
         periods = {lane.value: f"{now.period(lane):g}s" for lane in _LANES}
         extra = {"facts": {"cpu": f"{governor.load or 0.0:.3f}", "budget": f"{governor.budget:g}", **periods}}

@@ -36,7 +36,7 @@ AFTER_SECONDS = 60.0
 LONGEST_SEGMENT_SECONDS, LEAST_SEGMENT_SECONDS = 120.0, 10.0
 """Seconds that are forgotten at a time. Shorter ones take more memory: each repeats the series of its values."""
 SEGMENTS = 6
-"""Segments that the wanted span is divided into, where that makes shorter ones."""
+"""Segments that the configured span is divided into, where that makes shorter ones."""
 PACKING_SECONDS = 29.0
 """Seconds of snapshots that are packed at a time: each series costs as much in a block of 10 s as in one of 30 s."""
 MOST_WAITING = 600
@@ -70,7 +70,7 @@ class FlightTriggers:
     """Notices what is new in a snapshot: alerts that fire, and XID errors. A layout is looked at once."""
 
     def __init__(self, names: frozenset[str]) -> None:
-        self._wanted = names
+        self._names = names
         self._firing_of, self._places_of = RoundMemo(_firing), RoundMemo(_xid_places)
         self._firing: list[frozenset[Labels]] = []
         self._all_firing: frozenset[Labels] = frozenset()
@@ -80,8 +80,8 @@ class FlightTriggers:
     def look(self, snapshot: Snapshot) -> list[str]:
         """Return what has begun with this snapshot, in a word or two each."""
         layouts = [frame.layout for frame in snapshot.frames]
-        begun = self._newly_firing(layouts) if FIRING in self._wanted else []
-        return begun + self._new_xids(layouts, snapshot.frames) if XID in self._wanted else begun
+        begun = self._newly_firing(layouts) if FIRING in self._names else []
+        return begun + self._new_xids(layouts, snapshot.frames) if XID in self._names else begun
 
     def _newly_firing(self, layouts: list[Layout]) -> list[str]:
         firing = self._firing_of.of(layouts)

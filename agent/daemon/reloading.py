@@ -75,7 +75,7 @@ class Reloader:
         self._notifier = notifier
         self._threads = threads
         self._callbacks: deque[Callback] = deque()
-        self._wanted = threading.Event()
+        self._requested = threading.Event()
         self._stopping = False
         self._thread: KeptThread | None = None
 
@@ -86,20 +86,20 @@ class Reloader:
         """Request a reload, after which `callback` is called. For any thread; returns at once."""
         if callback is not None:
             self._callbacks.append(callback)
-        self._wanted.set()
+        self._requested.set()
 
     def stop(self, timeout: float = CLOSING_SECONDS) -> None:
         """Start no other reload, and wait up to `timeout` seconds for the one under way."""
         self._stopping = True
-        self._wanted.set()
+        self._requested.set()
         if self._thread is not None:
             self._thread.join(timeout)
         self._answer(list(self._callbacks), False, "the agent is stopping")
 
     def _run_requests(self) -> None:
         while True:
-            self._wanted.wait()
-            self._wanted.clear()
+            self._requested.wait()
+            self._requested.clear()
             if self._stopping:
                 return
             self._reload()

@@ -33,7 +33,7 @@ class ReplayedNode(Sampler):
         self._pass = 0
         self._identities: list[GpuIdentity] = []
         self._info_layout: Layout | None = None
-        self._told_layouts: tuple[Layout, ...] = ()
+        self._reported_layouts: tuple[Layout, ...] = ()
         self._failed = ""
 
     def snapshot(self, now: Instant, facts: LoopFacts, own: Sequence[Frame] = ()) -> Snapshot:
@@ -72,8 +72,8 @@ class ReplayedNode(Sampler):
 
     def _leave_out(self, own: Sequence[Frame]) -> None:
         layouts = tuple(frame.layout for frame in own)
-        if layouts != self._told_layouts:
-            self._told_layouts = layouts
+        if layouts != self._reported_layouts:
+            self._reported_layouts = layouts
             metrics: set[Metric] = {series.metric for layout in layouts for series in layout.series}
             self._presenter.leave_out(metrics)
 

@@ -75,7 +75,7 @@ class RuleManager:
         self._prompt = -math.inf
         """The monotonic second from which a snapshot begins the next round."""
         self._stopping = threading.Event()
-        self._wanted: AlertingSettings | None = None
+        self._requested: AlertingSettings | None = None
         self._asking = threading.Lock()
         self._broken = ""
         self._failing: set[tuple[str, str]] = set()
@@ -120,7 +120,7 @@ class RuleManager:
         ended = self._thread is None or self._thread.join(CLOSING_SECONDS)
         self._dispatcher.stop(CLOSING_SECONDS)
         if self._store is not None and ended:
-            self._store.close(self._engine, self._clock(), self._told())
+            self._store.close(self._engine, self._clock(), self._notified())
 
     def frame(self, _now: Instant) -> Frame:
         """Return the engine's own series after the last round. For any thread."""
@@ -129,7 +129,7 @@ class RuleManager:
     def reconfigure(self, alerting: AlertingSettings) -> None:
         """Use other rules and receivers from the next round on. For any thread."""
         with self._asking:
-            self._wanted = alerting
+            self._requested = alerting
 
     def failing(self) -> str:
         """Return a text that says why the last round failed as a whole; empty if it did not. For any thread."""
@@ -167,7 +167,7 @@ class RuleManager:
 
     def _round(self, now: Instant) -> None:
         with self._asking:  # a reload that arrives just now must not be lost
-            alerting, self._wanted = self._wanted, None
+            alerting, self._requested = self._requested, None
         if alerting is not None:
             self._take_up(alerting, now)
         snapshot = self._hub.latest
@@ -186,10 +186,10 @@ class RuleManager:
             self._tell(each)
         self._show()
         if self._store is not None:
-            self._store.after(self._engine, done, now, self._told())
+            self._store.after(self._engine, done, now, self._notified())
         self._broken = ""
 
-    def _told(self) -> frozenset[str]:
+    def _notified(self) -> frozenset[str]:
         """Return the receivers that are notified once and have nothing queued."""
         return frozenset(
             each.url for each in self._dispatcher.receivers if each.url and not each.repeats and not each.queued

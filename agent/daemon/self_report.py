@@ -126,7 +126,7 @@ class Readiness:
         return not stopped, "\n".join(stopped) or f"the last sample is {max(age, 0.0):.1f} s old"
 
     def _sampling(self, age: float) -> Iterator[str]:
-        if age > self._sampler.settings.patience(Lane.FAST):
+        if age > self._sampler.settings.stale_after(Lane.FAST):
             yield f"the last sample is {age:.1f} s old"
             return
         snapshot = self._hub.latest

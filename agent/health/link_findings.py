@@ -218,9 +218,9 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if wrong:
         remedy = "nvidia-smi topo -m; an adapter that is gone or moved takes the GPU's traffic through the processor"
         return HealthFinding(name, Verdict.WARNING, text, grouped(wrong), remedy)
-    untold = [gpu for gpu in view.answering if gpu not in near]
-    if untold:
-        return HealthFinding(name, Verdict.UNKNOWN, text, f"not known of {numbers(untold)}", UNREAD)
+    unknown = [gpu for gpu in view.answering if gpu not in near]
+    if unknown:
+        return HealthFinding(name, Verdict.UNKNOWN, text, f"not known of {numbers(unknown)}", UNREAD)
     return HealthFinding(name, Verdict.OK, text, grouped({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
 
 

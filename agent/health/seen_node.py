@@ -115,7 +115,7 @@ class SeenNode:
     """
 
     def __init__(self, metrics: Iterable[str], devices: str = "") -> None:
-        self._wanted = {BY_NAME[name] for name in (*metrics, UP, INFO, EXPECTED)}
+        self._rows = {BY_NAME[name] for name in (*metrics, UP, INFO, EXPECTED)}
         self._devices = devices
         self._seen: dict[str, list[SeenValue]] = {}
         self._gaps: dict[tuple[str, Entity], str] = {}
@@ -133,7 +133,7 @@ class SeenNode:
             left = zip(layout.series, values, strict=True)
             while some := list(islice(left, _ENOUGH)):
                 for series, value in some:
-                    if series.metric in self._wanted:
+                    if series.metric in self._rows:
                         seen = SeenValue(series.entity, dict(series.labels), value)
                         self._seen.setdefault(series.metric.name, []).append(seen)
                 yield ""

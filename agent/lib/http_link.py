@@ -256,7 +256,7 @@ class HttpLink:
             try:
                 return call()
             except OSError as error:
-                self.events = _wanted(error, blocked)
+                self.events = _events_for(error, blocked)
             yield None
 
     def _drop(self) -> None:
@@ -274,7 +274,7 @@ def _broken_off() -> OSError:
     return ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
 
 
-def _wanted(error: OSError, blocked: int = 0) -> int:
+def _events_for(error: OSError, blocked: int = 0) -> int:
     """Return what to wait for before going on; TLS may have to send or read first. Raises any other error again."""
     if blocked and isinstance(error, (BlockingIOError, InterruptedError)):
         return blocked

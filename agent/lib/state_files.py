@@ -141,7 +141,7 @@ class StateFiles:
     ) -> None:
         self._mono, self._wall = mono, wall
         self._work = threading.Condition()
-        self._wanted: dict[Path, bytes] = {}
+        self._pending: dict[Path, bytes] = {}
         self._since: dict[Path, float] = {}
         """Since when there has been content that is not on the disk."""
         self._states: dict[Path, FileState] = {}
@@ -155,7 +155,7 @@ class StateFiles:
     def put(self, path: Path, content: bytes) -> None:
         """Have this content written to the file soon. Returns at once."""
         with self._work:
-            self._wanted[path] = content
+            self._pending[path] = content
             self._since.setdefault(path, self._mono())
             self._states.setdefault(path, FileState(path.name, True, 0))
             self._work.notify()
@@ -193,19 +193,19 @@ class StateFiles:
         A function of its own, so that nothing holds the megabytes of the last file while it waits for the next.
         """
         with self._work:
-            self._work.wait_for(lambda: self._wanted or self._stopping)
-            if not self._wanted:
+            self._work.wait_for(lambda: self._pending or self._stopping)
+            if not self._pending:
                 return False
-            path, content = next(iter(self._wanted.items()))
+            path, content = next(iter(self._pending.items()))
         good = self._write(path, content)
         with self._work:
             answers = good and path in self._hanging
             if answers:
                 self._hanging.discard(path)
-            if self._wanted[path] is content:  # else there is newer content
-                del self._wanted[path]
+            if self._pending[path] is content:  # else there is newer content
+                del self._pending[path]
                 if not good and not self._stopping:
-                    self._wanted[path] = content  # after the others
+                    self._pending[path] = content  # after the others
                 else:
                     del self._since[path]
             elif good:

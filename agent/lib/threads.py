@@ -70,7 +70,7 @@ class KeptThread:
         self._work = work
         self._clock = clock
         self._thread: threading.Thread | None = None
-        self._told = ""
+        self._logged_error = ""
         self._pause = FIRST_PAUSE_SECONDS
         self._fallen = False
         self._seen = 0
@@ -135,7 +135,7 @@ class KeptThread:
                 self.done = True
                 return
             if self._clock() - began > SOUND_AFTER_SECONDS:
-                self._pause, self._told = FIRST_PAUSE_SECONDS, ""
+                self._pause, self._logged_error = FIRST_PAUSE_SECONDS, ""
             self._pause, pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS), self._pause
             threading.Event().wait(pause)
 
@@ -145,8 +145,8 @@ class KeptThread:
         text = f"ended by {type(error).__name__}: {error}"
         with contextlib.suppress(Exception):  # out of memory, say: the pause is the remedy
             self.trouble = text
-            if text != self._told:  # a thread that fails again and again is logged once
-                self._told = text
+            if text != self._logged_error:  # a thread that fails again and again is logged once
+                self._logged_error = text
                 log.error("thread %s %s; restarting it", self.name, text, exc_info=error)
 
     def _say(self, trouble: str) -> None:

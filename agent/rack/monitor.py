@@ -137,7 +137,7 @@ class RackMonitor:
                 return None
             last, watts = self._meter.power_in_last_seconds(now.wall)
             source = self._meter.source
-            limits = self._told_limits(now)
+            limits = self._reported_limits(now)
             domains = self._domains
         member = self._member
         return encode(
@@ -206,7 +206,7 @@ class RackMonitor:
         if (lead := self._peers.own_lead()) is not None:
             made.append(series.reading("clock_lead_seconds", round(lead, 3) + 0.0))
         if limits:
-            settings = differing(self._told_limits(now), limits)
+            settings = differing(self._reported_limits(now), limits)
             made += (series.reading("setting_differs", int(each), setting=name) for name, each in settings.items())
         if not self._knows_its_size():
             return made
@@ -273,7 +273,7 @@ class RackMonitor:
         silent = self._absences.silent(now.mono)
         return None if silent is None else max(min(silent, expected - len(present)), 0)
 
-    def _told_limits(self, now: Instant) -> dict[str, float]:
+    def _reported_limits(self, now: Instant) -> dict[str, float]:
         """Return our limits, with the number of nodes as soon as it is known."""
         limits = self._options.limits
         if self._options.adds_up and NODES not in limits and self._is_settled(now) and self._peers.nodes > 1:

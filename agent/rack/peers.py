@@ -67,7 +67,7 @@ class Peers:
         self._ledger = ledger
         self._chance = chance
         self._peers: dict[str, Peer] = {}
-        self._told: dict[str, Report] = {}
+        self._reports: dict[str, Report] = {}
         self._series: dict[str, Series] = {}
         self._once = LogOnce(log)
         self.cap = inf
@@ -136,11 +136,11 @@ class Peers:
     def reports(self) -> list[Report]:
         """Return the last report of each agent that answers."""
         runs = {peer.run for peer in self.others() if peer.up}
-        return [report for run, report in self._told.items() if run in runs]
+        return [report for run, report in self._reports.items() if run in runs]
 
     def source(self, run: str) -> str | None:
         """Return what measures the power of a run's node, by its last answer."""
-        report = self._told.get(run)
+        report = self._reports.get(run)
         return None if report is None else report.source
 
     def own_lead(self) -> float | None:
@@ -169,7 +169,7 @@ class Peers:
             self._leave(peer)
             peer.run = report.run
         self._compare_clocks(peer)
-        self._told[report.run] = report
+        self._reports[report.run] = report
         shift, cap, seconds = peer.clock.shift, self.cap, report.seconds()
         if seconds and seconds[-1][1] > cap:
             self._note_excess(peer, seconds[-1][1])
@@ -236,4 +236,4 @@ class Peers:
         if peer.run is not None and not any(each.up and each.run == peer.run for each in self._peers.values()):
             self._ledger.forget(peer.run)
             self._series.pop(peer.run, None)
-            self._told.pop(peer.run, None)
+            self._reports.pop(peer.run, None)

@@ -97,7 +97,7 @@ class PowerLedger:
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[int, float]] = {}
-        self._told = 0
+        self._shown = 0
 
     def put(self, node: str, seconds: Iterable[tuple[int, float]]) -> None:
         """Enter a node's power; a second that is known does not change, unless the node's clock was set back."""
@@ -128,11 +128,11 @@ class PowerLedger:
         if not newest:
             return None
         common = min(newest.values())
-        second = self._told if common < self._told <= now + LAG_SECONDS else common
+        second = self._shown if common < self._shown <= now + LAG_SECONDS else common
         watts = self._at(second)
         if not watts:  # the nodes that had reported it are gone
             second, watts = common, self._at(common)
-        self._told = second
+        self._shown = second
         return Sum(second, fsum(watts.values()), frozenset(watts))
 
     def _at(self, second: int) -> dict[str, float]:

@@ -61,7 +61,7 @@ class Runner:
         self._finished: deque[Read] = deque()
         self._framers: defaultdict[Lane, Framer] = defaultdict(Framer)
         self._left_out = Series(BY_NAME["coldplate_backend_series_left_out"], Backend(backend.name))
-        self._told: set[type[Exception]] = set()
+        self._logged: set[type[Exception]] = set()
         self._failed_at = -inf
         self.flight: Flight | None = None
         """The read in flight: set when it is ordered, and changed and cleared only by the thread."""
@@ -98,10 +98,10 @@ class Runner:
             ended.append(self._finished.popleft())
         return ended
 
-    def stop(self, patience: float) -> None:
-        """End the thread; a read that takes longer than `patience` seconds is left behind."""
+    def stop(self, timeout: float) -> None:
+        """End the thread; a read that takes longer than `timeout` seconds is left behind."""
         self._orders.put(None)
-        self._thread.join(patience)
+        self._thread.join(timeout)
 
     def _run(self) -> None:
         if self._orders.empty() and self.busy:  # the thread failed, and the order was lost with it
@@ -143,13 +143,13 @@ class Runner:
     def _failed(self, error: Exception, mono: float) -> None:
         """Log the first failure of its kind; a failure that lasts for days may be worded differently each time."""
         self._failed_at = mono
-        if type(error) not in self._told:
-            self._told.add(type(error))
+        if type(error) not in self._logged:
+            self._logged.add(type(error))
             foreseen = isinstance(error, DeviceError)
             log.error("backend %s failed: %s", self.backend.name, error, exc_info=None if foreseen else error)
 
     def _well(self, mono: float) -> None:
         """Log once that the failure is over, after a while, since one lane may fail while another is well."""
-        if self._told and mono - self._failed_at >= CALM_SECONDS:
-            self._told.clear()
+        if self._logged and mono - self._failed_at >= CALM_SECONDS:
+            self._logged.clear()
             log.info("backend %s works again", self.backend.name)

@@ -86,8 +86,8 @@ class _Device(Struct):
     was_up: bool = True
     """Whether it was up by the last log line about it."""
 
-    def is_up(self, now: float, patience: float) -> bool:
-        return self.good_at is not None and not self.is_lost and now - self.good_at <= patience
+    def is_up(self, now: float, timeout: float) -> bool:
+        return self.good_at is not None and not self.is_lost and now - self.good_at <= timeout
 
 
 class Devices:
@@ -195,33 +195,33 @@ class Devices:
         device = self._devices.get(channel)
         return device is not None and device.trouble is not None
 
-    def expects(self, channel: str, now: float, patience: float) -> bool:
+    def expects(self, channel: str, now: float, timeout: float) -> bool:
         """Return whether the channel answered lately, so that a tick may wait for it."""
         device = self._devices[channel]
-        return device.trouble is None and (device.good_at is None or now - device.good_at <= patience)
+        return device.trouble is None and (device.good_at is None or now - device.good_at <= timeout)
 
-    def trouble(self, channel: str, since: float, now: float, patience: float) -> Trouble | None:
+    def trouble(self, channel: str, since: float, now: float, timeout: float) -> Trouble | None:
         """Return why the readings of a device are not shown any more; `since` is when it was last read, in any lane."""
         device = self._devices[channel]
         if device.trouble is not None or channel not in self.channels:
-            return self._why_down(channel, now, patience)
+            return self._why_down(channel, now, timeout)
         silent = now - (since if device.good_at is None else device.good_at)
-        if silent > patience:
+        if silent > timeout:
             return self._refusal or _silence(silent)
         return None
 
-    def unseen(self, now: float, patience: float) -> list[Gap]:
+    def unseen(self, now: float, timeout: float) -> list[Gap]:
         """Return a gap with the reason for each GPU that never gave a sample, since it has no reading to withdraw."""
         gaps = [Gap(AGE, stranger(each), each.reason, each.detail) for each in self.strangers]
         for identity in self._inventory.gpus.values():
             gpu = identity.gpu
             if self._devices[gpu.uuid].good_at is None:
-                trouble = self._why_down(gpu.uuid, now, patience)
+                trouble = self._why_down(gpu.uuid, now, timeout)
                 if trouble is not None:
                     gaps.append(Gap(AGE, gpu, trouble.reason, trouble.detail))
         return gaps
 
-    def _why_down(self, channel: str, now: float, patience: float) -> Trouble | None:
+    def _why_down(self, channel: str, now: float, timeout: float) -> Trouble | None:
         """Return what is known of why a device gives nothing; None if its first sample may still come."""
         device = self._devices[channel]
         if device.trouble is not None:
@@ -230,19 +230,19 @@ class Devices:
             return self._absent.get(channel) or self._refusal or (GONE if self._open else None)
         joined = now if device.joined_at is None else device.joined_at
         waited = now - (joined if device.good_at is None else max(device.good_at, joined))
-        if self._refusal is None and waited > patience:
+        if self._refusal is None and waited > timeout:
             return _silence(waited)
         return self._refusal
 
-    def frame(self, now: float, patience: float, expected: int | None) -> Frame:
+    def frame(self, now: float, timeout: float, expected: int | None) -> Frame:
         """Presence, age and facts of every known GPU, and how many there should be."""
-        return self._own.frame(self._readings(now, patience, expected))
+        return self._own.frame(self._readings(now, timeout, expected))
 
-    def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[OwnReading]:
+    def _readings(self, now: float, timeout: float, expected: int | None) -> Iterator[OwnReading]:
         for slot, identity in self._inventory.gpus.items():
             gpu, device = identity.gpu, self._devices[identity.gpu.uuid]
             if not self._paused:
-                yield OwnReading("coldplate_gpu_up", int(device.is_up(now, patience)), (), gpu)
+                yield OwnReading("coldplate_gpu_up", int(device.is_up(now, timeout)), (), gpu)
                 if device.good_at is not None:
                     yield OwnReading("coldplate_gpu_sample_age_seconds", max(now - device.good_at, 0.0), (), gpu)
             owns = (("slot", slot), ("serial", identity.serial))
@@ -271,17 +271,17 @@ class Devices:
             log.info("GPU identified", extra={"facts": {"gpu": index}})
         self._logged_strangers = indexes
 
-    def log_changes(self, now: float, patience: float) -> None:
+    def log_changes(self, now: float, timeout: float) -> None:
         """Log each GPU that went down or came back."""
         if self._paused:
             return
         for identity in self._inventory.gpus.values():
             uuid = identity.gpu.uuid
             device = self._devices[uuid]
-            up = device.is_up(now, patience)
+            up = device.is_up(now, timeout)
             if up is device.was_up:
                 continue
-            trouble = None if up else self._why_down(uuid, now, patience)
+            trouble = None if up else self._why_down(uuid, now, timeout)
             if not up and trouble is None and device.good_at is None:
                 continue  # its first sample is still to come
             device.was_up = up

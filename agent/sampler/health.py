@@ -155,13 +155,13 @@ class Health:
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
 
-    def look(self, flights: Mapping[str, Flight], now: float, patience: float) -> dict[str, str]:
+    def look(self, flights: Mapping[str, Flight], now: float, timeout: float) -> dict[str, str]:
         """Return a text for each backend with a read in flight for too long: how long it has been silent.
 
         Times in monotonic seconds. Such a read counts as a read when it ends. The timeout is the same for all lanes: a
         thread that hangs in the cold lane keeps the fast one waiting.
         """
-        late = {name: flight for name, flight in flights.items() if now - flight.since > patience}
+        late = {name: flight for name, flight in flights.items() if now - flight.since > timeout}
         for name in [name for name in self._silent_since if name not in late]:
             seconds = round(now - self._silent_since.pop(name), 1)
             log.info("backend answers again", extra={"facts": {"backend": name, "seconds": seconds}})

@@ -112,7 +112,7 @@ class Sampler:
         self._sums = NodeSums()
         self._ledger = GpuLedger()
         self._mig_ledger = MigLedger()
-        self._patiences: dict[tuple[str, Lane], float] = {}
+        self._stale_after: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, gpus_on_bus)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
         self._rejected = OwnSeries()
@@ -131,7 +131,7 @@ class Sampler:
     def reconfigure(self, settings: Settings) -> None:
         """Continue with other settings; history and counters stay."""
         self.settings, self._changed = settings, True
-        self._patiences.clear()
+        self._stale_after.clear()
         self._enumerate()
         self._gpus.recognise()
         self._statistics.set_window(settings.window)
@@ -219,7 +219,7 @@ class Sampler:
     def listed_processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
         """Return the compute processes of the GPUs whose driver lists them. For any thread."""
         newest = max((block.at for block in list(self._blocks.values())), default=0.0)
-        oldest = newest - self.settings.patience(Lane.SLOW)
+        oldest = newest - self.settings.stale_after(Lane.SLOW)
         listed: dict[Gpu, Sequence[GpuProcess]] = {}
         for identity in list(self.inventory.gpus.values()):
             at, processes = self._processes.get(identity.gpu.uuid, (oldest, None))
@@ -232,37 +232,37 @@ class Sampler:
 
         From `now` on, devices have their whole timeout again.
         """
-        if seconds >= self._lateness or now - self._late_at > self.settings.patience(Lane.FAST):
+        if seconds >= self._lateness or now - self._late_at > self.settings.stale_after(Lane.FAST):
             self._lateness, self._late_at = max(seconds, 0.0), now
 
-    def _device_patience(self, now: float) -> float:
+    def _device_timeout(self, now: float) -> float:
         """Return seconds after which a device that has given no sample counts as silent."""
-        return self.settings.patience(Lane.FAST) + self._slack(now)
+        return self.settings.stale_after(Lane.FAST) + self._slack(now)
 
     def _slack(self, now: float) -> float:
         """Return seconds that a sample may be older because the agent was late."""
-        return self._lateness if now - self._late_at <= self.settings.patience(Lane.FAST) else 0.0
+        return self._lateness if now - self._late_at <= self.settings.stale_after(Lane.FAST) else 0.0
 
-    def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
+    def snapshot(self, now: Instant, facts: LoopFacts, others: Sequence[Frame] = ()) -> Snapshot:
         """Return the node as known now, with the frames of other parts of the agent as they are."""
-        patience = self._device_patience(now.mono)
-        frames, shown, missing = self._current(now.mono, patience)
+        timeout = self._device_timeout(now.mono)
+        frames, shown, missing = self._current(now.mono, timeout)
         self._shown = [(key, self._blocks[key].frame.layout) for key in shown if key is not ESTIMATE]
         self._blocks_then, self._changed = len(self._blocks), False
-        unseen = self._gpus.unseen(now.mono, patience)
+        unseen = self._gpus.unseen(now.mono, timeout)
         more = (*self.health.unheard().items(), (self.devices, unseen))
         missing.extend((backend, extra) for backend, extra in more if extra)
         gaps_of, missing_frame = self._missing.gather(missing)
-        self._gpus.log_changes(now.mono, patience)
-        self.xids.tell(now.mono)
+        self._gpus.log_changes(now.mono, timeout)
+        self.xids.flush_log(now.mono)
         frames += (
             self._rejected.frame(self._rejections()),
             self._statistics.frame(shown),
             missing_frame,
-            self._gpus.frame(now.mono, patience, self.settings.expected_gpus),
+            self._gpus.frame(now.mono, timeout, self.settings.expected_gpus),
             self.xids.frame(),
             self.health.frame(now.mono, facts, self.settings),
-            *told,
+            *others,
         )
         frames.extend(self._ledger.frames(now.mono, frames))
         frames.append(self._mig_ledger.frame(now.mono, frames))
@@ -292,7 +292,7 @@ class Sampler:
         self._sequence += 1
         return Snapshot(self._sequence, now, frames, self._reports)
 
-    def _current(self, now: float, patience: float) -> tuple[list[Frame], list[Key], list[Source]]:
+    def _current(self, now: float, timeout: float) -> tuple[list[Frame], list[Key], list[Source]]:
         """Return the readings that are shown, the keys of their blocks, and what is missing.
 
         The estimate of the node's power comes last. The rolling statistics take in what was read since the last call.
@@ -301,7 +301,7 @@ class Sampler:
         shown: list[Key] = []
         missing: list[Source] = []
         slack = self._slack(now)
-        silent = self.health.look(self._flights, now, patience)
+        silent = self.health.look(self._flights, now, timeout)
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
             backend, channel, lane = key
@@ -309,9 +309,9 @@ class Sampler:
                 trouble: Trouble | None = Trouble(Reason.TIMEOUT, silent[backend])
             else:
                 if channel and channel not in devices:
-                    devices[channel] = self._gpus.trouble(channel, block.at, now, patience)
+                    devices[channel] = self._gpus.trouble(channel, block.at, now, timeout)
                 trouble = devices.get(channel)
-                if trouble is None and now - block.at > self._patience(backend, lane) + slack:
+                if trouble is None and now - block.at > self._stale_seconds(backend, lane) + slack:
                     detail = f"{backend} did not finish a {lane.value} read for {now - block.at:.1f} s"
                     trouble = Trouble(Reason.TIMEOUT, detail)
             if trouble is None:
@@ -332,8 +332,8 @@ class Sampler:
 
     def expected(self, now: float) -> list[str]:
         """Return the channels that answered lately, so that a tick may wait for them."""
-        patience = self._device_patience(now)
-        return [channel for channel in self._gpus.channels if self._gpus.expects(channel, now, patience)]
+        timeout = self._device_timeout(now)
+        return [channel for channel in self._gpus.channels if self._gpus.expects(channel, now, timeout)]
 
     @property
     def all_devices_answered(self) -> bool:
@@ -355,16 +355,16 @@ class Sampler:
         shown, rejected = conditioner.pass_on(key, at, frame, key[2], self.settings.period(key[2]))
         if key[0] == self.devices and key[2] is Lane.SLOW:
             links = self._links.setdefault(key[1], LinkRates())
-            shown = links.beside(at, shown, self.settings.slow / 2, self.settings.patience(Lane.SLOW))
+            shown = links.beside(at, shown, self.settings.slow / 2, self.settings.stale_after(Lane.SLOW))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
-    def _patience(self, backend: str, lane: Lane) -> float:
+    def _stale_seconds(self, backend: str, lane: Lane) -> float:
         """Return seconds after which a backend's last read no longer says anything about the present."""
-        patience = self._patiences.get((backend, lane))
-        if patience is None:
-            patience = max(self.settings.patience(lane), 3 * self.paces.get(backend, 0.0))
-            self._patiences[backend, lane] = patience
-        return patience
+        timeout = self._stale_after.get((backend, lane))
+        if timeout is None:
+            timeout = max(self.settings.stale_after(lane), 3 * self.paces.get(backend, 0.0))
+            self._stale_after[backend, lane] = timeout
+        return timeout
 
     def _enumerate(self) -> None:
         """Compare what the driver shows with the inventory, and forget the readings of devices that neither has."""
@@ -382,12 +382,12 @@ class Sampler:
         if self.settings.estimate is None or not self.inventory.gpus:
             return []
         for backend, conditioner in self._conditioners.items():
-            patience = self._patience(backend, Lane.FAST)
-            if any(now - at <= patience for at, _ in conditioner.noted[NODE_POWER].values()):
+            timeout = self._stale_seconds(backend, Lane.FAST)
+            if any(now - at <= timeout for at, _ in conditioner.noted[NODE_POWER].values()):
                 self._metered = True
                 readings.append(Reading(FALLBACK, 0))
                 return []
-        power = self._gpu_power(now, self._device_patience(now))
+        power = self._gpu_power(now, self._device_timeout(now))
         made = estimate(power, self.settings.estimate)
         if made is None:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is unknown"
@@ -400,14 +400,14 @@ class Sampler:
             readings.append(Reading(FALLBACK, 1))
         return []
 
-    def _gpu_power(self, now: float, patience: float) -> list[float | None]:
+    def _gpu_power(self, now: float, timeout: float) -> list[float | None]:
         """Return the power of each GPU in the inventory; None where it is not known now."""
         conditioner = self._conditioners.get(self.devices)
         noted = conditioner.noted[GPU_POWER] if conditioner is not None else {}
         power: list[float | None] = []
         for identity in self.inventory.gpus.values():
             at, value = noted.get(identity.gpu, (-inf, 0.0))
-            fresh = now - at <= patience and not self._gpus.in_trouble(identity.gpu.uuid)
+            fresh = now - at <= timeout and not self._gpus.in_trouble(identity.gpu.uuid)
             power.append(value if fresh else None)
         return power + [None] * len(self._gpus.strangers)
 

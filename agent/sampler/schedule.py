@@ -1,8 +1,8 @@
 """When the lanes are due: the sampler's settings, in seconds, and how far the periods may be stretched.
 
 The schedule keeps to its grid: missed ticks are counted, never made up. When periods are stretched, the slow and the
-cold lane go first, and the fast one last. Staleness follows the periods (`Settings.patience`), so that no series ends
-because its lane is slower. What else depends on them sets their limits.
+cold lane go first, and the fast one last. Staleness follows the periods (`Settings.stale_after`), so that no series
+ends because its lane is slower. What else depends on them sets their limits.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Settings(Struct, frozen=True):
             return self.slow
         return self.cold if lane is Lane.COLD else self.fast
 
-    def patience(self, lane: Lane) -> float:
+    def stale_after(self, lane: Lane) -> float:
         """Return seconds after which a lane's last sample no longer says anything about the present."""
         if lane is Lane.SLOW:
             return 2 * self.slow + self.deadline
@@ -75,11 +75,11 @@ def steps_of(settings: Settings) -> tuple[Settings, ...]:
     cold = _limit(settings.cold, MOST_TIMES * settings.cold, ranges.cold)
     steps = [settings]
     while (last := steps[-1]).slow < slow or last.cold < cold:
-        wanted = min(2 * last.slow, slow)
-        steps.append(replace(last, slow=wanted, cold=max(min(2 * last.cold, cold), wanted)))
+        longer = min(2 * last.slow, slow)
+        steps.append(replace(last, slow=longer, cold=max(min(2 * last.cold, cold), longer)))
     while (last := steps[-1]).fast < fast:
-        wanted = min(2 * last.fast, fast)
-        steps.append(replace(last, fast=wanted, slow=max(last.slow, wanted), cold=max(last.cold, wanted)))
+        longer = min(2 * last.fast, fast)
+        steps.append(replace(last, fast=longer, slow=max(last.slow, longer), cold=max(last.cold, longer)))
     return tuple(steps)
 
 

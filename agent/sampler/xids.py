@@ -43,7 +43,7 @@ class _Entry(Struct):
 
     newest: Xid
     times: int = 0
-    told_at: float | None = None
+    logged_at: float | None = None
 
 
 class XidLog:
@@ -63,18 +63,18 @@ class XidLog:
         entry.newest = xid
         entry.times += 1
 
-    def tell(self, now: float) -> None:
+    def flush(self, now: float) -> None:
         """Log what is due; `now` in monotonic seconds."""
         if now - self._window_at >= QUIET_SECONDS:
             self._window_at, self._lines = now, 0
         for kind, entry in list(self._entries.items()):
-            quiet = entry.told_at is None or now - entry.told_at >= QUIET_SECONDS
+            quiet = entry.logged_at is None or now - entry.logged_at >= QUIET_SECONDS
             if quiet and entry.times == 0:
                 del self._entries[kind]
             elif quiet and self._lines < LINES:
                 self._lines += 1
                 self._line(kind, entry)
-                entry.times, entry.told_at = 0, now
+                entry.times, entry.logged_at = 0, now
 
     def _line(self, kind: Kind, entry: _Entry) -> None:
         gpu, code = kind
@@ -154,9 +154,9 @@ class XidLedger:
             self._graded[gpu, xid.code, grade] += 1
             self._frame = None
 
-    def tell(self, now: float) -> None:
+    def flush_log(self, now: float) -> None:
         """Log what came since the last call; `now` in monotonic seconds."""
-        self._log.tell(now)
+        self._log.flush(now)
 
     def frame(self) -> Frame:
         """Return the counters of every known GPU, and when each code that occurred was last seen."""

@@ -73,7 +73,7 @@ def reloading(
 
 def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:
     """Return the rack's part of the configuration, with the staleness of the slowest sampling. Raises ConfigError."""
-    return load_rack(config, options.folder, slowest(load_settings(config)).patience(Lane.FAST))
+    return load_rack(config, options.folder, slowest(load_settings(config)).stale_after(Lane.FAST))
 
 
 def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:

@@ -39,7 +39,7 @@ log = logging.getLogger("coldplate")
 def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noqa: B008 - it is frozen
     """Return the sampler's part of the configuration; `ranges` is what the rules read."""
     sampling = config.sampling
-    wanted = config.backends.estimate
+    given = config.backends.estimate
     return Settings(
         fast=sampling.fast,
         slow=sampling.slow,
@@ -47,7 +47,7 @@ def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noq
         deadline=sampling.deadline,
         window=sampling.window,
         expected_gpus=config.backends.expected_gpus,
-        estimate=Coefficients(wanted.factor, wanted.per_gpu) if "estimate" in config.backends.power else None,
+        estimate=Coefficients(given.factor, given.per_gpu) if "estimate" in config.backends.power else None,
         cpu_budget=config.overhead.cpu or inf,
         ranges=ranges,
     )

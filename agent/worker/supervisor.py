@@ -44,9 +44,9 @@ STUCK_SECONDS = 90.0
 """Seconds for which a worker that answers may neither open its source nor report any device: two timeouts of the GPU's
 firmware, of 45 s each. Each worker in a row gets twice as long, up to `LONGEST_STUCK_SECONDS`."""
 LONGEST_STUCK_SECONDS = 900.0
-TERM_PATIENCE_SECONDS = 5.0
+TERM_TIMEOUT_SECONDS = 5.0
 """Seconds from SIGTERM to SIGKILL: the worker waits 1 s for its readers and 3 s for the library."""
-WEDGED_PATIENCE_SECONDS = 1.5
+WEDGED_TIMEOUT_SECONDS = 1.5
 """The same for a worker that does not answer."""
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 10.0
 NEVER_SEEN_DELAY_SECONDS, GONE_DELAY_SECONDS = 60.0, 5.0
@@ -57,7 +57,7 @@ AHEAD_SECONDS = 1.0
 """Seconds that a sample may be ahead of the time at which the pipe was read: more is garbage, and never gets old."""
 MEMORY = 128 * 2**20
 """Bytes that a worker may hold. It holds 22 MiB on the substitute for the library; the unit gives the agent 256 MiB."""
-PATIENCE_AT_ONCE = 500
+REJECTED_AT_ONCE = 500
 """Rejected lines in one read after which the rest are not even examined."""
 UNKILLABLE = "the device worker cannot be killed: it sleeps in the driver, and so would a new one"
 WEIGH_SECONDS = 2.0
@@ -178,7 +178,7 @@ class Supervisor:
         """End the worker, and start no other before `release`. The driver is free once there is no `pid`."""
         self.held = True
         if self._process is not None and self._state != "stopping":
-            self._end(now, TERM_PATIENCE_SECONDS)
+            self._end(now, TERM_TIMEOUT_SECONDS)
 
     def release(self, now: float) -> None:
         """Start a worker again as soon as the last one is gone. It does not count as a restart: nothing went wrong."""
@@ -208,7 +208,7 @@ class Supervisor:
             except MessageError as error:
                 self._trust.refuse(error, now)
                 refused += 1
-                if refused == PATIENCE_AT_ONCE:
+                if refused == REJECTED_AT_ONCE:
                     break  # the worker is broken, and must not delay a snapshot
                 continue
             if isinstance(message, Alive):
@@ -289,19 +289,19 @@ class Supervisor:
     def _judge(self, now: float) -> None:
         assert self._process is not None
         if self._silent > (SILENCE_SECONDS if self.heard else FIRST_SILENCE_SECONDS):
-            self._dismiss(now, f"has not answered for {self._silent:.0f} s", WEDGED_PATIENCE_SECONDS)
+            self._dismiss(now, f"has not answered for {self._silent:.0f} s", WEDGED_TIMEOUT_SECONDS)
             return
         if self._waited > self._stuck:
             waited, self._stuck = self._stuck, min(2 * self._stuck, LONGEST_STUCK_SECONDS)
             what = "opened its source" if self._state == "starting" else "reported any device"
-            self._dismiss(now, f"has not {what} for {waited:.0f} s", TERM_PATIENCE_SECONDS)
+            self._dismiss(now, f"has not {what} for {waited:.0f} s", TERM_TIMEOUT_SECONDS)
         elif self._trust.lost:
-            self._dismiss(now, self._trust.lost, TERM_PATIENCE_SECONDS)
+            self._dismiss(now, self._trust.lost, TERM_TIMEOUT_SECONDS)
         elif now - self._weighed_at >= WEIGH_SECONDS:
             self._weighed_at = now
             held = self._process.resident()
             if held is not None and held > MEMORY:
-                self._dismiss(now, f"uses {held // 2**20} MiB of memory", WEDGED_PATIENCE_SECONDS)
+                self._dismiss(now, f"uses {held // 2**20} MiB of memory", WEDGED_TIMEOUT_SECONDS)
         if self._state == "starting" and not self._noticed and now - self._since > OPENING_SECONDS:
             self._noticed = True
             detail = f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library"
@@ -326,7 +326,7 @@ class Supervisor:
         if not self._killed and now >= self._kill_at:
             log.warning("device worker ignores SIGTERM; killing it", extra=facts)
             self._process.signal(signal.SIGKILL)
-            self._killed, self._kill_at = True, now + TERM_PATIENCE_SECONDS
+            self._killed, self._kill_at = True, now + TERM_TIMEOUT_SECONDS
         elif self._killed and now >= self._kill_at:
             self._kill_at = inf
             log.error("%s; waiting for it to exit", UNKILLABLE, extra=facts)

@@ -38,14 +38,14 @@ class WorkerTrust:
         self._asked: float | None = None
         self._level = 0.0
         self._weighed: float | None = None
-        self._told = False
+        self._has_logged = False
 
     def refuse(self, error: MessageError, now: float) -> None:
         """Record that a line was garbage."""
         self.garbage += 1
         # Only the first is a warning: a broken worker would fill the journal with the others.
-        log.log(logging.DEBUG if self._told else logging.WARNING, "device worker sent garbage: %s", error)
-        self._told = True
+        log.log(logging.DEBUG if self._has_logged else logging.WARNING, "device worker sent garbage: %s", error)
+        self._has_logged = True
         if self._first is None or now - self._last > CALM_SECONDS:
             self._first = now
         self._last = now

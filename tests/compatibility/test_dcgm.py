@@ -262,7 +262,7 @@ def test_what_the_driver_says_arrives_in_its_own_units() -> None:
     """NVML's own numbers are DCGM's, for which they are converted twice; what an A100 lacks is absent."""
     found = []
     for gpu in (h100(), a100()):
-        source = NvmlSource(FakeDriver(gpu), wall=lambda: 1.7e9, patience=0.2)
+        source = NvmlSource(FakeDriver(gpu), wall=lambda: 1.7e9, timeout=0.2)
         (channel,) = source.open(Instant(100.0, 1.7e9))
         frames = [frame_of(channel.read(lane, Instant(101.0, 1.7e9)).readings) for lane in (Lane.FAST, Lane.SLOW)]
         source.close()

@@ -138,7 +138,7 @@ def test_the_hub_gives_some_rows_of_the_latest_snapshot() -> None:
 
 
 SETTINGS = Settings(fast=2.0)
-PATIENCE = SETTINGS.patience(Lane.FAST)
+PATIENCE = SETTINGS.stale_after(Lane.FAST)
 
 
 def asked(age: float, signs: dict[str, Callable[[], Any]] | None = None, **outcomes: Outcome) -> tuple[bool, str]:

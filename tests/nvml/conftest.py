@@ -20,7 +20,7 @@ class Bench:
 
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
-        self.source = NvmlSource(driver, wall=lambda: WALL, patience=0.2)
+        self.source = NvmlSource(driver, wall=lambda: WALL, timeout=0.2)
         self.at = 100.0
         self.channels: Sequence[NvmlGpuChannel] = self.source.open(Instant(self.at, WALL))
 

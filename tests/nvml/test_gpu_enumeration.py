@@ -22,7 +22,7 @@ class Node:
     def __init__(self, *gpus: FakeGpu) -> None:
         self.driver = FakeDriver(*gpus)
         self.at = 100.0
-        self.source = NvmlSource(self.driver, wall=lambda: 1e9, patience=0.2)
+        self.source = NvmlSource(self.driver, wall=lambda: 1e9, timeout=0.2)
 
     def open(self) -> list[str]:
         return [channel.key for channel in self.source.open(Instant(self.at, 1e9))]

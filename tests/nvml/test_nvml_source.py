@@ -33,7 +33,7 @@ NOW = Instant(1.0, 2.0)
 
 
 def source(driver: FakeDriver) -> NvmlSource:
-    return NvmlSource(driver, wall=lambda: 0.0, patience=0.2)
+    return NvmlSource(driver, wall=lambda: 0.0, timeout=0.2)
 
 
 def test_every_gpu_is_a_channel_keyed_by_its_uuid(opened):

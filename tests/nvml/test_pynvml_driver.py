@@ -36,7 +36,7 @@ def now(): return Instant(time.monotonic(), time.time())
 def show(sample): return {repr(r.series): r.value for r in sample.readings}
 def tell(**told): print(json.dumps(told), flush=True)
 def heard(): return sys.stdin.readline()
-source = NvmlSource(wall=time.time, patience=0.5)
+source = NvmlSource(wall=time.time, timeout=0.5)
 """
 
 Start = Callable[..., "Child"]

@@ -133,7 +133,7 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     rig = Rig()
     first, second = (each.gpu for each in rig.identities)
     running = (GpuProcess(100, 2**30, None),)
-    patience = rig.sampler.settings.patience(Lane.SLOW)
+    patience = rig.sampler.settings.stale_after(Lane.SLOW)
 
     def list_processes(gpu: Gpu, at: float, processes: tuple[GpuProcess, ...] | None = running) -> None:
         rig.take(gpu.uuid, Lane.SLOW, at, processes=processes)

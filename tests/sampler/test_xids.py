@@ -104,7 +104,7 @@ def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: p
     with caplog.at_level(logging.INFO):
         for second in range(3600):
             book.enter(Xid("GPU-a", 31, 1e9 + second, "nvml", "MMU Fault"))
-            book.tell(float(second))
+            book.flush_log(float(second))
             if second == 0:
                 assert [record.message for record in caplog.records] == ["XID 31"]
     lines = [record.__dict__["facts"] for record in caplog.records]
@@ -116,7 +116,7 @@ def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: p
         for second in range(3600, 3720):
             for code in range(100):
                 book.enter(Xid("GPU-a", code, 1e9 + second, "nvml"))
-            book.tell(float(second))
+            book.flush_log(float(second))
     assert len([record for record in caplog.records if record.message.startswith("XID")]) <= 3 * LINES
 
 
@@ -132,7 +132,7 @@ def test_a_log_line_says_what_the_code_asks_for(caplog, code: int, text: str, na
     book = ledger()
     book.enter(Xid("GPU-a", code, 1000.0, "kmsg", text))
     with caplog.at_level(logging.INFO):
-        book.tell(0.0)
+        book.flush_log(0.0)
     (facts,) = (record.__dict__["facts"] for record in caplog.records)
     assert (facts.get("name"), facts["action"]) == (name, action)
 

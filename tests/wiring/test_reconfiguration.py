@@ -74,7 +74,7 @@ def test_every_part_gets_its_own_and_relative_paths_begin_beside_the_file(bench:
     assert (choice.named.node.ports, choice.named.node.description) == (8, "ours")
     ((settings,), (rack,), (alerting,)) = bench.sampling.told, bench.rack.told, bench.rules.told
     assert settings.fast == 2.0
-    assert (rack.name, rack.budget, rack.stale_after) == ("r1", 40_000.0, settings.patience(Lane.FAST))
+    assert (rack.name, rack.budget, rack.stale_after) == ("r1", 40_000.0, settings.stale_after(Lane.FAST))
     assert [group.name for group in alerting.rules.groups] == ["g"]
     assert alerting.resend == 90.0
     assert bench.exposed.selection is not before

@@ -69,7 +69,7 @@ def nvml() -> Iterator[Callable[..., Wire]]:
     sources: list[NvmlSource] = []
 
     def make(*gpus: FakeGpu, driver: FakeDriver | None = None) -> Wire:
-        sources.append(NvmlSource(driver or FakeDriver(*gpus), wall=lambda: 1e9, patience=1.0))
+        sources.append(NvmlSource(driver or FakeDriver(*gpus), wall=lambda: 1e9, timeout=1.0))
         return Wire(sources[-1])
 
     yield make
@@ -134,7 +134,7 @@ def test_whatever_a_driver_answers_the_worker_says_nothing_that_is_refused(text:
     gpu.fields[83, 0] = (3, number)
     gpu.calls["nvmlDeviceGetComputeRunningProcesses_v3"] = [(number % 2**32, number, number % 2**32, 0)]
     driver.others["instance 0"].calls["nvmlDeviceGetName"] = f"NVIDIA MIG {text}"
-    source = NvmlSource(driver, wall=lambda: 1e9, patience=1.0)
+    source = NvmlSource(driver, wall=lambda: 1e9, timeout=1.0)
     wire = Wire(source)
     wire.read(2)
     assert len(wire.samples) + len(wire.errors) == 6

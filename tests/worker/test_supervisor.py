@@ -19,9 +19,9 @@ from agent.worker.supervisor import (
     SILENCE_SECONDS,
     SOUND_AFTER_SECONDS,
     STUCK_SECONDS,
-    TERM_PATIENCE_SECONDS,
+    TERM_TIMEOUT_SECONDS,
     UNKILLABLE,
-    WEDGED_PATIENCE_SECONDS,
+    WEDGED_TIMEOUT_SECONDS,
 )
 from agent.worker.trust import FLOOD_ROOM, SPELL_SECONDS
 from agent.worker.worker_messages import MAX_LINE, Hello, Refusal, encode
@@ -59,7 +59,7 @@ def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -
     )  # fmt: skip
     assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]  # a stopped one takes SIGTERM when it goes on
     took += rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10)
-    assert took <= SILENCE_SECONDS + 1 + WEDGED_PATIENCE_SECONDS + 2 * STEP
+    assert took <= SILENCE_SECONDS + 1 + WEDGED_TIMEOUT_SECONDS + 2 * STEP
     took += rig.until(lambda: len(rig.started) == 2, 10)
     assert took < 10
     assert rig.supervisor.restarts == 1
@@ -245,7 +245,7 @@ def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig:
 def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
     rig.worker.mortal = {signal.SIGKILL}
     rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True)
-    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_PATIENCE_SECONDS, abs=0.5)
+    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_TIMEOUT_SECONDS, abs=0.5)
 
 
 @pytest.mark.parametrize(

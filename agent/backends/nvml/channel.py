@@ -209,7 +209,7 @@ class NvmlGpuChannel:
         self._gpu = identity.gpu
         self._driver = driver
         self._device = GpuHandle(driver, handle)
-        self._wanted = requests
+        self._requests = requests
         self._plan: GpuReadPlan | None = None
         self._fabric = FabricReader(self._device, self._gpu)
         self._mig = MigReader(driver, self._device, self._gpu)
@@ -222,7 +222,7 @@ class NvmlGpuChannel:
         """
         self._device.calls = 0
         if self._plan is None:
-            self._plan = Prober(self._driver, self._device, self._gpu, self._wanted).plan()
+            self._plan = Prober(self._driver, self._device, self._gpu, self._requests).plan()
         plan = self._plan.lanes[lane]
         readings: list[Reading] = []
         gaps: list[Gap] = []

@@ -28,7 +28,7 @@ from agent.model import GpuIdentity, Instant, Xid
 
 log = logging.getLogger("coldplate.nvml")
 
-PATIENCE_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 """Seconds that `open` waits for all GPUs together to identify themselves: a silent GPU must show within five."""
 REGISTRATION_SECONDS = 0.5
 """Seconds that `open` waits for the GPUs to be registered for events, so that none that comes soon after is missed."""
@@ -63,13 +63,13 @@ class NvmlSource:
         driver: Driver | None = None,
         *,
         wall: Callable[[], float],
-        patience: float = PATIENCE_SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
         load: Callable[[], Driver] = load_library,
     ) -> None:
         self._load = load
         self._driver = driver
         self._wall = wall
-        self._patience = patience
+        self._timeout = timeout
         self._closing = threading.Event()
         self._call_threads = CallThreads()
         self._enumerator: GpuEnumerator | None = None
@@ -88,15 +88,15 @@ class NvmlSource:
         count = self._initialise(driver)
         self._watch = watch = XidEventSet(driver, self._wall, self._closing.wait, self._call_threads)
         watch.open()
-        wanted = metric_requests()
+        requests = metric_requests()
 
         def make(handle: object, identity: GpuIdentity) -> NvmlGpuChannel:
             watch.watch(handle, identity.gpu.uuid)
-            return NvmlGpuChannel(driver, handle, identity, wanted)
+            return NvmlGpuChannel(driver, handle, identity, requests)
 
-        self._enumerator = GpuEnumerator(driver, self._call_threads, make, self._patience)
+        self._enumerator = GpuEnumerator(driver, self._call_threads, make, self._timeout)
         self._enumerator.start(count, now.mono)
-        watch.settle(min(self._patience, REGISTRATION_SECONDS))
+        watch.settle(min(self._timeout, REGISTRATION_SECONDS))
         self.roster(now)
         return self._enumerator.identified
 

@@ -115,7 +115,7 @@ class Prober:
     def __init__(self, driver: Driver, device: GpuHandle, gpu: Gpu, requests: Sequence[MetricRequest]) -> None:
         self._device = device
         self._gpu = gpu
-        self._wanted = requests
+        self._requests = requests
         self._fields = {lane: FieldBatch() for lane in Lane}
         self._lanes = {lane: LaneReader() for lane in Lane}
         self._missing = _UnsupportedMetrics()
@@ -138,7 +138,7 @@ class Prober:
         self._links: range | SlotError = links if isinstance(links, SlotError) else range(int(links))
         self._slots = fetch(self._device, self._pairs())
         self._gpm_fault = self._probe_gpm()
-        for want in self._wanted:
+        for want in self._requests:
             self._resolve(want)
         self._hold_to_budget()
         note = "; MIG is enabled" if mig else ""
@@ -167,7 +167,7 @@ class Prober:
 
     def _pairs(self) -> list[Pair]:
         pairs: dict[Pair, None] = {}
-        for want in self._wanted:
+        for want in self._requests:
             for binding in want.bindings:
                 if isinstance(binding, Field):
                     pairs.update(dict.fromkeys(self._scopes(binding)))

@@ -290,14 +290,14 @@ class Track:
         `cooling` is the inlet, and the degrees above it for each watt.
         """
         machine, (inlet, resistance) = self._machine, cooling
-        wanted = inlet + resistance * cycle.mean_power
-        if wanted <= machine.sw_slowdown or mean < machine.sw_slowdown - 1e-3:
+        uncut = inlet + resistance * cycle.mean_power
+        if uncut <= machine.sw_slowdown or mean < machine.sw_slowdown - 1e-3:
             return cycle, machine.sw_slowdown
-        hold = (machine.sw_slowdown - inlet) / (wanted - inlet)
+        hold = (machine.sw_slowdown - inlet) / (uncut - inlet)
         if hold >= SW_FLOOR or mean < machine.slowdown - 1e-3:
             reason, power, limit = ch.SW_THERMAL, max(SW_FLOOR, hold), machine.slowdown
         else:
-            hold = (machine.slowdown - inlet) / (wanted - inlet)
+            hold = (machine.slowdown - inlet) / (uncut - inlet)
             reason, power, limit = ch.HW_THERMAL, min(SW_FLOOR, max(HW_FLOOR, hold)), inf
         clock = power**0.6 if reason == ch.SW_THERMAL else 0.5
         return self._remembered((*key, reason, power), lambda: ch.slowed(cycle, power, clock, reason)), limit

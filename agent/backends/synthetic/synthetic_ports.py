@@ -284,7 +284,7 @@ class SyntheticPort:
     def _restart(self) -> None:
         self._at = 0.0
         self._carried: Traffic = (self._history[0], self._history[1])
-        self._seen: Traffic = self._wanted(0.0)
+        self._seen: Traffic = self._demand(0.0)
 
     def readings(self, lane: Lane, t: float) -> tuple[list[Reading], list[Gap]]:
         values = self._fast(t) if lane is Lane.FAST else self._slow_values(t) if lane is Lane.SLOW else _COLD
@@ -293,7 +293,7 @@ class SyntheticPort:
         kept, gaps = self._spoiler.readings(found, t)
         return list(kept), gaps
 
-    def _wanted(self, t: float) -> Traffic:
+    def _demand(self, t: float) -> Traffic:
         """Return what the GPUs on this rail have needed to send and receive so far."""
         sent = received = 0.0
         for track in self._tracks:
@@ -306,7 +306,7 @@ class SyntheticPort:
         return not any(fault.window.holds(t) for fault in self._down)
 
     def _share(self, t: float) -> float:
-        """Return the share of the wanted traffic that the port carries at `t`."""
+        """Return the share of the GPUs' traffic that the port carries at `t`."""
         if not self._up(t):
             return 0.0
         return min((fault.parameters["share"] for fault in self._avoided if fault.window.holds(t)), default=1.0)
@@ -318,7 +318,7 @@ class SyntheticPort:
         limits = (*self._down, *self._avoided)
         while (edge := min((fault.window.next_edge(self._at) for fault in limits), default=inf)) <= t:
             self._carried = self._carried_by(edge)
-            self._at, self._seen = edge, self._wanted(edge)
+            self._at, self._seen = edge, self._demand(edge)
         return self._carried_by(t)
 
     def _carried_by(self, t: float) -> Traffic:
@@ -326,8 +326,8 @@ class SyntheticPort:
         share = self._share(self._at)
         if not share:
             return self._carried
-        (sent, received), wanted, seen = self._carried, self._wanted(t), self._seen
-        return sent + share * (wanted[0] - seen[0]), received + share * (wanted[1] - seen[1])
+        (sent, received), demand, seen = self._carried, self._demand(t), self._seen
+        return sent + share * (demand[0] - seen[0]), received + share * (demand[1] - seen[1])
 
     def _drops(self, t: float) -> float:
         return float(sum(fault.window.started(t) for fault in self._down))

@@ -107,8 +107,8 @@ def evaluate_query(query: ExtractedQuery, recorded: Collection[str] = ()) -> Que
         if OPEN not in name.value:
             metric = verdict_on(name.value, recorded) if name.operator == "=" else _any_of(name)
             metrics.setdefault(metric.name, metric)
-            wanted = [each.name for each in matchers if _is_wanted(each)]
-            remarks += [f"{metric.name} has no label {each}" for each in _absent_labels([metric], wanted)]
+            needed = [each.name for each in matchers if _needs_label(each)]
+            remarks += [f"{metric.name} has no label {each}" for each in _absent_labels([metric], needed)]
     absent = _absent_labels(list(metrics.values()), (*_grouping(parts), *query.labels))
     remarks += [f"no metric of the query has the label {each}" for each in absent]
     spare = set(_spare(parts, {each.name for each in metrics.values() if each.source}))
@@ -126,7 +126,7 @@ def _name_matcher(matchers: Iterable[Matcher]) -> Matcher | None:
     return min(of_name, key=lambda each: each.operator, default=None)
 
 
-def _is_wanted(matcher: Matcher) -> bool:
+def _needs_label(matcher: Matcher) -> bool:
     """Return whether a matcher of a label leaves out series without it."""
     return matcher.name != METRIC_NAME and OPEN not in matcher.value and not matcher.matches("")
 

@@ -11,13 +11,13 @@ from agent.commands.doctor.doctor_node import DoctorNode
 from agent.lib.discovery import modules_in
 from agent.model import Reason
 
-PATIENCE_SECONDS = 4.0
+TIMEOUT_SECONDS = 4.0
 """Seconds that one check may take. Rules are compiled within it on a busy node; servers are given less."""
 READERS = 64
 """Checks that may hang at once: adapters, receivers and files, each on its own."""
 
 
-def examine(node: DoctorNode, timeout: float = PATIENCE_SECONDS) -> list[DoctorFinding]:
+def examine(node: DoctorNode, timeout: float = TIMEOUT_SECONDS) -> list[DoctorFinding]:
     """Return all findings, in the order of the subjects."""
     subjects = {
         rank: checks

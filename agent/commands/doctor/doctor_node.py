@@ -239,9 +239,9 @@ class DoctorNode(Struct, dict=True):
     def user(self) -> AgentUser:
         """Who the agent is: as it runs, else as its unit has it, else who asks, who would start it by hand."""
         if self.agent_pid is not None:
-            told = user_of_status(read_procfs(self.procfs / str(self.agent_pid) / "status"))
-            if told is not None:
-                return told
+            user = user_of_status(read_procfs(self.procfs / str(self.agent_pid) / "status"))
+            if user is not None:
+                return user
         if self.unit is None:
             return current_user()
         return user_of_accounts(self._lines("etc/passwd"), self._lines("etc/group"))

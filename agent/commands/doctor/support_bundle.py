@@ -216,10 +216,10 @@ def _recording(seconds: int, key: bytes, node: DoctorNode, arguments: argparse.N
     with tempfile.TemporaryDirectory(prefix="coldplate-") as folder:
         path = Path(folder) / "recording.coldplate"
         options = CommandLineOptions(arguments.sysfs, arguments.procfs, folder=node.folder)
-        wanted = RecordOptions(0.0, float(seconds), path, key, (), lenient=False, allow_no_gpu=True)
+        run_options = RecordOptions(0.0, float(seconds), path, key, (), lenient=False, allow_no_gpu=True)
         messages = io.StringIO()
         with contextlib.redirect_stderr(messages):
-            status = RecordingSession(node.config, options, wanted).run()
+            status = RecordingSession(node.config, options, run_options).run()
         if status != 0:
             raise PartError(messages.getvalue() or "recording failed")
         if path.stat().st_size > MAX_FILE:

@@ -94,7 +94,7 @@ class RecordingSession:
     """Runs the command, and records beside it."""
 
     def __init__(self, config: Config, options: CommandLineOptions, run_options: RecordOptions) -> None:
-        self._config, self._options, self._wanted = config, options, run_options
+        self._config, self._options, self._run_options = config, options, run_options
         self._threads = Threads(time.monotonic)
         self._loop: SamplingLoop | None = None
         self._file: RecordingFile | None = None
@@ -110,10 +110,10 @@ class RecordingSession:
         """Record until the command exits, the duration elapses or a signal arrives. Return the exit status."""
         waker = SignalWaker((*PASSED_ON, signal.SIGCHLD))
         if not self._open_file():
-            return OWN_FAILURE if self._wanted.words else 1
-        if self._wanted.words:
+            return OWN_FAILURE if self._run_options.words else 1
+        if self._run_options.words:
             try:
-                self._command = RecordedCommand(self._wanted.words)
+                self._command = RecordedCommand(self._run_options.words)
             except StartError as error:
                 self._close_file(keep=False)
                 complain(str(error))
@@ -144,7 +144,7 @@ class RecordingSession:
         now = clock().mono
         if self._loop is None and not self._over and now >= self._begin_at:
             self._begin_recording()
-            self._end_at = None if self._wanted.duration is None else now + self._wanted.duration
+            self._end_at = None if self._run_options.duration is None else now + self._run_options.duration
         elif self._is_over(now):
             self._end_recording()
         self._threads.tend()
@@ -186,7 +186,7 @@ class RecordingSession:
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
         """Return why no GPU is read, from the first snapshot; empty if one is, or if none is required."""
-        if self._wanted.allow_no_gpu or self._config.backends.devices == "none":
+        if self._run_options.allow_no_gpu or self._config.backends.devices == "none":
             return ""
         devices = family_of(self._config)
         absent = (each for each in snapshot.reports if each.backend == devices and each.outcome is Outcome.ABSENT)
@@ -206,7 +206,7 @@ class RecordingSession:
 
     def _open_file(self) -> bool:
         """Create the file before the command starts: a mistake is reported before hours of work, not after."""
-        options = self._wanted
+        options = self._run_options
         redaction = Redaction(options.key) if options.key is not None else None
         now = clock()
         node = node_name(self._config)
@@ -223,7 +223,7 @@ class RecordingSession:
         return self._file is not None
 
     def _created(self, header: RecordingHeader, redaction: Redaction | None, wall: float) -> RecordingFile:
-        output = self._wanted.output
+        output = self._run_options.output
         if output is not None and not os.path.isdir(output):  # noqa: PTH112 - unlike Path's, it never raises
             return RecordingFile(output, header, redaction)
         node = redaction.pseudonym("host", header.node) if redaction else header.node
@@ -248,7 +248,7 @@ class RecordingSession:
             return
         if self._shown:
             print(file=sys.stderr)
-        names = "; names are pseudonyms, --no-redact keeps them" if self._wanted.key is not None else ""
+        names = "; names are pseudonyms, --no-redact keeps them" if self._run_options.key is not None else ""
         complain(f"recorded {file.snapshots} snapshots in {file.path} ({quantities.size_text(file.bytes)}){names}")
 
     def _show_progress(self) -> None:

@@ -56,7 +56,7 @@ def recorded_alerts(run: RecordedRun) -> list[AlertSummary]:
         for labels, state in node.states(chosen.ALERT, Node()):
             if ("alertstate", "firing") in labels and state.spans:
                 first, last = state.spans[0][0], state.spans[-1][1]
-                found.append(_told(labels, node.name, first, last, seconds=state.on, times=state.flips))
+                found.append(_alert_summary(labels, node.name, first, last, seconds=state.on, times=state.flips))
     return sorted(found, key=_in_time)
 
 
@@ -68,11 +68,11 @@ def summarise_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[
     made = []
     for (node, labels), times in found.items():
         seconds = sum(end - begin for begin, end in times)
-        made.append(_told(labels, node, times[0][0], times[-1][1], seconds=seconds, times=len(times)))
+        made.append(_alert_summary(labels, node, times[0][0], times[-1][1], seconds=seconds, times=len(times)))
     return sorted(made, key=_in_time)
 
 
-def _told(labels: Labels, node: str, first: float, last: float, *, seconds: float, times: int) -> AlertSummary:
+def _alert_summary(labels: Labels, node: str, first: float, last: float, *, seconds: float, times: int) -> AlertSummary:
     known = dict(labels)
     rest = tuple(pair for pair in labels if pair[0] not in _OWN)
     return AlertSummary(known.get("alertname", ""), known.get("severity", ""), node, rest, first, last, seconds, times)

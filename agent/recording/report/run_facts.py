@@ -291,7 +291,7 @@ def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
     spreads: list[float] = []
     drawn: list[float] = []
     for first in range(0, grid.count, parts):
-        shares = _told(columns, first, parts)
+        shares = _window_means(columns, first, parts)
         if len(shares) < 2:
             continue
         low, high = min(shares.values()), max(shares.values())
@@ -307,7 +307,7 @@ def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
     return found
 
 
-def _told(columns: Columns, first: int, parts: int) -> dict[str, float]:
+def _window_means(columns: Columns, first: int, parts: int) -> dict[str, float]:
     window = {title: _mean(means, first, parts) for title, means in columns.items()}
     return {title: value for title, value in window.items() if value is not None}
 
@@ -317,7 +317,7 @@ def _time(found: Imbalance, columns: Columns, powers: Columns, window: range, wi
     parts = max(1, min(len(window), ceil(SHORTEST_WINDOW_SECONDS / width - 1e-9)))
     for start in window[::parts]:
         count = min(parts, window.stop - start)
-        shares = _told(columns, start, count)
+        shares = _window_means(columns, start, count)
         high = max(shares.values(), default=0.0)
         if len(shares) > 1 and high >= BUSY and high - min(shares.values()) >= SHARP:
             low = min(shares, key=lambda title: shares[title])

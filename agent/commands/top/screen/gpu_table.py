@@ -195,13 +195,13 @@ def columns_for(rows: Sequence[Row], look: TextLayout, node_width: int) -> list[
         room -= found[place].width + 1
     chosen = [found[place] for place in sorted(kept)]
     for place, column in sorted(enumerate(chosen), key=lambda each: (each[1].is_chart, each[1].rank)):
-        more = min(max(_wanted(column, rows, look) - column.width, 0), room)
+        more = min(max(_useful_width(column, rows, look) - column.width, 0), room)
         chosen[place] = replace(column, width=column.width + more)
         room -= more
     return chosen
 
 
-def _wanted(column: GpuColumn, rows: Sequence[Row], look: TextLayout) -> int:
+def _useful_width(column: GpuColumn, rows: Sequence[Row], look: TextLayout) -> int:
     """Return cells that a column has a use for."""
     if not column.most or column.is_chart:
         return column.most

@@ -131,14 +131,14 @@ class TrafficMeter:
     def __init__(self) -> None:
         self._windows: dict[Series, deque[tuple[float, float]]] = {}
         """Of each counter the samples of the last minute: monotonic seconds and values."""
-        self._told = Traffic()
+        self._traffic = Traffic()
         self._at: float | None = None
 
     def take(self, snapshot: Snapshot) -> Traffic:
         """Return what the counters did up to this snapshot; the same snapshot again changes nothing."""
         now = snapshot.at.mono
         if self._at == now:
-            return self._told
+            return self._traffic
         if self._at is not None and now < self._at:  # the node's agent or the node itself was restarted
             self._windows = {}
         windows: dict[Series, deque[tuple[float, float]]] = {}
@@ -154,8 +154,8 @@ class TrafficMeter:
                 rates[name, series.entity] = (value - last) / (now - before)
             elif len(window) > 1:
                 growth[name, series.entity, series.labels] = value - window[0][1]
-        self._windows, self._at, self._told = windows, now, Traffic(rates, growth)
-        return self._told
+        self._windows, self._at, self._traffic = windows, now, Traffic(rates, growth)
+        return self._traffic
 
 
 def _window(window: deque[tuple[float, float]] | None, value: float, now: float) -> deque[tuple[float, float]]:

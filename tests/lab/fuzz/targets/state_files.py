@@ -139,7 +139,7 @@ def mended(data: bytes) -> bytes:
 def use_trace(data: bytes, folder: Path) -> None:
     path = folder / "trace.jsonl"
     path.write_bytes(data)
-    source = NvmlSource(ReplayDriver(DriverTrace(path)), wall=lambda: 1e9, patience=0.2)
+    source = NvmlSource(ReplayDriver(DriverTrace(path)), wall=lambda: 1e9, timeout=0.2)
     with suppress(AbsentError, SourceError, DeviceError):
         for channel in source.open(Instant(1.0, 1e9)):
             for turn in range(2):
@@ -199,7 +199,7 @@ def _field(kind: int, bits: int):
 
 def use_driver(data: bytes, folder: Path) -> None:
     fuzzed = FuzzedGpu(data)
-    with closing(NvmlSource(fuzzed.driver, wall=lambda: 1.7e9, patience=5.0)) as source:
+    with closing(NvmlSource(fuzzed.driver, wall=lambda: 1.7e9, timeout=5.0)) as source:
         for channel in source.open(NOW):
             for lane in (Lane.FAST, Lane.SLOW, Lane.COLD, Lane.FAST):
                 sample = channel.read(lane, NOW)
