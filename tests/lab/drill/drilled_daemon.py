@@ -35,7 +35,7 @@ CONFIG = Path(__file__).with_name("drilled.yaml").read_text()
 FIRING, PENDING = "Always", "Waits"
 """The alerts of RULES that are to survive everything."""
 MOUNT = ("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs")
-SABOTAGE = ("-m", "tests.daemon.sabotage")
+SABOTAGE = ("-m", "tests.lab.drill.sabotage")
 
 DEVICES = ("coldplate_gpu_up", "coldplate_infiniband_port_up", "coldplate_worker_up", "coldplate_backend_up")
 """What a page has to show as it did before the fault, for the devices to be back."""

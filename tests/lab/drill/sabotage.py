@@ -1,4 +1,4 @@
-"""Runs `coldplate` and does its threads harm from within: `python -m tests.daemon.sabotage PLAN run ...`.
+"""Runs `coldplate` and does its threads harm from within: `python -m tests.lab.drill.sabotage PLAN run ...`.
 
 PLAN is JSON: `fall` names threads (with `*` all but the main one) in which an exception is raised, wherever they are,
 when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give, counted from the first
