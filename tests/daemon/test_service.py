@@ -85,13 +85,6 @@ def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(straggler: RunningDa
     assert "all 8 GPUs answer" in straggler.get("/")
 
 
-def test_a_reload_over_http_is_answered_when_it_is_over(shared: RunningDaemon, path: Path) -> None:
-    before = shared.log.read_text().count("configuration reloaded")
-    for number in range(1, 4):
-        assert shared.reload() == (200, "configuration reloaded\n")
-        assert shared.log.read_text().count("configuration reloaded") == before + number
-
-
 def test_systemd_hears_of_each_stage_and_the_watchdog_is_fed_between_ticks_that_are_far_apart(start: Start) -> None:
     """At a socket with an abstract name, the end of which is no trouble."""
     name = f"coldplate-test-{os.getpid()}"
