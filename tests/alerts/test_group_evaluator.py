@@ -92,9 +92,7 @@ def test_a_template_that_cannot_be_rendered_says_so_in_its_place(storage: Storag
     put(storage, 1, x=90)
     rules.evaluate(storage, 1)
     (alert,) = rules.alerts()
-    assert alert.annotations["a"].startswith(
-        "<error expanding template: error executing template __alert_A: "
-    )
+    assert alert.annotations["a"].startswith("<error expanding template: error executing template __alert_A: ")
     assert alert.annotations["b"] == "90"
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from alerts.promql.budget import Budget
 from alerts.promql.labels import LimitError
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
-from alerts.template.template_functions import FUNCTIONS
 from alerts.template.values import DEEPEST_NESTING
 from tests.stack import far_down
 
@@ -27,51 +24,6 @@ def rendered(template: str, series: list[Element] = SERIES, seconds: float = 100
     return compile_template(template).render(
         ROOT, lambda _text: series, Budget(lambda: float(next(looks)), seconds=seconds)
     )
-
-
-ATOMS = [
-    "$value", "$labels.job", "$labels.value", "$labels.odd", "$labels", ".Value", ".Labels.job", "$externalURL", "true",
-    "0", "-1", "7", "0x10", "1.5", "-1e300", "1e999", "9223372036854775807", "9" * 400, "55296", '"a"', "`a`", '"%s"',
-    '"%c %d %v %x %q"', '"%.999f"', '""', '"\\xff"', '"\\ud800"', '"\\u00e9"', '"a|b"', '"$0$1"', '"NaN"', '"-Inf"',
-    "(query `x`)", "(first (query `x`))",
-]  # fmt: skip
-
-
-def call(name: str, arguments: list[str]) -> str:
-    function = FUNCTIONS[name]
-    least = len(function.takes)
-    return f"({' '.join([name, *(arguments * 3)[: max(least, len(arguments) if function.rest else least)]])})"
-
-
-OPERANDS = st.recursive(
-    st.sampled_from(ATOMS),
-    lambda inner: st.builds(call, st.sampled_from([*FUNCTIONS]), st.lists(inner, min_size=2, max_size=3)),
-    max_leaves=6,
-)
-PARTS = st.recursive(
-    st.one_of(st.sampled_from(["", "x", "é", "{{- /* x */ -}}"]), OPERANDS.map(lambda each: f"{{{{ {each} }}}}")),
-    lambda inner: st.builds(
-        "{{{{ {} {} }}}}{}{{{{ else }}}}{}{{{{ end }}}}".format,
-        st.sampled_from(["if", "with", "range"]),
-        OPERANDS,
-        inner,
-        inner,
-    ),
-    max_leaves=6,
-)
-PIECES = [
-    "{{", "}}", "{{-", "-}}", "(", ")", "|", ",", ":=", "=", "$", "$x", ".", ".x", "if", "else", "end", "range", "with",
-    "define", "1", "1e", "0x", '"', "`", "'", "\\", "/*", "*/", " ", "\n", "print", "printf", "query", "$value", "nil",
-]  # fmt: skip
-
-
-@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.lists(PARTS).map("".join)))
-@example("{{range 9223372036854775807}}{{end}}")
-def test_any_template_prints_a_text_or_says_why_not(template: str) -> None:
-    try:
-        rendered(template).encode()
-    except (TemplateError, RenderError, LimitError) as error:
-        assert str(error)
 
 
 NESTINGS = [
