@@ -86,6 +86,7 @@ def test_a_chain_of_else_if_may_be_long_and_what_one_declares_is_known_in_the_ar
 
 LONG = "longer than 65536 characters"
 LAVISH = {
+    "{{ range 9223372036854775807 }}{{ end }}": "turns of range in one text; range over less",
     "{{ $x := `ab` }}" + "{{ $x = print $x $x }}" * 60: LONG,
     "{{ $x := `ab` }}" + "{{ $x = printf `%s%s` $x $x }}" * 60: LONG,
     "{{ $x := `ab` }}" + "{{ $x = reReplaceAll `.` `$0$0` $x }}" * 60: "timed out",
@@ -137,8 +138,12 @@ def test_a_constant_that_go_refuses_is_refused(constant: str, words: str) -> Non
     [
         *((f'printf "{verb}" 1001 1', "is wider than 1000") for verb in ("%1001d", "%.1001f", "%1000000d", "%*d")),
         *((f"humanizeTimestamp {value}", "overflows int64") for value in ("1e300", "-1e300", "1e308", "9.3e9")),
+        ("lt $labels $labels", "invalid type for comparison"),
+        ("first 1", "can't handle 1 for arg of type"),
     ],
 )
-def test_a_width_beyond_a_thousand_and_a_time_beyond_the_calendar_are_errors(action: str, words: str) -> None:
+def test_a_width_beyond_a_thousand_a_time_beyond_the_calendar_and_what_has_no_order_are_errors(
+    action: str, words: str
+) -> None:
     with pytest.raises(RenderError, match=words):
         rendered("{{ " + action + " }}")

@@ -80,12 +80,8 @@ UNDERSCORED = UID.replace("-", "_")
 SHORT = HEX[:12]
 
 SHAPES = {
-    "/system.slice/slurmstepd.scope/job_4711/step_batch/user/task_special": ("slurm", "4711"),
     "/system.slice/gpu_a_7_slurmstepd.scope/job_4711": ("slurm", "4711"),
     "/system.slice/system.slice/localhost_slurmstepd.scope/job_4711/step_0": ("slurm", "4711"),
-    f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDERSCORED}.slice/cri-containerd-{HEX}.scope":
-        ("kubernetes", UID),
-    f"/kubepods.slice/kubepods-pod{UNDERSCORED}.slice/crio-{HEX}.scope": ("kubernetes", UID),
     f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{UNDERSCORED}.slice/crio-{HEX}.scope/container":
         ("kubernetes", UID),
     f"/kubepods/besteffort/pod{'0f' * 16}/{HEX}": ("kubernetes", "0f" * 16),
@@ -97,7 +93,6 @@ SHAPES = {
     f"/docker/{HEX}/kubelet/kubepods/burstable/pod{UID}/{'4a' * 32}": ("kubernetes", UID),
     f"/system.slice/docker-{HEX}.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UNDERSCORED}.slice/"
     f"cri-containerd-{'4a' * 32}.scope": ("kubernetes", UID),
-    f"/docker/{HEX}/kubepods/besteffort/pod{UID}/{'4a' * 32}": ("kubernetes", UID),
     f"/system.slice/k3s.service/kubepods/besteffort/pod{UID}/{HEX}": ("kubernetes", UID),
     f"/system.slice/snap.microk8s.daemon-kubelite.service/kubepods-pod{UNDERSCORED}.slice:cri-containerd:{HEX}":
         ("kubernetes", UID),
@@ -108,17 +103,14 @@ SHAPES = {
     "/pbs_jobs/jobid/4711[3].head/x": ("pbs", "4711[3].head"),
     "/pbs_jobs.service": ("session", ""),
     f"/docker/{HEX}": ("docker", SHORT),
-    f"/system.slice/docker-{HEX}.scope": ("docker", SHORT),
     f"/machine.slice/libpod-{HEX}.scope/container": ("podman", SHORT),
     f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope": ("podman", SHORT),
     f"/system.slice/nerdctl-{HEX}.scope": ("containerd", SHORT),
     f"/ecs/task/{HEX}": ("container", SHORT),
     "/lxc.payload.trainer/init.scope": ("lxc", "trainer"),
-    "/system.slice/vllm.service": ("systemd", "vllm.service"),
     "/system.slice/vllm@llama.service/worker": ("systemd", "vllm@llama.service"),
     "/system.slice/run-r0123.scope": ("systemd", "run-r0123.scope"),
     "/user.slice/user-1000.slice/user@1000.service/app.slice/tune.service": ("systemd", "user-1000/tune.service"),
-    "/user.slice/user-1000.slice/session-3.scope": ("session", ""),
     "/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-1.scope": ("session", ""),
     "/system.slice/ssh.service": ("session", ""),
     "/system.slice/slurmd.service": ("session", ""),
