@@ -42,21 +42,6 @@ def put(storage: Storage, at: float, **values: float) -> None:
         storage.append(make_labels({"gpu": gpu}, "t"), at, value)
 
 
-def test_a_failed_query_leaves_alerts_and_series_as_they_are(storage: Storage, ask: Callable[..., object]) -> None:
-    rules = group("rules: [{record: fine, expr: '1'}, {alert: Hot, expr: 't > on (rack) u', labels: {a: b}}]")
-    storage.append(make_labels({"rack": "r", "gpu": "0"}, "t"), 1, 5)
-    storage.append(make_labels({"rack": "r"}, "u"), 1, 1)
-    assert len(rules.evaluate(storage, 1).transitions) == 1
-    storage.append(make_labels({"rack": "r", "gpu": "1"}, "t"), 2, 5)
-    storage.append(make_labels({"rack": "r", "gpu": "1"}, "u"), 2, 5)
-    outcome = rules.evaluate(storage, 2)
-    assert outcome.transitions == ()
-    assert [(failure.rule, failure.group) for failure in outcome.failures] == [("Hot", "g")]
-    assert [alert.phase for alert in rules.firing()] == [Phase.FIRING]
-    assert ask("count(ALERTS)", 2) == {"": 1}
-    assert ask("fine", 2) == {"__name__=fine": 1}
-
-
 def test_beyond_its_limit_a_rule_has_no_alert_and_writes_nothing(storage: Storage, ask: Callable[..., object]) -> None:
     rules = group("limit: 1, rules: [{alert: Hot, expr: t > 80}]")
     put(storage, 1, x=90)
@@ -124,15 +109,6 @@ def test_a_query_of_a_template_that_fails_affects_only_its_annotation(
     assert annotations["b"] == "1"
     assert ": error calling query: " in annotations["a"]
     assert words in annotations["a"]
-
-
-def test_memory_is_bounded_by_the_alerts_that_were_there_lately(storage: Storage) -> None:
-    rules = group("rules: [{alert: Hot, expr: t > 80}]")
-    for minute in range(60):
-        storage.append(make_labels({"gpu": str(minute)}, "t"), minute * 60.0, 90)
-        rules.evaluate(storage, minute * 60.0)
-        storage.append(make_labels({"gpu": str(minute)}, "t"), minute * 60.0 + 1, 10)
-    assert len(rules.alerts()) == 17  # one fires, and sixteen minutes' worth is remembered
 
 
 @pytest.mark.parametrize(

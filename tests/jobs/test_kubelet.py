@@ -318,8 +318,11 @@ def test_a_kubelet_that_refuses_is_reported_in_its_words(
     assert f"{code.name}: not today" in caplog.text
 
 
-def test_a_garbled_answer_is_reported_and_the_next_good_one_counts(rig: Rig, kubelet: FakeKubelet) -> None:
-    kubelet.answer = lambda context: b"\x0a\xff\xff"
+@pytest.mark.parametrize("garbage", [b"\x0a\xff\xff", b"\xff" * 11])
+def test_a_garbled_answer_is_reported_and_the_next_good_one_counts(
+    rig: Rig, kubelet: FakeKubelet, garbage: bytes
+) -> None:
+    kubelet.answer = lambda context: garbage
     assert (rig.look().up("jobs_kubelet"), rig.problems()) == (0, {"kubelet": 1})
     kubelet.holds(pod("a", rig.gpus[0].uuid))
     assert rig.look().up("jobs_kubelet") == 1

@@ -10,46 +10,11 @@ import pytest
 
 from agent.backends.jobs.cgroup import CgroupOwner, parse_cgroup
 from agent.backends.jobs.jobs_backend import SOURCES, check_jobs, is_wanted
-from agent.backends.jobs.schedulers import SCHEDULERS, discover
+from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.backends.jobs.slurm_steps import gpu_numbers
 from agent.broker.questions import KEYS
 from agent.config.schema import ConfigError, JobsConfig
 from tests.jobs.rig import HEX, UID, Rig
-
-COBALT = """
-import re
-from agent.backends.jobs.job import Job
-from agent.backends.jobs.job import Scheduler
-
-
-def job(env, within):
-    number = env.get("COBALT_JOBID", "")
-    return Job("cobalt", number, name=env.get("COBALT_JOBNAME", "")) if number and within in ("", number) else None
-
-
-SCHEDULER = Scheduler(
-    "cobalt", 15, (re.compile(r"/cobalt/job-(?P<id>[0-9]+)"),), frozenset({"COBALT_JOBID", "COBALT_JOBNAME"}), job
-)
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package of schedulers with a file that nobody has registered anywhere."""
-    made = tmp_path / "more_schedulers"
-    made.mkdir()
-    (made / "__init__.py").touch()
-    (made / "cobalt.py").write_text(COBALT)
-    monkeypatch.syspath_prepend(tmp_path)
-    return made
-
-
-def test_a_file_that_is_put_into_the_folder_is_a_scheduler(rig: Rig, folder: Path) -> None:
-    found = discover([str(folder)], folder.name)
-    rig.open(schedulers=(*SCHEDULERS, *found))
-    rig.run(0, 100, "/cobalt/job-7/x", {"COBALT_JOBID": "7", "COBALT_JOBNAME": "n"})
-    assert list(rig.look().jobs()) == [("cobalt", "7")]
-    assert (rig.holder()["user"], rig.holder()["name"]) == ("alice", "n")
 
 
 def test_the_folder_of_the_agent_is_searched() -> None:
