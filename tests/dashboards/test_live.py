@@ -163,14 +163,10 @@ def test_the_boards_show_what_is_wrong(server: tuple[Server, list[str]]) -> None
         return float(prometheus.instant(expr)[0]["value"][1])
 
     assert answer("fleet", "Nodes up") == 2
-    assert answer("fleet", "Nodes missing") == 1
     assert answer("fleet", "GPUs up") == 11
-    assert answer("fleet", "GPUs missing") == 1
     assert answer("fleet", "Critical alerts") >= 3
     assert answer("fleet", "Racks incomplete") == 1
-    assert answer("node", "GPUs missing") == 1
     assert answer("rack", "Parts of the equipment that are not ok") > 0
-    assert answer("job", "GPUs") == 8
     assert answer("job", "GPUs lost") == 1
     assert answer("job", "Spread of utilization") > 0.5
     assert answer("fabric", "NVLinks down") >= 1
