@@ -54,13 +54,6 @@ def test_its_threads_have_no_heaps_of_their_own_and_it_takes_its_worker_along(st
     assert "Traceback" not in daemon.log.read_text()
 
 
-def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_reported(shared: RunningDaemon) -> None:
-    names = {name for name, _ in shared.page()}
-    assert "coldplate_node_memory_total_bytes" in names
-    assert not any(name.startswith("coldplate_gpu_") for name in names)
-    assert "coldplate_worker_up" not in names
-
-
 @pytest.fixture(scope="module")
 def straggler(start_shared: Start) -> RunningDaemon:
     """One with synthetic GPUs that a scrape leaves out."""
