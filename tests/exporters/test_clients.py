@@ -158,10 +158,10 @@ def waiting(sock: socket.socket, ago: float) -> Connection:
     return made
 
 
-def writing(sock: socket.socket, ago: float, body: bytes = b"body", answers: int = 1) -> Connection:
+def writing(sock: socket.socket, ago: float, answers: int = 1) -> Connection:
     made = idle(sock, ago)
     made.ask(Request("GET", "/"), NOW - ago)
-    made.answer(Response(HTTPStatus.OK, body), NOW - ago)
+    made.answer(Response(HTTPStatus.OK, b"body"), NOW - ago)
     made.answers = answers
     made.moved = NOW
     return made

@@ -16,7 +16,7 @@ from agent.model import Instant, Reason
 from agent.worker.decode import Decoder
 from agent.worker.reader_pool import ALL_LANES, Post
 from agent.worker.worker_messages import MessageError, encode, encode_identity, unseal
-from tests.nvml.fake_driver import DENIED, LOST, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
+from tests.nvml.fake_driver import DENIED, LOST, UNKNOWN, UNSUPPORTED, Code, FakeDriver, FakeGpu, a100, b200, h100
 
 
 class Wire:
@@ -86,7 +86,7 @@ def test_what_nvml_gives_is_accepted(nvml: Callable[..., Wire], make: Callable[[
 
 
 @pytest.mark.parametrize("code", [LOST, DENIED, UNKNOWN, UNSUPPORTED])
-def test_what_a_failing_gpu_gives_is_accepted(nvml: Callable[..., Wire], code: object) -> None:
+def test_what_a_failing_gpu_gives_is_accepted(nvml: Callable[..., Wire], code: Code) -> None:
     gpu = h100(0)
     wire = nvml(gpu)
     gpu.failing = code
