@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -291,14 +290,6 @@ def test_the_default_step_is_that_of_subqueries_without_one(folder: Path) -> Non
     (file,) = packs.load_all(["a.yml"], folder, 15.0)
     (sample,) = file.groups[0].rules[0].query.evaluate(Storage(), 60.0)
     assert sample.value == 4.0
-
-
-def test_an_entry_that_is_not_a_regular_file_is_reported_as_what_it_is(folder: Path) -> None:
-    os.mkfifo(folder / "fifo.yml")
-    (folder / "broken.yml").symlink_to("nowhere")
-    for entry, problem in (("fifo.yml", "is a FIFO, not a file"), ("broken.yml", "cannot be read: No such file")):
-        with pytest.raises(RuleFileError, match=problem):
-            packs.load_all([entry], folder, 1.0)
 
 
 def rules(name: str, count: int) -> str:

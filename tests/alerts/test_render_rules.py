@@ -76,12 +76,6 @@ def test_a_file_is_written_as_a_person_would_write_it_and_what_a_group_shared_wi
     assert all_told(rulefile.parse(write(shared), "f")) == all_told(shared)
 
 
-@pytest.mark.parametrize("path", packs.builtin_files(), ids=lambda path: path.stem)
-def test_the_shipped_files_are_the_same_rules_when_they_are_read_again(path: Path) -> None:
-    loaded = rulefile.load(path)
-    assert all_told(rulefile.parse(write(loaded), "f")) == all_told(loaded)
-
-
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}"), max_size=30) | st.text(
     " \n\t:#-'\"|>!&*%@`\\,[]~=\x85\u2028\ufeffa0", max_size=12
 )

@@ -5,13 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from alerts.promql.budget import Budget
 from alerts.promql.labels import LimitError
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
-from alerts.template.template_functions import FUNCTIONS
 from alerts.template.values import DEEPEST_NESTING
 from tests.stack import far_down
 
@@ -27,51 +24,6 @@ def rendered(template: str, series: list[Element] = SERIES, seconds: float = 100
     return compile_template(template).render(
         ROOT, lambda _text: series, Budget(lambda: float(next(looks)), seconds=seconds)
     )
-
-
-ATOMS = [
-    "$value", "$labels.job", "$labels.value", "$labels.odd", "$labels", ".Value", ".Labels.job", "$externalURL", "true",
-    "0", "-1", "7", "0x10", "1.5", "-1e300", "1e999", "9223372036854775807", "9" * 400, "55296", '"a"', "`a`", '"%s"',
-    '"%c %d %v %x %q"', '"%.999f"', '""', '"\\xff"', '"\\ud800"', '"\\u00e9"', '"a|b"', '"$0$1"', '"NaN"', '"-Inf"',
-    "(query `x`)", "(first (query `x`))",
-]  # fmt: skip
-
-
-def call(name: str, arguments: list[str]) -> str:
-    function = FUNCTIONS[name]
-    least = len(function.takes)
-    return f"({' '.join([name, *(arguments * 3)[: max(least, len(arguments) if function.rest else least)]])})"
-
-
-OPERANDS = st.recursive(
-    st.sampled_from(ATOMS),
-    lambda inner: st.builds(call, st.sampled_from([*FUNCTIONS]), st.lists(inner, min_size=2, max_size=3)),
-    max_leaves=6,
-)
-PARTS = st.recursive(
-    st.one_of(st.sampled_from(["", "x", "é", "{{- /* x */ -}}"]), OPERANDS.map(lambda each: f"{{{{ {each} }}}}")),
-    lambda inner: st.builds(
-        "{{{{ {} {} }}}}{}{{{{ else }}}}{}{{{{ end }}}}".format,
-        st.sampled_from(["if", "with", "range"]),
-        OPERANDS,
-        inner,
-        inner,
-    ),
-    max_leaves=6,
-)
-PIECES = [
-    "{{", "}}", "{{-", "-}}", "(", ")", "|", ",", ":=", "=", "$", "$x", ".", ".x", "if", "else", "end", "range", "with",
-    "define", "1", "1e", "0x", '"', "`", "'", "\\", "/*", "*/", " ", "\n", "print", "printf", "query", "$value", "nil",
-]  # fmt: skip
-
-
-@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.lists(PARTS).map("".join)))
-@example("{{range 9223372036854775807}}{{end}}")
-def test_any_template_prints_a_text_or_says_why_not(template: str) -> None:
-    try:
-        rendered(template).encode()
-    except (TemplateError, RenderError, LimitError) as error:
-        assert str(error)
 
 
 NESTINGS = [
@@ -134,6 +86,7 @@ def test_a_chain_of_else_if_may_be_long_and_what_one_declares_is_known_in_the_ar
 
 LONG = "longer than 65536 characters"
 LAVISH = {
+    "{{ range 9223372036854775807 }}{{ end }}": "turns of range in one text; range over less",
     "{{ $x := `ab` }}" + "{{ $x = print $x $x }}" * 60: LONG,
     "{{ $x := `ab` }}" + "{{ $x = printf `%s%s` $x $x }}" * 60: LONG,
     "{{ $x := `ab` }}" + "{{ $x = reReplaceAll `.` `$0$0` $x }}" * 60: "timed out",
@@ -185,8 +138,12 @@ def test_a_constant_that_go_refuses_is_refused(constant: str, words: str) -> Non
     [
         *((f'printf "{verb}" 1001 1', "is wider than 1000") for verb in ("%1001d", "%.1001f", "%1000000d", "%*d")),
         *((f"humanizeTimestamp {value}", "overflows int64") for value in ("1e300", "-1e300", "1e308", "9.3e9")),
+        ("lt $labels $labels", "invalid type for comparison"),
+        ("first 1", "can't handle 1 for arg of type"),
     ],
 )
-def test_a_width_beyond_a_thousand_and_a_time_beyond_the_calendar_are_errors(action: str, words: str) -> None:
+def test_a_width_beyond_a_thousand_a_time_beyond_the_calendar_and_what_has_no_order_are_errors(
+    action: str, words: str
+) -> None:
     with pytest.raises(RenderError, match=words):
         rendered("{{ " + action + " }}")

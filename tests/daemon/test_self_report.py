@@ -10,7 +10,7 @@ import pytest
 
 from agent import __version__
 from agent.catalogue import BY_NAME
-from agent.daemon.hub import MOMENTS, Hub, Isolation, RecentReadings
+from agent.daemon.hub import MOMENTS, Hub, RecentReadings
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_report import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, SelfMetrics
 from agent.lib.record import replace
@@ -36,19 +36,6 @@ def test_the_latest_snapshot_is_there_before_any_follower_sees_it() -> None:
     for each in snapshots:
         hub.publish(each)
     assert seen == [(each, each) for each in snapshots for _ in range(2)]
-
-
-def test_what_fails_is_reported_once_for_each_part_and_each_way_of_failing(caplog: pytest.LogCaptureFixture) -> None:
-    isolation = Isolation()
-
-    def fail(error: Exception) -> int:
-        raise error
-
-    assert isolation.run("one", lambda: 1, 2) == 1
-    for what, error in [("one", KeyError("a")), ("one", KeyError("a")), ("two", KeyError("a")), ("one", KeyError("b"))]:
-        assert isolation.run(what, lambda error=error: fail(error), 2) == 2
-    assert [each.getMessage() for each in caplog.records] == ["one failed", "two failed", "one failed"]
-    assert all(each.exc_info for each in caplog.records)
 
 
 def shown(own: SelfMetrics) -> dict[tuple[str, ...], float]:

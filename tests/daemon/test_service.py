@@ -54,13 +54,6 @@ def test_its_threads_have_no_heaps_of_their_own_and_it_takes_its_worker_along(st
     assert "Traceback" not in daemon.log.read_text()
 
 
-def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_reported(shared: RunningDaemon) -> None:
-    names = {name for name, _ in shared.page()}
-    assert "coldplate_node_memory_total_bytes" in names
-    assert not any(name.startswith("coldplate_gpu_") for name in names)
-    assert "coldplate_worker_up" not in names
-
-
 @pytest.fixture(scope="module")
 def straggler(start_shared: Start) -> RunningDaemon:
     """One with synthetic GPUs that a scrape leaves out."""
@@ -83,13 +76,6 @@ def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(straggler: RunningDa
     remembered = json.loads(straggler.get("/api/v1/history"))["data"]
     assert {each["labels"]["gpu"] for each in remembered["series"]} == {str(number) for number in range(8)}
     assert "all 8 GPUs answer" in straggler.get("/")
-
-
-def test_a_reload_over_http_is_answered_when_it_is_over(shared: RunningDaemon, path: Path) -> None:
-    before = shared.log.read_text().count("configuration reloaded")
-    for number in range(1, 4):
-        assert shared.reload() == (200, "configuration reloaded\n")
-        assert shared.log.read_text().count("configuration reloaded") == before + number
 
 
 def test_systemd_hears_of_each_stage_and_the_watchdog_is_fed_between_ticks_that_are_far_apart(start: Start) -> None:

@@ -143,16 +143,6 @@ def test_parts_are_started_in_their_order_and_stopped_in_reverse_at_either_signa
     assert ending == ["systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "files.stop"]
 
 
-def test_a_reload_is_asked_for_once_for_each_signal(stage: Stage) -> None:
-    def reload() -> None:
-        for count in (1, 2):
-            os.kill(os.getpid(), signal.SIGHUP)
-            wait_until(lambda count=count: stage.log.count("reloads.ask") == count)
-
-    stage.play(reload)
-    assert stage.log.count("reloads.ask") == 2
-
-
 def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(stage: Stage, caplog) -> None:
     caplog.set_level(logging.INFO)
 

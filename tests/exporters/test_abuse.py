@@ -10,11 +10,9 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from exporters.http_messages import Request, Response
-from tests.exporters.conftest import Running, Serve
+from tests.exporters.conftest import Serve
 from tests.waiting import wait_until
 
 PAGE = b"x" * (4 * 1024 * 1024)
@@ -188,32 +186,3 @@ def test_a_rude_request_is_refused_and_the_refusal_arrives(serve: Serve, rude: b
     running = serve()
     assert running.exchange(rude).startswith(b"HTTP/1.1 " + status)
     assert running.get("/a")[0] == 200
-
-
-pieces = st.sampled_from(
-    [
-        b"GET ", b"/", b" HTTP/1.1", b"\r\n", b"\n", b"Host: n", b": ", b"Content-Length: ", b"POST ", b"5", b"\x00",
-        b"\xff",
-    ]
-)  # fmt: skip
-
-
-@pytest.fixture
-def enduring(serve: Serve) -> Running:
-    """One server for all examples."""
-    return serve(request_timeout=0.5)
-
-
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(noise=st.binary(max_size=300) | st.lists(pieces, max_size=40).map(b"".join))
-def test_no_bytes_bring_the_server_down(enduring: Running, noise: bytes) -> None:
-    client = enduring.client()
-    try:
-        client.send(noise)
-        client.sock.shutdown(1)
-        answer = client.rest()
-    except ConnectionError:
-        answer = b""
-    client.close()
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
-    assert enduring.get("/a")[2] == b"GET /a"

@@ -12,7 +12,7 @@ from http import HTTPStatus
 import pytest
 
 from agent.lib.logs import LogOnce
-from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, Clients, clients_over_memory, victim
+from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, Clients, victim
 from exporters.connection import Connection, Timeouts
 from exporters.deferred import Deferred
 from exporters.gate import ClientTransport, PortGate
@@ -158,10 +158,10 @@ def waiting(sock: socket.socket, ago: float) -> Connection:
     return made
 
 
-def writing(sock: socket.socket, ago: float, body: bytes = b"body", answers: int = 1) -> Connection:
+def writing(sock: socket.socket, ago: float, answers: int = 1) -> Connection:
     made = idle(sock, ago)
     made.ask(Request("GET", "/"), NOW - ago)
-    made.answer(Response(HTTPStatus.OK, body), NOW - ago)
+    made.answer(Response(HTTPStatus.OK, b"body"), NOW - ago)
     made.answers = answers
     made.moved = NOW
     return made
@@ -211,14 +211,3 @@ def test_who_is_evicted(pair: socket.socket, goes: tuple[Make, float] | None, ot
     rest = [make(pair, ago) for make, ago in others]
     for place in range(len(rest) + 1):
         assert victim([*rest[:place], *([chosen] if chosen else []), *rest[place:]], NOW) is chosen
-
-
-def test_the_readers_of_the_oldest_pages_go_until_the_rest_fits(pair: socket.socket) -> None:
-    pages = [bytes(100) for _ in range(10)]
-    readers = [writing(pair, 10.0 - number, page) for number, page in enumerate(pages)]
-    assert clients_over_memory(readers, 300) == readers[6::-1]
-    assert clients_over_memory(readers, 1000) == []
-    of_one_page = [writing(pair, 1.0, pages[0]) for _ in range(64)]
-    assert clients_over_memory(of_one_page, 150) == []
-    keeping_nothing = [idle(pair, 50.0), waiting(pair, 50.0), writing(pair, 50.0, b"")]
-    assert clients_over_memory(keeping_nothing, 0) == []

@@ -247,15 +247,6 @@ def test_a_family_has_another_head_when_a_neighbour_takes_its_name() -> None:
         assert ("# TYPE a_total unknown" in page) is (neighbour in readings)
 
 
-@pytest.mark.parametrize("fmt", Format)
-def test_a_page_is_rendered_in_pieces_no_larger_than_a_family(full_snapshot: Snapshot, fmt: Format) -> None:
-    encoder = Encoder()
-    for _ in range(2):  # the second time everything is laid out
-        pieces = list(encoder.pieces(full_snapshot, fmt, 0.25))
-        assert b"".join(pieces).decode() == render(full_snapshot, fmt)
-        assert max(piece.count(b"# TYPE ") for piece in pieces) == 1
-
-
 GENERATE: dict[Format, Callable[[CollectorRegistry], bytes]] = {
     Format.TEXT: generate_latest,
     Format.OPENMETRICS: generate_openmetrics,

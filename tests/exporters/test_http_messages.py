@@ -5,20 +5,14 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporters.http_messages import MAX_BODY, MAX_HEAD, MAX_HEADERS, RefusedError, Request, RequestReader, Response
 
 
-def read_all(data: bytes, *cuts: int) -> list[Request]:
-    reader, found, start = RequestReader(), [], 0
-    for end in (*sorted(cuts), len(data)):
-        reader.feed(data[start:end])
-        start = end
-        while (request := reader.next()) is not None:
-            found.append(request)
-    return found
+def read_all(data: bytes) -> list[Request]:
+    reader = RequestReader()
+    reader.feed(data)
+    return list(iter(reader.next, None))
 
 
 def test_a_request_is_understood_and_headers_of_one_name_are_joined() -> None:
@@ -127,18 +121,6 @@ def test_the_largest_head_and_body_and_as_many_headers_as_are_understood_are_acc
     reader = RequestReader()
     reader.feed(b"\r\n\r\n\r\n")
     assert (reader.next(), reader.begun) == (None, True), "empty lines alone are the beginning of a request"
-
-
-PIPELINE = (
-    b"GET /a HTTP/1.1\r\nHost: n\r\n\r\n" + POST + b"3\r\n\r\nabc"
-    b"\r\nHEAD /b HTTP/1.0\n\nPUT /c HTTP/1.0\r\n\r\n"
-)  # fmt: skip
-
-
-@given(st.lists(st.integers(0, len(PIPELINE)), max_size=12))
-def test_it_does_not_matter_in_which_pieces_requests_arrive(cuts: list[int]) -> None:
-    assert read_all(PIPELINE, *cuts) == read_all(PIPELINE)
-    assert [request.path for request in read_all(PIPELINE)] == ["/a", "/-/reload", "/b", "/c"]
 
 
 def test_a_response_says_how_long_it_is_and_that_its_type_is_meant() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from hashlib import sha256
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from exporters.runbook_pages import to_html
 from tests.asking import ask, context
 from tests.each import for_each
 from tests.lab.generate import migration_document
+from tests.report.test_html_report import Page
 
 TEXTS = packs.runbooks()
 WORD = re.compile(r"\w+")
@@ -27,35 +27,17 @@ NO_WORDS = re.compile(r"^(?:\d+\. |```\w*)", re.MULTILINE)
 """What has letters in Markdown and is not said: the numbers of a list's items, and what a block of code is in."""
 
 
-class Reader(HTMLParser):
-    """What a page says, and the tags about it; fails on a tag that is not closed in order."""
+class Reader(Page):
+    """And the words of its code."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-        self.tags: set[str] = set()
+    def __init__(self, text: str) -> None:
         self.code: list[str] = []
-        self._open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        if tag not in ("meta", "link"):
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
+        super().__init__(text)
 
     def handle_data(self, data: str) -> None:
-        self.said.append(data)
+        super().handle_data(data)
         if "code" in self._open:
             self.code.append(data)
-
-
-def read(html: str) -> Reader:
-    reader = Reader()
-    reader.feed(html)
-    reader.close()
-    return reader
 
 
 def get(path: str) -> Response:
@@ -65,11 +47,11 @@ def get(path: str) -> Response:
 @for_each("name", sorted(TEXTS))
 def test_every_word_of_a_runbook_is_on_its_page_and_nothing_of_its_markup(name: str) -> None:
     """The words in their order; code to the letter; and outside of code no sign that only Markdown has."""
-    page = read("".join(to_html(TEXTS[name])))
-    assert WORD.findall(" ".join(page.said)) == WORD.findall(NO_WORDS.sub(" ", TEXTS[name]))
+    page = Reader("".join(to_html(TEXTS[name])))
+    assert WORD.findall(" ".join(page.words)) == WORD.findall(NO_WORDS.sub(" ", TEXTS[name]))
     for code in re.findall(r"```\w*\n(.*?)\n```|`([^`]+)`", TEXTS[name], re.DOTALL):
         assert (code[0] or code[1]) in page.code
-    assert not re.search(r"[`|]|\*\*|^#", "\n".join(each for each in page.said if each not in page.code), re.MULTILINE)
+    assert not re.search(r"[`|]|\*\*|^#", "\n".join(each for each in page.words if each not in page.code), re.MULTILINE)
 
 
 def test_each_block_becomes_what_it_is() -> None:
@@ -89,7 +71,7 @@ def test_each_block_becomes_what_it_is() -> None:
     "text", ["<script>x</script>", "`<b>`", "# <i>", "- <i>", "| <i> |", "```\n<i>\n```", "```\nopen"]
 )
 def test_a_text_cannot_contain_markup(text: str) -> None:
-    assert not read("".join(to_html(text))).tags & {"script", "b", "i"}
+    assert not Reader("".join(to_html(text))).tags.keys() & {"script", "b", "i"}
 
 
 def test_the_pages_of_alerts_and_their_index_are_there_before_the_first_sample_and_no_others() -> None:
@@ -98,7 +80,7 @@ def test_the_pages_of_alerts_and_their_index_are_there_before_the_first_sample_a
     assert (answer.status, answer.content_type) == (200, "text/html; charset=utf-8")
     assert "<title>GpuLost</title>" in page
     assert '<meta name="viewport" content="width=device-width' in page
-    assert {"h1", "h2", "ol", "pre"} <= read(page).tags
+    assert {"h1", "h2", "ol", "pre"} <= Reader(page).tags.keys()
     for index in ("/runbooks", "/runbooks/"):
         assert re.findall(r'href="/runbooks/(\w+)"', get(index).body.decode()) == sorted(TEXTS)
     for path in ("/runbooks/Nothing", "/runbooks/../secret", "/runbooks/GpuLost/", "/runbooksX"):

@@ -191,16 +191,6 @@ def test_a_driver_that_is_unloaded_is_lost_not_absent(node, opened, now) -> None
         assert {gap.entity.device for gap in sample.gaps if gap.reason is Reason.LOST} >= {"mlx5_0", "mlx5_3"}
 
 
-def test_a_new_port_is_found_by_the_slow_lane(node, opened, now) -> None:
-    node.unplug()
-    backend = opened(node.sysfs)
-    assert of(backend.read(Lane.FAST, now)) == {}
-    node.plug()
-    assert of(backend.read(Lane.FAST, now)) == {}
-    backend.read(Lane.SLOW, now)
-    assert of(backend.read(Lane.FAST, now))["port_up"] == 1
-
-
 def test_files_that_a_driver_adds_or_takes_away_are_followed(node, opened, now, held) -> None:
     backend = opened(node.sysfs)
     first = backend.read(Lane.SLOW, now)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from agent.backends.infiniband import InfinibandBackend, sysfs_attribute
+from agent.backends.infiniband import sysfs_attribute
 from agent.backends.protocol import AbsentError
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import DIRECTORIES, FILES, LINK_DOWN_EVENTS, PORT_UP, driver_counter
-from agent.model import Gap, Instant, Kind, Lane, Reading
+from agent.model import Instant, Kind, Lane
 from exporters.compatibility.translation import Translation
 from tests.frames import snapshot_of
 from tests.servers import fetch, free_port, need, program
@@ -154,44 +153,10 @@ def test_each_path_has_one_row_and_names_never_collide() -> None:
     assert all(row.name.endswith("_total") == (row.kind is Kind.COUNTER) for row in rows)
 
 
-# Whatever a file says, it is a reading or a gap, never an exception and never nonsense.
-NOW = Instant(0.0, 0.0)
-
-contents = st.one_of(
-    st.binary(max_size=200),
-    st.integers(-(2**70), 2**70).map(lambda number: f"{number}\n".encode()),
-    st.from_regex(rb"[ \t]?[-+]?[0-9_.]{0,25}[eE:x]? ?[A-Za-z/() 0-9]{0,20}\n?", fullmatch=True),
-)
-
-
 @given(st.sampled_from([25, 50, 100, 200, 250, 400, 560, 800, 1000, 1600, 2000, 4000, 8000, 16000]))
 def test_every_rate_that_a_kernel_can_print_is_exact(tenths: int) -> None:
     text = f"{tenths // 10}{'.5' if tenths % 10 else ''} Gb/sec (4X XDR)\n"
     assert sysfs_attribute.parse_rate(text.encode()) * 8 * 10 == tenths * 10**9
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(number=contents, state=contents, rate=contents)
-def test_a_port_of_garbage_gives_one_reading_or_gap_for_each_file(
-    tmp_path: Path, number: bytes, state: bytes, rate: bytes
-) -> None:
-    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
-    (port / "counters").mkdir(parents=True, exist_ok=True)
-    for name, content in (("state", state), ("phys_state", state), ("rate", rate)):
-        (port / name).write_bytes(content)
-    for name in ("link_downed", "port_rcv_data", "made_up", "symbol_error"):
-        (port / "counters" / name).write_bytes(number)
-    backend = InfinibandBackend(tmp_path)
-    try:
-        samples = [backend.read(lane, NOW) for lane in (Lane.FAST, Lane.SLOW)]
-    finally:
-        backend.close()
-    found: list[Reading | Gap] = [each for sample in samples for each in (*sample.readings, *sample.gaps)]
-    assert len({each.metric for each in found}) == len(found) == 9
-    for each in found:
-        if not isinstance(each, Gap):
-            assert math.isfinite(each.value)
-            assert each.value >= 0
 
 
 @given(st.sampled_from(DIRECTORIES), st.text(min_size=1, max_size=60))

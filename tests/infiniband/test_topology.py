@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import resource
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.infiniband.infiniband_backend import DESCRIPTORS, descriptor_budget
 from agent.backends.topology import OF_GPU, PciDistance, PciPath, TopologyBackend, distance
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason
 from tests import warm
@@ -200,14 +198,6 @@ def test_a_budget_that_shrinks_and_grows_is_followed_and_the_fast_lane_comes_fir
     assert {Path(file).name for file in held(sysfs)} == {"state", "port_rcv_data", "port_xmit_data"}
 
 
-@pytest.mark.parametrize(
-    ("limit", "spare"), [(256, 128), (1024, 512), (8192, DESCRIPTORS), (resource.RLIM_INFINITY, DESCRIPTORS)]
-)
-def test_half_of_the_limit_is_left_to_the_rest_of_the_agent(monkeypatch, limit: int, spare: int) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
-    assert descriptor_budget() == spare
-
-
 def test_a_process_out_of_descriptors_loses_that_sample_of_that_file_and_heals(tree, opened, now) -> None:
     backend = opened(tree("dgx-h100"), descriptors=lambda: 9 * FAST_FILES - 1)
     good = backend.read(Lane.FAST, now)
@@ -255,21 +245,6 @@ def test_a_file_that_says_it_is_stale_whenever_it_is_read_is_tried_twice_and_hea
     assert len(short.readings) == len(good.readings) - 2, "its state, and whether it is up"
     sick = False
     assert backend.read(Lane.FAST, now).readings == good.readings
-
-
-def test_a_descriptor_that_was_closed_elsewhere_costs_nothing(tree, opened, now, held) -> None:
-    sysfs = tree("dgx-h100")
-    backend = opened(sysfs)
-    good = backend.read(Lane.FAST, now)
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{name}").endswith("mlx5_0/ports/1/state"):
-                os.close(int(name))
-                break
-    again = backend.read(Lane.FAST, now)
-    assert (again.readings, again.gaps) == (good.readings, [])
-    backend.close()
-    assert held(sysfs) == []
 
 
 def read_thrice(sysfs: str) -> tuple[list[tuple[str, int, int, int]], int]:

@@ -85,6 +85,9 @@ def test_the_start_of_a_process_is_by_the_clock_as_it_is_set_when_it_is_found(ri
     (rig.proc.root / "stat").write_text(f"btime {BOOT + 3600}\n")
     rig.run(1, 101, SLURM_V2.format(job=2, task=0), {}, started=60)
     assert rig.look().value("coldplate_job_start_timestamp_seconds", job_id="2") == BOOT + 3660
+    (rig.proc.root / "stat").unlink()
+    rig.run(2, 102, SLURM_V2.format(job=3, task=0), {}, started=60)
+    assert rig.look().value("coldplate_job_start_timestamp_seconds", job_id="3") is None
 
 
 def test_the_ranks_of_a_torchrun_are_one_job_though_each_leads_its_own_session(rig: Rig) -> None:

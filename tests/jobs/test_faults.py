@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.backends.jobs.job_files import read_file
@@ -196,23 +194,6 @@ def test_a_lookup_that_hangs_holds_up_no_job_and_its_name_comes_later(rig: Rig) 
     assert asked.wait(10)
     look_until(rig, lambda: rig.holder(1)["user"] != "5001")
     assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["user5000", "user5001"]
-
-
-GARBAGE = st.one_of(st.binary(max_size=80), st.sampled_from([b"0::" + SLURM.format(7).encode(), b"0::/\n"]))
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(files=st.lists(st.tuples(st.sampled_from(["stat", "status", "cgroup", "environ"]), GARBAGE), max_size=6))
-def test_no_content_of_procfs_makes_it_raise(make_rig: Callable[[str], Rig], files: list[tuple[str, bytes]]) -> None:
-    rig = make_rig("garbage")
-    for pid in (100, 101):
-        rig.proc.process(pid, LOGIN, b"")
-    for number, (name, content) in enumerate(files):
-        (rig.proc.root / str(100 + number % 2) / name).write_bytes(content)
-    (rig.proc.root / "stat").write_bytes(files[0][1] if files else b"")
-    rig.put(0, 100, 101, -1, 0, 2**40)
-    rig.look()
-    assert len(rig.look().holders(0)) <= 1
 
 
 class Stuck:

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from agent.backends.jobs.job_files import read_file
 from agent.backends.jobs.kubelet import Kubelet
-from agent.backends.jobs.pods import PodLogDirectories, parse_directory
+from agent.backends.jobs.pods import PodLogDirectories
 from agent.model import Reason
 from tests.jobs.rig import OTHER_UID, UID, Rig
 from tests.jobs.test_kubelet import FakeKubelet, kubelet, pod  # noqa: F401 - kubelet is a fixture
@@ -99,15 +97,6 @@ def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: P
     for path in (tmp_path / "none", tmp_path / "file"):
         found = PodLogDirectories(str(path))
         assert (found.names({UID}), found.denied) == ({}, "")
-
-
-@given(st.text(max_size=60))
-@example("a__b")
-@example("a_b_c_d")
-@example("__")
-def test_any_other_name_is_skipped(name: str) -> None:
-    found = parse_directory(name)
-    assert found is None or name == "_".join((*found[1], found[0]))
 
 
 @pytest.fixture

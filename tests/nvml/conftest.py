@@ -8,21 +8,32 @@ import pytest
 
 from agent.backends.nvml import NvmlSource
 from agent.backends.nvml.channel import NvmlGpuChannel
-from agent.backends.protocol import BackendSample
+from agent.backends.protocol import BackendSample, Roster
 from agent.model import Gap, Instant, Lane
-from tests.nvml.fake_driver import FakeDriver
+from tests.nvml.fake_driver import FakeDriver, FakeGpu
 
 WALL = 1_700_000_000.0
 
 
 class Bench:
-    """One opened source and its channels, with a clock that the test moves."""
+    """One source over these GPUs or a driver, its channels once it is open, and a clock that the test moves."""
 
-    def __init__(self, driver: FakeDriver) -> None:
-        self.driver = driver
-        self.source = NvmlSource(driver, wall=lambda: WALL, timeout=0.2)
+    def __init__(self, *gpus: FakeGpu | FakeDriver) -> None:
+        self.driver = gpus[0] if isinstance(gpus[0], FakeDriver) else FakeDriver(*gpus)  # type: ignore[arg-type]  # either
+        self.source = NvmlSource(self.driver, wall=lambda: WALL, timeout=0.2)
         self.at = 100.0
-        self.channels: Sequence[NvmlGpuChannel] = self.source.open(Instant(self.at, WALL))
+        self.channels: Sequence[NvmlGpuChannel] = ()
+
+    def open(self) -> list[str]:
+        self.channels = self.source.open(Instant(self.at, WALL))
+        return [channel.key for channel in self.channels]
+
+    def roster(self, after: float = 0.0) -> Roster:
+        self.at += after
+        return self.source.roster(Instant(self.at, WALL))
+
+    def there(self, after: float = 0.0) -> list[str]:
+        return [channel.key for channel in self.roster(after).channels]
 
     def read(self, lane: Lane = Lane.FAST, *, after: float = 1.0, gpu: int = 0) -> BackendSample:
         self.at += after
@@ -39,12 +50,12 @@ Open = Callable[..., Bench]
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    """Opens a source over these GPUs, or over a driver made by the test."""
+    """Opens a source over these GPUs or a driver made by the test, and closes it after that."""
     benches: list[Bench] = []
 
-    def make(*gpus: object) -> Bench:
-        driver = gpus[0] if isinstance(gpus[0], FakeDriver) else FakeDriver(*gpus)  # type: ignore[arg-type]  # either
-        benches.append(Bench(driver))
+    def make(*gpus: FakeGpu | FakeDriver) -> Bench:
+        benches.append(Bench(*gpus))
+        benches[-1].open()
         return benches[-1]
 
     yield make

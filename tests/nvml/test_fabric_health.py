@@ -50,14 +50,6 @@ def test_each_problem_has_its_name(opened, shift, width, code, name, state):
     assert values(sample, PROBLEM) == {(each,): float(each == name) for each in FABRIC_PROBLEMS}
 
 
-@pytest.mark.parametrize(
-    ("mask", "problems"), [(HEALTHY, set()), (HEALTHY ^ 0b1111, {"degraded_bandwidth", "route_recovery"})]
-)
-def test_a_gpu_may_have_no_problem_or_two(opened, mask, problems):
-    shown = values(read(opened, info(mask)), PROBLEM)
-    assert shown == {(each,): float(each in problems) for each in FABRIC_PROBLEMS}
-
-
 def test_the_bits_are_those_that_nvidia_gives_the_names():
     prefix = "NVML_GPU_FABRIC_HEALTH_MASK"
     names = ("DEGRADED_BW", "ROUTE_RECOVERY", "ROUTE_UNHEALTHY", "ACCESS_TIMEOUT_RECOVERY", "INCORRECT_CONFIGURATION",

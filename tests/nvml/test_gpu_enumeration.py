@@ -7,32 +7,14 @@ from typing import Any
 
 import pytest
 
-from agent.backends.nvml import NvmlSource
 from agent.backends.nvml.gpu_enumeration import RECOUNT_SECONDS, RETRY_SECONDS
-from agent.backends.protocol import Roster, SourceError
+from agent.backends.protocol import SourceError
 from agent.model import Instant, Lane, Reason
-from tests.nvml.conftest import value
-from tests.nvml.fake_driver import LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeDriver, FakeGpu, a100, h100
+from tests.nvml.conftest import Bench, value
+from tests.nvml.fake_driver import LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeGpu, a100, h100
 from tests.waiting import wait_until
 
 IDENTITY = "nvmlDeviceGetUUID"
-
-
-class Node:
-    def __init__(self, *gpus: FakeGpu) -> None:
-        self.driver = FakeDriver(*gpus)
-        self.at = 100.0
-        self.source = NvmlSource(self.driver, wall=lambda: 1e9, timeout=0.2)
-
-    def open(self) -> list[str]:
-        return [channel.key for channel in self.source.open(Instant(self.at, 1e9))]
-
-    def roster(self, after: float = 0.0) -> Roster:
-        self.at += after
-        return self.source.roster(Instant(self.at, 1e9))
-
-    def there(self, after: float = 0.0) -> list[str]:
-        return [channel.key for channel in self.roster(after).channels]
 
 
 def hanging(number: int) -> tuple[FakeGpu, threading.Event, list[str]]:
@@ -49,7 +31,7 @@ def hanging(number: int) -> tuple[FakeGpu, threading.Event, list[str]]:
 
 def test_a_silent_gpu_joins_as_soon_as_it_answers_and_is_asked_once_meanwhile():
     silent, release, asked = hanging(1)
-    node = Node(h100(0), silent, h100(2))
+    node = Bench(h100(0), silent, h100(2))
     assert node.open() == ["GPU-00000000", "GPU-00000002"]
     for _ in range(20):
         assert node.there(after=RETRY_SECONDS + 1) == ["GPU-00000000", "GPU-00000002"]
@@ -67,7 +49,7 @@ def test_a_silent_gpu_joins_as_soon_as_it_answers_and_is_asked_once_meanwhile():
 
 def test_with_all_gpus_silent_the_source_is_open_and_each_joins_when_it_answers():
     gpus = [hanging(number) for number in range(3)]
-    node = Node(*(gpu for gpu, _, _ in gpus))
+    node = Bench(*(gpu for gpu, _, _ in gpus))
     assert node.open() == []
     assert [each.index for each in node.roster().unidentified] == ["0", "1", "2"]
     for place in (1, 0, 2):
@@ -78,7 +60,7 @@ def test_with_all_gpus_silent_the_source_is_open_and_each_joins_when_it_answers(
 
 @pytest.mark.parametrize("code", [LOST, TIMEOUT, UNKNOWN])
 def test_a_gpu_that_answers_with_an_error_is_asked_again_after_a_pause(code):
-    node = Node(h100(0), a100(1))
+    node = Bench(h100(0), a100(1))
     node.driver.handles[1] = code
     assert node.open() == ["GPU-00000000"]
     count = node.driver.log.count("nvmlDeviceGetHandleByIndex_v2")
@@ -92,7 +74,7 @@ def test_a_gpu_that_answers_with_an_error_is_asked_again_after_a_pause(code):
 
 def test_the_reason_is_the_newest_one():
     silent, release, _ = hanging(1)
-    node = Node(h100(0), silent)
+    node = Bench(h100(0), silent)
     node.driver.handles[1] = LOST
     node.open()
     assert node.roster().unidentified[0].reason is Reason.LOST
@@ -106,7 +88,7 @@ def test_the_reason_is_the_newest_one():
 def test_a_gpu_that_is_lost_while_it_is_identified_is_asked_again_and_not_accepted_with_half_its_identity():
     gpu = h100(1)
     name, gpu.calls["nvmlDeviceGetName"] = gpu.calls["nvmlDeviceGetName"], LOST
-    node = Node(h100(0), gpu)
+    node = Bench(h100(0), gpu)
     assert node.open() == ["GPU-00000000"]
     gpu.calls["nvmlDeviceGetName"] = name
     node.roster(after=RETRY_SECONDS)
@@ -122,7 +104,7 @@ def test_whatever_a_binding_did_not_foresee_is_a_reason_and_asked_again(surprise
         raise surprise
 
     gpu.hook = stumble
-    node = Node(h100(0), gpu)
+    node = Bench(h100(0), gpu)
     assert node.open() == ["GPU-00000000"]
     (missing,) = node.roster().unidentified
     assert missing.reason is Reason.MALFORMED
@@ -133,7 +115,7 @@ def test_whatever_a_binding_did_not_foresee_is_a_reason_and_asked_again(surprise
 
 
 def test_two_indexes_that_say_they_are_one_gpu_are_one_channel():
-    node = Node(h100(0), h100(1))
+    node = Bench(h100(0), h100(1))
     node.driver.gpus[1].calls[IDENTITY] = "GPU-00000000"
     assert node.open() == ["GPU-00000000"]
     (missing,) = node.roster().unidentified
@@ -143,7 +125,7 @@ def test_two_indexes_that_say_they_are_one_gpu_are_one_channel():
 
 @pytest.mark.parametrize("code", [UNLOADED, MISMATCH])
 def test_a_driver_that_goes_while_a_gpu_is_asked_again_ends_the_source(code):
-    node = Node(h100(0), h100(1))
+    node = Bench(h100(0), h100(1))
     node.driver.handles[1] = LOST
     node.open()
     node.driver.handles[1] = code
@@ -152,7 +134,7 @@ def test_a_driver_that_goes_while_a_gpu_is_asked_again_ends_the_source(code):
 
 
 def test_a_gpu_that_leaves_the_bus_is_its_own_trouble_and_one_that_comes_is_found_by_opening_again():
-    node = Node(h100(0), h100(1))
+    node = Bench(h100(0), h100(1))
     node.open()
     node.driver.gpus.pop()
     for _ in range(5):
@@ -165,7 +147,7 @@ def test_a_gpu_that_leaves_the_bus_is_its_own_trouble_and_one_that_comes_is_foun
 
 def test_a_latecomer_is_registered_for_events_and_the_source_is_not_shut_down_under_one_that_hangs():
     (late, release, _), (silent, never, _) = hanging(1), hanging(2)
-    node = Node(h100(0), late, silent)
+    node = Bench(h100(0), late, silent)
     node.open()
     before = node.driver.log.count("nvmlDeviceRegisterEvents")
     release.set()
@@ -178,7 +160,7 @@ def test_a_latecomer_is_registered_for_events_and_the_source_is_not_shut_down_un
 
 
 def test_a_gpu_that_could_not_be_registered_for_events_is_registered_when_it_is_well():
-    node = Node(h100(0), h100(1))
+    node = Bench(h100(0), h100(1))
     node.driver.gpus[1].calls["nvmlDeviceRegisterEvents"] = LOST
     node.open()
     node.source.events(0.01)
@@ -191,7 +173,7 @@ def test_a_gpu_that_hangs_in_its_registration_is_read_and_delays_no_events():
     silent, release, _ = hanging(1)
     only_events = silent.hook
     silent.hook = lambda name: only_events(name) if "Event" in name else None
-    node = Node(h100(0), silent)
+    node = Bench(h100(0), silent)
     assert node.open() == ["GPU-00000000", "GPU-00000001"]
     node.driver.events = [LOST]
     node.source.events(0.01)  # the set is built anew
@@ -212,6 +194,6 @@ def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatc
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    node = Node(h100(0), h100(1))
+    node = Bench(h100(0), h100(1))
     assert node.open() == ["GPU-00000000"]
     wait_until(lambda: len(node.there(after=RETRY_SECONDS)) == 2)

@@ -37,8 +37,8 @@ def driver() -> FakeDriver:
     made = FakeDriver(parent)
     made.others = {"one": instance(1), "two": instance(2)}
     made.instances = {number: FakeGpu(0, "GPU instance") for number in (7, 8)}
-    made.instances[7].gpm = {1: 75.0, 2: 50.0, 5: 25.0, 10: 12.5}
-    made.instances[8].gpm = {1: 0.0, 2: 0.0, 5: 0.0, 10: 3.0}
+    made.instances[7].gpm = {2: 50.0, 5: 25.0}
+    made.instances[8].gpm = {2: 0.0, 5: 0.0}
     return made
 
 
@@ -65,27 +65,8 @@ def test_an_instance_that_is_destroyed_or_denied_costs_only_itself_and_no_list_i
     assert gaps(opened(driver).read(Lane.COLD), INFO)[0].reason is Reason.MALFORMED
 
 
-def test_a_gpu_without_mig_costs_no_call_for_it(opened):
-    bench = opened(h100())
-    bench.read(Lane.COLD)
-    bench.driver.log.clear()
-    bench.read(Lane.COLD)
-    assert not [name for name in bench.driver.log if "Mig" in name]
-
-
-BUSY = "coldplate_gpu_mig_utilization_ratio"
-SM, TENSOR, DRAM = (f"coldplate_gpu_mig_{part}_active_ratio" for part in ("sm", "tensor", "dram"))
+SM, TENSOR = (f"coldplate_gpu_mig_{part}_active_ratio" for part in ("sm", "tensor"))
 SAMPLE = "nvmlGpmMigSampleGet"
-
-
-def test_activity_is_the_mean_of_each_gpu_instance_between_two_slow_reads(opened, driver):
-    bench = opened(driver)
-    assert values(bench.read(Lane.SLOW), SM) == {}
-    sample = bench.read(Lane.SLOW)
-    assert values(sample, BUSY) == {("MIG-1", "7"): 0.75, ("MIG-2", "8"): 0.0}
-    assert values(sample, SM) == {("MIG-1", "7"): 0.5, ("MIG-2", "8"): 0.0}
-    assert values(sample, TENSOR) == {("MIG-1", "7"): 0.25, ("MIG-2", "8"): 0.0}
-    assert values(sample, DRAM) == {("MIG-1", "7"): 0.125, ("MIG-2", "8"): 0.03}
 
 
 def test_compute_instances_share_the_sample_and_the_series_of_their_gpu_instance(opened, driver):

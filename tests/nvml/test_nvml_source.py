@@ -104,16 +104,6 @@ def test_a_gpu_that_gives_only_its_uuid_is_still_a_channel(opened):
     assert (identity.gpu.uuid, identity.slot, identity.serial, identity.model) == ("GPU-00000000", "", "", "")
 
 
-def test_a_node_on_which_no_gpu_can_be_opened_is_open_and_says_why():
-    driver = FakeDriver(h100(0))
-    driver.handles[0] = DENIED
-    node = source(driver)
-    assert list(node.open(NOW)) == []
-    assert "no permission" in node.roster(NOW).unidentified[0].detail
-    node.close()
-    assert driver.log[-1] == "nvmlShutdown"
-
-
 @pytest.mark.parametrize(
     ("code", "says", "last"),
     [

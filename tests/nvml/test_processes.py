@@ -152,16 +152,6 @@ def test_without_gpm_the_driver_counts_the_bytes_and_without_buffers_for_it_all_
     assert value(sample, "coldplate_gpu_power_watts") == 412.345
 
 
-def test_one_metric_that_is_not_available_affects_only_itself(opened):
-    gpu = h100()
-    gpu.gpm[5] = DENIED
-    gpu.gpm[10] = float("nan")
-    sample = opened(gpu).again()
-    assert value(sample, ROW) == 0.57
-    assert gaps(sample, "coldplate_gpu_tensor_active_ratio")[0].reason is Reason.DENIED
-    assert gaps(sample, "coldplate_gpu_dram_active_ratio")[0].reason is Reason.MALFORMED
-
-
 def test_the_sample_is_taken_before_any_other_call_of_the_read_and_closing_gives_every_buffer_back(opened):
     bench = opened(h100())
     bench.read()

@@ -197,15 +197,6 @@ def test_a_cable_has_a_name_and_no_light_in_either(ports: Ports, ask: Ask, make:
 
 
 # This machine's own kernel: whatever it offers, it is understood.
-def test_a_family_that_there_is_has_a_number_and_another_is_not_found() -> None:
-    try:
-        assert resolve_family(connect_netlink, "nlctrl") == 16
-    except OSError as error:
-        pytest.skip(f"this machine allows no netlink: {error}")
-    with pytest.raises(FileNotFoundError):
-        resolve_family(connect_netlink, "coldplate-none")
-
-
 def test_a_port_that_is_not_there_is_gone_or_nothing_is_offered(tmp_path: Path) -> None:
     """The kernel's own answers are understood: it knows the question, and not the port."""
     folder = tmp_path / "class" / "net" / "coldplate-none"

@@ -25,7 +25,7 @@ from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.run_reader import read_run
 from tests.report.made import gathered, gpu, recorded, row, run_report, snapshots
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "link"}
 
 
 class Page(HTMLParser):

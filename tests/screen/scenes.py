@@ -32,9 +32,9 @@ def played(scenario: str, second: int, rules: bool = False) -> tuple[tuple[Snaps
 
 
 @functools.cache
-def scene_of(scenario: str, second: int, rules: bool = False, name: str = NODE, every: int = 1) -> ScreenData:
+def scene_of(scenario: str, second: int, rules: bool = False, every: int = 1) -> ScreenData:
     """One node after it was watched."""
-    return scene_of_nodes(((name, scenario),), second, rules, every=every)
+    return scene_of_nodes(((NODE, scenario),), second, rules, every=every)
 
 
 @functools.cache

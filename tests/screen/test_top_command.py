@@ -24,7 +24,6 @@ from typing import Any
 
 import pytest
 
-from agent.commands.top.screen.live_loop import TerminalModes
 from tests import warm
 from tests.screen.agents import canned, serving
 
@@ -318,22 +317,3 @@ def test_an_error_while_drawing_leaves_the_terminal_as_it_was(tmp_path: Path) ->
         shown.until(LEFT, b"ZeroDivisionError")
         assert shown.says() == "1"
         assert shown.is_restored
-
-
-def test_modes_are_taken_and_given_back_any_number_of_times() -> None:
-    master, slave = pty.openpty()
-    try:
-        before = termios.tcgetattr(slave)
-        modes = TerminalModes(slave, slave)
-        modes.leave()
-        assert not has_more(master, 0.0)
-        modes.enter(mouse=True)
-        modes.enter(mouse=True)
-        assert not termios.tcgetattr(slave)[3] & (termios.ECHO | termios.ICANON)
-        assert termios.tcgetattr(slave)[3] & termios.ISIG
-        modes.leave()
-        modes.leave()
-        assert termios.tcgetattr(slave) == before
-    finally:
-        os.close(master)
-        os.close(slave)

@@ -10,7 +10,6 @@ import logging
 import os
 import random
 from pathlib import Path
-from zlib import crc32
 
 from agent.backends.nvml.probe import metric_requests
 from agent.backends.protocol import ChannelError, LaneSample
@@ -174,13 +173,6 @@ def texts(bench: Bench) -> None:
         bench.say(encode("error", channel, "fast", bench.now + 0.6, "lost", f"{DICE.random()}" * (TEXT // 20)))
 
 
-def blobs(bench: Bench) -> None:
-    """JSON as wide and as deep as a line can hold."""
-    for piece in (b"[],", b"{},", b'"",', b"1.5,", b"[", b'{"a":', b"1e9,", b'"\\u0000",'):
-        body = b'["sample",0,"fast",[1,0],1,1,1,[' + piece * (MAX_LINE // len(piece) - 20) + b"0]]"
-        bench.say(b"%08x %b" % (crc32(body), body))
-
-
 def events(bench: Bench) -> None:
     """XID errors of every code, of GPUs that are there and of others."""
     bench.edition += 1
@@ -198,7 +190,7 @@ def largest(bench: Bench) -> None:
         node(bench, CHANNELS)
 
 
-STRATEGIES = {each.__name__: each for each in (churn, lives, texts, blobs, events, largest)}
+STRATEGIES = {each.__name__: each for each in (churn, lives, texts, events, largest)}
 
 
 def resident() -> float:
@@ -207,8 +199,8 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def grown(strategy: str) -> tuple[float, int, int]:
-    """Return the growth in MiB, how many messages were taken, and how many lines refused."""
+def grown(strategy: str) -> tuple[float, int]:
+    """Return the growth in MiB, and how many messages were taken."""
     logging.disable(logging.CRITICAL)
     bench = Bench()
     node(bench, 8)
@@ -217,4 +209,4 @@ def grown(strategy: str) -> tuple[float, int, int]:
         STRATEGIES[strategy](bench)
         bench.turn()
         highest = max(highest, resident() - before)
-    return highest, bench.taken, bench.supervisor.garbage
+    return highest, bench.taken

@@ -10,16 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.protocol import Channel, ChannelError, DeviceSource, GpuProcess, LaneSample
+from agent.backends.protocol import Channel, ChannelError, DeviceSource, LaneSample
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_names
-from agent.model import Instant, Lane, Reason
+from agent.model import Instant, Reason
 from agent.worker.decode import Decoder
 from agent.worker.reader_pool import ALL_LANES, Post
 from agent.worker.worker_messages import MessageError, encode, encode_identity, unseal
-from tests.nvml.fake_driver import DENIED, LOST, MISSING, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
-
-NONE = 2**32 - 1
-"""An instance that a process has none of."""
+from tests.nvml.fake_driver import DENIED, LOST, UNKNOWN, UNSUPPORTED, Code, FakeDriver, FakeGpu, a100, b200, h100
 
 
 class Wire:
@@ -89,9 +86,10 @@ def test_what_nvml_gives_is_accepted(nvml: Callable[..., Wire], make: Callable[[
 
 
 @pytest.mark.parametrize("code", [LOST, DENIED, UNKNOWN, UNSUPPORTED])
-def test_what_a_failing_gpu_gives_is_accepted(nvml: Callable[..., Wire], code: object) -> None:
-    wire = nvml(h100(0))
-    wire.posts[0].channel._device._driver.gpus[0].failing = code  # type: ignore[attr-defined]  # the fake below
+def test_what_a_failing_gpu_gives_is_accepted(nvml: Callable[..., Wire], code: Code) -> None:
+    gpu = h100(0)
+    wire = nvml(gpu)
+    gpu.failing = code
     wire.read()
     assert len(wire.samples) + len(wire.errors) == 9
 
@@ -149,18 +147,3 @@ def test_what_a_synthetic_node_gives_is_accepted(name: str) -> None:
     wire.read(2)
     assert len(wire.samples) == 2 * 3 * (scenario.topology.gpus + 1)
     source.close()
-
-
-def test_processes_arrive_with_the_samples_of_their_lane(
-    nvml: Callable[..., Wire],
-) -> None:
-    gpu, call = h100(0), "nvmlDeviceGetComputeRunningProcesses_v3"
-    wire = nvml(gpu)
-    one = (GpuProcess(100, 2**30, None),)
-    for answer, processes in (([], ()), ([(100, 2**30, NONE, NONE)], one), (MISSING, None)):
-        gpu.calls[call] = answer
-        wire.heard.clear()
-        wire.sent.clear()
-        wire.read(1)
-        by_lane = {each.lane: each.processes for each in wire.samples if each.channel == gpu.uuid}
-        assert by_lane == {Lane.FAST: None, Lane.SLOW: processes, Lane.COLD: None}

@@ -81,9 +81,9 @@ def test_a_flood_is_cut_and_the_cut_is_reported_seldom(pipes: Pipes, caplog: pyt
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_main_process_does_not_grow_whatever_it_is_sent(strategy: str) -> None:
-    growth, taken, refused = warm.call(grown, strategy)
+    growth, taken = warm.call(grown, strategy)
     assert growth < (48.0 if strategy == "largest" else 24.0)  # MiB above the usual memory
-    assert taken > 24 or refused > 100  # what was said was heard, or was garbage
+    assert taken > 24  # what was said was heard
 
 
 @pytest.fixture

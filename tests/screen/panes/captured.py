@@ -15,7 +15,7 @@ from rich.console import Console
 
 from agent.commands.top.screen.frame import draw
 from agent.commands.top.screen.key_input import OneGpu, UiState
-from agent.commands.top.screen.text_layout import ASCII, UNICODE, Glyphs, TextLayout
+from agent.commands.top.screen.text_layout import UNICODE, Glyphs, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData
 from tests.screen.scenes import scene_of, scene_of_nodes
 
@@ -61,8 +61,6 @@ RACK = partial(
 
 PANES: dict[str, Callable[[], str]] = {
     "straggler-80x24": partial(pane, STRAGGLER, 80, 24),
-    "straggler-200x50": partial(pane, STRAGGLER, 200, 50),
-    "straggler-20x10-ascii": partial(pane, STRAGGLER, 20, 10, ASCII),
     "thermal-throttle-gpu-120x40": partial(pane, HEAT, 120, 40, UNICODE, "5"),
     "rack-100x40": partial(pane, RACK, 100, 40),
 }
