@@ -8,7 +8,7 @@ ThermalMetrics; before that one resource, Thermal, lists them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from agent.backends.redfish_service import as_list, as_number
@@ -36,6 +36,8 @@ LONGEST_NAME = 64
 
 PartValue = tuple[Metric, str, str | float | None]
 """What a document says of a part: row, the part's name, and a state, None if it has none, or a value in base units."""
+ReadPart = Callable[[str, dict[str, Any]], Iterator[PartValue]]
+"""Yields what the document with this Id says."""
 
 
 def parse_leak_state(document: dict[str, Any]) -> str | None:
