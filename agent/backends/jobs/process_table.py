@@ -17,8 +17,10 @@ from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, parse_cgroup
 from agent.backends.jobs.environments import AskVariables, EnvironmentUnavailableError, ProcessEnvironments, UserNames
 from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id, merge_jobs, to_label_value
 from agent.backends.jobs.job_files import GONE, REFUSED, AttributionProblems, ReadFile, describe_error
+from agent.backends.protocol import DeviceError
 from agent.broker.questions import job_variables
 from agent.lib.proc_stat import ProcStat, parse_stat
+from agent.model import Reason
 
 
 def parse_uid(data: bytes) -> int:
@@ -128,6 +130,24 @@ class GpuProcessFacts(Struct, frozen=True):
     """The schedulers' variables in its environment."""
 
 
+NOT_SHOWN = (
+    "does not exist, although the process uses the GPU: run the agent with "
+    "hostPID, or point --path.procfs to the host's /proc, or remove hidepid"
+)
+
+
+def _explain(path: str, error: OSError | ValueError) -> tuple[str, DeviceError]:
+    """Return the problem of attribution that an error is, and why the process at this path cannot be read."""
+    if not isinstance(error, OSError):
+        return "malformed", DeviceError(Reason.MALFORMED, f"{path}: {error}")
+    if error.errno in REFUSED:
+        return "unreadable", DeviceError(Reason.DENIED, describe_error(path, error))
+    if error.errno == errno.ETIMEDOUT:
+        return "unreadable", DeviceError(Reason.TIMEOUT, str(error.strerror))
+    problem = "vanished" if error.errno in GONE else "malformed"
+    return problem, DeviceError(Reason.LOST, describe_error(path, error))
+
+
 def _owner(where: CgroupOwner, uid: int) -> int | None:
     """Return the user's number. A container has users of its own, whose numbers say nothing about the node's."""
     if where.contained:
@@ -167,46 +187,31 @@ class ProcessTable:
         self._unseen: frozenset[int] = frozenset()
         self._boot: int | None = None
         self._strange: set[str] = set()
-        self.absent: frozenset[int] = frozenset()
-        """Processes that procfs did not show in two looks: it shows another machine or container."""
-        self.refused: dict[int, str] = {}
-        """Processes that this user may not read in procfs, and the error."""
-        self.late: dict[int, str] = {}
-        """Processes whose files in procfs do not answer, and which file it was."""
+        self.missing: dict[int, DeviceError] = {}
+        """Processes that this user may not read in procfs, that do not answer there, or that it did not show in two
+        looks: then it shows another machine or container."""
         self.reads = 0
 
     def look(self, pids: Iterable[int], mono: float) -> dict[int, GpuProcessFacts]:
         """Return those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
-        self.refused, self.late = {}, {}
+        before, self.missing = self._unseen, {}
         self._boot = None  # it moves when the clock is set
         known: dict[int, GpuProcessFacts] = {}
         unseen: set[int] = set()
         for pid in pids:
             try:
-                process = self._process(pid, mono)
+                known[pid] = self._process(pid, mono)
             except (OSError, ValueError) as error:
                 unseen.add(pid)
-                problem, detail = self._explained(pid, error)
-                if pid not in self._unseen:
-                    self._problems.note(problem, detail)
-            else:
-                known[pid] = process
-        self.absent = self._unseen & unseen - self.refused.keys() - self.late.keys()
+                problem, why = _explain(f"{self._procfs}/{pid}", error)
+                if pid not in before:
+                    self._problems.note(problem, why.detail)
+                if problem == "unreadable":
+                    self.missing[pid] = why
+                elif pid in before:
+                    self.missing[pid] = DeviceError(Reason.LOST, f"{self._procfs}/{pid} {NOT_SHOWN}")
         self._unseen, self._known = frozenset(unseen), known
         return {pid: self._named(process, mono) for pid, process in known.items()}
-
-    def _explained(self, pid: int, error: OSError | ValueError) -> tuple[str, str]:
-        """Return the problem and its text, and note a process that may not be read or does not answer."""
-        path = f"{self._procfs}/{pid}"
-        if not isinstance(error, OSError):
-            return "malformed", f"{path}: {error}"
-        if error.errno in REFUSED:
-            self.refused[pid] = describe_error(path, error)
-            return "unreadable", self.refused[pid]
-        if error.errno == errno.ETIMEDOUT:
-            self.late[pid] = str(error.strerror)
-            return "unreadable", self.late[pid]
-        return "vanished" if error.errno in GONE else "malformed", describe_error(path, error)
 
     def _named(self, process: GpuProcessFacts, mono: float) -> GpuProcessFacts:
         """Return the process with its user's name as now known: a directory server may have been unreachable."""
