@@ -110,14 +110,9 @@ class RaplEnergy:
         paths, self.left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
         fresh = [path for path in paths if path not in self._zones]
         answers = self._pool.read_each([CaughtRead(path, _zone_at, DeviceError) for path in fresh], mono)
-        known = {path: zone for path, zone in self._zones.items() if path in paths}
-        self._gaps = []
-        for path, answer in zip(fresh, answers, strict=True):
-            if isinstance(answer, RaplZone):
-                known[path] = answer
-            else:
-                self._gaps.append(_gap(answer))
-        self._zones = {path: known[path] for path in paths if path in known}
+        self._gaps = [_gap(answer) for answer in answers if isinstance(answer, DeviceError)]
+        known = {**self._zones, **dict(zip(fresh, answers, strict=True))}
+        self._zones = {path: zone for path in paths if isinstance(zone := known[path], RaplZone)}
         self._name_domains()
 
     def _name_domains(self) -> None:
