@@ -252,9 +252,9 @@ class EquipmentBackend:
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """Return the state of every part, and all values. Raises AbsentError where there is no part."""
         self._paced.poll(now.mono)
-        if self._paced.absence:
-            raise AbsentError(self._paced.absence)
-        answer = self._paced.value or self._paced.fault
+        answer = self._paced.latest
+        if isinstance(answer, AbsentError):
+            raise AbsentError(str(answer))
         if answer is None:
             return BackendSample(awaited=self._paced.awaited)
         if answer is self._answer:

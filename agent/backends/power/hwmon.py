@@ -104,7 +104,7 @@ class HwmonPower(PollableSource):
 
     name = "hwmon"
     period = 1.0  # the meter's own interval is 1 s by default, and a read may go through the firmware
-    slow = False
+    first_retry = last_retry = denied_retry = period  # asking costs nothing
 
     def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/hwmon"
