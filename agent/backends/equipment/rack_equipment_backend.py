@@ -26,7 +26,7 @@ from agent.backends.equipment.rack_resources import (
     power_documents_of,
 )
 from agent.backends.polled_source import Spawn, spawn_thread
-from agent.backends.protocol import BackendSample, DeviceError
+from agent.backends.protocol import BackendSample, DeviceError, join_samples
 from agent.backends.redfish_service import (
     ROOT,
     Problem,
@@ -39,7 +39,7 @@ from agent.backends.redfish_service import (
 from agent.catalogue.rack import PART, UP
 from agent.config.schema import RackConfig
 from agent.lib.http_target import HttpTarget
-from agent.model import Gap, Instant, Lane, Rack, Reading, Reason
+from agent.model import Instant, Lane, Rack, Reason
 
 
 class RackEquipmentReader(EquipmentReader):
@@ -126,20 +126,13 @@ class RackEquipmentBackend:
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Return all that is known of the services whose turn it is; nothing of the others."""
-        readings: list[Reading] = []
-        gaps: list[Gap] = []
-        calls = 0
-        awaited = False
+        samples = []
         for name in self._services:
-            if not self._is_my_turn(name):
+            if self._is_my_turn(name):
+                samples.append((self._turns.get(name) or self._begin(name)).read(lane, now))
+            else:
                 self._end(name)
-                continue
-            sample = (self._turns.get(name) or self._begin(name)).read(lane, now)
-            readings += sample.readings
-            gaps += sample.gaps
-            calls += sample.calls
-            awaited = awaited or sample.awaited
-        return BackendSample(readings, gaps, calls=calls, awaited=awaited)
+        return join_samples(samples)
 
     def close(self) -> None:
         for name in self._services:

@@ -19,7 +19,7 @@ from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.power.hwmon import HwmonPower
 from agent.backends.power.ipmi import IpmiPower, open_transport
 from agent.backends.power.rapl import RaplEnergy
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError, join_samples
 from agent.backends.registration import BackendContext
 from agent.broker.questions import IpmiDevice
 from agent.catalogue.node import NODE_POWER
@@ -121,19 +121,12 @@ class PowerBackend:
         if "rapl" in order:
             self._parts.append(rapl.read)
         self._once = LogOnce(log)
-        self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """Return the node's power and its parts. Raises AbsentError when this node has none of the sources."""
-        readings: list[Reading] = []
-        gaps: list[Gap] = []
-        calls = 0
-        for read in self._parts:
-            sample = read(now)
-            readings.extend(sample.readings)
-            gaps.extend(sample.gaps)
-            calls += sample.calls
+        parts = join_samples([read(now) for read in self._parts])
+        readings, gaps, calls = [*parts.readings], [*parts.gaps], parts.calls
         preferred: list[PolledSource[float]] = []
         winner = None
         for paced in self._paced:
@@ -154,8 +147,7 @@ class PowerBackend:
         if not readings and not gaps and len(absences) == len(self._paced):
             raise AbsentError("; ".join(filter(None, [*absences, self._looked_for])))
         awaited = any(paced.awaited for paced in preferred)
-        left_out = sum(each.left_out for each in self._sysfs)
-        return BackendSample(readings=readings, gaps=gaps, calls=calls, awaited=awaited, left_out=left_out)
+        return BackendSample(readings, gaps, calls=calls, awaited=awaited, left_out=parts.left_out)
 
     def _tell_denied(self, gaps: Sequence[Gap], readings: Sequence[Reading]) -> None:
         """Log reads that lack a permission, by metric: the counters of RAPL's many domains are refused together."""
