@@ -307,10 +307,11 @@ class JobsBackend:
         """Return the pods that hold GPUs by the kubelet, and show whether it lists them."""
         if self._kubelet is None:
             return ()
-        pods, is_there, fault = self._kubelet.poll(mono)
+        pods = self._kubelet.poll(mono)
+        fault = self._kubelet.fault
         if fault is not None and fault.counts:
             self._problems.count("kubelet")
-        if is_there:
+        if self._kubelet.is_there:
             self._shown.way("jobs_kubelet", fault is None)
             self._note("pods by the kubelet", str(fault or ""), denied=fault is not None and fault.denied)
         return pods
