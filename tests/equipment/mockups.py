@@ -50,10 +50,10 @@ def read_by(reader: EquipmentReader) -> Iterator[str]:
         return
     finally:
         reader.close()
-    for (row, labels), state in seen.states.items():
-        yield f"{row.name} {'/'.join(word for _, word in labels)}: {state}"
-    for (row, labels), value in seen.values.items():
-        yield f"{row.name} {'/'.join(word for _, word in labels)}: {value:g}"
+    for (row, names), state in seen.states.items():
+        yield f"{row.name} {'/'.join(names)}: {state}"
+    for (row, names), value in seen.values.items():
+        yield f"{row.name} {'/'.join(names)}: {value:g}"
     yield from (problem for _, problem in seen.problems)
 
 

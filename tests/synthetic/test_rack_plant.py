@@ -70,7 +70,7 @@ def test_every_reader_of_real_documents_reads_one(rack: Callable[..., RackAt]) -
         plant = rack()
         plant.read(60.0)
         found = plant.backend._turns[name]._reader._found
-        readers -= {each.read.args[2] for each in found if isinstance(each.read, partial)}
+        readers -= {each.read.args[1] for each in found if isinstance(each.read, partial)}
     assert {each.__name__ for each in readers} == {"_of_detector_groups", "_of_subsystem"}
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
 from math import inf
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +21,7 @@ from msgspec import Struct
 from agent.backends.equipment.equipment_resources import (
     LEAK_STATE,
     UNAVAILABLE,
+    PartValue,
     ReadPart,
     listed_detectors,
     read_connector,
@@ -45,7 +45,7 @@ from agent.backends.redfish_service import (
 )
 from agent.catalogue.equipment import FAN_STATE, INTAKE, LEAK_STATES, ROWS, SUPPLY
 from agent.lib.http_target import HttpTarget
-from agent.model import Entity, Gap, Instant, Labels, Lane, Metric, Reading, Reason, Series
+from agent.model import Entity, Gap, Instant, Lane, Metric, Reading, Reason, Series
 
 log = logging.getLogger("coldplate.backend")
 
@@ -55,35 +55,36 @@ MOST_DOCUMENTS = 128
 """Documents of parts that are read each round: a controller takes up to 300 ms for each."""
 
 Document = dict[str, Any]
-PartKey = tuple[Metric, Labels]
-"""What is shown of a part: a row, and the labels that name the part."""
-PartReading = tuple[PartKey, float | str | None]
-"""A value in base units, or the state of a part, None for one that tells none."""
+Names = tuple[str, ...]
+PartKey = tuple[Metric, Names]
+"""What is shown of a part: a row, and the values of its labels that name the part, its unit or chassis first."""
 
 
 class PartDocument(Struct, frozen=True):
-    """A document that is read each round, and by what: it gets None for one that could not be read.
+    """A document of a unit or chassis, which `read` reads each round: it gets None for one that could not be read.
 
-    If it cannot be understood, `row` is missing. `part` names the part that has no values if nothing is read; empty
-    where that is nothing wrong.
+    If it cannot be understood, `row` is missing. `kind` is that of the rack's parts. `connector` is the name of one
+    that has no values if nothing is read.
     """
 
     path: str
     row: Metric
-    read: Callable[[Document | None], Iterable[PartReading]]
-    part: Labels = ()
+    unit: str
+    read: Callable[[Document | None], Iterable[PartValue]]
+    kind: str = ""
+    connector: str = ""
 
 
 class EquipmentReadings(Struct, frozen=True):
     """What was read in one round: states and values of parts.
 
-    `silent` parts have no values. `problems` are what was wrong with single documents, with the row that is missing for
-    each. `calls` counts the documents that were asked for.
+    `silent` connectors have no values. `problems` are what was wrong with single documents, with the row that is
+    missing for each. `calls` counts the documents that were asked for.
     """
 
     states: dict[PartKey, str | None]
     values: dict[PartKey, float]
-    silent: frozenset[Labels]
+    silent: frozenset[Names]
     problems: tuple[Problem, ...]
     calls: int
 
@@ -142,13 +143,14 @@ class EquipmentReader(PollableSource):
             self.refuse_nothing(self._problems)
         states: dict[PartKey, str | None] = dict.fromkeys(self.known, UNAVAILABLE)
         values: dict[PartKey, float] = {}
-        silent: set[Labels] = set()
+        silent: set[Names] = set()
         for document in self._found:
             ask.row = document.row
             said = list(document.read(ask.read(document.path)))
-            if document.part and not said:
-                silent.add(document.part)
-            for key, value in said:
+            if document.connector and not said:
+                silent.add((document.unit, document.connector))
+            for row, names, value in said:
+                key = (row, (document.unit, *names))
                 if isinstance(value, float):
                     values[key] = value
                 else:
@@ -202,8 +204,9 @@ class NodeCoolingReader(EquipmentReader):
         """Those of one chassis, which lists its detectors itself (since 2023) or in its ThermalSubsystem, or both."""
 
         def part(row: Metric, path: str, read: ReadPart) -> PartDocument:
-            named = (("chassis", chassis), ("connector", resource_id(path))) if row is SUPPLY else ()
-            return PartDocument(path, row, partial(_read_in, chassis, resource_id(path), read), named)
+            name = resource_id(path)
+            connector = name if row is SUPPLY else ""
+            return PartDocument(path, row, chassis, lambda known: read(name, known or {}), connector=connector)
 
         thermal = ask.at(link_path(document.get("ThermalSubsystem")))
         detection = link_path(thermal.get("LeakDetection"))
@@ -227,19 +230,14 @@ class NodeCoolingReader(EquipmentReader):
             yield part(INTAKE, metrics, read_thermal_metrics)
 
 
-def _read_in(chassis: str, name: str, read: ReadPart, document: Document | None) -> Iterator[PartReading]:
-    for row, part, value in read(name, document or {}):
-        yield (row, tuple(zip(row.labels, (chassis, part), strict=False))), value
-
-
 class EquipmentBackend:
-    """Shows what a reader last saw, and what it cannot see, with the labels `own` before those of the parts."""
+    """Shows what a reader last saw, and what it cannot see. `own` are the labels' values before those of the parts."""
 
     name = "equipment"
     lanes = frozenset({Lane.SLOW})
     shortest = 1.0
 
-    def __init__(self, reader: EquipmentReader, entity: Entity, own: Labels = (), spawn: Spawn = spawn_thread) -> None:
+    def __init__(self, reader: EquipmentReader, entity: Entity, own: Names = (), spawn: Spawn = spawn_thread) -> None:
         self._reader = reader
         self._entity = entity
         self._own = own
@@ -267,12 +265,12 @@ class EquipmentBackend:
         self._paced.close()
 
     def _shown(self, seen: EquipmentReadings) -> BackendSample:
-        values = (self._reading(row, labels, value) for (row, labels), value in seen.values.items())
+        values = (self._reading(row, names, value) for (row, names), value in seen.values.items())
         readings = (*self._up(1), *self._states(seen.states), *values)
         silent = (
-            (row, "the coolant connector {1} of {0} has no values".format(*(value for _, value in labels)))
-            for row, labels in self._series
-            if labels in seen.silent
+            (row, f"the coolant connector {names[1]} of {names[0]} has no values")
+            for row, names in self._series
+            if names in seen.silent
         )
         gaps = tuple(self._gap(row, Reason.MALFORMED, text) for row, text in (*silent, *seen.problems))
         return BackendSample(readings, gaps, calls=seen.calls)
@@ -288,16 +286,17 @@ class EquipmentBackend:
             yield self._reading(self._reader.up_row, (), value)
 
     def _states(self, states: dict[PartKey, str | None]) -> Iterator[Reading]:
-        for (row, labels), said in states.items():
+        for (row, names), said in states.items():
             if said is not None:
                 for state in LEAK_STATES:
-                    yield self._reading(row, (*labels, ("state", state)), int(state == said))
+                    yield self._reading(row, (*names, state), int(state == said))
 
-    def _reading(self, row: Metric, labels: Labels, value: float) -> Reading:
-        series = self._series.get((row, labels))
+    def _reading(self, row: Metric, names: Names, value: float) -> Reading:
+        series = self._series.get((row, names))
         if series is None:
-            series = self._series[row, labels] = Series(row, self._entity, (*self._own, *labels))
+            labels = zip((*row.labels, *row.further_labels), (*self._own, *names), strict=False)
+            series = self._series[row, names] = Series(row, self._entity, tuple(labels))
         return Reading(series, value)
 
     def _gap(self, row: Metric, reason: Reason, text: str) -> Gap:
-        return Gap(row, self._entity, reason, "".join(f"{value}: " for _, value in self._own) + text)
+        return Gap(row, self._entity, reason, ": ".join((*self._own, text)))

@@ -20,7 +20,6 @@ from agent.backends.equipment.rack_resources import (
     COOLING_COLLECTIONS,
     POWER_COLLECTIONS,
     POWER_SHELF,
-    PartResource,
     chassis_documents_of,
     cooling_documents_of,
     power_documents_of,
@@ -59,7 +58,7 @@ class RackEquipmentReader(EquipmentReader):
         root = ask.read(ROOT)
         if root is None:
             raise DeviceError(Reason.MALFORMED, "; ".join(text for _, text in ask.problems))
-        found: list[PartResource] = []
+        found: list[PartDocument] = []
         thermal = ask.at(link_path(root.get("ThermalEquipment")))
         for collection in COOLING_COLLECTIONS:
             for path in ask.members(link_path(thermal.get(collection))):
@@ -140,7 +139,7 @@ class RackEquipmentBackend:
 
     def _begin(self, name: str) -> EquipmentBackend:
         reader = RackEquipmentReader(name, self._services[name](), self._clock)
-        turn = self._turns[name] = EquipmentBackend(reader, self._rack, (("equipment", name),), self._spawn)
+        turn = self._turns[name] = EquipmentBackend(reader, self._rack, (name,), self._spawn)
         return turn
 
     def _end(self, name: str) -> None:

@@ -12,10 +12,11 @@ from functools import partial
 from math import log
 from typing import NamedTuple
 
-from agent.backends.equipment.equipment_backend import Document, PartDocument, PartReading
+from agent.backends.equipment.equipment_backend import Document, PartDocument
 from agent.backends.equipment.equipment_resources import (
     HEALTHS,
     UNAVAILABLE,
+    PartValue,
     listed_detectors,
     parse_leak_state,
     parse_status,
@@ -26,7 +27,6 @@ from agent.backends.equipment.equipment_resources import (
 )
 from agent.backends.redfish_service import RedfishPoll, as_list, as_number, link_path
 from agent.catalogue import rack as rows
-from agent.model import Labels, Metric
 
 
 class EquipmentPart(NamedTuple):
@@ -36,34 +36,22 @@ class EquipmentPart(NamedTuple):
     name: str
 
 
-PartValue = tuple[Metric, Labels, float | str | None]
-"""A value in base units, or a state by PART, None if there is none. The labels follow those of the unit."""
 ReadPart = Callable[[EquipmentPart, Document, str | None], Iterator[PartValue]]
-"""Yields what the document of a part says; it also gets the state by the document's Status."""
+"""Yields what the document of a part says; it also gets the state by the document's Status. None is left out."""
 
 
-class PartResource(PartDocument, frozen=True, kw_only=True):
-    """A document of a unit, and the kind of part that it is about."""
-
-    unit: str
-    kind: str
+def _resource(unit: str, kind: str, name: str, path: str, read: ReadPart) -> PartDocument:
+    return PartDocument(path, rows.PART, unit, partial(_values, EquipmentPart(kind, name), read), kind)
 
 
-def _resource(unit: str, kind: str, name: str, path: str, read: ReadPart) -> PartResource:
-    values = partial(_values, unit, EquipmentPart(kind, name), read)
-    return PartResource(path, rows.PART, values, unit=unit, kind=kind)
-
-
-def _values(unit: str, part: EquipmentPart, read: ReadPart, document: Document | None) -> Iterator[PartReading]:
+def _values(part: EquipmentPart, read: ReadPart, document: Document | None) -> Iterator[PartValue]:
     """Yield what the document says; None is a document that could not be read."""
     state = parse_status(document, spare=part.kind in _SPARES)
-    for row, labels, value in read(part, document or {}, state):
-        if value is not None:
-            yield (row, (("unit", unit), *labels)), value
+    return (each for each in read(part, document or {}, state) if each[2] is not None)
 
 
 def _state(kind: str, name: str, state: str | None) -> PartValue:
-    return rows.PART, (("kind", kind), ("part", name)), state
+    return rows.PART, (kind, name), state
 
 
 COOLING_COLLECTIONS = ("CDUs", "RPUs")
@@ -97,14 +85,13 @@ def _of_cooling_unit(part: EquipmentPart, document: Document, state: str | None)
 def _of_connector(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     """Count a connector's state as well: one that fails has no values, and must not be taken for an idle one."""
     yield _state(f"{part.kind}-connector", part.name, state)
-    labels = (("loop", part.kind), ("connector", part.name))
     for member, row, factor in _CONNECTOR if state != UNAVAILABLE else ():
-        yield (row, labels, scaled(document.get(member), factor))
+        yield (row, part, scaled(document.get(member), factor))
 
 
 def _of_pump(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     yield _state(*part, state)
-    yield rows.PUMP_SPEED, _named(part), scaled(document.get("PumpSpeedPercent"), 0.01)
+    yield rows.PUMP_SPEED, (part.name,), scaled(document.get("PumpSpeedPercent"), 0.01)
 
 
 def _of_reservoir(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
@@ -112,15 +99,15 @@ def _of_reservoir(part: EquipmentPart, document: Document, state: str | None) ->
     said = document.get("FluidLevelStatus")
     level_state = None if said is None else HEALTHS.get(str(said), UNAVAILABLE)
     yield _state(*part, worst_state(state, level_state))
-    yield rows.RESERVOIR, _named(part), scaled(document.get("FluidLevelPercent"), 0.01)
+    yield rows.RESERVOIR, (part.name,), scaled(document.get("FluidLevelPercent"), 0.01)
 
 
 def _of_filter(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     served, rated = as_number(document.get("ServiceHours")), as_number(document.get("RatedServiceHours"))
     life = served / rated if served is not None and rated is not None and rated > 0 else None
     yield _state(*part, state)
-    yield rows.FILTER_PRESSURE, _named(part), scaled(document.get("DeltaLiquidPressurekPa"), 1e3)
-    yield rows.FILTER_LIFE, _named(part), life
+    yield rows.FILTER_PRESSURE, (part.name,), scaled(document.get("DeltaLiquidPressurekPa"), 1e3)
+    yield rows.FILTER_LIFE, (part.name,), life
 
 
 def _of_detector(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartValue]:
@@ -153,7 +140,7 @@ _PARTS: tuple[tuple[str, str, ReadPart], ...] = (
 """Members of a unit that are collections, and what their members are."""
 
 
-def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
+def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartDocument]:
     """Yield the documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
     unit = resource_id(path)
     document = ask.at(path)
@@ -182,10 +169,6 @@ def dew_point(air: float | None, humidity: float | None) -> float | None:
     return base * gamma / (slope - gamma)
 
 
-def _named(part: EquipmentPart) -> Labels:
-    return (("part", part.name),)
-
-
 POWER_SHELF = "power-shelf"
 POWER_COLLECTIONS = (("PowerShelves", POWER_SHELF), ("RackPDUs", "rack-pdu"))
 """Members of PowerEquipment that are collections of units, and what these are."""
@@ -196,7 +179,7 @@ _INPUTS = {"LossOfInput": "critical", "OutOfRange": "warning"}
 _LINES = ("Line1", "Line2", "Line3")
 
 
-def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartResource]:
+def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartDocument]:
     """Yield the documents of the unit at `path`, its supplies among them. Raises DeviceError.
 
     A unit lists its power supplies itself, or in the PowerSubsystem of the chassis that it links to, or that it is.
@@ -215,7 +198,7 @@ def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartR
 
 def chassis_documents_of(
     chassis: str | None, bare: Sequence[str], known: Collection[str], ask: RedfishPoll
-) -> Iterator[PartResource]:
+) -> Iterator[PartDocument]:
     """Yield the documents of power supplies in the chassis of this collection, of which nothing is `known`.
 
     They belong to the shelf without supplies (`bare`) that has the chassis's Id, or that is the only one; else the
@@ -231,7 +214,7 @@ def chassis_documents_of(
             yield from found
 
 
-def _supplies_of(unit: str, document: Document, ask: RedfishPoll) -> Iterator[PartResource]:
+def _supplies_of(unit: str, document: Document, ask: RedfishPoll) -> Iterator[PartDocument]:
     supplies = link_path(document.get("PowerSupplies"))
     if supplies is None:
         subsystem = _subsystem_of(document, ask)
@@ -281,26 +264,25 @@ def _of_circuit(part: EquipmentPart, document: Document, state: str | None) -> I
     dead = "critical" if part.kind == "mains" and volts is not None and abs(volts) < DEAD_VOLTS else None
     breaker = _BREAKERS.get(str(document.get("BreakerState")))
     yield _state(*part, worst_state(state, dead, breaker))
-    labels = (("circuit", part.kind), ("part", part.name))
-    yield rows.CIRCUIT_POWER, labels, as_number(document.get("PowerWatts"))
+    yield rows.CIRCUIT_POWER, part, as_number(document.get("PowerWatts"))
     # The current of each line of a circuit of several, or its one current.
     lines = document.get("PolyPhaseCurrentAmps")
     found = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
     if not any(value is not None for value in found.values()):
-        yield rows.CIRCUIT_CURRENT, labels, as_number(document.get("CurrentAmps"))
+        yield rows.CIRCUIT_CURRENT, part, as_number(document.get("CurrentAmps"))
     for line, amperes in found.items():
-        yield rows.CIRCUIT_CURRENT, (*labels, ("line", line.removeprefix("Line"))), amperes
-    yield rows.CIRCUIT_RATING, labels, as_number(document.get("RatedCurrentAmps"))
+        yield rows.CIRCUIT_CURRENT, (*part, line.removeprefix("Line")), amperes
+    yield rows.CIRCUIT_RATING, part, as_number(document.get("RatedCurrentAmps"))
 
 
 def _of_supply(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     """Judge a supply whose input is lost as failed, even if it is in order itself (PowerSupply.LineInputStatus)."""
     yield _state(*part, worst_state(state, _INPUTS.get(str(document.get("LineInputStatus")))))
-    yield rows.SUPPLY_RATING, _named(part), as_number(document.get("PowerCapacityWatts"))
+    yield rows.SUPPLY_RATING, (part.name,), as_number(document.get("PowerCapacityWatts"))
 
 
 def _of_supply_metrics(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartValue]:
-    yield rows.SUPPLY_POWER, _named(part), as_number(document.get("OutputPowerWatts"))
+    yield rows.SUPPLY_POWER, (part.name,), as_number(document.get("OutputPowerWatts"))
 
 
 _SPARES = frozenset({"pump", "filter", "power-supply"})
