@@ -44,47 +44,6 @@ def _number_after(data: bytes, word: bytes) -> int:
     raise ValueError(f"no line {word.decode()}")
 
 
-class JobResolver:
-    """What these schedulers say about a process, the most trusted first.
-
-    The cgroup, kept by the kernel, comes before the environment, written by users.
-    """
-
-    def __init__(self, schedulers: Sequence[Scheduler], trusted: Collection[str] = ()) -> None:
-        """`trusted` are schedulers whose variables count wherever a process is."""
-        self._schedulers = schedulers
-        self._trusted = trusted
-        self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
-        self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
-
-    def known(self, environ: bytes) -> dict[str, str]:
-        """Return the schedulers' variables in a /proc/PID/environ, as the values of labels."""
-        found = job_variables(environ, self._keys).items()
-        return {key.decode("ascii"): to_label_value(value.decode("utf-8", "replace")) for key, value in found}
-
-    def named(self, where: CgroupOwner) -> Job | None:
-        """Return the job that the cgroup names by itself; None if it is not a scheduler's."""
-        return Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
-
-    def job(self, where: CgroupOwner, env: Mapping[str, str], own: str) -> Job | None:
-        """Return the job of a process in this cgroup; None if no scheduler claims it.
-
-        A job named by the cgroup takes facts only from an environment that names the same job. A job named only by the
-        environment is believed below the scheduler's own daemons. `own` distinguishes a cluster that a user runs there
-        from others.
-        """
-        job = self.named(where)
-        if job is not None:
-            found = self._by_name[where.scheduler].job(env, where.id)
-            return job if found is None else merge_jobs(replace(job, id=found.id), found)
-        for each in self._schedulers:
-            if each.everywhere or each.name == where.home or each.name in self._trusted:
-                found = each.job(env, own if each.everywhere else "")
-                if found is not None:
-                    return found
-        return None
-
-
 STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
 """Most bytes read of each file."""
 
@@ -176,7 +135,9 @@ class ProcessTable:
         second in /proc/PID/stat."""
         self._procfs = procfs
         self._schedulers = schedulers
-        self._belief = JobResolver(schedulers, trusted)
+        self._trusted = trusted
+        self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
+        self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
         self._plain_too = plain
         self._read = read
         self._environments = ProcessEnvironments(procfs, read, ask)
@@ -242,7 +203,7 @@ class ProcessTable:
         hidden, late, again = "", False, inf
         self.reads += 1
         try:
-            env = self._belief.known(self._environments.of(pid, stat.started, mono))
+            env = self._variables_in(self._environments.of(pid, stat.started, mono))
         except EnvironmentUnavailableError as error:
             hidden, late, again = str(error), error.late, mono + error.retry
             known = self._known.get(pid)
@@ -261,10 +222,11 @@ class ProcessTable:
 
     def _job(self, pid: int, stat: ProcStat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
         """Return the first candidate with a valid id: nothing that a user writes can hide what the cgroup says."""
-        named = self._belief.named(where)
+        named = Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
         plain = self._plain(pid, stat, where, uid) if named is None else None
         # A Ray cluster belongs to its user: to that user's container or unit, or else to the user alone.
-        found = self._belief.job(where, env, str(uid) if plain is None or where.scheduler == "session" else plain.id)
+        owner = str(uid) if plain is None or where.scheduler == "session" else plain.id
+        found = self._by_environment(where, env, owner) if named is None else self._completed(named, env)
         for job in (found, named, plain if self._plain_too else None):
             if job is None:
                 continue
@@ -273,6 +235,29 @@ class ProcessTable:
             text = f"{self._procfs}/{pid}: {to_label_value(job.id)!r:.80} is not a valid {job.scheduler} job id"
             self._told("foul_id", job.id, text)
         return self._bare(pid, stat, uid) if self._plain_too else None
+
+    def _variables_in(self, environ: bytes) -> dict[str, str]:
+        """Return the schedulers' variables in a /proc/PID/environ, as the values of labels."""
+        found = job_variables(environ, self._keys).items()
+        return {key.decode("ascii"): to_label_value(value.decode("utf-8", "replace")) for key, value in found}
+
+    def _completed(self, job: Job, env: Mapping[str, str]) -> Job:
+        """Return a job that the cgroup names, which the kernel keeps, with the facts of an environment that names the
+        same one: users write that."""
+        found = self._by_name[job.scheduler].job(env, job.id)
+        return job if found is None else merge_jobs(replace(job, id=found.id), found)
+
+    def _by_environment(self, where: CgroupOwner, env: Mapping[str, str], owner: str) -> Job | None:
+        """Return the job that only the environment names, of the most trusted scheduler; None if none claims it.
+
+        It is believed below the scheduler's own daemons. `owner` distinguishes a cluster that a user runs from others.
+        """
+        for each in self._schedulers:
+            if each.everywhere or each.name == where.home or each.name in self._trusted:
+                found = each.job(env, owner if each.everywhere else "")
+                if found is not None:
+                    return found
+        return None
 
     def _plain(self, pid: int, stat: ProcStat, where: CgroupOwner, uid: int) -> Job:
         """Return the job of a process that no scheduler started: a unit has one for each of its users."""
