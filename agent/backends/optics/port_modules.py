@@ -41,7 +41,6 @@ from agent.backends.optics.modules.module_types import (
     ModuleSpan,
     ModuleValues,
     PluggedModule,
-    VdmObservable,
     VdmSample,
     read_span,
 )
@@ -251,12 +250,12 @@ def _values_of(said: ModuleReading) -> Iterator[PortValue]:
 
 
 def _diagnosed(values: Mapping[VdmSample, float]) -> Iterator[PortValue]:
-    for measure, each, worst, choose in (
-        (VdmObservable.ERRORS, rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
-        (VdmObservable.SIGNAL, rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
+    for each, worst, choose in (
+        (rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
+        (rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
     ):
         for side in (MEDIA, HOST):
-            lanes = {one.lane: value for one, value in values.items() if (one.measure, one.side) == (measure, side)}
+            lanes = {one.lane: value for one, value in values.items() if (one.row, one.side) == (each, side)}
             if lanes:
                 yield PortValue(worst, (("side", side),), choose(lanes.values()))
             for lane, value in sorted(lanes.items()):

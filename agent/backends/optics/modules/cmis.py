@@ -25,7 +25,6 @@ from agent.backends.optics.modules.module_types import (
     ModuleValues,
     Places,
     PluggedModule,
-    VdmObservable,
     VdmSample,
     lane_values,
     lanes_in,
@@ -35,6 +34,7 @@ from agent.backends.optics.modules.module_types import (
     read_u16_array,
 )
 from agent.backends.protocol import DeviceError
+from agent.catalogue import optics as rows
 from agent.model import Reason
 
 FORM_FACTORS = {
@@ -203,10 +203,10 @@ _LANE = 0x0F
 
 
 _TYPES = {
-    5: (VdmObservable.SIGNAL, MEDIA),
-    6: (VdmObservable.SIGNAL, HOST),
-    15: (VdmObservable.ERRORS, MEDIA),
-    16: (VdmObservable.ERRORS, HOST),
+    5: (rows.SIGNAL_LANE, MEDIA),
+    6: (rows.SIGNAL_LANE, HOST),
+    15: (rows.ERRORS_LANE, MEDIA),
+    16: (rows.ERRORS_LANE, HOST),
 }
 """Types of observables that are measured all the time: eSNR, and the current bit error ratio before correction."""
 
@@ -242,9 +242,10 @@ def decode_samples(places: Places, parts: Sequence[bytes]) -> dict[VdmSample, fl
         first = min(places_of_page)
         for at, measurement in places_of_page.items():
             (word,) = read_u16_array(part, at - first, 1)
-            value = _power_ratio(word) if measurement.measure is VdmObservable.SIGNAL else _small_float(word)
-            if measurement.measure is VdmObservable.SIGNAL or value <= 1:
-                found[measurement] = value
+            if measurement.row is rows.SIGNAL_LANE:
+                found[measurement] = _power_ratio(word)
+            elif (errors := _small_float(word)) <= 1:
+                found[measurement] = errors
     return found
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
 from typing import NamedTuple
 
 from agent.backends.optics.ethtool_requests import PortValue
@@ -56,8 +55,11 @@ WHOLE = 0x10
 MEDIA, HOST = "media", "host"
 
 
-class VdmObservable(Enum):
-    """What VDM measures without being asked to: error ratios before correction, and signal to noise, a ratio of powers.
+class VdmSample(NamedTuple):
+    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host).
+
+    `row` is that of a lane: of error ratios before correction, or of signal to noise, a ratio of powers. VDM measures
+    these without being asked to. The lane is WHOLE where it is one value for the side.
 
     Pages 20h to 23h describe what pages 24h to 27h measure, two bytes at the same place of both: a lane and what of it.
     Which of the pages there are is in page 2Fh. Least, highest and mean values (types 9 to 14) are consistent only
@@ -65,17 +67,7 @@ class VdmObservable(Enum):
     are those of the first eight: how they are counted in further banks was not looked up.
     """
 
-    ERRORS = "pre_fec_error"
-    SIGNAL = "snr"
-
-
-class VdmSample(NamedTuple):
-    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host).
-
-    The lane is WHOLE where it is one value for the side.
-    """
-
-    measure: VdmObservable
+    row: Metric
     side: str
     lane: int
 
