@@ -1,4 +1,4 @@
-"""The parts that a Redfish service tells of, of the node or of its rack: how they are, and what they measure.
+"""The parts that a Redfish service lists, of the node or of its rack: how they are, and what they measure.
 
 The parts are found by links alone: ids and depths differ between makers. A part that was there once stays known: if the
 service does not answer or list it any more, or it cannot be read, it is unavailable, and never dry or well. A service
@@ -102,7 +102,7 @@ class EquipmentReader(PollableSource):
     value_rows: Sequence[Metric] = ()
     """Those that are missing in its place without an answer, once there was a value."""
     up_row: Metric | None = None
-    """Tells whether the service answers."""
+    """Whether the service answers, if that is shown."""
     round_seconds = inf
     """Most seconds that a round may take."""
     search_soon_seconds = SEARCH_SECONDS
