@@ -65,7 +65,7 @@ _MEGABIT_BYTES = 1e6 / 8
 _SPEEDS_UNKNOWN = (0, 0xFFFFFFFF)
 
 
-@lru_cache(maxsize=8_192)  # 64 ports with all their lanes and bins; interfaces and bins come and go
+@lru_cache(maxsize=16_384)  # 64 ports with all their lanes, bins and limits; interfaces, modules and bins come and go
 def _series(row: Metric, labels: Labels) -> Series:
     return Series(row, Node(), labels)
 
