@@ -29,7 +29,7 @@ UNKNOWN = ""
 _GKE = re.compile(r"nvidia([0-9]+)(?:/gi([0-9]+))?(?:/vgpu[0-9]+)?")
 """Device ids of Google's device plugin (also read by dcgm-exporter)."""
 
-_CLAIMED = re.compile(r"gpu-([0-9]+)(-mig-[0-9-]+)?")
+_CLAIMED = re.compile(r"gpu-([0-9]{1,9})(-mig-[0-9-]+)?")
 """Devices of dynamic resource allocation, by minor number."""
 
 

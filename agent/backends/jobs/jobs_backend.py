@@ -297,7 +297,7 @@ class JobsBackend:
                 name = f"{each.namespace!r:.80}/{each.pod!r:.80}"
                 self._problems.note("foul_id", f"the kubelet reports an invalid pod name {name}")
             elif slot is None:
-                text = f"pod {each.namespace}/{each.pod} holds {each.device}, which is not a GPU of this node"
+                text = f"pod {each.namespace}/{each.pod} holds {each.device:.80}, which is not a GPU of this node"
                 self._problems.note("unknown_device", text)
             else:
                 pods.setdefault(slot, []).append(each)
