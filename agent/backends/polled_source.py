@@ -43,14 +43,13 @@ class PollableSource:
     """Seconds from one read to the next."""
     configured = False
     """Whether the operator named it: then its failure is reported even if another source answers."""
+    first_retry, last_retry = FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
     denied_retry = LAST_RETRY_SECONDS
-    """Seconds after which a slow source that denied access is asked again."""
-    slow = True
-    """Whether it may take longer than a tick can wait, and so is asked in a thread."""
+    """Seconds after which a source that denied access is asked again."""
     grace = 0.0
-    """Seconds that a tick waits for a slow source, so that a prompt answer is shown at once."""
+    """Seconds that a tick waits for the source, so that a prompt answer is shown at once."""
     timeout = 10.0
-    """Seconds without an answer after which a slow source's last value is not shown any more."""
+    """Seconds without an answer after which the source's last value is not shown any more."""
 
     def close(self) -> None:
         """Release what is held; may be called more than once."""
@@ -65,23 +64,22 @@ class PolledSource(Generic[T]):
 
     def __init__(self, source: PollableSource, ask: Callable[[], T], spawn: Spawn = spawn_thread) -> None:
         self.source = source
-        self.value: T | None = None
-        self.fault: DeviceError | None = None
-        self.absence = ""
-        self._spawn: Spawn = spawn if source.slow else lambda job: job()
+        self.latest: T | DeviceError | AbsentError | None = None
+        """Its last answer, while that counts; None before the first one."""
+        self._spawn = spawn
         self._question = ask
         self._answer: T | Exception | None = None
         self._answered = threading.Event()
         self._once = LogOnce(log)
         self._asked: float | None = None  # while a read is in flight, when it began
         self._due = float("-inf")
-        self._retry = FIRST_RETRY_SECONDS
+        self._retry = source.first_retry
         self._closed = False
 
     @property
     def awaited(self) -> bool:
         """Whether the source was asked and nothing is known of it yet."""
-        return self._asked is not None and self.value is None and self.fault is None and not self.absence
+        return self._asked is not None and self.latest is None
 
     def poll(self, mono: float) -> int:
         """Ask the source if it is due, and take its answer if there is one; returns the number of reads begun."""
@@ -94,8 +92,7 @@ class PolledSource(Generic[T]):
             self._answer = self._asked = None
             self._take(answer, mono)
         elif self._asked is not None and mono - self._asked > self.source.timeout:
-            fault = DeviceError(Reason.TIMEOUT, f"{no_answer_for(mono - self._asked)} yet")
-            self.value, self.absence, self.fault = None, "", fault
+            self.latest = DeviceError(Reason.TIMEOUT, f"{no_answer_for(mono - self._asked)} yet")
         return begun
 
     def close(self) -> None:
@@ -111,8 +108,7 @@ class PolledSource(Generic[T]):
         except (RuntimeError, MemoryError) as error:
             remedy = "raise TasksMax in the unit, or the user's process limit"
             self._asked, self._due = None, mono + FIRST_RETRY_SECONDS
-            self.value, self.absence = None, ""
-            self.fault = DeviceError(Reason.DENIED, f"{error}; {remedy}")
+            self.latest = DeviceError(Reason.DENIED, f"{error}; {remedy}")
             return
         if self.source.grace:
             self._answered.wait(self.source.grace)
@@ -127,25 +123,16 @@ class PolledSource(Generic[T]):
             self.source.close()
 
     def _take(self, answer: T | Exception, mono: float) -> None:
-        self.value, self.fault, self.absence = None, None, ""
-        if isinstance(answer, AbsentError):
-            self.absence = str(answer)
-            self._due = mono + ABSENT_RETRY_SECONDS
-        elif isinstance(answer, DeviceError):
-            self._fail(answer, mono)
-        elif isinstance(answer, Exception):
+        if isinstance(answer, Exception) and not isinstance(answer, DeviceError | AbsentError):
             # An unexpected error affects only its own source, and is logged once in full.
             self._once.problem("failed", "reading %s failed", self.source.name, level=logging.ERROR, error=answer)
-            self._fail(DeviceError(Reason.MALFORMED, f"{type(answer).__name__}: {answer}"), mono)
+            answer = DeviceError(Reason.MALFORMED, f"{type(answer).__name__}: {answer}")
+        self.latest = answer
+        if isinstance(answer, AbsentError):
+            self._due = mono + ABSENT_RETRY_SECONDS
+        elif isinstance(answer, DeviceError):
+            self._due = mono + (self.source.denied_retry if answer.reason is Reason.DENIED else self._retry)
+            self._retry = min(2 * self._retry, self.source.last_retry)
         else:
-            self.value = answer
-            self._retry = FIRST_RETRY_SECONDS
+            self._retry = self.source.first_retry
             self._due = mono + self.source.period
-
-    def _fail(self, fault: DeviceError, mono: float) -> None:
-        self.fault = fault
-        if not self.source.slow:  # asking costs nothing
-            self._due = mono + self.source.period
-            return
-        self._due = mono + (self.source.denied_retry if fault.reason is Reason.DENIED else self._retry)
-        self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)

@@ -71,6 +71,17 @@ class BackendSample(NamedTuple):
     left_out: int = 0
 
 
+def join_samples(samples: Sequence[BackendSample]) -> BackendSample:
+    """Return what the parts of a backend gave, as one; of processes and events they have none."""
+    return BackendSample(
+        [reading for each in samples for reading in each.readings],
+        [gap for each in samples for gap in each.gaps],
+        calls=sum(each.calls for each in samples),
+        awaited=any(each.awaited for each in samples),
+        left_out=sum(each.left_out for each in samples),
+    )
+
+
 class LaneSample(NamedTuple):
     """One lane of one channel. `mono` is when its reading began, `duration` how long it took, in seconds."""
 

@@ -8,8 +8,7 @@ away. The connection is kept, since a TLS handshake takes a small controller a s
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import urljoin, urlsplit
@@ -17,14 +16,13 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import DeviceError
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
-from agent.model import Reason
+from agent.model import Metric, Reason
 
 ROOT = "/redfish/v1/"
 CHASSIS = "/redfish/v1/Chassis"
@@ -182,8 +180,10 @@ class RedfishService:
         return DeviceError(reason, f"{self._target.url.rstrip('/')}{path}: {text}")
 
 
+Problem = tuple[Metric, str]
+"""What is wrong with a document, and the row that is missing for it."""
 MOST_PROBLEMS = 8
-"""Most problems of a round that are kept."""
+"""Most problems of a round that are kept for one row."""
 _SHOWN = 120
 _LISTS = ("Members", "Temperatures", "LeakDetectorGroups", "Detectors")
 _LISTS_OR_LINKS = ("Fans",)
@@ -197,8 +197,6 @@ _LINKS = (
 _DEEPEST = 2
 """Lists in lists that are looked into: detectors in groups."""
 
-log = logging.getLogger("coldplate.backend")
-
 
 class RedfishPoll:
     """Reads documents of `service` until `until` (monotonic seconds, by `clock`).
@@ -206,19 +204,21 @@ class RedfishPoll:
     What is wrong with one document, or a part of it, costs that, and is kept as a problem; what is wrong with the
     service (it does not answer, it refuses the login) ends the round.
 
-    With `linked`, a document that is not there is a problem; else it is one that the service does not offer.
+    With `linked`, a document that is not there is a problem; else it is one that the service does not offer. `row` is
+    the one that is missing for the problems of what is read next.
     """
 
     def __init__(
-        self, service: RedfishSource, clock: Callable[[], float], until: float = inf, *, linked: bool = True
+        self, service: RedfishSource, clock: Callable[[], float], row: Metric, until: float = inf, *, linked: bool
     ) -> None:
         self._service = service
         self._clock = clock
         self._until = until
         self._linked = linked
+        self.row = row
         self.calls = 0
         """Documents that were asked for."""
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
 
     def read(self, path: str) -> dict[str, Any] | None:
         """Return the document; None if missing or no JSON object. Raises DeviceError for the service as a whole."""
@@ -261,25 +261,9 @@ class RedfishPoll:
 
     def note(self, problem: str) -> None:
         """Keep a problem, one of the first few."""
-        if len(self.problems) < MOST_PROBLEMS and problem not in self.problems:
-            self.problems.append(problem)
-
-
-class RedfishReader(PollableSource):
-    """A source that reads many documents of a service."""
-
-    period = 15.0
-    configured = True
-    denied_retry = DENIED_RETRY_SECONDS
-    timeout = 60.0
-    _logged: Collection[str] = ()
-
-    def log_new(self, problems: Collection[str]) -> None:
-        """Log each problem that was not there before, in one line."""
-        for problem in problems:
-            if problem not in self._logged:
-                log.warning("%s", problem)
-        self._logged = problems
+        known = [text for row, text in self.problems if row is self.row]
+        if len(known) < MOST_PROBLEMS and problem not in known:
+            self.problems.append((self.row, problem))
 
 
 def _oddities(document: dict[str, Any], depth: int = 0) -> Iterator[str]:

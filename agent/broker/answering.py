@@ -11,7 +11,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from agent.broker import ipmi_opening
+from agent.broker import ipmidev
 from agent.broker.questions import POWER, QUESTION, IpmiDevice, answer_to, job_variables, joined, parse_question
 
 STAT, ENVIRON = 1024, 256 * 1024
@@ -33,8 +33,8 @@ class Broker:
         self,
         clock: Callable[[], float],
         procfs: str = "/proc",
-        device: Callable[[], str | None] = ipmi_opening.device,
-        open_device: Callable[[str], IpmiDevice] = ipmi_opening.open_device,
+        device: Callable[[], str | None] = ipmidev.device,
+        open_device: Callable[[str], IpmiDevice] = ipmidev.DeviceTransport,
     ) -> None:
         self._clock = clock
         self._procfs = procfs

@@ -11,7 +11,7 @@ from agent.backends.equipment.equipment_backend import EquipmentBackend, NodeCoo
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend, over_http
 from agent.backends.protocol import BackendSample
 from agent.lib.http_target import HttpTarget
-from agent.model import Instant, Lane
+from agent.model import Instant, Lane, Node
 from tests.power.conftest import Controller, controller
 
 __all__ = ["Cooled", "controller"]
@@ -27,7 +27,7 @@ class Cooled:
         self.now = 1000.0
         # Its answers always come: no time passes while they are waited for, however slow this machine is.
         watch = NodeCoolingReader(HttpTarget(controller.url, timeout=60.0), chassis, lambda: self.now)
-        self.backend = EquipmentBackend(watch, spawn=lambda job: job())
+        self.backend = EquipmentBackend(watch, Node(), spawn=lambda job: job())
 
     def serve(self, chassis: str, **parts: Any) -> None:
         """A chassis with a ThermalSubsystem that has these members."""

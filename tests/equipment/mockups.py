@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agent.backends.equipment.equipment_backend import NodeCoolingReader
+from agent.backends.equipment.equipment_backend import EquipmentReader, NodeCoolingReader
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentReader
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
-from agent.catalogue.equipment import FAN_STATE
 from agent.lib.http_target import HttpTarget
 from tests.screen.agents import Answer, Answers, serving
 
@@ -38,39 +37,24 @@ def lines_of(mockup: Path) -> Iterator[str]:
     """What is read from a mockup, a line for each detector and each value."""
     with serving(answers_of(mockup)) as place:
         target = HttpTarget(f"http://{place}", timeout=5.0)
-        yield from of_the_node(NodeCoolingReader(target, None, time.monotonic))
+        yield from read_by(NodeCoolingReader(target, None, time.monotonic))
         service = RedfishService(target, 10.0, time.monotonic)
-        yield from of_the_rack(RackEquipmentReader(mockup.name, service, time.monotonic))
+        yield from read_by(RackEquipmentReader(mockup.name, service, time.monotonic))
 
 
-def of_the_node(watch: NodeCoolingReader) -> Iterator[str]:
+def read_by(reader: EquipmentReader) -> Iterator[str]:
     try:
-        seen = watch.look()
+        seen = reader.look()
     except (AbsentError, DeviceError) as error:
-        yield f"node: {error}"
+        yield f"{reader.name}: {error}"
         return
     finally:
-        watch.close()
-    for part, state in seen.states.items():
-        yield f"{'fan' if part.row is FAN_STATE else 'leak detector'} {part.chassis}/{part.name}: {state}"
-    for part, value in seen.values.items():
-        yield f"{part.row.name} {part.chassis}/{part.name}: {value:g}"
+        reader.close()
+    for (row, names), state in seen.states.items():
+        yield f"{row.name} {'/'.join(names)}: {state}"
+    for (row, names), value in seen.values.items():
+        yield f"{row.name} {'/'.join(names)}: {value:g}"
     yield from (problem for _, problem in seen.problems)
-
-
-def of_the_rack(watch: RackEquipmentReader) -> Iterator[str]:
-    try:
-        seen = watch.look()
-    except DeviceError as error:
-        yield f"rack: {error}"
-        return
-    finally:
-        watch.close()
-    for part, state in seen.states.items():
-        yield f"{part.kind} {part.unit}/{part.name}: {state}"
-    for (row, labels), value in seen.values.items():
-        yield f"{row.name} {'/'.join(word for _, word in labels)}: {value:g}"
-    yield from seen.problems
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -217,7 +217,7 @@ def test_a_folder_of_mockups_is_served_and_read(tmp_path: Path, capsys: pytest.C
         (place / "index.json").write_text(json.dumps(document))
     assert mockups.main([str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "server", "  fan 1U/F: ok", "  coldplate_chassis_fan_speed_ratio 1U/F: 0.4",
+        "server", "  coldplate_chassis_fan_state 1U/F: ok", "  coldplate_chassis_fan_speed_ratio 1U/F: 0.4",
         "  coldplate_rack_dew_point_celsius A: 9.5",
     ]  # fmt: skip
     assert mockups.main([str(tmp_path / "server" / "Chassis" / "1U")]) == 1

@@ -284,7 +284,15 @@ def test_a_claim_may_be_shared_by_pods_and_a_part_of_a_gpu_is_not_the_whole(rig:
     assert (rig.holder(1)["pod"], rig.holder(1)["mig"]) == ("a", "")
 
 
-@pytest.mark.parametrize("answer", [claiming(("a", [claimed("gpu-0")])), response(pod("a", "GPU-elsewhere"))])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        claiming(("a", [claimed("gpu-0")])),
+        claiming(("a", [claimed(f"gpu-{'7' * 5000}")])),
+        response(pod("a", "GPU-elsewhere")),
+    ],
+    ids=["no such minor", "a number that Python does not convert", "another node"],
+)
 def test_an_unknown_minor_number_of_a_claim_and_a_device_of_another_node_are_counted(
     rig: Rig, kubelet: FakeKubelet, answer: bytes
 ) -> None:

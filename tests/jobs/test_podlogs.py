@@ -121,9 +121,9 @@ def test_the_kubelet_is_asked_through_the_proxy_socket_if_its_own_is_closed(rig:
         (open_place / "pod-resources").chmod(0)  # to whoever runs the tests: its owner, too
         asked = Kubelet(sockets)
         with without_root():
-            found = asked.poll(0.0).pods
+            found = asked.poll(0.0)
         assert [each.pod for each in found] == ["handed"]
-        found = asked.poll(0.0).pods
+        found = asked.poll(0.0)
         assert [each.pod for each in found] == ["own" if os.geteuid() == 0 else "handed"]
         asked.close()
     finally:

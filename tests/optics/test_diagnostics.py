@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent.backends.optics.modules.cmis import decode_samples, find_samples
-from agent.backends.optics.modules.module_types import VdmObservable, VdmSample
+from agent.backends.optics.modules.module_types import VdmSample
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.catalogue.optics import ERRORS_LANE
 from agent.model import Instant, Lane, Reason
 from tests.optics.conftest import Ports
 from tests.optics.stand_in_module import StandInModule, applications, diagnosed_osfp, osfp
@@ -98,7 +99,7 @@ def test_a_ratio_of_a_whole_side_counts_for_the_side_and_for_no_lane(ports: Port
 def test_an_error_ratio_above_one_is_none_and_the_first_of_two_places_for_one_lane_counts(
     word: int, ratio: float | None
 ) -> None:
-    lane = VdmSample(VdmObservable.ERRORS, "media", 1)
+    lane = VdmSample(ERRORS_LANE, "media", 1)
     places = find_samples([bytes((0x00, 15)) + bytes(126)], (1,), ())
     assert decode_samples(places, [word.to_bytes(2, "big")]) == ({} if ratio is None else {lane: ratio})
     twice = bytes((0x10, 15, 0x20, 15, 0x0E, 15)) + bytes(122)

@@ -15,7 +15,7 @@ from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker import ipmidev
 from agent.broker.answering import Broker, serve
 from agent.broker.asking import BrokerClient
-from agent.broker.ipmidev import DeviceTransport, IpmiRequest, IpmiResponse, Message
+from agent.broker.ipmidev import IPMI_REQUEST, IPMI_RESPONSE, DeviceTransport
 from agent.broker.questions import IpmiDevice
 from agent.model import Reason
 from tests.broker.conftest import IDLE, Bmc, in_thread, listening
@@ -76,8 +76,11 @@ def test_a_node_without_the_device_is_absent_not_broken_and_asks_no_broker(read)
 # Printed by a C program from linux/ipmi.h on x86-64; arm64 has the same layout.
 @pytest.mark.skipif(ctypes.sizeof(ctypes.c_void_p) != 8, reason="sizes of a 64-bit kernel interface")
 def test_structures_and_call_numbers_are_those_of_the_kernel_header() -> None:
-    assert (ctypes.sizeof(IpmiRequest), ctypes.sizeof(IpmiResponse), ctypes.sizeof(ipmidev.Address)) == (40, 48, 8)
-    assert (IpmiRequest.msg.offset, IpmiResponse.msg.offset, Message.data.offset) == (24, 32, 8)
+    assert (IPMI_REQUEST.size, IPMI_RESPONSE.size, ipmidev.ADDRESS.size) == (40, 48, 8)
+    request = IPMI_REQUEST.pack(1, 2, 3, 4, 5, 6, 7)
+    assert [request[at] for at in (0, 8, 16, 24, 25, 26, 32)] == [1, 2, 3, 4, 5, 6, 7]
+    received = IPMI_RESPONSE.pack(1, 2, 3, 4, 5, 6, 7, 8)
+    assert [received[at] for at in (0, 8, 16, 24, 32, 33, 34, 40)] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert (ipmidev.SEND_COMMAND, ipmidev.RECEIVE_MSG_TRUNC) == (0x8028690D, 0xC030690B)
 
 
@@ -90,21 +93,20 @@ class FakeKernel:
         self.sent: list[tuple[int, int, bytes]] = []
         self.msgid = 0
 
-    def ioctl(self, file: int, number: int, argument: ctypes.Structure) -> None:
+    def ioctl(self, file: int, number: int, argument: bytearray) -> None:
         if number == ipmidev.SEND_COMMAND:
-            assert isinstance(argument, IpmiRequest)
-            message = argument.msg
-            self.sent.append((message.netfn, message.cmd, ctypes.string_at(message.data, message.data_len)))
-            self.msgid = argument.msgid
+            address, length, self.msgid, netfn, command, size, data = IPMI_REQUEST.unpack(argument)
+            assert ctypes.string_at(address, length) == b"\x0c\0\0\0\x0f\0\0\0"
+            self.sent.append((netfn, command, ctypes.string_at(data, size)))
             return
         assert number == ipmidev.RECEIVE_MSG_TRUNC
-        assert isinstance(argument, IpmiResponse)
         late, self.stale = self.stale > 0, max(0, self.stale - 1)
         body = response(1 if late else 4242)
-        argument.recv_type = ipmidev.RESPONSE
-        argument.msgid = self.msgid - 1 if late else self.msgid
-        ctypes.memmove(argument.msg.data, body, len(body))
-        argument.msg.data_len = len(body)
+        *place, _, netfn, command, size, data = IPMI_RESPONSE.unpack(argument)[1:]
+        assert size == 272
+        ctypes.memmove(data, body, len(body))
+        msgid = self.msgid - 1 if late else self.msgid
+        argument[:] = IPMI_RESPONSE.pack(ipmidev.RESPONSE, *place, msgid, netfn, command, len(body), data)
 
     def wait(self, file: int, timeout: float) -> bool:
         return self.answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.backends.registration import BackendContext
+from agent.model import Node
 
 if TYPE_CHECKING:
     from agent.backends.equipment.equipment_backend import EquipmentBackend
@@ -19,4 +20,4 @@ def make_backend(context: BackendContext) -> EquipmentBackend | None:
     from agent.backends.redfish_service import make_target
 
     target = make_target(backends.redfish, "backends.redfish")
-    return EquipmentBackend(NodeCoolingReader(target, backends.redfish.chassis, context.mono))
+    return EquipmentBackend(NodeCoolingReader(target, backends.redfish.chassis, context.mono), Node())

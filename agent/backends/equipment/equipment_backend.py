@@ -1,14 +1,19 @@
-"""What cools the node, from its management controller (`backends.redfish`): leak detectors, coolant, fans, intake.
+"""The parts that a Redfish service lists, of the node or of its rack: how they are, and what they measure.
 
-The parts are found by links alone: ids and depths differ between makers. A detector or a fan that was there once stays
-known: if the controller does not answer or list it any more, or it cannot be read, it is unavailable, and never dry or
-well. The controller is asked every 15 s, in its own thread (`agent.backends.polled_source`).
+The parts are found by links alone: ids and depths differ between makers. A part that was there once stays known: if the
+service does not answer or list it any more, or it cannot be read, it is unavailable, and never dry or well. A service
+is asked every 15 s, in its own thread (`agent.backends.polled_source`).
+
+Here are also those of the node (`backends.redfish`): leak detectors, coolant connectors, fans, intake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from math import inf
+from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -17,6 +22,7 @@ from agent.backends.equipment.equipment_resources import (
     LEAK_STATE,
     UNAVAILABLE,
     PartValue,
+    ReadPart,
     listed_detectors,
     read_connector,
     read_detector,
@@ -26,208 +32,271 @@ from agent.backends.equipment.equipment_resources import (
     read_thermal_metrics,
     resource_id,
 )
-from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
-from agent.backends.protocol import AbsentError, BackendSample
-from agent.backends.redfish_service import CHASSIS, RedfishPoll, RedfishReader, RedfishService, link_path
-from agent.catalogue.equipment import COOLANT, FAN_STATE, INTAKE, LEAK_STATES, ROWS, SUPPLY
+from agent.backends.polled_source import PollableSource, PolledSource, Spawn, spawn_thread
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.redfish_service import (
+    CHASSIS,
+    DENIED_RETRY_SECONDS,
+    Problem,
+    RedfishPoll,
+    RedfishService,
+    RedfishSource,
+    link_path,
+)
+from agent.catalogue.equipment import FAN_STATE, INTAKE, LEAK_STATES, ROWS, SUPPLY
 from agent.lib.http_target import HttpTarget
-from agent.model import Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
+from agent.model import Entity, Gap, Instant, Lane, Metric, Reading, Reason, Series
+
+log = logging.getLogger("coldplate.backend")
 
 SEARCH_SECONDS = 600.0
-"""Seconds after which the service is searched again: for what was added, and where nothing was found."""
-MOST_PARTS = 128
-"""Documents of parts of a node that are read: a controller takes up to 300 ms for each."""
-_STATES = (LEAK_STATE, FAN_STATE)
-"""The rows that show how a part is, in the words of LEAK_STATES."""
+"""Seconds after which the service is searched again: for what was added."""
+MOST_DOCUMENTS = 128
+"""Documents of parts that are read each round: a controller takes up to 300 ms for each."""
+
+Document = dict[str, Any]
+Names = tuple[str, ...]
+PartKey = tuple[Metric, Names]
+"""What is shown of a part: a row, and the values of its labels that name the part, its unit or chassis first."""
 
 
-class CoolingPart(NamedTuple):
-    """What is shown of a part: a row, the chassis that the part is in, and its own name."""
+class PartDocument(Struct, frozen=True):
+    """A document of a unit or chassis, which `read` reads each round: it gets None for one that could not be read.
 
-    row: Metric
-    chassis: str
-    name: str
-
-
-class PartDocument(NamedTuple):
-    """A document that is read each time, and by what. If it cannot be understood, `row` is missing."""
-
-    row: Metric
-    read: Callable[[str, dict[str, Any]], Iterator[PartValue]]
-    chassis: str
-    path: str
-
-
-_ASKED = (LEAK_STATE, FAN_STATE, INTAKE, SUPPLY)
-_Asks = Mapping[Metric, RedfishPoll]
-"""For each kind of part what asks for its documents, by the row that is missing where one cannot be understood."""
-
-
-class NodeCoolingReadings(Struct, frozen=True):
-    """What was read at one time: states of parts, None for one without, and values.
-
-    `silent` coolant connectors, by chassis and name, say nothing. `problems` are what was wrong with single documents,
-    with the row that is missing for each. `calls` counts the documents that were asked for.
+    If it cannot be understood, `row` is missing. `kind` is that of the rack's parts. `connector` is the name of one
+    that has no values if nothing is read.
     """
 
-    states: dict[CoolingPart, str | None]
-    values: dict[CoolingPart, float]
-    silent: frozenset[tuple[str, str]]
-    problems: tuple[tuple[Metric, str], ...]
+    path: str
+    row: Metric
+    unit: str
+    read: Callable[[Document | None], Iterable[PartValue]]
+    kind: str = ""
+    connector: str = ""
+
+
+class EquipmentReadings(Struct, frozen=True):
+    """What was read in one round: states and values of parts.
+
+    `silent` connectors have no values. `problems` are what was wrong with single documents, with the row that is
+    missing for each. `calls` counts the documents that were asked for.
+    """
+
+    states: dict[PartKey, str | None]
+    values: dict[PartKey, float]
+    silent: frozenset[Names]
+    problems: tuple[Problem, ...]
     calls: int
 
 
-class NodeCoolingReader(RedfishReader):
+class EquipmentReader(PollableSource):
     """One service. Asked in a thread, with at most one question at a time."""
 
-    name = "equipment"
+    period = 15.0
+    configured = True
+    denied_retry = DENIED_RETRY_SECONDS
+    timeout = 60.0
 
-    def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
-        """Only what is in `chassis`, if it is given. `clock` gives monotonic seconds."""
-        self._service = RedfishService(target, 10.0, clock)
-        self._chassis = chassis
+    row: Metric
+    """What is missing where it is not known what is."""
+    value_rows: Sequence[Metric] = ()
+    """Those that are missing in its place without an answer, once there was a value."""
+    up_row: Metric | None = None
+    """Whether the service answers, if that is shown."""
+    round_seconds = inf
+    """Most seconds that a round may take."""
+    search_soon_seconds = SEARCH_SECONDS
+    """Seconds until the next search where nothing was found, or something could not be read."""
+    linked = True
+    """Whether a document that is not there is a problem (`RedfishPoll`)."""
+
+    def __init__(self, name: str, service: RedfishSource, clock: Callable[[], float]) -> None:
+        """`clock` gives monotonic seconds. Closes the `service` with itself."""
+        self.name = name
+        self._service = service
         self._clock = clock
-        self._found: list[PartDocument] | None = None
-        self._searched_at = 0.0
-        self._problems: list[tuple[Metric, str]] = []
-        self.known: dict[CoolingPart, str | None] = {}
-        """Every detector and fan that ever was there, with what it said last."""
+        self._found: Sequence[PartDocument] = ()
+        self._problems: list[Problem] = []
+        self._search_at = -inf
+        self._logged: Collection[str] = ()
+        self.known: dict[PartKey, str | None] = {}
+        """Every part with a state that ever was there, with what it said last."""
 
-    def look(self) -> NodeCoolingReadings:
-        """Return all parts, as they are now. Raises AbsentError if the node has no such part, and DeviceError."""
+    @abstractmethod
+    def search(self, ask: RedfishPoll) -> Sequence[PartDocument]:
+        """Return the documents to read. Raises DeviceError."""
+
+    @abstractmethod
+    def refuse_nothing(self, problems: Sequence[Problem]) -> None:
+        """Raise AbsentError or DeviceError if it is one that no part was found, with these problems."""
+
+    def look(self) -> EquipmentReadings:
+        """Return all parts, as they are now. Raises AbsentError and DeviceError."""
         now = self._clock()
-        asks, calls = self._asks(), 0
-        if self._found is None or now - self._searched_at >= SEARCH_SECONDS:
-            searching = self._asks()
-            self._found = self._search(searching)
-            self._searched_at = now
-            self._problems, calls = _problems_of(searching), _calls_of(searching)
-        if not (self._found or self.known or self._problems):
-            raise AbsentError("the management controller lists neither leak detectors, coolant connectors nor fans")
-        states: dict[CoolingPart, str | None] = dict.fromkeys(self.known, UNAVAILABLE)
-        values: dict[CoolingPart, float] = {}
-        silent: set[tuple[str, str]] = set()
-        for row, read, chassis, path in self._found:
-            said = list(read(resource_id(path), asks[row].at(path)))
-            if row is SUPPLY and not said:
-                silent.add((chassis, resource_id(path)))
-            for shown, name, value in said:
-                part = CoolingPart(shown, chassis, name)
+        ask = RedfishPoll(self._service, self._clock, self.row, now + self.round_seconds, linked=self.linked)
+        if now >= self._search_at:
+            self._found = self.search(ask)[:MOST_DOCUMENTS]
+            self._problems = ask.problems[:]
+            soon = not self._found or self._problems
+            self._search_at = now + (self.search_soon_seconds if soon else SEARCH_SECONDS)
+        if not self._found and not self.known:
+            self.refuse_nothing(self._problems)
+        states: dict[PartKey, str | None] = dict.fromkeys(self.known, UNAVAILABLE)
+        values: dict[PartKey, float] = {}
+        silent: set[Names] = set()
+        for document in self._found:
+            ask.row = document.row
+            said = list(document.read(ask.read(document.path)))
+            if document.connector and not said:
+                silent.add((document.unit, document.connector))
+            for row, names, value in said:
+                key = (row, (document.unit, *names))
                 if isinstance(value, float):
-                    values[part] = value
+                    values[key] = value
                 else:
-                    states[part] = value
+                    states[key] = value
         self.known = states
-        problems = tuple(dict.fromkeys((*self._problems, *_problems_of(asks))))
-        self.log_new(dict.fromkeys(each for _, each in problems))
-        return NodeCoolingReadings(dict(states), values, frozenset(silent), problems, calls + _calls_of(asks))
+        problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
+        self._log_new(dict.fromkeys(text for _, text in problems))
+        return EquipmentReadings(states, values, frozenset(silent), problems, ask.calls)
 
     def close(self) -> None:
         self._service.close()
 
-    def _asks(self) -> _Asks:
-        return {row: RedfishPoll(self._service, self._clock, linked=False) for row in _ASKED}
+    def _log_new(self, problems: Collection[str]) -> None:
+        for problem in problems:
+            if problem not in self._logged:
+                log.warning("%s", problem)
+        self._logged = problems
 
-    def _search(self, asks: _Asks) -> list[PartDocument]:
-        found: list[PartDocument] = []
-        ask = asks[LEAK_STATE]
+
+class NodeCoolingReader(EquipmentReader):
+    """The node's management controller."""
+
+    row = LEAK_STATE
+    value_rows = tuple(row for row in ROWS if row not in (LEAK_STATE, FAN_STATE))
+    linked = False
+
+    def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
+        """Only what is in `chassis`, if it is given."""
+        super().__init__("equipment", RedfishService(target, 10.0, clock), clock)
+        self._chassis = chassis
+
+    def refuse_nothing(self, problems: Sequence[Problem]) -> None:
+        if not problems:
+            raise AbsentError("the management controller lists neither leak detectors, coolant connectors nor fans")
+
+    def search(self, ask: RedfishPoll) -> list[PartDocument]:
         if self._chassis is None:
             paths = ask.members_in(CHASSIS, ask.examined(CHASSIS, self._service.get(CHASSIS)))
         else:
             paths = [f"{CHASSIS}/{quote(self._chassis, '')}"]
+        found: list[PartDocument] = []
         for path in paths:
+            ask.row = LEAK_STATE
             document = ask.at(path)
-            if len(found) < MOST_PARTS:
-                found += self._search_in(resource_id(path), document, asks)
-        return found[:MOST_PARTS]
+            if len(found) < MOST_DOCUMENTS:
+                found += self._search_in(resource_id(path), document, ask)
+        return found
 
     @staticmethod
-    def _search_in(chassis: str, document: dict[str, Any], asks: _Asks) -> Iterator[PartDocument]:
+    def _search_in(chassis: str, document: Document, ask: RedfishPoll) -> Iterator[PartDocument]:
         """Those of one chassis, which lists its detectors itself (since 2023) or in its ThermalSubsystem, or both."""
-        ask = asks[LEAK_STATE]
+
+        def part(row: Metric, path: str, read: ReadPart) -> PartDocument:
+            name = resource_id(path)
+            connector = name if row is SUPPLY else ""
+            return PartDocument(path, row, chassis, lambda known: read(name, known or {}), connector=connector)
+
         thermal = ask.at(link_path(document.get("ThermalSubsystem")))
         detection = link_path(thermal.get("LeakDetection"))
         leaks = ask.at(detection)
         detectors = [path for each in (document, leaks) for path in ask.members(link_path(each.get("LeakDetectors")))]
         for path in dict.fromkeys(detectors):
-            yield PartDocument(LEAK_STATE, read_detector, chassis, path)
+            yield part(LEAK_STATE, path, read_detector)
         if detection is not None and not detectors and any(True for _ in listed_detectors(leaks)):
-            yield PartDocument(LEAK_STATE, read_detector_groups, chassis, detection)
-        for path in asks[SUPPLY].members(link_path(thermal.get("CoolantConnectors"))):
-            yield PartDocument(SUPPLY, read_connector, chassis, path)
-        fans = asks[FAN_STATE].members(link_path(thermal.get("Fans")))
+            yield part(LEAK_STATE, detection, read_detector_groups)
+        ask.row = SUPPLY
+        for path in ask.members(link_path(thermal.get("CoolantConnectors"))):
+            yield part(SUPPLY, path, read_connector)
+        ask.row = FAN_STATE
+        fans = ask.members(link_path(thermal.get("Fans")))
         for path in fans:
-            yield PartDocument(FAN_STATE, read_fan, chassis, path)
+            yield part(FAN_STATE, path, read_fan)
         metrics, older = link_path(thermal.get("ThermalMetrics")), link_path(document.get("Thermal"))
         if older is not None and not fans:
-            yield PartDocument(FAN_STATE, read_thermal, chassis, older)
+            yield part(FAN_STATE, older, read_thermal)
         if metrics is not None:
-            yield PartDocument(INTAKE, read_thermal_metrics, chassis, metrics)
-
-
-def _problems_of(asks: _Asks) -> list[tuple[Metric, str]]:
-    return [(row, problem) for row, ask in asks.items() for problem in ask.problems]
-
-
-def _calls_of(asks: _Asks) -> int:
-    return sum(ask.calls for ask in asks.values())
+            yield part(INTAKE, metrics, read_thermal_metrics)
 
 
 class EquipmentBackend:
-    """Shows what the watch last saw, and what it cannot see."""
+    """Shows what a reader last saw, and what it cannot see. `own` are the labels' values before those of the parts."""
 
     name = "equipment"
     lanes = frozenset({Lane.SLOW})
     shortest = 1.0
 
-    def __init__(self, watch: NodeCoolingReader, spawn: Spawn = spawn_thread) -> None:
-        self._watch = watch
-        self._paced: PolledSource[NodeCoolingReadings] = PolledSource(watch, watch.look, spawn)
-        self._series: dict[tuple[CoolingPart, tuple[str, ...]], Series] = {}
+    def __init__(self, reader: EquipmentReader, entity: Entity, own: Names = (), spawn: Spawn = spawn_thread) -> None:
+        self._reader = reader
+        self._entity = entity
+        self._own = own
+        self._paced: PolledSource[EquipmentReadings] = PolledSource(reader, reader.look, spawn)
+        self._answer: EquipmentReadings | DeviceError | None = None
+        self._sample = BackendSample()
+        """What is shown of that answer, made once."""
+        self._series: dict[PartKey, Series] = {}
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Return the state of every detector and fan, and all values. Raises AbsentError on a node without them."""
-        calls = self._paced.poll(now.mono)
-        seen, fault = self._paced.value, self._paced.fault
-        if self._paced.absence:
-            raise AbsentError(self._paced.absence)
-        readings: list[Reading] = []
-        gaps: list[Gap] = []
-        if seen is not None:
-            readings = [
-                *self._states(seen.states),
-                *(Reading(self._of(part), seen.values[part]) for part in seen.values),
-            ]
-            gaps = [
-                Gap(row, Node(), Reason.MALFORMED, f"the coolant connector {name} of {chassis} has no values")
-                for (row, chassis, name), _ in self._series
-                if row in COOLANT and (chassis, name) in seen.silent
-            ]
-            gaps += [Gap(row, Node(), Reason.MALFORMED, problem) for row, problem in seen.problems]
-            calls = seen.calls if calls else 0
-        elif fault is not None:
-            readings = list(self._states(dict.fromkeys(self._watch.known, UNAVAILABLE)))
-            gaps = [Gap(row, Node(), fault.reason, fault.detail) for row in self._shown_once()]
-        return BackendSample(readings, gaps, calls=calls, awaited=self._paced.awaited)
+        """Return the state of every part, and all values. Raises AbsentError where there is no part."""
+        self._paced.poll(now.mono)
+        answer = self._paced.latest
+        if isinstance(answer, AbsentError):
+            raise AbsentError(str(answer))
+        if answer is None:
+            return BackendSample(awaited=self._paced.awaited)
+        if answer is self._answer:
+            return self._sample._replace(calls=0)
+        self._answer = answer
+        self._sample = self._refused(answer) if isinstance(answer, DeviceError) else self._shown(answer)
+        return self._sample
 
     def close(self) -> None:
         self._paced.close()
 
-    def _states(self, states: Mapping[CoolingPart, str | None]) -> Iterator[Reading]:
-        for part, said in states.items():
+    def _shown(self, seen: EquipmentReadings) -> BackendSample:
+        values = (self._reading(row, names, value) for (row, names), value in seen.values.items())
+        readings = (*self._up(1), *self._states(seen.states), *values)
+        silent = (
+            (row, f"the coolant connector {names[1]} of {names[0]} has no values")
+            for row, names in self._series
+            if names in seen.silent
+        )
+        gaps = tuple(self._gap(row, Reason.MALFORMED, text) for row, text in (*silent, *seen.problems))
+        return BackendSample(readings, gaps, calls=seen.calls)
+
+    def _refused(self, fault: DeviceError) -> BackendSample:
+        shown = {row for row, _ in self._series}
+        missing = [row for row in self._reader.value_rows if row in shown] or [self._reader.row]
+        readings = (*self._up(0), *self._states(dict.fromkeys(self._reader.known, UNAVAILABLE)))
+        return BackendSample(readings, tuple(self._gap(row, fault.reason, fault.detail) for row in missing), calls=1)
+
+    def _up(self, value: int) -> Iterator[Reading]:
+        if self._reader.up_row is not None:
+            yield self._reading(self._reader.up_row, (), value)
+
+    def _states(self, states: dict[PartKey, str | None]) -> Iterator[Reading]:
+        for (row, names), said in states.items():
             if said is not None:
                 for state in LEAK_STATES:
-                    yield Reading(self._of(part, state), int(state == said))
+                    yield self._reading(row, (*names, state), int(state == said))
 
-    def _shown_once(self) -> list[Metric]:
-        """Return the rows that are missing now: those that there have been, or else the leak detectors."""
-        seen = {part.row for part, _ in self._series if part.row not in _STATES}
-        return [row for row in ROWS if row in seen] or [LEAK_STATE]
-
-    def _of(self, part: CoolingPart, *state: str) -> Series:
-        key = (part, state)
-        series = self._series.get(key)
+    def _reading(self, row: Metric, names: Names, value: float) -> Reading:
+        series = self._series.get((row, names))
         if series is None:
-            labels = zip(part.row.labels, (part.chassis, part.name, *state), strict=True)
-            series = self._series[key] = Series(part.row, Node(), tuple(labels))
-        return series
+            labels = zip((*row.labels, *row.further_labels), (*self._own, *names), strict=False)
+            series = self._series[row, names] = Series(row, self._entity, tuple(labels))
+        return Reading(series, value)
+
+    def _gap(self, row: Metric, reason: Reason, text: str) -> Gap:
+        return Gap(row, self._entity, reason, ": ".join((*self._own, text)))

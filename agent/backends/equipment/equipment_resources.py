@@ -8,7 +8,7 @@ ThermalMetrics; before that one resource, Thermal, lists them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from agent.backends.redfish_service import as_list, as_number
@@ -34,8 +34,11 @@ _CONNECTOR = (
 LONGEST_NAME = 64
 
 
-PartValue = tuple[Metric, str, str | float | None]
-"""What a document says of a part: row, the part's name, and a state, None if it has none, or a value in base units."""
+PartValue = tuple[Metric, tuple[str, ...], str | float | None]
+"""What a document says of a part: a row, the values of its labels that name the part in its unit or chassis, and a
+state, None if it has none, or a value in base units."""
+ReadPart = Callable[[str, dict[str, Any]], Iterator[PartValue]]
+"""Yields what the document with this Id says."""
 
 
 def parse_leak_state(document: dict[str, Any]) -> str | None:
@@ -66,7 +69,7 @@ def read_detector(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
     """Yield the state of a leak detector by its own document, if one is fitted there."""
     state = parse_leak_state(document)
     if state is not None:
-        yield LEAK_STATE, name, state
+        yield LEAK_STATE, (name,), state
 
 
 def read_detector_groups(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
@@ -80,7 +83,7 @@ def read_connector(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
         for member, row, factor in _CONNECTOR:
             value = scaled(document.get(member), factor)
             if value is not None:
-                yield row, name, value
+                yield row, (name,), value
 
 
 def scaled(value: Any, factor: float) -> float | None:
@@ -179,7 +182,7 @@ def read_thermal(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
         if isinstance(each, dict) and each.get("PhysicalContext") == "Intake" and _works(each):
             value = as_number(each.get("ReadingCelsius"))
             if value is not None:
-                yield INTAKE, name_in(each, "Name", str(place)), value
+                yield INTAKE, (name_in(each, "Name", str(place)),), value
 
 
 def read_thermal_metrics(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
@@ -187,7 +190,7 @@ def read_thermal_metrics(_: str, document: dict[str, Any]) -> Iterator[PartValue
     summary = document.get("TemperatureSummaryCelsius")
     value = as_number(summary.get("Intake")) if isinstance(summary, dict) else None
     if value is not None:
-        yield INTAKE, "intake", value
+        yield INTAKE, ("intake",), value
 
 
 def _fan(name: str, document: dict[str, Any], percent: Any, turns: Any) -> Iterator[PartValue]:
@@ -196,8 +199,8 @@ def _fan(name: str, document: dict[str, Any], percent: Any, turns: Any) -> Itera
         return
     state = parse_status(document)
     found = ((FAN_SPEED, scaled(percent, _PERCENT)), (FAN_ROTATION, scaled(turns, _RPM)))
-    speeds = [(row, name, value) for row, value in found if value is not None and state != UNAVAILABLE]
-    yield FAN_STATE, name, state if state or speeds else UNAVAILABLE
+    speeds = [(row, (name,), value) for row, value in found if value is not None and state != UNAVAILABLE]
+    yield FAN_STATE, (name,), state if state or speeds else UNAVAILABLE
     yield from speeds
 
 

@@ -1,106 +1,64 @@
 """Equipment that serves a rack, from its Redfish services (`rack.equipment`): coolant distribution units, power shelves
 and rack PDUs.
 
-Each service is asked by one agent of the rack, every 15 s and in a thread of its own; `BackendContext.is_my_turn` says
-by which. The others have no series of it. An agent whose turn ends forgets what it saw: what it would show is old.
-
-A part that was there once stays known: one that is not listed any more, or cannot be read, is unavailable, never well.
+Each service is asked by one agent of the rack; `BackendContext.is_my_turn` says by which. The others have no series of
+it. An agent whose turn ends forgets what it saw: what it would show is old.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from msgspec import Struct
-
-from agent.backends.equipment.equipment_resources import UNAVAILABLE
+from agent.backends.equipment.equipment_backend import (
+    MOST_DOCUMENTS,
+    EquipmentBackend,
+    EquipmentReader,
+    PartDocument,
+)
 from agent.backends.equipment.rack_resources import (
     COOLING_COLLECTIONS,
     POWER_COLLECTIONS,
     POWER_SHELF,
-    EquipmentPart,
-    EquipmentPollResult,
-    PartResource,
-    PartState,
     chassis_documents_of,
     cooling_documents_of,
     power_documents_of,
 )
-from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
-from agent.backends.protocol import BackendSample, DeviceError
+from agent.backends.polled_source import Spawn, spawn_thread
+from agent.backends.protocol import BackendSample, DeviceError, join_samples
 from agent.backends.redfish_service import (
     ROOT,
+    Problem,
     RedfishPoll,
-    RedfishReader,
     RedfishService,
     RedfishSource,
     link_path,
     make_target,
 )
-from agent.catalogue.rack import PART, PART_STATES, UP
+from agent.catalogue.rack import PART, UP
 from agent.config.schema import RackConfig
 from agent.lib.http_target import HttpTarget
-from agent.model import Gap, Instant, Labels, Lane, Metric, Rack, Reading, Reason, Series
-
-SEARCH_SECONDS = 600.0
-"""Seconds after which the service is searched again: for what was added."""
-SOON_SECONDS = 60.0
-"""The same where nothing was found, or something could not be read: a service that starts lists its parts later."""
-ROUND_SECONDS = 45.0
-"""Most seconds that a round may take; a controller takes up to 300 ms for each document."""
-MOST_DOCUMENTS = 128
-"""Documents that are read each round."""
+from agent.model import Instant, Lane, Rack, Reason
 
 
-class RackEquipmentReader(RedfishReader):
-    """One service. Asked in a thread, with at most one question at a time."""
+class RackEquipmentReader(EquipmentReader):
+    """One service, by its name in the configuration."""
 
-    def __init__(self, name: str, service: RedfishSource, clock: Callable[[], float]) -> None:
-        """`name` is that of the configuration; `clock` gives monotonic seconds. Closes the `service` with itself."""
-        self.name = name
-        self._service = service
-        self._clock = clock
-        self._found: list[PartResource] | None = None
-        self._problems: list[str] = []
-        self._search_at = 0.0
-        self.known: dict[EquipmentPart, str] = {}
-        """Every part that ever was there, with what it said last."""
+    row = PART
+    up_row = UP
+    round_seconds = 45.0
+    search_soon_seconds = 60.0  # a service that starts lists its parts later
 
-    def look(self) -> EquipmentPollResult:
-        """Return everything. Raises DeviceError if the service does not answer, or serves nothing of a rack."""
-        now = self._clock()
-        ask = RedfishPoll(self._service, self._clock, now + ROUND_SECONDS)
-        if self._found is None or now >= self._search_at:
-            found = self._search(ask)
-            self._found, self._problems = found, ask.problems[:]
-            self._search_at = now + (SEARCH_SECONDS if found and not ask.problems else SOON_SECONDS)
-        if not self._found and not self.known:
-            text = "; ".join(["it lists no coolant distribution unit, power shelf or rack PDU", *self._problems])
-            raise self._service.error(Reason.UNSUPPORTED, ROOT, text)
-        states = dict.fromkeys(self.known, UNAVAILABLE)
-        values: dict[tuple[Metric, Labels], float] = {}
-        for resource in self._found:
-            for each in resource.values(ask.read(resource.path)):
-                if isinstance(each, PartState):
-                    if each.state is not None:
-                        states[each.part] = each.state
-                elif each.value is not None:
-                    values[each.row, (("unit", resource.part.unit), *each.labels)] = each.value
-        self.known = states
-        problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
-        self.log_new(problems)
-        return EquipmentPollResult(dict(states), values, problems, ask.calls)
+    def refuse_nothing(self, problems: Sequence[Problem]) -> None:
+        texts = ["it lists no coolant distribution unit, power shelf or rack PDU", *(text for _, text in problems)]
+        raise self._service.error(Reason.UNSUPPORTED, ROOT, "; ".join(texts))
 
-    def close(self) -> None:
-        self._service.close()
-
-    def _search(self, ask: RedfishPoll) -> list[PartResource]:
-        """Return the documents of every unit that the service has, up to a bound. Raises DeviceError."""
+    def search(self, ask: RedfishPoll) -> Sequence[PartDocument]:
+        """Return the documents of every unit that the service has."""
         root = ask.read(ROOT)
         if root is None:
-            raise DeviceError(Reason.MALFORMED, "; ".join(ask.problems))
-        found: list[PartResource] = []
+            raise DeviceError(Reason.MALFORMED, "; ".join(text for _, text in ask.problems))
+        found: list[PartDocument] = []
         thermal = ask.at(link_path(root.get("ThermalEquipment")))
         for collection in COOLING_COLLECTIONS:
             for path in ask.members(link_path(thermal.get(collection))):
@@ -113,14 +71,14 @@ class RackEquipmentReader(RedfishReader):
                 if len(found) < MOST_DOCUMENTS:
                     found += power_documents_of(path, kind, ask)
         if not cooling:
-            supplied = {part.unit for part, *_ in found if part.kind == "power-supply"}
-            bare = [part.unit for part, *_ in found if part.kind == POWER_SHELF and part.unit not in supplied]
+            supplied = {each.unit for each in found if each.kind == "power-supply"}
+            bare = [each.unit for each in found if each.kind == POWER_SHELF and each.unit not in supplied]
             if bare or not found:
-                known = {path for _, path, _ in found}
+                known = {each.path for each in found}
                 found += chassis_documents_of(link_path(root.get("Chassis")), bare, known, ask)
         if len(found) > MOST_DOCUMENTS:
             ask.note(f"{self.name} has more than {MOST_DOCUMENTS} parts; the rest is not read")
-        return found[:MOST_DOCUMENTS]
+        return found
 
 
 PATIENCE_SECONDS = 10.0
@@ -137,18 +95,6 @@ def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
 def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> dict[str, OpenService]:
     """Return how each of these services is opened. `clock` gives monotonic seconds."""
     return {name: partial(RedfishService, target, PATIENCE_SECONDS, clock) for name, target in targets.items()}
-
-
-_AssignedService = tuple[RackEquipmentReader, PolledSource[EquipmentPollResult]]
-"""A service while this agent is the one that polls it."""
-
-
-class _ServiceReadings(Struct, frozen=True):
-    """The readings and gaps of a service's last answer, made once for each answer."""
-
-    answer: EquipmentPollResult | DeviceError
-    readings: tuple[Reading, ...]
-    gaps: tuple[Gap, ...]
 
 
 class RackEquipmentBackend:
@@ -170,76 +116,33 @@ class RackEquipmentBackend:
         spawn: Spawn = spawn_thread,
     ) -> None:
         self._rack = Rack(rack)
+        self._services = services
         self._is_my_turn = is_my_turn
-        self._open = {name: partial(self._begin, name, opened, clock, spawn) for name, opened in services.items()}
-        self._turns: dict[str, _AssignedService] = {}
-        self._shown: dict[str, _ServiceReadings] = {}
-        self._series: dict[tuple[Metric, Labels], Series] = {}
+        self._clock = clock
+        self._spawn = spawn
+        self._turns: dict[str, EquipmentBackend] = {}
+        """Each service while this agent is the one that polls it."""
 
-    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Return all that is known of the services whose turn it is; nothing of the others."""
-        readings: list[Reading] = []
-        gaps: list[Gap] = []
-        calls = 0
-        awaited = False
-        for name, begin in self._open.items():
-            if not self._is_my_turn(name):
+        samples = []
+        for name in self._services:
+            if self._is_my_turn(name):
+                samples.append((self._turns.get(name) or self._begin(name)).read(lane, now))
+            else:
                 self._end(name)
-                continue
-            watch, paced = self._turns.get(name) or begin()
-            paced.poll(now.mono)
-            awaited = awaited or paced.awaited
-            answer = paced.value or paced.fault
-            if answer is None:
-                continue
-            before = self._shown.get(name)
-            if before is None or before.answer is not answer:
-                before = self._shown[name] = self._show(name, watch, answer)
-                calls += answer.calls if isinstance(answer, EquipmentPollResult) else 1
-            readings += before.readings
-            gaps += before.gaps
-        return BackendSample(readings, gaps, calls=calls, awaited=awaited)
+        return join_samples(samples)
 
     def close(self) -> None:
-        for name in list(self._turns):
+        for name in self._services:
             self._end(name)
 
-    def _begin(self, name: str, opened: OpenService, clock: Callable[[], float], spawn: Spawn) -> _AssignedService:
-        watch = RackEquipmentReader(name, opened(), clock)
-        self._turns[name] = turn = (watch, PolledSource(watch, watch.look, spawn))
+    def _begin(self, name: str) -> EquipmentBackend:
+        reader = RackEquipmentReader(name, self._services[name](), self._clock)
+        turn = self._turns[name] = EquipmentBackend(reader, self._rack, (name,), self._spawn)
         return turn
 
     def _end(self, name: str) -> None:
         turn = self._turns.pop(name, None)
         if turn is not None:
-            turn[1].close()
-            self._shown.pop(name, None)
-            self._series = {key: each for key, each in self._series.items() if key[1][0][1] != name}
-
-    def _show(
-        self, name: str, watch: RackEquipmentReader, answer: EquipmentPollResult | DeviceError
-    ) -> _ServiceReadings:
-        own = (("equipment", name),)
-        if isinstance(answer, DeviceError):
-            unseen = dict.fromkeys(watch.known, UNAVAILABLE)
-            made = [self._reading(UP, own, 0), *self._states(own, unseen.items())]
-            return _ServiceReadings(answer, tuple(made), (self._gap(answer.reason, f"{name}: {answer.detail}"),))
-        values = (self._reading(row, (*own, *labels), value) for (row, labels), value in answer.values.items())
-        made = [self._reading(UP, own, 1), *self._states(own, answer.states.items()), *values]
-        gaps = (self._gap(Reason.MALFORMED, f"{name}: {problem}") for problem in answer.problems)
-        return _ServiceReadings(answer, tuple(made), tuple(gaps))
-
-    def _states(self, own: Labels, states: Iterable[tuple[EquipmentPart, str]]) -> Iterable[Reading]:
-        for part, said in states:
-            labels = (*own, ("unit", part.unit), ("kind", part.kind), ("part", part.name))
-            for state in PART_STATES:
-                yield self._reading(PART, (*labels, ("state", state)), int(state == said))
-
-    def _reading(self, row: Metric, labels: Labels, value: float) -> Reading:
-        series = self._series.get((row, labels))
-        if series is None:
-            series = self._series[row, labels] = Series(row, self._rack, labels)
-        return Reading(series, value)
-
-    def _gap(self, reason: Reason, detail: str) -> Gap:
-        return Gap(PART, self._rack, reason, detail)
+            turn.close()

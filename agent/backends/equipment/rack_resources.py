@@ -8,14 +8,15 @@ PowerSupply and their metrics. Outlets are not read: a PDU has dozens, and each 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from math import log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
+from agent.backends.equipment.equipment_backend import Document, PartDocument
 from agent.backends.equipment.equipment_resources import (
     HEALTHS,
     UNAVAILABLE,
+    PartValue,
     listed_detectors,
     parse_leak_state,
     parse_status,
@@ -26,56 +27,31 @@ from agent.backends.equipment.equipment_resources import (
 )
 from agent.backends.redfish_service import RedfishPoll, as_list, as_number, link_path
 from agent.catalogue import rack as rows
-from agent.model import Labels, Metric
-
-Document = dict[str, Any]
 
 
-class EquipmentPart(Struct, frozen=True):
-    """A part of a unit: the unit's Id, what kind of part it is, and its own name."""
+class EquipmentPart(NamedTuple):
+    """What kind of part of a unit it is, and its own name."""
 
-    unit: str
     kind: str
     name: str
 
 
-class PartState(NamedTuple):
-    part: EquipmentPart
-    state: str | None
+ReadPart = Callable[[EquipmentPart, Document, str | None], Iterator[PartValue]]
+"""Yields what the document of a part says; it also gets the state by the document's Status. None is left out."""
 
 
-class PartValue(NamedTuple):
-    """A value in base units; the labels follow those of the unit."""
-
-    row: Metric
-    labels: Labels
-    value: float | None
+def _resource(unit: str, kind: str, name: str, path: str, read: ReadPart) -> PartDocument:
+    return PartDocument(path, rows.PART, unit, partial(_values, EquipmentPart(kind, name), read), kind)
 
 
-ReadPart = Callable[[EquipmentPart, Document, str | None], Iterator[PartState | PartValue]]
-"""Yields what the document of a part says; it also gets the state by the document's Status."""
+def _values(part: EquipmentPart, read: ReadPart, document: Document | None) -> Iterator[PartValue]:
+    """Yield what the document says; None is a document that could not be read."""
+    state = parse_status(document, spare=part.kind in _SPARES)
+    return (each for each in read(part, document or {}, state) if each[2] is not None)
 
 
-class PartResource(NamedTuple):
-    """A document that is read each round, the part that it is about, and what reads it."""
-
-    part: EquipmentPart
-    path: str
-    read: ReadPart
-
-    def values(self, document: Document | None) -> Iterator[PartState | PartValue]:
-        """Yield what the document says; None is a document that could not be read."""
-        state = parse_status(document, spare=self.part.kind in _SPARES)
-        return self.read(self.part, document or {}, state)
-
-
-class EquipmentPollResult(Struct, frozen=True):
-    """Result of one poll: states by part, values by row and labels, and problems of single resources."""
-
-    states: dict[EquipmentPart, str]
-    values: dict[tuple[Metric, Labels], float]
-    problems: tuple[str, ...]
-    calls: int
+def _state(kind: str, name: str, state: str | None) -> PartValue:
+    return rows.PART, (kind, name), state
 
 
 COOLING_COLLECTIONS = ("CDUs", "RPUs")
@@ -101,58 +77,57 @@ _MAGNUS = (17.62, 243.12)
 """Constants of the Magnus formula over water, -45 to 60 °C (Sonntag 1990)."""
 
 
-def _of_cooling_unit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState]:
-    yield PartState(part, state)
-    yield from _groups(part, document, "PumpRedundancy", "FilterRedundancy")
+def _of_cooling_unit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
+    yield _state(*part, state)
+    yield from _groups(document, "PumpRedundancy", "FilterRedundancy")
 
 
-def _of_connector(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
+def _of_connector(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     """Count a connector's state as well: one that fails has no values, and must not be taken for an idle one."""
-    yield PartState(EquipmentPart(part.unit, f"{part.kind}-connector", part.name), state)
-    labels = (("loop", part.kind), ("connector", part.name))
+    yield _state(f"{part.kind}-connector", part.name, state)
     for member, row, factor in _CONNECTOR if state != UNAVAILABLE else ():
-        yield PartValue(row, labels, scaled(document.get(member), factor))
+        yield (row, part, scaled(document.get(member), factor))
 
 
-def _of_pump(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
-    yield PartState(part, state)
-    yield PartValue(rows.PUMP_SPEED, _named(part), scaled(document.get("PumpSpeedPercent"), 0.01))
+def _of_pump(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
+    yield _state(*part, state)
+    yield rows.PUMP_SPEED, (part.name,), scaled(document.get("PumpSpeedPercent"), 0.01)
 
 
-def _of_reservoir(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
+def _of_reservoir(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     """Judge a reservoir by its level as the unit judges it, and by its Status."""
     said = document.get("FluidLevelStatus")
     level_state = None if said is None else HEALTHS.get(str(said), UNAVAILABLE)
-    yield PartState(part, worst_state(state, level_state))
-    yield PartValue(rows.RESERVOIR, _named(part), scaled(document.get("FluidLevelPercent"), 0.01))
+    yield _state(*part, worst_state(state, level_state))
+    yield rows.RESERVOIR, (part.name,), scaled(document.get("FluidLevelPercent"), 0.01)
 
 
-def _of_filter(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
+def _of_filter(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     served, rated = as_number(document.get("ServiceHours")), as_number(document.get("RatedServiceHours"))
     life = served / rated if served is not None and rated is not None and rated > 0 else None
-    yield PartState(part, state)
-    yield PartValue(rows.FILTER_PRESSURE, _named(part), scaled(document.get("DeltaLiquidPressurekPa"), 1e3))
-    yield PartValue(rows.FILTER_LIFE, _named(part), life)
+    yield _state(*part, state)
+    yield rows.FILTER_PRESSURE, (part.name,), scaled(document.get("DeltaLiquidPressurekPa"), 1e3)
+    yield rows.FILTER_LIFE, (part.name,), life
 
 
-def _of_detector(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartState]:
-    yield PartState(part, parse_leak_state(document))
+def _of_detector(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartValue]:
+    yield _state(*part, parse_leak_state(document))
 
 
-def _of_detector_groups(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartState]:
+def _of_detector_groups(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
     """Detectors that the unit lists within one document; if it cannot be read, those known stay unavailable."""
     for name, each in listed_detectors(document):
-        yield PartState(EquipmentPart(part.unit, "leak-detector", name), parse_leak_state(each))
+        yield _state("leak-detector", name, parse_leak_state(each))
 
 
-def _of_environment(_: EquipmentPart, document: Document, _state: str | None) -> Iterator[PartValue]:
+def _of_environment(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
     air = as_number(document.get("TemperatureCelsius"))
     if air is None:
         air = as_number(document.get("AmbientTemperatureCelsius"))
     humidity, dew = scaled(document.get("HumidityPercent"), 0.01), as_number(document.get("DewPointCelsius"))
-    yield PartValue(rows.AIR, (), air)
-    yield PartValue(rows.HUMIDITY, (), humidity)
-    yield PartValue(rows.DEW_POINT, (), dew_point(air, humidity) if dew is None else dew)
+    yield rows.AIR, (), air
+    yield rows.HUMIDITY, (), humidity
+    yield rows.DEW_POINT, (), dew_point(air, humidity) if dew is None else dew
 
 
 _PARTS: tuple[tuple[str, str, ReadPart], ...] = (
@@ -165,24 +140,24 @@ _PARTS: tuple[tuple[str, str, ReadPart], ...] = (
 """Members of a unit that are collections, and what their members are."""
 
 
-def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
+def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartDocument]:
     """Yield the documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
     unit = resource_id(path)
     document = ask.at(path)
-    yield PartResource(EquipmentPart(unit, "unit", unit), path, _of_cooling_unit)
+    yield _resource(unit, "unit", unit, path, _of_cooling_unit)
     for member, kind, read in _PARTS:
         for each in ask.members(link_path(document.get(member))):
-            yield PartResource(EquipmentPart(unit, kind, resource_id(each)), each, read)
+            yield _resource(unit, kind, resource_id(each), each, read)
     detection = link_path(document.get("LeakDetection"))
     if detection is not None:
         detectors = ask.members(link_path(ask.at(detection).get("LeakDetectors")))
         for each in detectors:
-            yield PartResource(EquipmentPart(unit, "leak-detector", resource_id(each)), each, _of_detector)
+            yield _resource(unit, "leak-detector", resource_id(each), each, _of_detector)
         if not detectors:
-            yield PartResource(EquipmentPart(unit, "leak-detectors", "groups"), detection, _of_detector_groups)
+            yield _resource(unit, "leak-detectors", "groups", detection, _of_detector_groups)
     environment = link_path(document.get("EnvironmentMetrics"))
     if environment is not None:
-        yield PartResource(EquipmentPart(unit, "environment", "air"), environment, _of_environment)
+        yield _resource(unit, "environment", "air", environment, _of_environment)
 
 
 def dew_point(air: float | None, humidity: float | None) -> float | None:
@@ -192,10 +167,6 @@ def dew_point(air: float | None, humidity: float | None) -> float | None:
     slope, base = _MAGNUS
     gamma = log(humidity) + slope * air / (base + air)
     return base * gamma / (slope - gamma)
-
-
-def _named(part: EquipmentPart) -> Labels:
-    return (("part", part.name),)
 
 
 POWER_SHELF = "power-shelf"
@@ -208,26 +179,26 @@ _INPUTS = {"LossOfInput": "critical", "OutOfRange": "warning"}
 _LINES = ("Line1", "Line2", "Line3")
 
 
-def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartResource]:
+def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartDocument]:
     """Yield the documents of the unit at `path`, its supplies among them. Raises DeviceError.
 
     A unit lists its power supplies itself, or in the PowerSubsystem of the chassis that it links to, or that it is.
     """
     unit = resource_id(path)
     document = ask.at(path)
-    yield PartResource(EquipmentPart(unit, kind, unit), path, _of_power_unit)
+    yield _resource(unit, kind, unit, path, _of_power_unit)
     metrics = link_path(document.get("Metrics"))
     if metrics is not None:
-        yield PartResource(EquipmentPart(unit, "distribution-metrics", unit), metrics, _of_distribution)
+        yield _resource(unit, "distribution-metrics", unit, metrics, _of_distribution)
     for member, circuit in (("Mains", "mains"), ("Branches", "branch")):
         for each in ask.members(link_path(document.get(member))):
-            yield PartResource(EquipmentPart(unit, circuit, resource_id(each)), each, _of_circuit)
+            yield _resource(unit, circuit, resource_id(each), each, _of_circuit)
     yield from _supplies_of(unit, document, ask)
 
 
 def chassis_documents_of(
     chassis: str | None, bare: Sequence[str], known: Collection[str], ask: RedfishPoll
-) -> Iterator[PartResource]:
+) -> Iterator[PartDocument]:
     """Yield the documents of power supplies in the chassis of this collection, of which nothing is `known`.
 
     They belong to the shelf without supplies (`bare`) that has the chassis's Id, or that is the only one; else the
@@ -237,25 +208,25 @@ def chassis_documents_of(
         name = resource_id(path)
         unit = bare[0] if len(bare) == 1 else name
         found = list(_supplies_of(unit, ask.at(path), ask))
-        if any(each.part.kind == "power-supply" for each in found) and not any(each.path in known for each in found):
+        if any(each.kind == "power-supply" for each in found) and not any(each.path in known for each in found):
             if unit not in bare:
-                yield PartResource(EquipmentPart(unit, POWER_SHELF, unit), path, _of_power_unit)
+                yield _resource(unit, POWER_SHELF, unit, path, _of_power_unit)
             yield from found
 
 
-def _supplies_of(unit: str, document: Document, ask: RedfishPoll) -> Iterator[PartResource]:
+def _supplies_of(unit: str, document: Document, ask: RedfishPoll) -> Iterator[PartDocument]:
     supplies = link_path(document.get("PowerSupplies"))
     if supplies is None:
         subsystem = _subsystem_of(document, ask)
         if subsystem is not None:
-            yield PartResource(EquipmentPart(unit, "power-subsystem", unit), subsystem, _of_subsystem)
+            yield _resource(unit, "power-subsystem", unit, subsystem, _of_subsystem)
             supplies = link_path(ask.at(subsystem).get("PowerSupplies"))
     for each in ask.members(supplies):
         name = resource_id(each)
-        yield PartResource(EquipmentPart(unit, "power-supply", name), each, _of_supply)
+        yield _resource(unit, "power-supply", name, each, _of_supply)
         measured = link_path(ask.at(each).get("Metrics"))
         if measured is not None:
-            yield PartResource(EquipmentPart(unit, "power-supply-metrics", name), measured, _of_supply_metrics)
+            yield _resource(unit, "power-supply-metrics", name, measured, _of_supply_metrics)
 
 
 def _subsystem_of(document: Document, ask: RedfishPoll) -> str | None:
@@ -268,51 +239,50 @@ def _subsystem_of(document: Document, ask: RedfishPoll) -> str | None:
     return link_path(ask.at(next(chassis, None)).get("PowerSubsystem"))
 
 
-def _of_power_unit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState]:
-    yield PartState(part, state)
-    yield from _groups(part, document, "MainsRedundancy", "PowerSupplyRedundancy")
+def _of_power_unit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
+    yield _state(*part, state)
+    yield from _groups(document, "MainsRedundancy", "PowerSupplyRedundancy")
 
 
-def _of_subsystem(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartState]:
-    return _groups(part, document, "PowerSupplyRedundancy")
+def _of_subsystem(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
+    return _groups(document, "PowerSupplyRedundancy")
 
 
-def _groups(part: EquipmentPart, document: Document, *members: str) -> Iterator[PartState]:
+def _groups(document: Document, *members: str) -> Iterator[PartValue]:
     for member in members:
         for name, state in redundancies(document, member):
-            yield PartState(EquipmentPart(part.unit, _REDUNDANCIES[member], name), state)
+            yield _state(_REDUNDANCIES[member], name, state)
 
 
-def _of_distribution(_: EquipmentPart, document: Document, _state: str | None) -> Iterator[PartValue]:
-    yield PartValue(rows.DISTRIBUTION_POWER, (), as_number(document.get("PowerWatts")))
+def _of_distribution(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
+    yield rows.DISTRIBUTION_POWER, (), as_number(document.get("PowerWatts"))
 
 
-def _of_circuit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
+def _of_circuit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     """Judge an input dead where its voltage says so, whatever its health; a branch, where its breaker does."""
     volts = as_number(document.get("Voltage"))
     dead = "critical" if part.kind == "mains" and volts is not None and abs(volts) < DEAD_VOLTS else None
     breaker = _BREAKERS.get(str(document.get("BreakerState")))
-    yield PartState(part, worst_state(state, dead, breaker))
-    labels = (("circuit", part.kind), ("part", part.name))
-    yield PartValue(rows.CIRCUIT_POWER, labels, as_number(document.get("PowerWatts")))
+    yield _state(*part, worst_state(state, dead, breaker))
+    yield rows.CIRCUIT_POWER, part, as_number(document.get("PowerWatts"))
     # The current of each line of a circuit of several, or its one current.
     lines = document.get("PolyPhaseCurrentAmps")
     found = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
     if not any(value is not None for value in found.values()):
-        yield PartValue(rows.CIRCUIT_CURRENT, labels, as_number(document.get("CurrentAmps")))
+        yield rows.CIRCUIT_CURRENT, part, as_number(document.get("CurrentAmps"))
     for line, amperes in found.items():
-        yield PartValue(rows.CIRCUIT_CURRENT, (*labels, ("line", line.removeprefix("Line"))), amperes)
-    yield PartValue(rows.CIRCUIT_RATING, labels, as_number(document.get("RatedCurrentAmps")))
+        yield rows.CIRCUIT_CURRENT, (*part, line.removeprefix("Line")), amperes
+    yield rows.CIRCUIT_RATING, part, as_number(document.get("RatedCurrentAmps"))
 
 
-def _of_supply(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartState | PartValue]:
+def _of_supply(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     """Judge a supply whose input is lost as failed, even if it is in order itself (PowerSupply.LineInputStatus)."""
-    yield PartState(part, worst_state(state, _INPUTS.get(str(document.get("LineInputStatus")))))
-    yield PartValue(rows.SUPPLY_RATING, _named(part), as_number(document.get("PowerCapacityWatts")))
+    yield _state(*part, worst_state(state, _INPUTS.get(str(document.get("LineInputStatus")))))
+    yield rows.SUPPLY_RATING, (part.name,), as_number(document.get("PowerCapacityWatts"))
 
 
 def _of_supply_metrics(part: EquipmentPart, document: Document, _: str | None) -> Iterator[PartValue]:
-    yield PartValue(rows.SUPPLY_POWER, _named(part), as_number(document.get("OutputPowerWatts")))
+    yield rows.SUPPLY_POWER, (part.name,), as_number(document.get("OutputPowerWatts"))
 
 
 _SPARES = frozenset({"pump", "filter", "power-supply"})

@@ -150,34 +150,32 @@ def describe(root: str, ports: Iterable[RdmaPort], pool: FileReaderPool, mono: f
 
     They describe a port, not its activity, so a known fact stays while its file hangs.
     """
-    devices: dict[str, list[RdmaPort]] = {}
+    ports = list(ports)
+    of_device: dict[str, dict[str, None]] = {}
     for port in ports:
-        devices.setdefault(port.device, []).append(port)
-    batches = []
-    for device, group in devices.items():
-        paths = [f"{root}/{device}/{file}" for _, file in DEVICE_FACTS]
-        paths += [f"{port.directory}/{PORT_FACT[1]}" for port in group]
-        batches.append(DeviceReads(device, [text_file(path) for path in paths]))
-    described: list[Reading | Gap] = []
-    for batch, group, answers in zip(batches, devices.values(), pool.round(batches, mono), strict=True):
-        paths = [item.path for item in batch.items]
-        shared = len(DEVICE_FACTS)
-        for place, port in enumerate(group, shared):
-            described.append(_of(port, [*answers[:shared], answers[place]], [*paths[:shared], paths[place]]))
-    return described
+        of_device.setdefault(port.device, {}).update(dict.fromkeys(_fact_files(root, port)))
+    batches = [DeviceReads(device, [text_file(path) for path in paths]) for device, paths in of_device.items()]
+    answers: dict[str, Answer] = {}
+    for paths, batch in zip(of_device.values(), pool.round(batches, mono), strict=True):
+        answers.update(zip(paths, batch, strict=True))
+    return [_of(port, {path: answers[path] for path in _fact_files(root, port)}) for port in ports]
 
 
-def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Gap:
+def _fact_files(root: str, port: RdmaPort) -> list[str]:
+    return [*(f"{root}/{port.device}/{file}" for _, file in DEVICE_FACTS), f"{port.directory}/{PORT_FACT[1]}"]
+
+
+def _of(port: RdmaPort, answers: dict[str, Answer]) -> Reading | Gap:
     """Return the facts; one that cannot be read is empty. The row is a gap if none can be, or an unknown one hangs."""
-    for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
+    for path, answer in answers.items():
         if isinstance(answer, str):
             port.facts[path] = answer
-        elif isinstance(answer, UnansweredError) and path in port.facts:
-            answers[place] = port.facts[path]
         elif isinstance(answer, UnansweredError):
-            return Gap(INFO, port.entity, answer.reason, answer.detail)
-    errors = [(path, each) for path, each in zip(paths, answers, strict=True) if isinstance(each, OSError)]
-    texts = [printable(each) if isinstance(each, str) else "" for each in answers]
+            if path not in port.facts:
+                return Gap(INFO, port.entity, answer.reason, answer.detail)
+            answers[path] = port.facts[path]
+    errors = [(path, each) for path, each in answers.items() if isinstance(each, OSError)]
+    texts = [printable(each) if isinstance(each, str) else "" for each in answers.values()]
     if errors and not any(texts):
         failed = device_error(*errors[-1])
         return Gap(INFO, port.entity, failed.reason, failed.detail)

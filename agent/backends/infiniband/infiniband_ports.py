@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -34,14 +35,16 @@ class PortMetrics(Struct, frozen=True):
     """The rows that a port's files feed: those of the fast lane first, then the catalogue's, then the driver's own.
 
     `sizes` says how many rows there are up to each of the three; `unnamed` files feed no row, since drivers offer more
-    names than there may be rows. Ports of one driver share a shape.
+    names than there may be rows. Ports of one driver have the same files, `present`, and share a shape.
     """
 
+    present: frozenset[str]
     rows: tuple[tuple[str, Metric, float], ...]
     sizes: tuple[int, int, int]
     unnamed: int
 
 
+@lru_cache(maxsize=512)  # drivers, and what each does not offer on some ports
 def shape_of(present: frozenset[str], usable: frozenset[str]) -> PortMetrics:
     """Return the shape of a port with these files; `usable` are those of `competing_files` that hold a number."""
     catalogued = []
@@ -56,7 +59,7 @@ def shape_of(present: frozenset[str], usable: frozenset[str]) -> PortMetrics:
     named = [(path, driver_counter(path)) for path in rest]
     own = [(path, row, 1.0) for path, row in named if row is not None]
     sizes = (len(fast), len(catalogued), len(catalogued) + len(own))
-    return PortMetrics((*fast, *slow, *own), sizes, len(rest) - len(own))
+    return PortMetrics(present, (*fast, *slow, *own), sizes, len(rest) - len(own))
 
 
 def competing_files(present: frozenset[str]) -> list[str]:
@@ -85,7 +88,7 @@ class RdmaPort:
         self.directory = f"{root}/{device}/ports/{number}"
         self.attributes: dict[str, SysfsAttribute] = {}
         self.present: frozenset[str] = frozenset()
-        self.shape = PortMetrics((), (0, 0, 0), 0)
+        self.shape = PortMetrics(frozenset(), (), (0, 0, 0), 0)
         self.lasting = True
         self.facts: dict[str, str] = {}
         """The last content of each file of facts."""
@@ -179,8 +182,6 @@ class PortDiscovery:
         """Files of ports beyond the known ones; a device that is not looked into counts as one."""
         self._root = root
         self._pool = pool
-        self._shapes: dict[tuple[frozenset[str], frozenset[str]], tuple[frozenset[str], PortMetrics]] = {}
-        """Shapes, by a port's files and the usable rivals among them. Ports of one driver have the same file names."""
 
     def take(self, mono: float) -> tuple[bool, list[Gap]]:
         """Find out what there is now: whether it changed, and a gap for each device that cannot be looked into.
@@ -288,9 +289,5 @@ class PortDiscovery:
             for (port, paths), texts in zip(contested, self._pool.round(batches, mono), strict=True)
         }
         for port in changed:
-            key = (port.present, usable.get(port.entity, frozenset()))
-            if key not in self._shapes:
-                self._shapes[key] = (port.present, shape_of(*key))
-            port.present, port.shape = self._shapes[key]
-        used = {id(port.shape) for port in self.ports.values()}
-        self._shapes = {key: known for key, known in self._shapes.items() if id(known[1]) in used}
+            port.shape = shape_of(port.present, usable.get(port.entity, frozenset()))
+            port.present = port.shape.present  # the names of one, not of each port

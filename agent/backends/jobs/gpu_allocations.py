@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -28,7 +29,7 @@ UNKNOWN = ""
 _GKE = re.compile(r"nvidia([0-9]+)(?:/gi([0-9]+))?(?:/vgpu[0-9]+)?")
 """Device ids of Google's device plugin (also read by dcgm-exporter)."""
 
-_CLAIMED = re.compile(r"gpu-([0-9]+)(-mig-[0-9-]+)?")
+_CLAIMED = re.compile(r"gpu-([0-9]{1,9})(-mig-[0-9-]+)?")
 """Devices of dynamic resource allocation, by minor number."""
 
 
@@ -57,12 +58,14 @@ def mig_slots(readings: Iterable[Reading]) -> dict[str, GpuSlot]:
 class GpuSlots:
     """The GPUs of the node at one poll, by the various names that other programs use for them.
 
-    `mig` has the slots of its MIG devices by UUID.
+    `mig` has the slots of its MIG devices by UUID, `read_minors` gives the UUIDs of GPUs by the minor numbers of their
+    device files: some names are these.
     """
 
-    def __init__(self, gpus: Iterable[Gpu], mig: Mapping[str, GpuSlot]) -> None:
-        self.minors: Mapping[int, str] = {}
-        """UUIDs of GPUs by the minor numbers of their device files, once they have been needed."""
+    def __init__(
+        self, gpus: Iterable[Gpu], mig: Mapping[str, GpuSlot], read_minors: Callable[[], Mapping[int, str]]
+    ) -> None:
+        self._read_minors = read_minors
         self._slots: dict[str, GpuSlot] = dict(mig)
         self._divided = {slot.gpu for slot in mig.values()}
         self._by_index: dict[str, Gpu] = {}
@@ -74,6 +77,14 @@ class GpuSlots:
     def is_divided(self) -> bool:
         return bool(self._divided)
 
+    @cached_property
+    def _minors(self) -> Mapping[int, str]:
+        return self._read_minors()
+
+    def find_minor(self, number: int) -> GpuSlot | None:
+        """Return the slot of a GPU by the minor number of its device file."""
+        return self._slots.get(self._minors.get(number, ""))
+
     def find(self, name: str) -> GpuSlot | None:
         """Return the slot of an index, UUID, MIG UUID or device plugin's id, also with a replica's number."""
         name = name.partition("::")[0]
@@ -82,7 +93,7 @@ class GpuSlots:
             gpu = self._by_index.get(match[1])
             slot = GpuSlot(gpu, match[2] or WHOLE) if gpu is not None else None
         if slot is None and (match := _CLAIMED.fullmatch(name)):
-            whole = self._slots.get(self.minors.get(int(match[1]), ""))
+            whole = self.find_minor(int(match[1]))
             slot = GpuSlot(whole.gpu, UNKNOWN) if whole is not None and match[2] else whole
         return slot
 

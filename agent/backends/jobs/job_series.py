@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from agent.backends.jobs.gpu_allocations import UNKNOWN, WHOLE, Allocation, GpuSlot
 from agent.backends.jobs.job import Job, Key
@@ -69,28 +70,26 @@ ENERGY = metric("coldplate_job_energy_joules_total")
 UP = metric("coldplate_backend_up")
 ENERGY_OF = metric("coldplate_gpu_energy_joules_total")
 
-SeriesKey = tuple[str, Entity, tuple[str, ...]]
+
+@lru_cache(maxsize=8_192)  # jobs come and go
+def _series(row: Metric, entity: Entity, labels: tuple[str, ...]) -> Series:
+    return Series(row, entity, tuple(zip(row.labels, labels, strict=True)))
 
 
-class JobSeries:
-    """The series of one poll: each is created once, and dropped with its job.
-
-    `gaps` are those of the last completed poll.
-    """
+class JobReadings:
+    """The readings and gaps of one poll."""
 
     def __init__(self) -> None:
-        self._kept: dict[SeriesKey, Series] = {}
-        self._used: dict[SeriesKey, Series] = {}
-        self._readings: list[Reading] = []
-        self.gaps: list[Gap] = []
+        self._readings: dict[Series, Reading] = {}
+        self._gaps: dict[tuple[Metric, Entity, Reason], Gap] = {}
 
-    def begin(self) -> None:
-        self._used, self._readings, self.gaps = {}, [], []
+    @property
+    def readings(self) -> list[Reading]:
+        return list(self._readings.values())
 
-    def end(self, more: Iterable[Reading]) -> list[Reading]:
-        """Complete this look: all its readings, and these."""
-        self._kept = self._used
-        return [*self._readings, *more]
+    @property
+    def gaps(self) -> list[Gap]:
+        return list(self._gaps.values())
 
     def way(self, name: str, open_: bool) -> None:
         """Record whether one of the sources of job information is available."""
@@ -98,8 +97,7 @@ class JobSeries:
 
     def miss(self, gap: Gap) -> None:
         """Add a gap: one for each metric, entity and reason, with the detail of the first."""
-        if all((each.metric, each.entity, each.reason) != (gap.metric, gap.entity, gap.reason) for each in self.gaps):
-            self.gaps.append(gap)
+        self._gaps.setdefault((gap.metric, gap.entity, gap.reason), gap)
 
     def holders(self, slot: GpuSlot, jobs: Sequence[tuple[Job, str]], *, held: bool) -> None:
         """Show the jobs of one slot, each with its container there, as one series per slot, so that no join breaks.
@@ -143,12 +141,5 @@ class JobSeries:
             self._add(ENERGY, Node(), job.key, joules)
 
     def _add(self, row: Metric, entity: Entity, labels: tuple[str, ...], value: float) -> None:
-        key = (row.name, entity, labels)
-        series = self._used.get(key)
-        if series is not None:
-            return  # never the same series twice
-        series = self._kept.get(key)
-        if series is None:
-            series = Series(row, entity, tuple(zip(row.labels, labels, strict=True)))
-        self._used[key] = series
-        self._readings.append(Reading(series, value))
+        series = _series(row, entity, labels)
+        self._readings.setdefault(series, Reading(series, value))

@@ -40,7 +40,7 @@ from agent.backends.jobs.job_files import (
     read_minors,
     scheduler_of,
 )
-from agent.backends.jobs.job_series import ENERGY_OF, FACTS_OF, HOLDER, JobEnergy, JobSeries
+from agent.backends.jobs.job_series import ENERGY_OF, FACTS_OF, HOLDER, JobEnergy, JobReadings
 from agent.backends.jobs.kubelet import SOCKETS, Kubelet
 from agent.backends.jobs.pods import POD_LOGS as PODS
 from agent.backends.jobs.pods import PodDevice, PodDeviceOwners, PodLogDirectories
@@ -169,15 +169,15 @@ class JobsBackend:
         self._barred: dict[str, str] = {}
         """The detail of each source that is barred for lack of a permission, as of the last look."""
         self._ledger = JobEnergy()
-        self._shown = JobSeries()
+        self._shown = JobReadings()
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
         """Return who holds the GPUs now. Nothing in a process or a file makes it raise."""
         self._reader.mono = now.mono
         running = self._processes()
         latest = list(self._readings())
-        devices = GpuSlots(running, mig_slots(latest))
-        self._shown.begin()
+        devices = GpuSlots(running, mig_slots(latest), lambda: read_minors(self._procfs, self._reader))
+        self._shown = JobReadings()
         self._barred = {}
         before = self._table.reads + self._files.reads
         board, known = self._by_processes(running, devices, now.mono)
@@ -190,7 +190,8 @@ class JobsBackend:
         if self._barred:
             self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._barred.values())))
         calls = self._table.reads + self._files.reads - before
-        return BackendSample(self._shown.end(self._problems.readings()), self._shown.gaps, calls=calls)
+        readings = [*self._shown.readings, *self._problems.readings()]
+        return BackendSample(readings, self._shown.gaps, calls=calls)
 
     def close(self) -> None:
         self._reader.close()
@@ -239,12 +240,10 @@ class JobsBackend:
             if (process := known.get(pid)) is not None and process.job is not None and process.job.scheduler == SLURM
             if (numbers := gpu_numbers(process.variables.get(variable, "")))
         ]
-        if given:
-            devices.minors = read_minors(self._procfs, self._reader)
         free: dict[GpuSlot, list[Job]] = {}
         for job, numbers in given:
             for number in numbers:
-                slot = devices.find(devices.minors.get(number, ""))
+                slot = devices.find_minor(number)
                 if slot is not None and not board.jobs_on(slot):
                     free.setdefault(slot, []).append(job)
         for slot, jobs in free.items():
@@ -254,24 +253,16 @@ class JobsBackend:
     def _tell_hidden(self, taken: Mapping[int, Sequence[GpuSlot]], known: Mapping[int, GpuProcessFacts]) -> None:
         """Report what procfs does not show: whole processes, or their environments."""
         if taken:
-            self._shown.way("jobs_procfs", not (self._table.absent or self._table.refused or self._table.late))
-        for pid, late in self._table.late.items():
+            self._shown.way("jobs_procfs", not self._table.missing)
+        for pid, why in self._table.missing.items():
             for slot in taken.get(pid, ()):
-                self._shown.miss(Gap(HOLDER, slot.gpu, Reason.TIMEOUT, late))
-        for pid in (*self._table.absent, *self._table.refused):
-            detail = self._table.refused.get(pid) or (
-                f"{self._procfs}/{pid} does not exist, although the process uses the GPU: run the agent with "
-                "hostPID, or point --path.procfs to the host's /proc, or remove hidepid"
-            )
-            reason = Reason.DENIED if pid in self._table.refused else Reason.LOST
-            for slot in taken.get(pid, ()):
-                self._shown.miss(Gap(HOLDER, slot.gpu, reason, detail))
+                self._shown.miss(Gap(HOLDER, slot.gpu, why.reason, why.detail))
         looked = [process for process in known.values() if process.job is not None]
         if looked:
             hidden = [(process.late, process.hidden) for process in looked if process.hidden]
             self._shown.way("jobs_environ", not hidden)
-            unanswered, why = min(hidden, default=(False, ""))
-            self._note("job names", why, denied=not unanswered)
+            unanswered, reason = min(hidden, default=(False, ""))
+            self._note("job names", reason, denied=not unanswered)
 
     def _note(self, what: str, barred: str, denied: bool = True) -> None:
         """Record whether a protected source is available: `barred` says why it is not, "" if it is."""
@@ -300,16 +291,13 @@ class JobsBackend:
 
     def _by_slot(self, listed: Iterable[PodDevice], devices: GpuSlots) -> dict[GpuSlot, list[PodDevice]]:
         pods: dict[GpuSlot, list[PodDevice]] = {}
-        listed = list(listed)
-        if any(each.shareable for each in listed):
-            devices.minors = devices.minors or read_minors(self._procfs, self._reader)
         for each in listed:
             slot = devices.find(each.device)
             if is_invalid_job_id(each.namespace) or is_invalid_job_id(each.pod):
                 name = f"{each.namespace!r:.80}/{each.pod!r:.80}"
                 self._problems.note("foul_id", f"the kubelet reports an invalid pod name {name}")
             elif slot is None:
-                text = f"pod {each.namespace}/{each.pod} holds {each.device}, which is not a GPU of this node"
+                text = f"pod {each.namespace}/{each.pod} holds {each.device:.80}, which is not a GPU of this node"
                 self._problems.note("unknown_device", text)
             else:
                 pods.setdefault(slot, []).append(each)
@@ -319,10 +307,11 @@ class JobsBackend:
         """Return the pods that hold GPUs by the kubelet, and show whether it lists them."""
         if self._kubelet is None:
             return ()
-        pods, is_there, fault = self._kubelet.poll(mono)
+        pods = self._kubelet.poll(mono)
+        fault = self._kubelet.fault
         if fault is not None and fault.counts:
             self._problems.count("kubelet")
-        if is_there:
+        if self._kubelet.is_there:
             self._shown.way("jobs_kubelet", fault is None)
             self._note("pods by the kubelet", str(fault or ""), denied=fault is not None and fault.denied)
         return pods

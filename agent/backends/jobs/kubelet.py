@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent.backends.jobs.job_files import REFUSED, describe_error
 from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
@@ -46,16 +46,6 @@ KEEP_SECONDS = 180.0
 """Seconds for which the kubelet's last answer counts."""
 
 
-class KubeletPods(NamedTuple):
-    """The GPUs that pods hold. `fault`: why the kubelet does not list them now; `pods` are then those that it listed
-    last. `is_there` is False on a node without a kubelet.
-    """
-
-    pods: Sequence[PodDevice]
-    is_there: bool = True
-    fault: KubeletError | None = None
-
-
 class Kubelet:
     """Keeps one connection, and the last answer for a while after the kubelet stops answering. Used by one thread.
 
@@ -76,9 +66,14 @@ class Kubelet:
         self._listed_at = 0.0
         self._doubted = False
         """Whether the kubelet went away or was restarted since: its first answer may be incomplete."""
+        self.is_there = False
+        """Whether the node has a kubelet."""
+        self.fault: KubeletError | None = None
+        """Why it does not list the pods now."""
 
-    def poll(self, mono: float) -> KubeletPods:
-        """Return the pods that the kubelet lists, or listed a moment ago: pods keep devices while it restarts."""
+    def poll(self, mono: float) -> Sequence[PodDevice]:
+        """Return the GPUs of pods that the kubelet lists, or listed a moment ago: pods keep them while it restarts."""
+        self.is_there, self.fault = True, None
         if mono - self._listed_at > KEEP_SECONDS:
             self._pods = ()
         promise = f"; the last known pods are shown for up to {KEEP_SECONDS:.0f} s" if self._pods else ""
@@ -86,16 +81,17 @@ class Kubelet:
             found = self._devices()
         except KubeletError as error:
             self._doubted = True
-            return KubeletPods(self._pods, fault=KubeletError(f"{error}{promise}", denied=error.denied, counts=True))
-        if found is None:
-            self._doubted = True
-            if not self._pods:
-                return KubeletPods((), is_there=False)
+            self.fault = KubeletError(f"{error}{promise}", denied=error.denied, counts=True)
+            return self._pods
+        self._doubted = self._doubted or found is None
         if not found and self._doubted and self._pods:
             why = "its socket is gone" if found is None else "it was restarted and reports no pods yet"
-            return KubeletPods(self._pods, fault=KubeletError(f"{why}{promise}"))
-        self._pods, self._listed_at, self._doubted = found or (), mono, False
-        return KubeletPods(self._pods)
+            self.fault = KubeletError(f"{why}{promise}")
+        elif found is None:
+            self.is_there = False
+        else:
+            self._pods, self._listed_at, self._doubted = found, mono, False
+        return self._pods
 
     def _devices(self) -> list[PodDevice] | None:
         """Return the GPUs that pods hold; None on a node without a kubelet. Raises KubeletError."""

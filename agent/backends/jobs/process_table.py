@@ -17,8 +17,10 @@ from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, parse_cgroup
 from agent.backends.jobs.environments import AskVariables, EnvironmentUnavailableError, ProcessEnvironments, UserNames
 from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id, merge_jobs, to_label_value
 from agent.backends.jobs.job_files import GONE, REFUSED, AttributionProblems, ReadFile, describe_error
+from agent.backends.protocol import DeviceError
 from agent.broker.questions import job_variables
 from agent.lib.proc_stat import ProcStat, parse_stat
+from agent.model import Reason
 
 
 def parse_uid(data: bytes) -> int:
@@ -40,47 +42,6 @@ def _number_after(data: bytes, word: bytes) -> int:
                 raise ValueError(f"{word.decode()} {number}")
             return number
     raise ValueError(f"no line {word.decode()}")
-
-
-class JobResolver:
-    """What these schedulers say about a process, the most trusted first.
-
-    The cgroup, kept by the kernel, comes before the environment, written by users.
-    """
-
-    def __init__(self, schedulers: Sequence[Scheduler], trusted: Collection[str] = ()) -> None:
-        """`trusted` are schedulers whose variables count wherever a process is."""
-        self._schedulers = schedulers
-        self._trusted = trusted
-        self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
-        self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
-
-    def known(self, environ: bytes) -> dict[str, str]:
-        """Return the schedulers' variables in a /proc/PID/environ, as the values of labels."""
-        found = job_variables(environ, self._keys).items()
-        return {key.decode("ascii"): to_label_value(value.decode("utf-8", "replace")) for key, value in found}
-
-    def named(self, where: CgroupOwner) -> Job | None:
-        """Return the job that the cgroup names by itself; None if it is not a scheduler's."""
-        return Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
-
-    def job(self, where: CgroupOwner, env: Mapping[str, str], own: str) -> Job | None:
-        """Return the job of a process in this cgroup; None if no scheduler claims it.
-
-        A job named by the cgroup takes facts only from an environment that names the same job. A job named only by the
-        environment is believed below the scheduler's own daemons. `own` distinguishes a cluster that a user runs there
-        from others.
-        """
-        job = self.named(where)
-        if job is not None:
-            found = self._by_name[where.scheduler].job(env, where.id)
-            return job if found is None else merge_jobs(replace(job, id=found.id), found)
-        for each in self._schedulers:
-            if each.everywhere or each.name == where.home or each.name in self._trusted:
-                found = each.job(env, own if each.everywhere else "")
-                if found is not None:
-                    return found
-        return None
 
 
 STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
@@ -128,6 +89,24 @@ class GpuProcessFacts(Struct, frozen=True):
     """The schedulers' variables in its environment."""
 
 
+NOT_SHOWN = (
+    "does not exist, although the process uses the GPU: run the agent with "
+    "hostPID, or point --path.procfs to the host's /proc, or remove hidepid"
+)
+
+
+def _explain(path: str, error: OSError | ValueError) -> tuple[str, DeviceError]:
+    """Return the problem of attribution that an error is, and why the process at this path cannot be read."""
+    if not isinstance(error, OSError):
+        return "malformed", DeviceError(Reason.MALFORMED, f"{path}: {error}")
+    if error.errno in REFUSED:
+        return "unreadable", DeviceError(Reason.DENIED, describe_error(path, error))
+    if error.errno == errno.ETIMEDOUT:
+        return "unreadable", DeviceError(Reason.TIMEOUT, str(error.strerror))
+    problem = "vanished" if error.errno in GONE else "malformed"
+    return problem, DeviceError(Reason.LOST, describe_error(path, error))
+
+
 def _owner(where: CgroupOwner, uid: int) -> int | None:
     """Return the user's number. A container has users of its own, whose numbers say nothing about the node's."""
     if where.contained:
@@ -156,7 +135,9 @@ class ProcessTable:
         second in /proc/PID/stat."""
         self._procfs = procfs
         self._schedulers = schedulers
-        self._belief = JobResolver(schedulers, trusted)
+        self._trusted = trusted
+        self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
+        self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
         self._plain_too = plain
         self._read = read
         self._environments = ProcessEnvironments(procfs, read, ask)
@@ -167,46 +148,31 @@ class ProcessTable:
         self._unseen: frozenset[int] = frozenset()
         self._boot: int | None = None
         self._strange: set[str] = set()
-        self.absent: frozenset[int] = frozenset()
-        """Processes that procfs did not show in two looks: it shows another machine or container."""
-        self.refused: dict[int, str] = {}
-        """Processes that this user may not read in procfs, and the error."""
-        self.late: dict[int, str] = {}
-        """Processes whose files in procfs do not answer, and which file it was."""
+        self.missing: dict[int, DeviceError] = {}
+        """Processes that this user may not read in procfs, that do not answer there, or that it did not show in two
+        looks: then it shows another machine or container."""
         self.reads = 0
 
     def look(self, pids: Iterable[int], mono: float) -> dict[int, GpuProcessFacts]:
         """Return those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
-        self.refused, self.late = {}, {}
+        before, self.missing = self._unseen, {}
         self._boot = None  # it moves when the clock is set
         known: dict[int, GpuProcessFacts] = {}
         unseen: set[int] = set()
         for pid in pids:
             try:
-                process = self._process(pid, mono)
+                known[pid] = self._process(pid, mono)
             except (OSError, ValueError) as error:
                 unseen.add(pid)
-                problem, detail = self._explained(pid, error)
-                if pid not in self._unseen:
-                    self._problems.note(problem, detail)
-            else:
-                known[pid] = process
-        self.absent = self._unseen & unseen - self.refused.keys() - self.late.keys()
+                problem, why = _explain(f"{self._procfs}/{pid}", error)
+                if pid not in before:
+                    self._problems.note(problem, why.detail)
+                if problem == "unreadable":
+                    self.missing[pid] = why
+                elif pid in before:
+                    self.missing[pid] = DeviceError(Reason.LOST, f"{self._procfs}/{pid} {NOT_SHOWN}")
         self._unseen, self._known = frozenset(unseen), known
         return {pid: self._named(process, mono) for pid, process in known.items()}
-
-    def _explained(self, pid: int, error: OSError | ValueError) -> tuple[str, str]:
-        """Return the problem and its text, and note a process that may not be read or does not answer."""
-        path = f"{self._procfs}/{pid}"
-        if not isinstance(error, OSError):
-            return "malformed", f"{path}: {error}"
-        if error.errno in REFUSED:
-            self.refused[pid] = describe_error(path, error)
-            return "unreadable", self.refused[pid]
-        if error.errno == errno.ETIMEDOUT:
-            self.late[pid] = str(error.strerror)
-            return "unreadable", self.late[pid]
-        return "vanished" if error.errno in GONE else "malformed", describe_error(path, error)
 
     def _named(self, process: GpuProcessFacts, mono: float) -> GpuProcessFacts:
         """Return the process with its user's name as now known: a directory server may have been unreachable."""
@@ -237,7 +203,7 @@ class ProcessTable:
         hidden, late, again = "", False, inf
         self.reads += 1
         try:
-            env = self._belief.known(self._environments.of(pid, stat.started, mono))
+            env = self._variables_in(self._environments.of(pid, stat.started, mono))
         except EnvironmentUnavailableError as error:
             hidden, late, again = str(error), error.late, mono + error.retry
             known = self._known.get(pid)
@@ -256,10 +222,11 @@ class ProcessTable:
 
     def _job(self, pid: int, stat: ProcStat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
         """Return the first candidate with a valid id: nothing that a user writes can hide what the cgroup says."""
-        named = self._belief.named(where)
+        named = Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
         plain = self._plain(pid, stat, where, uid) if named is None else None
         # A Ray cluster belongs to its user: to that user's container or unit, or else to the user alone.
-        found = self._belief.job(where, env, str(uid) if plain is None or where.scheduler == "session" else plain.id)
+        owner = str(uid) if plain is None or where.scheduler == "session" else plain.id
+        found = self._by_environment(where, env, owner) if named is None else self._completed(named, env)
         for job in (found, named, plain if self._plain_too else None):
             if job is None:
                 continue
@@ -268,6 +235,29 @@ class ProcessTable:
             text = f"{self._procfs}/{pid}: {to_label_value(job.id)!r:.80} is not a valid {job.scheduler} job id"
             self._told("foul_id", job.id, text)
         return self._bare(pid, stat, uid) if self._plain_too else None
+
+    def _variables_in(self, environ: bytes) -> dict[str, str]:
+        """Return the schedulers' variables in a /proc/PID/environ, as the values of labels."""
+        found = job_variables(environ, self._keys).items()
+        return {key.decode("ascii"): to_label_value(value.decode("utf-8", "replace")) for key, value in found}
+
+    def _completed(self, job: Job, env: Mapping[str, str]) -> Job:
+        """Return a job that the cgroup names, which the kernel keeps, with the facts of an environment that names the
+        same one: users write that."""
+        found = self._by_name[job.scheduler].job(env, job.id)
+        return job if found is None else merge_jobs(replace(job, id=found.id), found)
+
+    def _by_environment(self, where: CgroupOwner, env: Mapping[str, str], owner: str) -> Job | None:
+        """Return the job that only the environment names, of the most trusted scheduler; None if none claims it.
+
+        It is believed below the scheduler's own daemons. `owner` distinguishes a cluster that a user runs from others.
+        """
+        for each in self._schedulers:
+            if each.everywhere or each.name == where.home or each.name in self._trusted:
+                found = each.job(env, owner if each.everywhere else "")
+                if found is not None:
+                    return found
+        return None
 
     def _plain(self, pid: int, stat: ProcStat, where: CgroupOwner, uid: int) -> Job:
         """Return the job of a process that no scheduler started: a unit has one for each of its users."""

@@ -14,9 +14,9 @@ from agent.backends.optics.adapter_temperatures import AdapterTemperatures
 from agent.backends.optics.ethernet_ports import PortList, PortStatistics
 from agent.backends.optics.netlink import Connect, connect_netlink
 from agent.backends.optics.port_modules import TransceiverReader
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError, join_samples
 from agent.backends.registration import BackendContext
-from agent.model import Gap, Instant, Lane, Node, Reading
+from agent.model import Gap, Instant, Lane, Node
 
 __all__ = ["OpticsBackend", "make_backend"]
 
@@ -55,30 +55,24 @@ class OpticsBackend:
         """
         if lane is Lane.COLD:
             return self._read_modules(now)
-        readings: list[Reading] = []
-        gaps: list[Gap] = []
+        samples: list[BackendSample] = []
         absences: list[str] = []
         faults: list[DeviceError] = []
-        calls = left_out = 0
         for part in self._parts:
             try:
-                sample = part.read(now.mono)
+                samples.append(part.read(now.mono))
             except AbsentError as absence:
                 absences.append(str(absence))
             except DeviceError as fault:
                 faults.append(fault)
-                gaps += [Gap(row, Node(), fault.reason, fault.detail) for row in part.rows]
-            else:
-                readings += sample.readings
-                gaps += sample.gaps
-                calls += sample.calls
-                left_out += sample.left_out
+                gaps = [Gap(row, Node(), fault.reason, fault.detail) for row in part.rows]
+                samples.append(BackendSample(gaps=gaps))
         self._is_absent = len(absences) == len(self._parts)
         if self._is_absent:
             raise AbsentError("; ".join(absences))
         if len(absences) + len(faults) == len(self._parts):
             raise faults[0]
-        return BackendSample(readings, gaps, calls=calls, left_out=left_out)
+        return join_samples(samples)
 
     def _read_modules(self, now: Instant) -> BackendSample:
         """Return the modules. A node without ports may have adapters with sensors: only without either is it absent."""

@@ -10,10 +10,9 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredError
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredError
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError, device_error
 from agent.backends.sysfs import list_names, printable, text
 from agent.catalogue.optics import HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT
@@ -30,22 +29,24 @@ _MILLIDEGREES = re.compile(r"-?[0-9]{1,7}")
 _MILLI = 1e-3
 
 
-class AdapterSensor(Struct):
-    """One file with a temperature, and the series that it feeds. An item of a pool."""
+class AdapterSensor(NamedTuple):
+    """One file with a temperature, and the series that it feeds."""
 
     path: str
     series: Series
-    limit: Reading | None = None
+    limit: Reading | None
     """The temperature that the driver calls critical, which does not change."""
 
-    def read(self) -> Reading | DeviceError:
-        try:
-            said = text(self.path)
-        except OSError as error:
-            return device_error(self.path, error)
-        if not _MILLIDEGREES.fullmatch(said):
-            return DeviceError(Reason.MALFORMED, f"{self.path}: contains {said[:32]!a}, expected millidegrees")
-        return Reading(self.series, int(said) * _MILLI)
+
+def read_degrees(path: str) -> float:
+    """Return a temperature. Raises DeviceError."""
+    try:
+        said = text(path)
+    except OSError as error:
+        raise device_error(path, error) from error
+    if not _MILLIDEGREES.fullmatch(said):
+        raise DeviceError(Reason.MALFORMED, f"{path}: contains {said[:32]!a}, expected millidegrees")
+    return int(said) * _MILLI
 
 
 def _sensors_by_adapter(sysfs: str) -> dict[str, list[AdapterSensor]]:
@@ -92,15 +93,16 @@ class AdapterTemperatures:
             self._sensors, self._due = found, mono + SEARCH_SECONDS
         if not self._sensors:
             raise AbsentError(f"no sensor in {self._search.path}")
-        batches: list[DeviceReads[Reading | DeviceError]] = [
-            DeviceReads(f"sensors of {name}", sensors) for name, sensors in self._sensors.items()
+        batches = [
+            DeviceReads(f"sensors of {name}", [CaughtRead(each.path, read_degrees, DeviceError) for each in sensors])
+            for name, sensors in self._sensors.items()
         ]
         readings: list[Reading] = []
         gaps: list[Gap] = []
         for sensors, answers in zip(self._sensors.values(), self._pool.round(batches, mono), strict=True):
             for sensor, answer in zip(sensors, answers, strict=True):
-                if isinstance(answer, Reading):
-                    readings.append(answer)
+                if isinstance(answer, float):
+                    readings.append(Reading(sensor.series, answer))
                     if sensor.limit:
                         readings.append(sensor.limit)
                 else:
@@ -133,10 +135,9 @@ def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
 
 def _limit_in(path: str) -> float | None:
     """Return a limit in degrees; None if missing. A driver gives 0 if the module states no limit."""
-    with suppress(OSError):
-        said = text(path)
-        if _MILLIDEGREES.fullmatch(said) and int(said) > 0:
-            return int(said) * _MILLI
+    with suppress(DeviceError):
+        degrees = read_degrees(path)
+        return degrees if degrees > 0 else None
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from functools import lru_cache
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredError
 from agent.backends.optics.ethtool_requests import (
@@ -19,7 +18,7 @@ from agent.backends.optics.ethtool_requests import (
 from agent.backends.optics.netlink import Connect, resolve_family
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError, device_error
 from agent.backends.sysfs import is_physical_interface, list_names, printable, text
-from agent.model import Labels, Metric, Node, Reading, Series
+from agent.model import Reading, Series
 
 PORTS = 64
 """Most ports that are asked. The largest node has eight for GPUs, and some for storage and management."""
@@ -132,16 +131,11 @@ class PortStatistics:
             for question, answer in zip(QUESTIONS, batch, strict=True):
                 calls += not isinstance(answer, UnansweredError)
                 for each in answer if isinstance(answer, list) else ():
-                    series = _series(each.row, device, each.labels)
-                    readings[series] = Reading(series, each.value)  # once, should the kernel say it twice
+                    reading = each.reading(device)
+                    readings[reading.series] = reading  # once, should the kernel say it twice
                 missing.take(question, device, answer)
         left_out = self._census.left_out * len(self.rows)
         return BackendSample(list(readings.values()), list(missing.gaps()), calls=calls, left_out=left_out)
 
     def _request(self, question: EthtoolRequest, family: int, port: str) -> PathRead[list[PortValue] | DeviceError]:
         return PathRead(f"{question.name} {port}", lambda _: tried(lambda: question.ask(self._connect, family, port)))
-
-
-@lru_cache(maxsize=8_192)  # 64 ports with all their lanes and bins; interfaces and bins come and go
-def _series(row: Metric, device: str, labels: Labels) -> Series:
-    return Series(row, Node(), (("device", device), *labels))

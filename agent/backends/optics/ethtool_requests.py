@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ from agent.backends.optics.netlink import (
 )
 from agent.backends.protocol import DeviceError, describe_error, reason_of
 from agent.catalogue import optics
-from agent.model import Gap, Labels, Metric, Node, Reason
+from agent.model import Gap, Labels, Metric, Node, Reading, Reason, Series
 
 T = TypeVar("T")
 LONGEST_NAME = 15
@@ -64,12 +65,20 @@ _MEGABIT_BYTES = 1e6 / 8
 _SPEEDS_UNKNOWN = (0, 0xFFFFFFFF)
 
 
+@lru_cache(maxsize=16_384)  # 64 ports with all their lanes, bins and limits; interfaces, modules and bins come and go
+def _series(row: Metric, labels: Labels) -> Series:
+    return Series(row, Node(), labels)
+
+
 class PortValue(NamedTuple):
-    """One value of a port, with its labels beside `device`."""
+    """One value of a port or of its module, with its labels beside `device`."""
 
     row: Metric
     labels: Labels
     value: float
+
+    def reading(self, device: str) -> Reading:
+        return Reading(_series(self.row, (("device", device), *self.labels)), self.value)
 
 
 Attributes = Sequence[tuple[int, bytes]]

@@ -12,10 +12,10 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 ERROR = 2
-"""The type of a message with an error number: 0, or the negative of errno."""
+"""The type of a message with an error number: the negative of errno, or 0, an acknowledgement."""
 REQUEST = 1
 """The flag of a question."""
 LONGEST = 1 << 16
@@ -36,30 +36,6 @@ MOST_ATTRIBUTES = 4096
 
 class NetlinkFormatError(ValueError):
     """Bytes that are no netlink message, or an answer that does not have the documented form."""
-
-
-class NetlinkMessage(NamedTuple):
-    """One message: its type and sequence number, and what follows its header."""
-
-    type: int
-    sequence: int
-    payload: bytes
-
-    def errno(self) -> int:
-        """Return what a message of the type ERROR reports; 0 is an acknowledgement. Raises NetlinkFormatError."""
-        if len(self.payload) < _ERRNO.size:
-            raise NetlinkFormatError(f"an error message of {len(self.payload)} bytes")
-        return -int(_ERRNO.unpack_from(self.payload)[0])
-
-    def command(self) -> int:
-        """Return which generic message it is. Raises NetlinkFormatError."""
-        if len(self.payload) < _GENERIC_HEADER.size:
-            raise NetlinkFormatError(f"a generic message of {len(self.payload)} bytes")
-        return int(_GENERIC_HEADER.unpack_from(self.payload)[0])
-
-    def attributes(self) -> Iterator[tuple[int, bytes]]:
-        """Return the attributes of a generic message. Raises NetlinkFormatError."""
-        return attributes_in(self.payload[_GENERIC_HEADER.size :])
 
 
 def attribute(number: int, payload: bytes) -> bytes:
@@ -85,8 +61,11 @@ def question(family: int, command: int, version: int, sequence: int, *attributes
     return _MESSAGE.pack(_MESSAGE.size + len(payload), family, REQUEST, sequence, 0) + payload
 
 
-def messages_in(datagram: bytes) -> Iterator[NetlinkMessage]:
-    """Yield the messages. Raises NetlinkFormatError where one is cut off or has an impossible length."""
+def messages_in(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the type and sequence number of each message, and what follows its header.
+
+    Raises NetlinkFormatError where one is cut off or has an impossible length.
+    """
     at = 0
     while at < len(datagram):
         if len(datagram) - at < _MESSAGE.size:
@@ -94,8 +73,15 @@ def messages_in(datagram: bytes) -> Iterator[NetlinkMessage]:
         length, kind, _, sequence, _ = _MESSAGE.unpack_from(datagram, at)
         if not _MESSAGE.size <= length <= len(datagram) - at:
             raise NetlinkFormatError(f"a message of {length} bytes in {len(datagram) - at}")
-        yield NetlinkMessage(kind, sequence, datagram[at + _MESSAGE.size : at + length])
+        yield kind, sequence, datagram[at + _MESSAGE.size : at + length]
         at += length + -length % _ALIGN
+
+
+def _first_number(layout: struct.Struct, payload: bytes, what: str) -> int:
+    """Return the first number with which a message of this kind begins. Raises NetlinkFormatError."""
+    if len(payload) < layout.size:
+        raise NetlinkFormatError(f"{what} of {len(payload)} bytes")
+    return int(layout.unpack_from(payload)[0])
 
 
 def attributes_in(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -166,12 +152,12 @@ def send_request(
     talk = connect()
     try:
         talk.send(question(family, command, version, _SEQUENCE, *attributes))
-        for message in _heard(talk):
-            if message.type == ERROR:
-                number = message.errno()
+        for kind, payload in _heard(talk):
+            if kind == ERROR:
+                number = -_first_number(_ERRNO, payload, "an error message")
                 raise OSError(number, "refused") if number > 0 else NetlinkFormatError("an acknowledgement, no answer")
-            if message.type == family and message.command() == answer:
-                return list(message.attributes())
+            if kind == family and _first_number(_GENERIC_HEADER, payload, "a generic message") == answer:
+                return list(attributes_in(payload[_GENERIC_HEADER.size :]))
     finally:
         talk.close()
     raise NetlinkFormatError(f"no answer among {MOST_MESSAGES} messages")
@@ -186,13 +172,13 @@ def resolve_family(connect: Connect, name: str) -> int:
     return whole_number(reply[_FAMILY_ID])
 
 
-def _heard(talk: NetlinkSocket) -> Iterator[NetlinkMessage]:
-    """Yield the first messages that belong to the question."""
+def _heard(talk: NetlinkSocket) -> Iterator[tuple[int, bytes]]:
+    """Yield type and payload of the first messages that belong to the question."""
     seen = 0
     while seen < MOST_MESSAGES:
         datagram = talk.recv(LONGEST)
-        for message in messages_in(datagram):
+        for kind, sequence, payload in messages_in(datagram):
             seen += 1
-            if message.sequence == _SEQUENCE:
-                yield message
+            if sequence == _SEQUENCE:
+                yield kind, payload
         seen += not datagram

@@ -26,6 +26,7 @@ from agent.backends.optics.ethernet_ports import PortList
 from agent.backends.optics.ethtool_requests import (
     COMPACT,
     MissingPortMetrics,
+    PortValue,
     explain_failure,
     send_for_port,
     tried,
@@ -36,12 +37,10 @@ from agent.backends.optics.modules.module_types import (
     HOST,
     MEDIA,
     WHOLE,
-    AlarmWarningLimits,
     Memory,
     ModuleSpan,
     ModuleValues,
     PluggedModule,
-    VdmObservable,
     VdmSample,
     read_span,
 )
@@ -50,7 +49,7 @@ from agent.backends.optics.netlink import Connect, NetlinkFormatError, u8, u32
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import printable
 from agent.catalogue import optics as rows
-from agent.model import Gap, Labels, Metric, Node, Reading, Reason, Series
+from agent.model import Gap, Metric, Node, Reading, Reason
 
 HEAD = ModuleSpan(0, 0, 3)
 """Identifier, revision and status, in both maps."""
@@ -206,9 +205,9 @@ class TransceiverReader:
         for port, module in self._ports.items():
             device = printable(port)
             if isinstance(module.said, ModuleReading):
-                given = list(_readings_of(device, module.said))
-                readings += given
-                missing.give(each.metric for each in given)
+                given = list(_values_of(module.said))
+                readings += [each.reading(device) for each in given]
+                missing.give(each.row for each in given)
                 for row, why in _lacking(module.said):
                     missing.miss(row, why.reason, f"{EEPROM_REQUEST} {device}: {why.detail}")
             elif module.said is not None:  # the row that names the module stands for all of them
@@ -241,63 +240,27 @@ class TransceiverReader:
         return _FUNCTION.sub("", os.path.realpath(f"{self._sysfs}/class/net/{port}/device"))
 
 
-def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
-    identity, values, limits = said.module.identity, said.values, said.module.limits
-    media = "copper" if identity.copper else "optical"
-    yield _reading(rows.INFO, device, 1, ("form_factor", identity.form_factor), ("media", media),
-                   ("vendor", identity.vendor), ("part_number", identity.part_number),
-                   ("serial", identity.serial))  # fmt: skip
-    if values.temperature is not None:
-        yield _reading(rows.TEMPERATURE, device, values.temperature)
-    if values.supply is not None:
-        yield _reading(rows.SUPPLY, device, values.supply)
-    yield from _lanes(device, values.receive_power, rows.RECEIVE_LANE, rows.RECEIVE_LOWEST, rows.RECEIVE_HIGHEST)
-    yield from _lanes(device, values.transmit_power, rows.TRANSMIT_LANE, rows.TRANSMIT_LOWEST, None)
-    yield from _lanes(device, values.transmit_bias, rows.BIAS_LANE, None, rows.BIAS_HIGHEST)
+def _values_of(said: ModuleReading) -> Iterator[PortValue]:
+    yield said.module.info
+    yield from said.values.values
     if not isinstance(said.diagnostics, DeviceError):
-        yield from _diagnosed(device, said.diagnostics)
-    if limits is not None and not isinstance(limits, DeviceError):
-        yield from _bounds(device, rows.TEMPERATURE_LIMIT, limits.temperature)
-        if said.module.lanes:
-            yield from _bounds(device, rows.RECEIVE_LIMIT, limits.receive_power)
-            yield from _bounds(device, rows.TRANSMIT_LIMIT, limits.transmit_power)
-            yield from _bounds(device, rows.BIAS_LIMIT, limits.transmit_bias)
+        yield from _diagnosed(said.diagnostics)
+    if not isinstance(said.module.limits, DeviceError):
+        yield from said.module.limits
 
 
-def _lanes(
-    device: str, values: Mapping[int, float], each: Metric, lowest: Metric | None, highest: Metric | None
-) -> Iterator[Reading]:
-    if values and lowest:
-        yield _reading(lowest, device, min(values.values()))
-    if values and highest:
-        yield _reading(highest, device, max(values.values()))
-    for lane, value in values.items():
-        yield _reading(each, device, value, ("lane", str(lane)))
-
-
-def _diagnosed(device: str, values: Mapping[VdmSample, float]) -> Iterator[Reading]:
-    for measure, each, worst, choose in (
-        (VdmObservable.ERRORS, rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
-        (VdmObservable.SIGNAL, rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
+def _diagnosed(values: Mapping[VdmSample, float]) -> Iterator[PortValue]:
+    for each, worst, choose in (
+        (rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
+        (rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
     ):
         for side in (MEDIA, HOST):
-            lanes = {one.lane: value for one, value in values.items() if (one.measure, one.side) == (measure, side)}
+            lanes = {one.lane: value for one, value in values.items() if (one.row, one.side) == (each, side)}
             if lanes:
-                yield _reading(worst, device, choose(lanes.values()), ("side", side))
+                yield PortValue(worst, (("side", side),), choose(lanes.values()))
             for lane, value in sorted(lanes.items()):
                 if lane != WHOLE:
-                    yield _reading(each, device, value, ("side", side), ("lane", str(lane)))
-
-
-def _bounds(device: str, row: Metric, bounds: AlarmWarningLimits) -> Iterator[Reading]:
-    for level, value in bounds._asdict().items():
-        if value is not None:
-            yield _reading(row, device, value, ("level", level))
-
-
-def _reading(row: Metric, device: str, value: float, *labels: tuple[str, str]) -> Reading:
-    every: Labels = (("device", device), *labels)
-    return Reading(Series(row, Node(), every), value)
+                    yield PortValue(each, (("side", side), ("lane", str(lane))), value)
 
 
 def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, DeviceError]]:

@@ -19,7 +19,7 @@ from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.power.hwmon import HwmonPower
 from agent.backends.power.ipmi import IpmiPower, open_transport
 from agent.backends.power.rapl import RaplEnergy
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError, join_samples
 from agent.backends.registration import BackendContext
 from agent.broker.questions import IpmiDevice
 from agent.catalogue.node import NODE_POWER
@@ -80,6 +80,11 @@ def plausible_watts(source: PowerSource) -> float:
     return watts
 
 
+def _run(job: Callable[[], None]) -> None:
+    """Ask a source that costs nothing without a thread."""
+    job()
+
+
 log = logging.getLogger("coldplate.power")
 
 
@@ -106,37 +111,43 @@ class PowerBackend:
         if redfish is not None:
             sources["redfish"] = redfish
         names = [name for name in dict.fromkeys(order) if name in sources]
-        self._paced = [PolledSource(sources[name], partial(plausible_watts, sources[name]), spawn) for name in names]
+        self._paced = [
+            PolledSource(sources[name], partial(plausible_watts, sources[name]), _run if name == "hwmon" else spawn)
+            for name in names
+        ]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
         # Reading the parts also finds the meters, so it comes before any source is asked.
         self._parts = [hwmon.parts] if "hwmon" in names else []
         if "rapl" in order:
             self._parts.append(rapl.read)
         self._once = LogOnce(log)
-        self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """Return the node's power and its parts. Raises AbsentError when this node has none of the sources."""
-        readings: list[Reading] = []
-        gaps: list[Gap] = []
-        calls = 0
-        for read in self._parts:
-            sample = read(now)
-            readings.extend(sample.readings)
-            gaps.extend(sample.gaps)
-            calls += sample.calls
-        winner, asked = self._ask(now.mono)
-        if winner is not None and winner.value is not None:
-            readings.append(Reading(self._series[winner.source.name], winner.value))
-        preferred = self._paced if winner is None else self._paced[: self._paced.index(winner)]
-        gaps.extend(self._missing(preferred, winner))
+        parts = join_samples([read(now) for read in self._parts])
+        readings, gaps, calls = [*parts.readings], [*parts.gaps], parts.calls
+        preferred: list[PolledSource[float]] = []
+        winner = None
+        for paced in self._paced:
+            calls += paced.poll(now.mono)
+            if isinstance(paced.latest, float):
+                winner = paced.source.name
+                readings.append(Reading(self._series[winner], paced.latest))
+                break
+            preferred.append(paced)
+        # Why sources did not answer: all of them if none did, else those that were configured by name.
+        gaps += [
+            Gap(NODE_POWER, Node(), paced.latest.reason, f"{paced.source.name}: {paced.latest.detail}")
+            for paced in preferred
+            if isinstance(paced.latest, DeviceError) and (winner is None or paced.source.configured)
+        ]
         self._tell_denied(gaps, readings)
-        if not readings and not gaps and all(paced.absence for paced in self._paced):
-            raise AbsentError("; ".join(filter(None, [*(p.absence for p in self._paced), self._looked_for])))
+        absences = [str(paced.latest) for paced in self._paced if isinstance(paced.latest, AbsentError)]
+        if not readings and not gaps and len(absences) == len(self._paced):
+            raise AbsentError("; ".join(filter(None, [*absences, self._looked_for])))
         awaited = any(paced.awaited for paced in preferred)
-        left_out = sum(each.left_out for each in self._sysfs)
-        return BackendSample(readings=readings, gaps=gaps, calls=calls + asked, awaited=awaited, left_out=left_out)
+        return BackendSample(readings, gaps, calls=calls, awaited=awaited, left_out=parts.left_out)
 
     def _tell_denied(self, gaps: Sequence[Gap], readings: Sequence[Reading]) -> None:
         """Log reads that lack a permission, by metric: the counters of RAPL's many domains are refused together."""
@@ -150,21 +161,3 @@ class PowerBackend:
         for paced in self._paced:
             paced.close()
         self._pool.close()
-
-    def _ask(self, mono: float) -> tuple[PolledSource[float] | None, int]:
-        """Return the first source with a value, and how many reads were made to find it."""
-        asked = 0
-        for paced in self._paced:
-            asked += paced.poll(mono)
-            if paced.value is not None:
-                return paced, asked
-        return None, asked
-
-    @staticmethod
-    def _missing(preferred: Sequence[PolledSource[float]], winner: PolledSource[float] | None) -> list[Gap]:
-        """Return why sources did not answer: all of them if none did, else those that were configured by name."""
-        return [
-            Gap(NODE_POWER, Node(), paced.fault.reason, f"{paced.source.name}: {paced.fault.detail}")
-            for paced in preferred
-            if paced.fault is not None and (winner is None or paced.source.configured)
-        ]

@@ -104,12 +104,12 @@ class HwmonPower(PollableSource):
 
     name = "hwmon"
     period = 1.0  # the meter's own interval is 1 s by default, and a read may go through the firmware
-    slow = False
+    first_retry = last_retry = denied_retry = period  # asking costs nothing
 
     def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/hwmon"
         self._pool = pool
-        self.left_out = 0
+        self._left_out = 0
         self._by_device: dict[str, list[HwmonMeter]] = {}
         self._meters: list[HwmonMeter] = []
         self._answers: list[int | DeviceError] = []
@@ -148,7 +148,7 @@ class HwmonPower(PollableSource):
                 gaps.append(Gap(meter.series.metric, Node(), answer.reason, answer.detail))
             else:
                 readings.append(Reading(meter.series, answer * MICRO))
-        return BackendSample(readings=readings, gaps=gaps, calls=len(self._meters))
+        return BackendSample(readings, gaps, calls=len(self._meters), left_out=self._left_out)
 
     def _scan(self, mono: float) -> None:
         """Find the meters. Those of a device that cannot be looked into now stay: their own reads will show why."""
@@ -156,7 +156,7 @@ class HwmonPower(PollableSource):
         if not isinstance(listed, list):
             self._gaps = [_gap(listed)]
             return
-        devices, self.left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
+        devices, self._left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
         answers = self._pool.read_each([CaughtRead(each, _meters_of, DeviceError) for each in devices], mono)
         before, self._by_device, self._gaps = self._by_device, {}, []
         for device, answer in zip(devices, answers, strict=True):
@@ -181,7 +181,7 @@ class HwmonPower(PollableSource):
             elif len(self._meters) < METERS:
                 self._meters.append(meter)
             else:
-                self.left_out += 1
+                self._left_out += 1
 
 
 def _gap(error: DeviceError) -> Gap:

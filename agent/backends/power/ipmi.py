@@ -12,7 +12,7 @@ from collections.abc import Callable
 from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, DeviceError, reason_of
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
-from agent.broker.ipmi_opening import DEVICES, device, open_device
+from agent.broker.ipmidev import DEVICES, DeviceTransport, device
 from agent.broker.questions import DCMI, TIMEOUT_SECONDS, IpmiDevice
 from agent.model import Reason
 
@@ -46,7 +46,7 @@ def parse_power_reading(response: bytes) -> int:
 
 def open_transport(
     find: Callable[[], str | None] = device,
-    opener: Callable[[str], IpmiDevice] = open_device,
+    opener: Callable[[str], IpmiDevice] = DeviceTransport,
     broker: BrokerClient | None = None,
 ) -> IpmiDevice:
     """Return the kernel's IPMI device, or the broker if only that may open it.

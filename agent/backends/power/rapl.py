@@ -71,7 +71,7 @@ class RaplEnergy:
     def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/powercap"
         self.pattern = f"{self._root}/intel-rapl:*"
-        self.left_out = 0
+        self._left_out = 0
         self._pool = pool
         self._zones: dict[str, RaplZone] = {}
         self._domains: dict[str, RaplDomain] = {}
@@ -98,7 +98,7 @@ class RaplEnergy:
                 gaps.append(Gap(ENERGY, Node(), Reason.MALFORMED, detail))
             else:
                 readings.append(Reading(domain.series, domain.advance(raw, now.mono)))
-        return BackendSample(readings=readings, gaps=gaps, calls=len(self._domains))
+        return BackendSample(readings, gaps, calls=len(self._domains), left_out=self._left_out)
 
     def _scan(self, mono: float) -> None:
         """Find the domains; those already known keep their count."""
@@ -107,17 +107,12 @@ class RaplEnergy:
         if not isinstance(listed, list):
             self._gaps = [_gap(listed)]
             return
-        paths, self.left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
+        paths, self._left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
         fresh = [path for path in paths if path not in self._zones]
         answers = self._pool.read_each([CaughtRead(path, _zone_at, DeviceError) for path in fresh], mono)
-        known = {path: zone for path, zone in self._zones.items() if path in paths}
-        self._gaps = []
-        for path, answer in zip(fresh, answers, strict=True):
-            if isinstance(answer, RaplZone):
-                known[path] = answer
-            else:
-                self._gaps.append(_gap(answer))
-        self._zones = {path: known[path] for path in paths if path in known}
+        self._gaps = [_gap(answer) for answer in answers if isinstance(answer, DeviceError)]
+        known = {**self._zones, **dict(zip(fresh, answers, strict=True))}
+        self._zones = {path: zone for path in paths if isinstance(zone := known[path], RaplZone)}
         self._name_domains()
 
     def _name_domains(self) -> None:

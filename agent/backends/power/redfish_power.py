@@ -24,6 +24,7 @@ from agent.backends.redfish_service import (
     link_path,
     members_of,
 )
+from agent.catalogue.node import NODE_POWER
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
 
@@ -94,7 +95,7 @@ class RedfishPower(PollableSource):
             members = [f"{CHASSIS}/{quote(self._chassis, safe='')}"]
         else:
             members = members_of(self._service.get(CHASSIS))
-        ask = RedfishPoll(self._service, self._clock, linked=False)
+        ask = RedfishPoll(self._service, self._clock, NODE_POWER, linked=False)
         best: tuple[float, str] | None = None
         for member in members:
             chassis = ask.at(member)

@@ -10,28 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from agent.backends.optics.ethtool_requests import PortValue
 from agent.backends.optics.modules.module_types import (
     AMPERES,
+    BIAS,
     HOST,
     MEDIA,
+    RECEIVE,
+    TRANSMIT,
     WATTS,
     WHOLE,
     Memory,
-    ModuleLimits,
     ModuleSpan,
     ModuleValues,
     Places,
     PluggedModule,
-    VdmObservable,
     VdmSample,
-    degrees_in,
+    lane_values,
     lanes_in,
     limits_in,
+    monitors_in,
     read_span,
     read_u16_array,
-    volts_in,
 )
 from agent.backends.protocol import DeviceError
+from agent.catalogue import optics as rows
 from agent.model import Reason
 
 FORM_FACTORS = {
@@ -101,7 +104,7 @@ class CmisModule(PluggedModule):
             return
         applications = read_span(memory, ModuleSpan(0, _APPLICATIONS, _LISTED))
         advertised = read_span(memory, ModuleSpan(1, _ADVERTISED, _ADVERTISEMENTS))
-        if self.identity.copper:
+        if self.copper:
             return
         self._monitors = advertised[_LANE_MONITORS - _ADVERTISED]
         factor = self._monitors >> 3 & 0b11
@@ -114,11 +117,12 @@ class CmisModule(PluggedModule):
         self.lanes, self._host_lanes = _in_banks(media, self._banks), _in_banks(host, self._banks)
         self._is_diagnosed = bool(advertised[0] & _DIAGNOSED) and self.head[1] >> 4 >= _DIAGNOSED_MAJOR
 
-    def read_limits(self, memory: Memory) -> ModuleLimits | None:
+    def read_limits(self, memory: Memory) -> list[PortValue]:
         if self._is_flat:
-            return None
+            return []
         page = read_span(memory, ModuleSpan(2, _LIMITS, 72), blank=True)
-        return limits_in(page, _LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS, self._ampere_step)
+        places = (_LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS)
+        return list(limits_in(page, *places, lanes=self.lanes, ampere_step=self._ampere_step))
 
     def read_values(self, memory: Memory) -> ModuleValues:
         """Lanes are those of a module that is ready: in low power it has lasers that are off."""
@@ -129,22 +133,18 @@ class CmisModule(PluggedModule):
             read_span(memory, ModuleSpan(0x11, _LANE_VALUES, 48, bank))
             for bank in range(self._banks if self.lanes else 0)
         ]
-        temperature, supply = degrees_in(now, _TEMPERATURE - _MONITORS), volts_in(now, _SUPPLY - _MONITORS)
+        values = list(monitors_in(now, _TEMPERATURE - _MONITORS, _SUPPLY - _MONITORS))
         stage = state[0] >> 1 & 0b111
         if stage != _READY:
-            trouble = "the module reports a fault" if stage == _FAULT else ""
-            return ModuleValues(temperature, supply, trouble=trouble, ready=False)
-
-        def lanes(monitor: int, at: int, step: float) -> dict[int, float]:
-            return _of_banks(banks, at, self.lanes, step) if self._monitors & monitor else {}
-
-        return ModuleValues(
-            temperature,
-            supply,
-            lanes(_RECEIVES, _RECEIVE, WATTS),
-            lanes(_TRANSMITS, _TRANSMIT, WATTS),
-            lanes(_BIASES, _BIAS, self._ampere_step),
-        )
+            return ModuleValues(values, "the module reports a fault" if stage == _FAULT else "", ready=False)
+        for monitor, quantity, at, step in (
+            (_RECEIVES, RECEIVE, _RECEIVE, WATTS),
+            (_TRANSMITS, TRANSMIT, _TRANSMIT, WATTS),
+            (_BIASES, BIAS, _BIAS, self._ampere_step),
+        ):
+            if self._monitors & monitor:
+                values += lane_values(quantity, _of_banks(banks, at, self.lanes, step))
+        return ModuleValues(values)
 
     def find_diagnostics(self, memory: Memory) -> Places:
         if not self._is_diagnosed:
@@ -203,10 +203,10 @@ _LANE = 0x0F
 
 
 _TYPES = {
-    5: (VdmObservable.SIGNAL, MEDIA),
-    6: (VdmObservable.SIGNAL, HOST),
-    15: (VdmObservable.ERRORS, MEDIA),
-    16: (VdmObservable.ERRORS, HOST),
+    5: (rows.SIGNAL_LANE, MEDIA),
+    6: (rows.SIGNAL_LANE, HOST),
+    15: (rows.ERRORS_LANE, MEDIA),
+    16: (rows.ERRORS_LANE, HOST),
 }
 """Types of observables that are measured all the time: eSNR, and the current bit error ratio before correction."""
 
@@ -242,9 +242,10 @@ def decode_samples(places: Places, parts: Sequence[bytes]) -> dict[VdmSample, fl
         first = min(places_of_page)
         for at, measurement in places_of_page.items():
             (word,) = read_u16_array(part, at - first, 1)
-            value = _power_ratio(word) if measurement.measure is VdmObservable.SIGNAL else _small_float(word)
-            if measurement.measure is VdmObservable.SIGNAL or value <= 1:
-                found[measurement] = value
+            if measurement.row is rows.SIGNAL_LANE:
+                found[measurement] = _power_ratio(word)
+            elif (errors := _small_float(word)) <= 1:
+                found[measurement] = errors
     return found
 
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from msgspec import Struct, field
-
+from agent.backends.optics.ethtool_requests import PortValue
 from agent.backends.protocol import DeviceError
 from agent.backends.sysfs import printable
-from agent.model import Reason
+from agent.catalogue import optics as rows
+from agent.model import Metric, Reason
 
 DEGREES, VOLTS, WATTS, AMPERES = 1 / 256, 1e-4, 1e-7, 2e-6
 """The value of one step of each field."""
+_ALARM, _WARNING = (("level", "alarm"),), (("level", "warning"),)
 _UNWRITTEN = 0xFF
 """What an open bus reads as."""
 _BLANK = b"\0\xff "
@@ -39,43 +39,13 @@ class ModuleSpan(NamedTuple):
         return f"page {self.page:02X}h from byte {self.offset}"
 
 
-class ModuleIdentity(NamedTuple):
-    """Which module it is, by its own words."""
-
-    form_factor: str
-    copper: bool
-    vendor: str
-    part_number: str
-    serial: str
-
-
-class AlarmWarningLimits(NamedTuple):
-    """The limits on one side of a quantity: None if the module states none, or nonsense."""
-
-    alarm: float | None = None
-    warning: float | None = None
-
-
-class ModuleLimits(NamedTuple):
-    """The limits that the module sets itself: above for temperature and current, below for light."""
-
-    temperature: AlarmWarningLimits = AlarmWarningLimits()
-    receive_power: AlarmWarningLimits = AlarmWarningLimits()
-    transmit_power: AlarmWarningLimits = AlarmWarningLimits()
-    transmit_bias: AlarmWarningLimits = AlarmWarningLimits()
-
-
-class ModuleValues(Struct, frozen=True):
-    """What a module measures now: degrees, volts, and by lane watts and amperes.
+class ModuleValues(NamedTuple):
+    """What a module measures now.
 
     `trouble`: why it has no lanes. One that is not `ready` has none either, and diagnoses nothing.
     """
 
-    temperature: float | None = None
-    supply: float | None = None
-    receive_power: Mapping[int, float] = field(default_factory=dict)
-    transmit_power: Mapping[int, float] = field(default_factory=dict)
-    transmit_bias: Mapping[int, float] = field(default_factory=dict)
+    values: Sequence[PortValue] = ()
     trouble: str = ""
     ready: bool = True
 
@@ -85,8 +55,11 @@ WHOLE = 0x10
 MEDIA, HOST = "media", "host"
 
 
-class VdmObservable(Enum):
-    """What VDM measures without being asked to: error ratios before correction, and signal to noise, a ratio of powers.
+class VdmSample(NamedTuple):
+    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host).
+
+    `row` is that of a lane: of error ratios before correction, or of signal to noise, a ratio of powers. VDM measures
+    these without being asked to. The lane is WHOLE where it is one value for the side.
 
     Pages 20h to 23h describe what pages 24h to 27h measure, two bytes at the same place of both: a lane and what of it.
     Which of the pages there are is in page 2Fh. Least, highest and mean values (types 9 to 14) are consistent only
@@ -94,17 +67,7 @@ class VdmObservable(Enum):
     are those of the first eight: how they are counted in further banks was not looked up.
     """
 
-    ERRORS = "pre_fec_error"
-    SIGNAL = "snr"
-
-
-class VdmSample(NamedTuple):
-    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host).
-
-    The lane is WHOLE where it is one value for the side.
-    """
-
-    measure: VdmObservable
+    row: Metric
     side: str
     lane: int
 
@@ -144,9 +107,13 @@ class PluggedModule(ABC):
         self.head, self.upper = head, upper
         first = self.identity_span.offset
         vendor, part, serial = (text_in(upper[at - first :][: self.serial_span.length]) for at in texts)
-        self.identity = ModuleIdentity(form_factor, copper, vendor, part, serial)
-        self.limits: ModuleLimits | DeviceError | None = None
-        """None if the module has no page of limits; it may be the failure to read them."""
+        self.copper = copper
+        labels = {"form_factor": form_factor, "media": "copper" if copper else "optical"}
+        labels |= {"vendor": vendor, "part_number": part, "serial": serial}
+        self.info = PortValue(rows.INFO, tuple(labels.items()), 1)
+        """Which module it is, by its own words."""
+        self.limits: Sequence[PortValue] | DeviceError = ()
+        """The limits that the module sets itself, or the failure to read them."""
         self.diagnosed: Places | DeviceError = {}
         """The places of its diagnostics, or the failure to find them."""
 
@@ -160,8 +127,8 @@ class PluggedModule(ABC):
         """Find out what the module measures, which does not change."""
 
     @abstractmethod
-    def read_limits(self, memory: Memory) -> ModuleLimits | None:
-        """Return the limits; None if the module has no such page."""
+    def read_limits(self, memory: Memory) -> list[PortValue]:
+        """Return the limits; none if the module has no such page."""
 
     @abstractmethod
     def read_values(self, memory: Memory) -> ModuleValues: ...
@@ -180,16 +147,16 @@ def read_u16_array(data: bytes, at: int, count: int) -> tuple[int, ...]:
     return struct.unpack_from(f">{count}H", data, at)
 
 
-def degrees_in(data: bytes, at: int) -> float | None:
-    """Return a temperature; None for exactly 0, which a module without a sensor gives."""
-    (steps,) = struct.unpack_from(">h", data, at)
-    return steps * DEGREES if steps else None
+def monitors_in(data: bytes, temperature: int, supply: int) -> Iterator[PortValue]:
+    """Yield the temperature and the supply voltage, which are at these bytes.
 
-
-def volts_in(data: bytes, at: int) -> float | None:
-    """Return a supply voltage; None for exactly 0, since a module without supply would not answer."""
-    (steps,) = read_u16_array(data, at, 1)
-    return steps * VOLTS if steps else None
+    A module without a sensor gives a temperature of exactly 0, and without supply it would not answer.
+    """
+    degrees, volts = struct.unpack_from(">h", data, temperature)[0], read_u16_array(data, supply, 1)[0]
+    if degrees:
+        yield PortValue(rows.TEMPERATURE, (), degrees * DEGREES)
+    if volts:
+        yield PortValue(rows.SUPPLY, (), volts * VOLTS)
 
 
 def lanes_in(data: bytes, at: int, lanes: Sequence[int], step: float) -> dict[int, float]:
@@ -197,27 +164,51 @@ def lanes_in(data: bytes, at: int, lanes: Sequence[int], step: float) -> dict[in
     return {lane: read_u16_array(data, at + 2 * (lane - 1), 1)[0] * step for lane in lanes}
 
 
-def upper_bounds(data: bytes, at: int, step: float, *, signed: bool = False) -> AlarmWarningLimits:
-    """Return the limits above. Both maps have the order high alarm, low alarm, high warning, low warning."""
-    high, low, warning, _ = struct.unpack_from(">4h" if signed else ">4H", data, at)
-    if high <= low:  # never programmed: all zeros or all ones
-        return AlarmWarningLimits()
-    return AlarmWarningLimits(high * step, warning * step if low < warning <= high else None)
+RECEIVE = (rows.RECEIVE_LANE, rows.RECEIVE_LOWEST, rows.RECEIVE_HIGHEST)
+TRANSMIT = (rows.TRANSMIT_LANE, rows.TRANSMIT_LOWEST, None)
+BIAS = (rows.BIAS_LANE, None, rows.BIAS_HIGHEST)
+"""The rows of each lane, and of the lowest and the highest of them."""
 
 
-def lower_bounds(data: bytes, at: int, step: float) -> AlarmWarningLimits:
-    """Return the limits below, in the same order."""
-    high, low, _, warning = read_u16_array(data, at, 4)
-    if high <= low:
-        return AlarmWarningLimits()
-    return AlarmWarningLimits(low * step, warning * step if low <= warning < high else None)
+def lane_values(
+    quantity: tuple[Metric, Metric | None, Metric | None], values: Mapping[int, float]
+) -> Iterator[PortValue]:
+    """Yield one of the quantities above, by lane."""
+    each, lowest, highest = quantity
+    if values and lowest:
+        yield PortValue(lowest, (), min(values.values()))
+    if values and highest:
+        yield PortValue(highest, (), max(values.values()))
+    for lane, value in values.items():
+        yield PortValue(each, (("lane", str(lane)),), value)
 
 
-def limits_in(page: bytes, receive: int, transmit: int, bias: int, ampere_step: float = AMPERES) -> ModuleLimits:
-    """Return the limits in a page's own bytes, where light and current are at these; temperature is at 128 in both."""
-    return ModuleLimits(
-        temperature=upper_bounds(page, 0, DEGREES, signed=True),
-        receive_power=lower_bounds(page, receive - 128, WATTS),
-        transmit_power=lower_bounds(page, transmit - 128, WATTS),
-        transmit_bias=upper_bounds(page, bias - 128, ampere_step),
-    )
+def limits_in(
+    page: bytes, receive: int, transmit: int, bias: int, *, lanes: Sequence[int], ampere_step: float = AMPERES
+) -> Iterator[PortValue]:
+    """Yield the limits in a page's own bytes: above for temperature and current, below for light, if there are lanes.
+
+    Light and current are at these bytes; temperature is at 128 in both maps.
+    """
+    yield from _upper_limits(rows.TEMPERATURE_LIMIT, struct.unpack_from(">4h", page), DEGREES)
+    if lanes:
+        yield from _lower_limits(rows.RECEIVE_LIMIT, read_u16_array(page, receive - 128, 4))
+        yield from _lower_limits(rows.TRANSMIT_LIMIT, read_u16_array(page, transmit - 128, 4))
+        yield from _upper_limits(rows.BIAS_LIMIT, read_u16_array(page, bias - 128, 4), ampere_step)
+
+
+def _upper_limits(row: Metric, steps: Sequence[int], step: float) -> Iterator[PortValue]:
+    """Both maps have the order high alarm, low alarm, high warning, low warning."""
+    high, low, warning, _ = steps
+    if high > low:  # else never programmed: all zeros or all ones
+        yield PortValue(row, _ALARM, high * step)
+        if low < warning <= high:
+            yield PortValue(row, _WARNING, warning * step)
+
+
+def _lower_limits(row: Metric, steps: Sequence[int]) -> Iterator[PortValue]:
+    high, low, _, warning = steps
+    if high > low:
+        yield PortValue(row, _ALARM, low * WATTS)
+        if low <= warning < high:
+            yield PortValue(row, _WARNING, warning * WATTS)

@@ -6,19 +6,22 @@ that wait for them; no span touches them.
 
 from __future__ import annotations
 
+from agent.backends.optics.ethtool_requests import PortValue
 from agent.backends.optics.modules.module_types import (
     AMPERES,
+    BIAS,
+    RECEIVE,
+    TRANSMIT,
     WATTS,
     Memory,
-    ModuleLimits,
     ModuleSpan,
     ModuleValues,
     PluggedModule,
-    degrees_in,
+    lane_values,
     lanes_in,
     limits_in,
+    monitors_in,
     read_span,
-    volts_in,
 )
 from agent.backends.protocol import DeviceError
 from agent.model import Reason
@@ -60,26 +63,26 @@ class Sff8636Module(PluggedModule):
 
     def read_traits(self, memory: Memory) -> None:
         missing = read_span(memory, ModuleSpan(0, 113, 1))[0] & _MISSING_LANES
-        if not self.identity.copper:
+        if not self.copper:
             lanes = 1 if self.upper[_COMPLIANCE - _UPPER] in _ONE_LANE else _LANES
             self.lanes = tuple(lane for lane in range(1, lanes + 1) if not missing >> (lane - 1) & 1)
 
-    def read_limits(self, memory: Memory) -> ModuleLimits | None:
+    def read_limits(self, memory: Memory) -> list[PortValue]:
         if self._is_flat:
-            return None
+            return []
         page = read_span(memory, ModuleSpan(3, _LIMITS, 72), blank=True)
-        return limits_in(page, _LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS)
+        return list(limits_in(page, _LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS, lanes=self.lanes))
 
     def read_values(self, memory: Memory) -> ModuleValues:
-        if self.identity.copper and self._is_flat:
+        if self.copper and self._is_flat:
             return ModuleValues()
         now = read_span(memory, ModuleSpan(0, _VALUES, 36))
         sent = lanes_in(now, _TRANSMIT - _VALUES, self.lanes, WATTS)
-        measures_sent = self.upper[_DIAGNOSTICS - _UPPER] & _MEASURES_TRANSMIT_POWER
-        return ModuleValues(
-            temperature=degrees_in(now, _TEMPERATURE - _VALUES),
-            supply=volts_in(now, _SUPPLY - _VALUES),
-            receive_power=lanes_in(now, _RECEIVE - _VALUES, self.lanes, WATTS),
-            transmit_power=sent if measures_sent or any(sent.values()) else {},  # some measure it and do not say so
-            transmit_bias=lanes_in(now, _BIAS - _VALUES, self.lanes, AMPERES),
-        )
+        if not (self.upper[_DIAGNOSTICS - _UPPER] & _MEASURES_TRANSMIT_POWER or any(sent.values())):
+            sent = {}  # some measure it and do not say so
+        return ModuleValues([
+            *monitors_in(now, _TEMPERATURE - _VALUES, _SUPPLY - _VALUES),
+            *lane_values(RECEIVE, lanes_in(now, _RECEIVE - _VALUES, self.lanes, WATTS)),
+            *lane_values(TRANSMIT, sent),
+            *lane_values(BIAS, lanes_in(now, _BIAS - _VALUES, self.lanes, AMPERES)),
+        ])  # fmt: skip

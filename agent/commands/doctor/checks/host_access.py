@@ -15,7 +15,7 @@ from pathlib import Path
 from agent.backends.power import bmc_of
 from agent.backends.redfish_service import CHASSIS, exchange
 from agent.backends.sysfs import list_names, pci_devices, printable, text
-from agent.broker.ipmi_opening import DEVICES
+from agent.broker.ipmidev import DEVICES
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import READ, CheckMaker, DoctorNode
 from agent.config.schema import ConfigError

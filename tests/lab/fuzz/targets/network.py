@@ -158,8 +158,8 @@ def use_redfish(data: bytes, folder: Path) -> None:
             rack = RackEquipmentReader("cdu", service, lambda: 0.0).look()
             assert set(rack.states.values()) <= set(LEAK_STATES)
             assert all(-1e13 < value < 1e13 for value in rack.values.values())
-            assert all(word.isprintable() for part in rack.states for word in (part.unit, part.kind, part.name))
-            assert all(problem.isprintable() for problem in rack.problems), rack.problems
+            assert all(word.isprintable() for _, names in rack.states for word in names)
+            assert all(problem.isprintable() for _, problem in rack.problems), rack.problems
 
 
 @contextmanager
