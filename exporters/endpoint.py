@@ -13,7 +13,6 @@ from exporters.deferred import Answer, ReloadRequests, StartReload
 from exporters.encoder import Encoder
 from exporters.http_messages import Request, Response
 from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip
-from exporters.rules_json import RulePrinter
 from exporters.runbook_pages import RunbookPages
 
 
@@ -70,7 +69,6 @@ class EndpointContext:
         self.view = view
         self.listed = listed
         self.encoder = Encoder()
-        self.printer = RulePrinter()
         self.runbooks = RunbookPages(view.runbooks, view.node)
         self.reloads = None if view.reload is None else ReloadRequests(view.reload)
         self._pages = PageCache()
@@ -89,8 +87,7 @@ class EndpointContext:
         now = self.view.clock()
         if now - self._cleaned >= _CLEANUP_SECONDS:
             self._cleaned = now
-            if not self._pages.drop_old(now):
-                self.printer.forget()
+            self._pages.drop_old(now)
         return self._queue.work()
 
 

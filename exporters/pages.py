@@ -177,13 +177,12 @@ class PageCache:
             del shelf[next(iter(shelf))]
         return page
 
-    def drop_old(self, now: float) -> bool:
-        """Drop what will not be served again, and what is not requested; returns whether any page is left."""
+    def drop_old(self, now: float) -> None:
+        """Drop what will not be served again, and what is not requested."""
         for shelf in self._shelves.values():
             for detail, page in list(shelf.items()):
                 if _too_old(page, now) or now - page.used > _UNUSED_SECONDS:
                     del shelf[detail]
-        return any(self._shelves.values())
 
 
 def _too_old(page: Page, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""`/`: the overview of the node for a browser."""
+"""The pages for a browser: the overview of the node, and what each alert means and what to do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from exporters.deferred import Answer
 from exporters.endpoint import VARY_BY_ENCODING, Endpoint, EndpointContext
 from exporters.http_messages import Request
 from exporters.pages import Rendering
+from exporters.runbook_pages import PREFIX
 
 
 def _overview(context: EndpointContext, request: Request) -> Answer:
@@ -21,4 +22,9 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
     return context.page(request, rendering, "text/html; charset=utf-8", VARY_BY_ENCODING, *markup.HEADERS)
 
 
-ENDPOINT = Endpoint("/", _overview)
+def _runbook(context: EndpointContext, request: Request) -> Answer:
+    return context.runbooks.page(request.path)
+
+
+OVERVIEW = Endpoint("/", _overview)
+RUNBOOKS = Endpoint(PREFIX, _runbook, subpaths=lambda context: context.runbooks.paths)
