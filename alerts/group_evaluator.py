@@ -116,8 +116,9 @@ class GroupEvaluator:
         self._orphans = {}
         self.duration, self.evaluated_at = self._timer() - began, at
         self._note_records()
-        is_barren = evaluated == len(self._works) and all(work.found_nothing(store) for work in self._works)
-        self._barren = store.version if is_barren else None
+        version = store.version
+        is_barren = evaluated == len(self._works) and all(work.barren_in is version for work in self._works)
+        self._barren = version if is_barren else None
         rules = tuple(work.rule.name for work in self._works[:evaluated])
         return GroupOutcome(tuple(transitions), tuple(failures), rules, self.duration)
 
@@ -164,10 +165,12 @@ class GroupEvaluator:
         return error
 
     def _attempt(self, work: _Work, store: AnyStore, at: float, stamp: float, transitions: list[Transition]) -> str:
+        work.barren_in = None
+        budget = Budget(self._timer, self._ledger)
         try:
-            if work.is_idle and work.finds_nothing(work.rule.query, store, self._budget):
+            if work.is_idle and work.rule.query.is_barren(store, budget):
+                work.barren_in = store.version
                 return ""
-            budget = self._budget()
             _write(work, store, work.evaluate(store, at, stamp, transitions, budget), stamp)
             if work.inherited:
                 written = set(self.written())
@@ -181,9 +184,6 @@ class GroupEvaluator:
                 log.exception("rule %s of group %s: internal error", work.rule.name, self.name)
             return _shortened(f"internal error: {type(error).__name__}: {error}")
         return ""
-
-    def _budget(self) -> Budget:
-        return Budget(self._timer, self._ledger)
 
     def adopt(self, before: GroupEvaluator) -> None:
         """Take over the state of an earlier version of the group, for each rule with the same name and labels."""

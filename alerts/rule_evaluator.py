@@ -71,14 +71,14 @@ class RuleEvaluator:
     """
 
     __slots__ = (
-        "_barren", "_kept", "_ledger", "duration", "error", "evaluated_at", "health", "inherited",
+        "_kept", "_ledger", "barren_in", "duration", "error", "evaluated_at", "health", "inherited",
         "rests_until", "written",
     )  # fmt: skip
 
     def __init__(self, ledger: SampleLedger) -> None:
         self._ledger = ledger
-        self._barren: tuple[object, bool] = (None, False)
-        """A version of the store, and whether the query then read no existing series."""
+        self.barren_in: object = None
+        """The version of the store in which the last evaluation found that the rule reads no series, if it did."""
         self._kept = 0
         """Samples in the ledger for this rule."""
         self.health = RuleHealth.UNKNOWN
@@ -101,21 +101,6 @@ class RuleEvaluator:
     def is_idle(self) -> bool:
         """Return True if the rule has written nothing that an evaluation without a result would have to end."""
         return not (self.written or self.inherited or self._kept)
-
-    def finds_nothing(self, query: Query, store: AnyStore, budget: Callable[[], Budget]) -> bool:
-        """Return True if the rule's query reads no series that exists. Many rules are for hardware that a node lacks.
-
-        The store is searched only after a series came or went, with a new budget. Raises LimitError.
-        """
-        version = store.version
-        if self._barren[0] is not version:
-            self._barren = (version, query.is_barren(store, budget()))
-        return self._barren[1]
-
-    def found_nothing(self, store: AnyStore) -> bool:
-        """Return True if `finds_nothing` was the whole evaluation, and would be again in this version of the store."""
-        version, is_barren = self._barren
-        return is_barren and version is store.version and self.is_idle and self.health is RuleHealth.OK
 
     def keep(self, samples: int) -> bool:
         """Keep this many samples from now on; False, and no change, if that is too much for all rules together.
