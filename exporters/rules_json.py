@@ -88,16 +88,6 @@ _NEVER = "0001-01-01T00:00:00Z"
 _ACTIVE = (Phase.FIRING, Phase.PENDING)  # the most severe first
 
 
-def alerts(groups: Iterable[GroupReport]) -> Iterator[bytes]:
-    """Return the answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
-    return envelope.success(_alert_data(groups))
-
-
-def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
-    """Return the answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
-    return envelope.success(_rule_data(groups, selection))
-
-
 def _ordered(groups: Iterable[GroupReport]) -> list[GroupReport]:
     return sorted(groups, key=lambda group: (group.file, group.name))
 
@@ -106,14 +96,18 @@ def _active(rule: RuleReport) -> list[Alert]:
     return [alert for alert in rule.alerts if alert.phase in _ACTIVE]
 
 
-def _alert_data(groups: Iterable[GroupReport]) -> Iterator[bytes]:
+@envelope.answer
+def alerts(groups: Iterable[GroupReport]) -> Iterator[bytes]:
+    """Yield the answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
     active = (alert for group in _ordered(groups) for rule in group.rules for alert in _active(rule))
     yield b'{"alerts":'
     yield from envelope.array(envelope.batches(map(_alert, active)))
     yield b"}"
 
 
-def _rule_data(groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
+@envelope.answer
+def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
+    """Yield the answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
     yield b'{"groups":['
     comma = b""
     for group in _ordered(groups):

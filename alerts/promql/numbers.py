@@ -274,7 +274,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _CYCLE_YEARS = 400
 _CYCLE_SECONDS = 146_097 * 86_400
 """Seconds of 400 years, after which the calendar repeats, with its weekdays."""
-_COUNTED_FROM = 730_692_556 * _CYCLE_SECONDS + 719_468 * 86_400
+_COUNTED_SECONDS = 730_692_556 * _CYCLE_SECONDS + 719_468 * 86_400
 """Seconds from the beginning of Go's count to the epoch; the count wraps around at 64 bits."""
 _SMALLEST = -(2**63)
 
@@ -285,8 +285,8 @@ def date_of(seconds: float) -> tuple[int, datetime]:
     A number that 64 bits cannot hold becomes their smallest, as on x86-64.
     """
     whole = int(seconds) if -(2.0**63) <= seconds < 2.0**63 else _SMALLEST
-    counted = (whole + _COUNTED_FROM) % 2**64
-    cycles, rest = divmod(counted - _COUNTED_FROM, _CYCLE_SECONDS)
+    counted = (whole + _COUNTED_SECONDS) % 2**64
+    cycles, rest = divmod(counted - _COUNTED_SECONDS, _CYCLE_SECONDS)
     date = _EPOCH + timedelta(seconds=rest)
     return date.year + cycles * _CYCLE_YEARS, date
 

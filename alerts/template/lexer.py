@@ -14,14 +14,13 @@ KEYWORDS = frozenset(
     ("block", "break", "continue", "define", "else", "end", "if", "range", "nil", "template", "with")
 )  # fmt: skip
 _TRIM = re.compile(r"-[ \t\r\n]")
-_END = r"(?P<trims>[ \t\r\n]-)?\}\}"
-_CLOSE = re.compile(_END)
+_CLOSE = re.compile(r"(?P<trims>[ \t\r\n]-)?\}\}")
 _DIGITS = r"[0-9_]*"
 _NUMBER = rf"""[+-]?(?: 0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?{_DIGITS})?
               | 0[oO][0-7_]*(?:\.[0-7_]*)? | 0[bB][01_]*(?:\.[01_]*)?
               | {_DIGITS}(?:\.{_DIGITS})?(?:[eE][+-]?{_DIGITS})? ) i?"""
 _TOKEN = re.compile(
-    rf"""(?P<close>{_END})
+    rf"""(?P<close>{_CLOSE.pattern})
        | (?P<space>(?:[ \t\r\n](?!-\}}\}}))+)
        | (?P<text>"(?:[^"\\\n]|\\[^\n])*"|`[^`]*`)
        | (?P<char>'(?:[^'\\\n]|\\[^\n])*')
