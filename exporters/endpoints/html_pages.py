@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from exporters import landing, markup
 from exporters.deferred import Answer
-from exporters.endpoint import VARY_BY_ENCODING, Endpoint, EndpointContext
+from exporters.endpoint import Endpoint, EndpointContext
 from exporters.http_messages import Request
 from exporters.pages import Rendering
 from exporters.runbook_pages import PREFIX
@@ -18,8 +18,8 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
     def pieces(now: float) -> Iterator[bytes]:
         return landing.pieces(context.view, context.listed, now, refresh)
 
-    rendering = Rendering("landing", refresh, (), pieces)
-    return context.page(request, rendering, "text/html; charset=utf-8", VARY_BY_ENCODING, *markup.HEADERS)
+    headers = (("Vary", "Accept-Encoding"), *markup.HEADERS)
+    return context.pages.get(Rendering("landing", refresh, (), pieces, "text/html; charset=utf-8", headers), request)
 
 
 def _runbook(context: EndpointContext, request: Request) -> Answer:

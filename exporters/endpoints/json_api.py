@@ -7,15 +7,15 @@ from http import HTTPStatus
 
 from exporters import rules_json, snapshot_json
 from exporters.deferred import Answer
-from exporters.endpoint import JSON, NO_SAMPLE_YET, VARY_BY_ENCODING, Endpoint, EndpointContext, failure
+from exporters.endpoint import JSON, NO_SAMPLE_YET, Endpoint, EndpointContext, failure
 from exporters.http_messages import Request, Response
 from exporters.pages import Rendering, age_of
 
 
 def _alerts(context: EndpointContext, request: Request) -> Answer:
     groups = context.view.rules()
-    rendering = Rendering("alerts", None, groups, lambda _: rules_json.alerts(groups), tells_age=False)
-    return context.page(request, rendering, JSON, VARY_BY_ENCODING)
+    rendering = Rendering("alerts", None, groups, lambda _: rules_json.alerts(groups), JSON, tells_age=False)
+    return context.pages.get(rendering, request)
 
 
 def _rules(context: EndpointContext, request: Request) -> Answer:
@@ -24,8 +24,10 @@ def _rules(context: EndpointContext, request: Request) -> Answer:
     except rules_json.ParameterError as error:
         return failure(HTTPStatus.BAD_REQUEST, "bad_data", str(error))
     groups = context.view.rules()
-    rendering = Rendering("rules", selection, groups, lambda _: rules_json.rules(groups, selection), tells_age=False)
-    return context.page(request, rendering, JSON, VARY_BY_ENCODING)
+    rendering = Rendering(
+        "rules", selection, groups, lambda _: rules_json.rules(groups, selection), JSON, tells_age=False
+    )
+    return context.pages.get(rendering, request)
 
 
 def _snapshot(context: EndpointContext, request: Request) -> Answer:
@@ -36,7 +38,7 @@ def _snapshot(context: EndpointContext, request: Request) -> Answer:
     def pieces(now: float) -> Iterator[bytes]:
         return snapshot_json.success(snapshot, age_of(snapshot, now))
 
-    return context.page(request, Rendering("snapshot", None, (snapshot,), pieces), JSON, VARY_BY_ENCODING)
+    return context.pages.get(Rendering("snapshot", None, (snapshot,), pieces, JSON), request)
 
 
 def _history(context: EndpointContext, request: Request) -> Answer:
@@ -44,8 +46,10 @@ def _history(context: EndpointContext, request: Request) -> Answer:
     snapshot = view.all_series()
     if snapshot is None:
         return failure(HTTPStatus.NOT_FOUND, "not_found", "nothing is remembered here")
-    rendering = Rendering("history", None, (snapshot,), lambda _: snapshot_json.past(view.history()), tells_age=False)
-    return context.page(request, rendering, JSON, VARY_BY_ENCODING)
+    rendering = Rendering(
+        "history", None, (snapshot,), lambda _: snapshot_json.past(view.history()), JSON, tells_age=False
+    )
+    return context.pages.get(rendering, request)
 
 
 def _rack(context: EndpointContext, _request: Request) -> Answer:
