@@ -131,10 +131,7 @@ class GroupEvaluator:
 
     def _note_records(self) -> None:
         self.remembered = tuple(
-            (work.rule.identity, record)
-            for work in self._works
-            if isinstance(work, AlertingRuleEvaluator) and work.records
-            for record in work.records.values()
+            (work.rule.identity, record) for work in self._works for record in work.records.values()
         )
 
     def _work(
@@ -238,9 +235,8 @@ class GroupEvaluator:
         """Adjust to a clock that was set by `seconds`; `move` changes the times of a record."""
         for work in self._works:
             work.rests_until += seconds
-            if isinstance(work, AlertingRuleEvaluator):
-                work.records = {labels: move(record) for labels, record in work.records.items()}
-                work.kept_until = {labels: until + seconds for labels, until in work.kept_until.items()}
+            work.records = {labels: move(record) for labels, record in work.records.items()}
+            work.kept_until = {labels: until + seconds for labels, until in work.kept_until.items()}
         self._note_records()
 
     def alerts(self) -> list[Alert]:
@@ -252,9 +248,8 @@ class GroupEvaluator:
         known: list[Alert] = []
         unknown: list[Alert] = []
         for work in self._works:
-            if isinstance(work, AlertingRuleEvaluator):
-                alerts = unknown if work.health is RuleHealth.FAILED else known
-                alerts.extend(record.alert for record in work.records.values())
+            alerts = unknown if work.health is RuleHealth.FAILED else known
+            alerts.extend(record.alert for record in work.records.values())
         return known, unknown
 
     def firing(self) -> list[Alert]:
@@ -291,5 +286,4 @@ def _shortened(error: str) -> str:
 
 
 def _report(work: _Work) -> RuleReport:
-    alerts = work.active if isinstance(work, AlertingRuleEvaluator) else ()
-    return RuleReport(*work.constant_report, work.health, work.error, work.evaluated_at, work.duration, alerts)
+    return RuleReport(*work.constant_report, work.health, work.error, work.evaluated_at, work.duration, work.active)

@@ -71,8 +71,8 @@ class RuleEvaluator:
     """
 
     __slots__ = (
-        "_kept", "_ledger", "barren_in", "duration", "error", "evaluated_at", "health", "inherited",
-        "rests_until", "written",
+        "_kept", "_ledger", "barren_in", "duration", "error", "evaluated_at", "health", "inherited", "kept_until",
+        "records", "rests_until", "written",
     )  # fmt: skip
 
     def __init__(self, ledger: SampleLedger) -> None:
@@ -88,6 +88,10 @@ class RuleEvaluator:
         self.written: dict[Labels, None] = {}
         self.inherited: tuple[Labels, ...] = ()
         """Series that were written before a restart; the next evaluation ends those that no rule writes."""
+        self.records: dict[Labels, AlertRecord] = {}
+        """The rule's alerts; none of a recording rule."""
+        self.kept_until: dict[Labels, float] = {}
+        """The time until which silence does not end a restored alert; some source may not have answered yet."""
         self.rests_until = -math.inf
         """The end of the rule's pause, in wall seconds, if it took too long."""
 
@@ -96,6 +100,11 @@ class RuleEvaluator:
         self.health, self.error = before.health, before.error
         self.evaluated_at, self.duration, self.written = before.evaluated_at, before.duration, before.written
         self.inherited = before.inherited
+
+    @property
+    def active(self) -> tuple[Alert, ...]:
+        """The alerts that are pending or firing."""
+        return tuple(record.alert for record in self.records.values() if record.alert.phase is not Phase.RESOLVED)
 
     @property
     def is_idle(self) -> bool:
@@ -178,11 +187,10 @@ class RecordingRuleEvaluator(RuleEvaluator):
 class AlertingRuleEvaluator(RuleEvaluator):
     """Evaluates an alerting rule.
 
-    `kept_until`: the time until which silence does not end a restored alert; some source may not have answered yet.
     An alert that fires gets one more annotation, what `explain` says of it at that moment, and keeps it.
     """
 
-    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "constant_report", "kept_until", "records", "rule")
+    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "constant_report", "rule")
 
     def __init__(
         self,
@@ -198,8 +206,6 @@ class AlertingRuleEvaluator(RuleEvaluator):
         self._explain = None if has_own else explain
         self.rule = rule
         self.constant_report = _constant_report(rule)
-        self.records: dict[Labels, AlertRecord] = {}
-        self.kept_until: dict[Labels, float] = {}
         self._limit = group.limit
         self._context = context
 
@@ -272,11 +278,6 @@ class AlertingRuleEvaluator(RuleEvaluator):
         if isinstance(before, AlertingRuleEvaluator):
             self.resume(before.records)
             self.kept_until = before.kept_until
-
-    @property
-    def active(self) -> tuple[Alert, ...]:
-        """The alerts that are pending or firing."""
-        return tuple(record.alert for record in self.records.values() if record.alert.phase is not Phase.RESOLVED)
 
     def _holding(self, store: AnyStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
         """Return the elements of the query's result, by the identity of their alerts."""
