@@ -137,7 +137,7 @@ def _name(source: str, begun: Token) -> Token:
     end = begun.at + len(begun.text)
     while end < len(source) and is_of_name(source[end]):
         end += 1
-    if end == begun.at:  # digits to Python that are none to Go
+    if end == begun.at:  # a digit to Python, but not to Go
         raise _no_token(source, begun.at, begun.at)
     text, following = source[begun.at : end], source[end : end + 1]
     if following not in " \t\r\n.,|:()" and not source.startswith("}}", end):
