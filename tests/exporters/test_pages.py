@@ -28,8 +28,8 @@ from tests.conftest import FakeClock
 from tests.frames import snapshot_of
 
 
-def rendering(kind: str = "metrics", detail: object = None, **more: bool) -> Rendering:
-    return Rendering(kind, detail, (), lambda now: (b"page",), "text/plain", **more)
+def rendering(kind: str = "metrics", detail: object = None, tells_age: bool = True) -> Rendering:
+    return Rendering(kind, detail, (), lambda now: (b"page",), "text/plain", tells_age=tells_age)
 
 
 def request(gzipped: bool = False) -> Request:
