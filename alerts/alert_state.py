@@ -66,8 +66,8 @@ def encode(
     """Return the content of a state file."""
     rows = [_row(group, identity, record) for group, identity, record in records]
     document = {"at": at, "source": source, "told": sorted(notified), "alerts": rows}
-    text = json.dumps(document, indent=1, ensure_ascii=False)
-    return seal(FORMAT, text.encode() + b"\n")
+    text = json.dumps(document, indent=1)
+    return seal(FORMAT, text.encode("ascii") + b"\n")
 
 
 def decode(content: bytes) -> Saved:

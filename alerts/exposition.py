@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 
 from agent.catalogue import BY_NAME
+from agent.lib.layout_columns import RoundMemo
 from agent.model import EMPTY_LAYOUT, Alert, Frame, GroupReport, Labels, Layout, Node, Series
 from alerts.notify.receiver import Receiver
 from alerts.windows import Windows
@@ -33,8 +34,7 @@ class Exposition:
 
     def __init__(self, target: Labels) -> None:
         self._target = frozenset(target)
-        self._shown: dict[tuple[str, Labels], Series] = {}
-        self._shown_before: dict[tuple[str, Labels], Series] = {}
+        self._shown = RoundMemo[tuple[str, Labels], Series](lambda each: Series(BY_NAME[each[0]], Node(), each[1]))
         self._evaluated: dict[str, list[float]] = {}
         self._of_groups: tuple[Series, ...] = ()
         """The counters of all groups, in their order."""
@@ -61,15 +61,11 @@ class Exposition:
 
     def frame(self, reports: Iterable[GroupReport], windows: Windows, receivers: Sequence[Receiver]) -> Frame:
         """Return all of the engine's series as they are now."""
-        self._shown_before, self._shown = self._shown, {}
-        alerts = [
-            self._series("coldplate_alert", self._labels(alert))
-            for report in reports
-            for rule in report.rules
-            for alert in rule.alerts
-        ]
-        sent = [each for receiver in receivers for each in self._notifications(receiver)]
-        series = (*alerts, *self._of_groups, *_OF_WINDOWS, *(each for each, _ in sent))
+        active = (alert for report in reports for rule in report.rules for alert in rule.alerts)
+        alerts = [("coldplate_alert", self._labels(alert)) for alert in active]
+        sent = [each for receiver in receivers for each in _notifications(receiver)]
+        shown = self._shown.of([*alerts, *(key for key, _ in sent)])
+        series = (*shown[: len(alerts)], *self._of_groups, *_OF_WINDOWS, *shown[len(alerts) :])
         if series != self._layout.series:
             self._layout = Layout(series)
         counts = chain.from_iterable(self._evaluated.values())
@@ -88,18 +84,14 @@ class Exposition:
             Series(row, node, (("rule_group", group),)) for group in self._evaluated for row in _OF_GROUP
         )
 
-    def _notifications(self, receiver: Receiver) -> Iterator[tuple[Series, float]]:
-        labels = (("notifier", receiver.name), *((("url", receiver.url),) if receiver.url else ()))
-        counts = receiver.counts
-        yield self._series("coldplate_notifications_total", labels), counts.sent
-        yield self._series("coldplate_notifications_dropped_total", labels), counts.dropped
-        yield self._series("coldplate_notification_failures_total", labels), counts.failed
-        yield self._series("coldplate_notifications_queued", labels), receiver.queued
 
-    def _series(self, name: str, labels: Labels) -> Series:
-        key = (name, labels)
-        series = self._shown[key] = self._shown_before.get(key) or Series(BY_NAME[name], Node(), labels)
-        return series
+def _notifications(receiver: Receiver) -> Iterator[tuple[tuple[str, Labels], float]]:
+    labels = (("notifier", receiver.name), *((("url", receiver.url),) if receiver.url else ()))
+    counts = receiver.counts
+    yield ("coldplate_notifications_total", labels), counts.sent
+    yield ("coldplate_notifications_dropped_total", labels), counts.dropped
+    yield ("coldplate_notification_failures_total", labels), counts.failed
+    yield ("coldplate_notifications_queued", labels), receiver.queued
 
 
 def _zeros() -> list[float]:

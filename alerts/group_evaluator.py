@@ -116,8 +116,9 @@ class GroupEvaluator:
         self._orphans = {}
         self.duration, self.evaluated_at = self._timer() - began, at
         self._note_records()
-        is_barren = evaluated == len(self._works) and all(work.found_nothing(store) for work in self._works)
-        self._barren = store.version if is_barren else None
+        version = store.version
+        is_barren = evaluated == len(self._works) and all(work.barren_in is version for work in self._works)
+        self._barren = version if is_barren else None
         rules = tuple(work.rule.name for work in self._works[:evaluated])
         return GroupOutcome(tuple(transitions), tuple(failures), rules, self.duration)
 
@@ -130,10 +131,7 @@ class GroupEvaluator:
 
     def _note_records(self) -> None:
         self.remembered = tuple(
-            (work.rule.identity, record)
-            for work in self._works
-            if isinstance(work, AlertingRuleEvaluator) and work.records
-            for record in work.records.values()
+            (work.rule.identity, record) for work in self._works for record in work.records.values()
         )
 
     def _work(
@@ -164,10 +162,12 @@ class GroupEvaluator:
         return error
 
     def _attempt(self, work: _Work, store: AnyStore, at: float, stamp: float, transitions: list[Transition]) -> str:
+        work.barren_in = None
+        budget = Budget(self._timer, self._ledger)
         try:
-            if work.is_idle and work.finds_nothing(work.rule.query, store, self._budget):
+            if work.is_idle and work.rule.query.is_barren(store, budget):
+                work.barren_in = store.version
                 return ""
-            budget = self._budget()
             _write(work, store, work.evaluate(store, at, stamp, transitions, budget), stamp)
             if work.inherited:
                 written = set(self.written())
@@ -181,9 +181,6 @@ class GroupEvaluator:
                 log.exception("rule %s of group %s: internal error", work.rule.name, self.name)
             return _shortened(f"internal error: {type(error).__name__}: {error}")
         return ""
-
-    def _budget(self) -> Budget:
-        return Budget(self._timer, self._ledger)
 
     def adopt(self, before: GroupEvaluator) -> None:
         """Take over the state of an earlier version of the group, for each rule with the same name and labels."""
@@ -238,9 +235,8 @@ class GroupEvaluator:
         """Adjust to a clock that was set by `seconds`; `move` changes the times of a record."""
         for work in self._works:
             work.rests_until += seconds
-            if isinstance(work, AlertingRuleEvaluator):
-                work.records = {labels: move(record) for labels, record in work.records.items()}
-                work.kept_until = {labels: until + seconds for labels, until in work.kept_until.items()}
+            work.records = {labels: move(record) for labels, record in work.records.items()}
+            work.kept_until = {labels: until + seconds for labels, until in work.kept_until.items()}
         self._note_records()
 
     def alerts(self) -> list[Alert]:
@@ -252,9 +248,8 @@ class GroupEvaluator:
         known: list[Alert] = []
         unknown: list[Alert] = []
         for work in self._works:
-            if isinstance(work, AlertingRuleEvaluator):
-                alerts = unknown if work.health is RuleHealth.FAILED else known
-                alerts.extend(record.alert for record in work.records.values())
+            alerts = unknown if work.health is RuleHealth.FAILED else known
+            alerts.extend(record.alert for record in work.records.values())
         return known, unknown
 
     def firing(self) -> list[Alert]:
@@ -291,5 +286,4 @@ def _shortened(error: str) -> str:
 
 
 def _report(work: _Work) -> RuleReport:
-    alerts = work.active if isinstance(work, AlertingRuleEvaluator) else ()
-    return RuleReport(*work.constant_report, work.health, work.error, work.evaluated_at, work.duration, alerts)
+    return RuleReport(*work.constant_report, work.health, work.error, work.evaluated_at, work.duration, work.active)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 from msgspec.structs import replace
 
+from agent.config.schema import OverrideConfig
 from agent.lib.wording import format_value, meant, one_line
 from alerts.limits import MAX_RULE_TOKENS
 from alerts.promql import PromqlError, Query, compile_query
@@ -40,43 +40,14 @@ class OverrideError(ValueError):
         super().__init__(one_line(problem, _LONGEST_PROBLEM))
 
 
-class Override(Protocol):
-    """Changes to the alerts of one name; None and empty values change nothing.
-
-    It is a section of the configuration.
-    """
-
-    @property
-    def hold(self) -> float | None:
-        """The new `for`, in seconds."""
-
-    @property
-    def keep_firing_for(self) -> float | None:
-        """The new `keep_firing_for`, in seconds."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """New labels; one with an empty value is removed, even if the query's result has it."""
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """New annotations; one with an empty value is removed."""
-
-    @property
-    def thresholds(self) -> Mapping[float, float]:
-        """New numbers: every number of the query that equals a key becomes its value."""
-
-    @property
-    def expr(self) -> str | None:
-        """A new query; it excludes `thresholds`."""
-
-
 def apply(
-    files: Sequence[RuleFile], disable: Sequence[str], overrides: Mapping[str, Override], *, default_step: float
+    files: Sequence[RuleFile], disable: Sequence[str], overrides: Mapping[str, OverrideConfig], *, default_step: float
 ) -> tuple[RuleFile, ...]:
     """Return the files with alerts changed or left out; `default_step` is for changed queries. Raises OverrideError.
 
-    `disable` has names of alerts, and patterns with `*`. A group left without rules is removed, too.
+    `disable` has names of alerts, and patterns with `*`. A group left without rules is removed, too. Labels and
+    annotations with an empty value are removed, the label even from the query's results; a threshold replaces every
+    number of the query that equals it.
     """
     rules = [rule for file in files for group in file.groups for rule in group.rules]
     _refuse_unknown_names(rules, disable, overrides)
@@ -139,7 +110,7 @@ def _unknown(name: str, alerts: Collection[str], records: Collection[str]) -> st
 class _Change:
     """Applies one override to the rules of its name."""
 
-    def __init__(self, name: str, override: Override, default_step: float) -> None:
+    def __init__(self, name: str, override: OverrideConfig, default_step: float) -> None:
         self._name = name
         self._key = f"override.{name}"
         self._override = override

@@ -71,14 +71,14 @@ class RuleEvaluator:
     """
 
     __slots__ = (
-        "_barren", "_kept", "_ledger", "duration", "error", "evaluated_at", "health", "inherited",
-        "rests_until", "written",
+        "_kept", "_ledger", "barren_in", "duration", "error", "evaluated_at", "health", "inherited", "kept_until",
+        "records", "rests_until", "written",
     )  # fmt: skip
 
     def __init__(self, ledger: SampleLedger) -> None:
         self._ledger = ledger
-        self._barren: tuple[object, bool] = (None, False)
-        """A version of the store, and whether the query then read no existing series."""
+        self.barren_in: object = None
+        """The version of the store in which the last evaluation found that the rule reads no series, if it did."""
         self._kept = 0
         """Samples in the ledger for this rule."""
         self.health = RuleHealth.UNKNOWN
@@ -88,6 +88,10 @@ class RuleEvaluator:
         self.written: dict[Labels, None] = {}
         self.inherited: tuple[Labels, ...] = ()
         """Series that were written before a restart; the next evaluation ends those that no rule writes."""
+        self.records: dict[Labels, AlertRecord] = {}
+        """The rule's alerts; none of a recording rule."""
+        self.kept_until: dict[Labels, float] = {}
+        """The time until which silence does not end a restored alert; some source may not have answered yet."""
         self.rests_until = -math.inf
         """The end of the rule's pause, in wall seconds, if it took too long."""
 
@@ -98,24 +102,14 @@ class RuleEvaluator:
         self.inherited = before.inherited
 
     @property
+    def active(self) -> tuple[Alert, ...]:
+        """The alerts that are pending or firing."""
+        return tuple(record.alert for record in self.records.values() if record.alert.phase is not Phase.RESOLVED)
+
+    @property
     def is_idle(self) -> bool:
         """Return True if the rule has written nothing that an evaluation without a result would have to end."""
         return not (self.written or self.inherited or self._kept)
-
-    def finds_nothing(self, query: Query, store: AnyStore, budget: Callable[[], Budget]) -> bool:
-        """Return True if the rule's query reads no series that exists. Many rules are for hardware that a node lacks.
-
-        The store is searched only after a series came or went, with a new budget. Raises LimitError.
-        """
-        version = store.version
-        if self._barren[0] is not version:
-            self._barren = (version, query.is_barren(store, budget()))
-        return self._barren[1]
-
-    def found_nothing(self, store: AnyStore) -> bool:
-        """Return True if `finds_nothing` was the whole evaluation, and would be again in this version of the store."""
-        version, is_barren = self._barren
-        return is_barren and version is store.version and self.is_idle and self.health is RuleHealth.OK
 
     def keep(self, samples: int) -> bool:
         """Keep this many samples from now on; False, and no change, if that is too much for all rules together.
@@ -193,11 +187,10 @@ class RecordingRuleEvaluator(RuleEvaluator):
 class AlertingRuleEvaluator(RuleEvaluator):
     """Evaluates an alerting rule.
 
-    `kept_until`: the time until which silence does not end a restored alert; some source may not have answered yet.
     An alert that fires gets one more annotation, what `explain` says of it at that moment, and keeps it.
     """
 
-    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "constant_report", "kept_until", "records", "rule")
+    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "constant_report", "rule")
 
     def __init__(
         self,
@@ -213,8 +206,6 @@ class AlertingRuleEvaluator(RuleEvaluator):
         self._explain = None if has_own else explain
         self.rule = rule
         self.constant_report = _constant_report(rule)
-        self.records: dict[Labels, AlertRecord] = {}
-        self.kept_until: dict[Labels, float] = {}
         self._limit = group.limit
         self._context = context
 
@@ -287,11 +278,6 @@ class AlertingRuleEvaluator(RuleEvaluator):
         if isinstance(before, AlertingRuleEvaluator):
             self.resume(before.records)
             self.kept_until = before.kept_until
-
-    @property
-    def active(self) -> tuple[Alert, ...]:
-        """The alerts that are pending or firing."""
-        return tuple(record.alert for record in self.records.values() if record.alert.phase is not Phase.RESOLVED)
 
     def _holding(self, store: AnyStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
         """Return the elements of the query's result, by the identity of their alerts."""

@@ -48,28 +48,6 @@ class Timeouts(NamedTuple):
 class Connection:
     """The state of one connection. `now` is always the server's clock."""
 
-    __slots__ = (
-        "_drained",
-        "_last",
-        "_out",
-        "_reader",
-        "_timeouts",
-        "_with_body",
-        "answered",
-        "answers",
-        "body",
-        "cost",
-        "deadline",
-        "kept",
-        "moved",
-        "peer",
-        "pending",
-        "phase",
-        "since",
-        "sock",
-        "transport",
-    )
-
     def __init__(self, transport: ClientTransport, peer: str, timeouts: Timeouts, now: float) -> None:
         self.transport = transport
         self.sock = transport.sock

@@ -173,48 +173,36 @@ class _FamilyText:
 
 
 class _FamilySeries:
-    """The series of one family in the snapshot's order, their order on the page, and the family's chunks."""
+    """The series of one family in the snapshot's order, their order on the page, and the family's text by format."""
 
-    __slots__ = ("chunks", "members", "order")
+    __slots__ = ("_texts", "members", "order")
 
     def __init__(self, members: tuple[Series, ...]) -> None:
         self.members = members
         self.order = arrange(members)
-        self.chunks: dict[Format, _FamilyText] = {}
+        self._texts: dict[Format, _FamilyText] = {}
 
     @property
     def metric(self) -> Metric:
         return self.members[0].metric
 
-    def chunk(self, fmt: Format, head: str) -> _FamilyText:
+    def text(self, fmt: Format, head: str) -> _FamilyText:
         """Return the family in that format; made again if another family's coming or going changes its head."""
-        chunk = self.chunks.get(fmt)
-        if chunk is None or chunk.head != head:
-            chunk = self.chunks[fmt] = _FamilyText(head, [self.members[place] for place in self.order])
-        return chunk
-
-
-class _PageLayout:
-    """Everything about a page except its values; valid as long as frames of the same layouts come."""
-
-    __slots__ = ("chunks", "kin", "layouts", "picks")
-
-    def __init__(self, layouts: Sequence[Layout]) -> None:
-        self.layouts = layouts
-        self.kin: list[_FamilySeries] = []
-        self.picks: list[Callable[[_Values], _Values]] = []
-        self.chunks: dict[Format, list[_FamilyText]] = {}
-
-    def add(self, kin: _FamilySeries, places: Sequence[int]) -> None:
-        self.kin.append(kin)
-        self.picks.append(picker([places[each] for each in kin.order]))
+        text = self._texts.get(fmt)
+        if text is None or text.head != head:
+            text = self._texts[fmt] = _FamilyText(head, [self.members[place] for place in self.order])
+        return text
 
 
 class Encoder:
     """Renders snapshots; keeps what it knows about the families of the last one, and no others."""
 
     def __init__(self) -> None:
-        self._layout = _PageLayout([])
+        self._layouts: list[Layout] = []
+        self._families: list[_FamilySeries] = []
+        self._picks: list[Callable[[_Values], _Values]] = []
+        """The values of each family in the order of the page, from those of all frames."""
+        self._texts: dict[Format, list[_FamilyText]] = {}
 
     def render(self, snapshot: Snapshot, fmt: Format, age: float) -> bytes:
         """Return the page. `age` is the seconds since the snapshot was taken, shown as coldplate_sample_age_seconds."""
@@ -227,38 +215,40 @@ class Encoder:
         """
         layouts = [_AGE_LAYOUT, *(frame.layout for frame in snapshot.frames)]  # the age wins over one in a snapshot
         values = (age, *chain.from_iterable(frame.values for frame in snapshot.frames))
-        if self._layout.layouts != layouts:
+        if self._layouts != layouts:
             yield from self._lay_out(layouts)
-        layout = self._layout
-        if fmt not in layout.chunks:
-            yield from _add_chunks(layout, fmt)
-        for pick, chunk in zip(layout.picks, layout.chunks[fmt], strict=True):
-            yield chunk.render(pick(values))
+        if fmt not in self._texts:
+            yield from self._add_texts(fmt)
+        for pick, text in zip(self._picks, self._texts[fmt], strict=True):
+            yield text.render(pick(values))
         if fmt is Format.OPENMETRICS:
             yield b"# EOF\n"
 
-    def _lay_out(self, layouts: Sequence[Layout]) -> Iterator[bytes]:
+    def _lay_out(self, layouts: list[Layout]) -> Iterator[bytes]:
         """Lay out a page. A GPU that comes or goes changes few families: those with the same series are kept."""
-        known = {kin.metric.name: kin for kin in self._layout.kin}
-        layout = _PageLayout(layouts)
+        known = {family.metric.name: family for family in self._families}
         series = tuple(chain.from_iterable(each.series for each in layouts))
+        families: list[_FamilySeries] = []
+        picks: list[Callable[[_Values], _Values]] = []
         yield b""
         for places in by_family(series):
             members = tuple(series[place] for place in places)
-            kin = known.get(members[0].metric.name)
-            layout.add(kin if kin is not None and kin.members == members else _FamilySeries(members), places)
+            family = known.get(members[0].metric.name)
+            if family is None or family.members != members:
+                family = _FamilySeries(members)
+            families.append(family)
+            picks.append(picker([places[each] for each in family.order]))
             yield b""
-        self._layout = layout
+        self._layouts, self._families, self._picks, self._texts = layouts, families, picks, {}
 
-
-def _add_chunks(layout: _PageLayout, fmt: Format) -> Iterator[bytes]:
-    rows = [kin.metric for kin in layout.kin]
-    heads = openmetrics_heads(rows) if fmt is Format.OPENMETRICS else map(_text_head, rows)
-    chunks = []
-    for kin, head in zip(layout.kin, heads, strict=True):
-        chunks.append(kin.chunk(fmt, head))
-        yield b""
-    layout.chunks[fmt] = chunks
+    def _add_texts(self, fmt: Format) -> Iterator[bytes]:
+        rows = [family.metric for family in self._families]
+        heads = openmetrics_heads(rows) if fmt is Format.OPENMETRICS else map(_text_head, rows)
+        texts = []
+        for family, head in zip(self._families, heads, strict=True):
+            texts.append(family.text(fmt, head))
+            yield b""
+        self._texts[fmt] = texts
 
 
 def _spelled(value: float) -> object:

@@ -12,8 +12,7 @@ from exporters import envelope
 from exporters.deferred import Answer, ReloadRequests, StartReload
 from exporters.encoder import Encoder
 from exporters.http_messages import Request, Response
-from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip
-from exporters.rules_json import RulePrinter
+from exporters.pages import RenderQueue
 from exporters.runbook_pages import RunbookPages
 
 
@@ -53,11 +52,7 @@ class RouteContext(Struct, frozen=True):
 READ_METHODS = ("GET", "HEAD")
 WRITE_METHODS = ("POST", "PUT")
 JSON = "application/json"
-VARY_BY_ENCODING = ("Vary", "Accept-Encoding")
 NO_SAMPLE_YET = "no sample yet: the first one is in progress"
-_GZIP = ("Content-Encoding", "gzip")
-_CLEANUP_SECONDS = 1.0
-"""Seconds between two clean-ups of the page cache."""
 
 
 class EndpointContext:
@@ -70,35 +65,16 @@ class EndpointContext:
         self.view = view
         self.listed = listed
         self.encoder = Encoder()
-        self.printer = RulePrinter()
         self.runbooks = RunbookPages(view.runbooks, view.node)
         self.reloads = None if view.reload is None else ReloadRequests(view.reload)
-        self._pages = PageCache()
-        self._queue = RenderQueue(self._pages, view.clock)
-        self._cleaned = float("-inf")
-
-    def page(self, request: Request, rendering: Rendering, media: str, *headers: tuple[str, str]) -> Answer:
-        """Return a page that is rendered in slices and cached, compressed if the client accepts gzip."""
-        gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
-        if gzipped:
-            headers = (*headers, _GZIP)
-        return self._queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body, media, headers))
-
-    def work(self) -> bool:
-        """Work for a moment on answers that are not ready yet. Return True if there is more to do."""
-        now = self.view.clock()
-        if now - self._cleaned >= _CLEANUP_SECONDS:
-            self._cleaned = now
-            if not self._pages.drop_old(now):
-                self.printer.forget()
-        return self._queue.work()
+        self.pages = RenderQueue(view.clock)
 
 
 class Endpoint(Struct, frozen=True):
     """One path with its handler.
 
-    The handler is called in the server's thread and must be quick: for long work it passes a `Rendering` to
-    `EndpointContext.page`, or returns a `Deferred`.
+    The handler is called in the server's thread and must be quick: for long work it returns what the
+    queue of `EndpointContext.pages` makes of a `Rendering`, or a `Deferred`.
     """
 
     path: str

@@ -6,9 +6,12 @@ Long responses are generated piece by piece, so that their producer can do somet
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from itertools import islice
-from typing import Any
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
 
 _BATCH = 64
 """Items of a list that are encoded at once: some tenths of a millisecond."""
@@ -16,11 +19,16 @@ _BATCH = 64
 _encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
-def success(data: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield an answer around its data, which are already JSON."""
-    yield b'{"status":"success","data":'
-    yield from data
-    yield b"}\n"
+def answer(data: Callable[P, Iterator[bytes]]) -> Callable[P, Iterator[bytes]]:
+    """Make a generator of data, which are already JSON, one of a whole answer."""
+
+    @wraps(data)
+    def enveloped(*args: P.args, **kwargs: P.kwargs) -> Iterator[bytes]:
+        yield b'{"status":"success","data":'
+        yield from data(*args, **kwargs)
+        yield b"}\n"
+
+    return enveloped
 
 
 def dump(content: object) -> bytes:

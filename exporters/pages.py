@@ -16,6 +16,7 @@ import operator
 import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from http import HTTPStatus
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from agent.lib.logs import LogOnce
 from agent.model import Snapshot
 from exporters.deferred import Answer, Deferred
 from exporters.encoder import Format
-from exporters.http_messages import FAILED, Response
+from exporters.http_messages import FAILED, Request, Response
 
 _OPENMETRICS_VERSIONS = frozenset({"", "1.0.0"})
 _TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted names, which coldplate does not use
@@ -114,13 +115,16 @@ class Rendering(Struct, frozen=True):
     """A page that can be rendered.
 
     It is valid while the objects of `basis` are the same ones, and, if it shows an age, for LIFETIME_SECONDS. `pieces`
-    renders it, piece by piece, for a moment of the clock. An urgent one is rendered before all others.
+    renders it, piece by piece, for a moment of the clock; `media` is its type. An urgent one is rendered before all
+    others.
     """
 
     kind: str
     detail: Hashable
     basis: tuple[object, ...]
     pieces: Callable[[float], Iterable[bytes]]
+    media: str
+    headers: tuple[tuple[str, str], ...] = (("Vary", "Accept-Encoding"),)
     tells_age: bool = True
     urgent: bool = False
 
@@ -128,6 +132,11 @@ class Rendering(Struct, frozen=True):
     def key(self) -> tuple[str, Hashable]:
         """The page, whatever it shows."""
         return self.kind, self.detail
+
+    def response(self, body: bytes, gzipped: bool) -> Response:
+        """Return the page's bytes as an answer."""
+        headers = (*self.headers, ("Content-Encoding", "gzip")) if gzipped else self.headers
+        return Response(HTTPStatus.OK, body, self.media, headers)
 
     def same(self, other: Rendering) -> bool:
         """Return whether both show the same objects. Equal ones would do, but comparing them takes time."""
@@ -177,13 +186,12 @@ class PageCache:
             del shelf[next(iter(shelf))]
         return page
 
-    def drop_old(self, now: float) -> bool:
-        """Drop what will not be served again, and what is not requested; returns whether any page is left."""
+    def drop_old(self, now: float) -> None:
+        """Drop what will not be served again, and what is not requested."""
         for shelf in self._shelves.values():
             for detail, page in list(shelf.items()):
                 if _too_old(page, now) or now - page.used > _UNUSED_SECONDS:
                     del shelf[detail]
-        return any(self._shelves.values())
 
 
 def _too_old(page: Page, now: float) -> bool:
@@ -210,13 +218,8 @@ SLICE_SECONDS = 0.002
 URGENT_SLICE_SECONDS = 0.010
 """Seconds for which a page is rendered before the clients have their turn."""
 
-Respond = Callable[[bytes], Response]
-
-
-class _WaitingClient(NamedTuple):
-    gzipped: bool
-    answer: Deferred
-    respond: Respond
+_CLEANUP_SECONDS = 1.0
+"""Seconds between two clean-ups of the cache."""
 
 
 class _RenderJob:
@@ -224,12 +227,13 @@ class _RenderJob:
 
     def __init__(self, rendering: Rendering) -> None:
         self.rendering = rendering
-        self.waiters: list[_WaitingClient] = []
+        self.waiters: list[tuple[bool, Deferred]] = []
+        """Whether each client gets the page compressed, and its answer."""
         self.steps: Iterator[None] | None = None
 
     @property
     def is_needed(self) -> bool:
-        return any(not waiter.answer.abandoned for waiter in self.waiters)
+        return any(not answer.abandoned for _, answer in self.waiters)
 
     def can_show(self, rendering: Rendering) -> bool:
         """Return whether the page shows the same; one not begun can show it instead of an earlier state."""
@@ -238,10 +242,11 @@ class _RenderJob:
         return self.rendering.same(rendering)
 
     def serve(self, gzipped: bool, body: bytes) -> None:
-        for waiter in self.waiters:
-            if waiter.gzipped is gzipped:
-                waiter.answer.answer(waiter.respond(body))
-        self.waiters = [waiter for waiter in self.waiters if waiter.gzipped is not gzipped]
+        response = self.rendering.response(body, gzipped)
+        for wants_gzip, answer in self.waiters:
+            if wants_gzip is gzipped:
+                answer.answer(response)
+        self.waiters = [waiter for waiter in self.waiters if waiter[0] is not gzipped]
 
 
 class RenderQueue:
@@ -250,19 +255,21 @@ class RenderQueue:
     `work` has to be called again and again; `clock` is in seconds, for the length of a slice.
     """
 
-    def __init__(self, cache: PageCache, clock: Callable[[], float]) -> None:
-        self._cache = cache
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._cache = PageCache()
+        self._cleaned = float("-inf")
         self._clock = clock
         self._urgent: deque[_RenderJob] = deque()
         self._others: deque[_RenderJob] = deque()
         self._once = LogOnce(logger)
 
-    def get(self, rendering: Rendering, gzipped: bool, respond: Respond) -> Answer:
-        """Return the response that `respond` makes from the page's bytes, now or later."""
+    def get(self, rendering: Rendering, request: Request) -> Answer:
+        """Return the page now or later, compressed if the client accepts gzip."""
+        gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
         page = self._cache.find(rendering, self._clock())
         body = None if page is None else page.packed if gzipped else page.plain
         if body is not None:
-            return respond(body)
+            return rendering.response(body, gzipped)
         later = Deferred()
         jobs = self._urgent if rendering.urgent else self._others
         for each in [each for each in jobs if each.steps is None and not each.is_needed]:
@@ -273,12 +280,15 @@ class RenderQueue:
             jobs.append(job)
         if job.steps is None:
             job.rendering = rendering
-        job.waiters.append(_WaitingClient(gzipped, later, respond))
+        job.waiters.append((gzipped, later))
         return later
 
     def work(self) -> bool:
         """Work for a slice of time; returns whether there is more to do."""
         now = self._clock()
+        if now - self._cleaned >= _CLEANUP_SECONDS:
+            self._cleaned = now
+            self._cache.drop_old(now)
         self._once.ease(now)
         if self._urgent:
             self._advance(self._urgent, now + URGENT_SLICE_SECONDS)
@@ -297,8 +307,8 @@ class RenderQueue:
                         return
             except Exception as error:
                 self._once.defect(self._clock(), error, "rendering the page %s failed", job.rendering.kind)
-                for waiter in job.waiters:
-                    waiter.answer.answer(FAILED)
+                for _, answer in job.waiters:
+                    answer.answer(FAILED)
                 job.waiters = []
             if job.is_needed:  # the thread failed while rendering it, and is back: nothing else would complete it
                 job.steps = None
@@ -318,7 +328,7 @@ class RenderQueue:
                     return
             page = self._cache.keep(rendering, b"".join(bits), now)
         job.serve(False, page.plain)
-        if page.packed is None and any(waiter.gzipped for waiter in job.waiters):
+        if page.packed is None and any(gzipped for gzipped, _ in job.waiters):
             bits = []
             for bit in compressed(page.plain):
                 bits.append(bit)

@@ -70,7 +70,7 @@ class Routes:
 
     def work(self) -> bool:
         """Work for a moment on answers that are not ready yet; returns whether there is more to do."""
-        return self._context.work()
+        return self._context.pages.work()
 
     def _metrics(self, request: Request) -> Answer:
         snapshot = self._context.view.scraped()
@@ -81,5 +81,5 @@ class Routes:
         def pieces(now: float) -> Iterator[bytes]:
             return self._context.encoder.pieces(snapshot, fmt, age_of(snapshot, now))
 
-        rendering = Rendering("metrics", fmt, (snapshot,), pieces, urgent=True)
-        return self._context.page(request, rendering, fmt.value, _VARY)
+        rendering = Rendering("metrics", fmt, (snapshot,), pieces, fmt.value, (_VARY,), urgent=True)
+        return self._context.pages.get(rendering, request)

@@ -7,10 +7,9 @@ engine nor HTTP: reports and a selection in, bytes out.
 from __future__ import annotations
 
 import json
-import operator
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -89,102 +88,57 @@ _NEVER = "0001-01-01T00:00:00Z"
 _ACTIVE = (Phase.FIRING, Phase.PENDING)  # the most severe first
 
 
-class _Printed(NamedTuple):
-    """One rule's JSON, in three parts, so that its alerts can be left out or used alone."""
-
-    report: RuleReport  # kept alive, or its id could be reused
-    head: bytes
-    alerts: bytes
-    tail: bytes
-
-
-class RulePrinter:
-    """Makes the answers; keeps the JSON of each rule as long as its report is current.
-
-    A report is current until the rule is evaluated again, and most of a long answer is about rules that were not
-    evaluated since the last one: many different selections of 500 rules cost little more than one.
-    """
-
-    def __init__(self) -> None:
-        self._printed: dict[int, _Printed] = {}
-        self._groups: list[GroupReport] = []
-
-    def alerts(self, groups: Iterable[GroupReport]) -> Iterator[bytes]:
-        """Return the answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
-        return envelope.success(self._alert_data(_ordered(groups)))
-
-    def rules(self, groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
-        """Return the answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
-        return envelope.success(self._rule_data(_ordered(groups), selection))
-
-    def forget(self) -> None:
-        """Drop all that is kept: there seem to be no more requests."""
-        self._printed, self._groups = {}, []
-
-    def _alert_data(self, groups: list[GroupReport]) -> Iterator[bytes]:
-        self._drop_all_but(groups)
-        yield b'{"alerts":'
-        yield from envelope.array(self._alerts(groups))
-        yield b"}"
-
-    def _alerts(self, groups: list[GroupReport]) -> Iterator[bytes]:
-        for group in groups:
-            for rule in group.rules:
-                yield (yield from self._print(rule)).alerts
-
-    def _rule_data(self, groups: list[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
-        self._drop_all_but(groups)
-        yield b'{"groups":['
-        comma = b""
-        for group in groups:
-            rules = [rule for rule in group.rules if selection.has_rule(rule)] if selection.has_group(group) else []
-            if rules:
-                yield comma
-                yield from self._group(group, rules, selection.exclude_alerts)
-                comma = b","
-            else:
-                yield b""
-        yield b"]}"
-
-    def _group(self, group: GroupReport, rules: list[RuleReport], exclude_alerts: bool) -> Iterator[bytes]:
-        yield envelope.dump({"name": group.name, "file": group.file})[:-1]
-        yield b',"rules":'
-        yield from envelope.array(self._rules(rules, exclude_alerts))
-        about = {
-            "interval": _number(group.interval),
-            "limit": group.limit,
-            "evaluationTime": _number(group.duration),
-            "lastEvaluation": _timestamp(group.evaluated_at),
-        }
-        yield b"," + envelope.dump(about)[1:]
-
-    def _rules(self, rules: list[RuleReport], exclude_alerts: bool) -> Iterator[bytes]:
-        for rule in rules:
-            _, head, alerts, tail = yield from self._print(rule)
-            yield head + tail if exclude_alerts else head + alerts + tail
-
-    def _print(self, rule: RuleReport) -> Generator[bytes, None, _Printed]:
-        """Yield the rule's JSON, kept or made now; a rule with many alerts takes several turns."""
-        printed = self._printed.get(id(rule))
-        if printed is None:
-            printed = (yield from _alerting(rule)) if rule.alerting else _recording(rule)
-            self._printed[id(rule)] = printed
-        return printed
-
-    def _drop_all_but(self, groups: list[GroupReport]) -> None:
-        if len(groups) == len(self._groups) and all(map(operator.is_, groups, self._groups)):
-            return
-        self._groups = groups
-        standing = {id(rule) for group in groups for rule in group.rules}
-        self._printed = {key: each for key, each in self._printed.items() if key in standing}
-
-
 def _ordered(groups: Iterable[GroupReport]) -> list[GroupReport]:
     return sorted(groups, key=lambda group: (group.file, group.name))
 
 
-def _alerting(rule: RuleReport) -> Generator[bytes, None, _Printed]:
-    active = [alert for alert in rule.alerts if alert.phase in _ACTIVE]
+def _active(rule: RuleReport) -> list[Alert]:
+    return [alert for alert in rule.alerts if alert.phase in _ACTIVE]
+
+
+@envelope.answer
+def alerts(groups: Iterable[GroupReport]) -> Iterator[bytes]:
+    """Yield the answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
+    active = (alert for group in _ordered(groups) for rule in group.rules for alert in _active(rule))
+    yield b'{"alerts":'
+    yield from envelope.array(envelope.batches(map(_alert, active)))
+    yield b"}"
+
+
+@envelope.answer
+def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
+    """Yield the answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
+    yield b'{"groups":['
+    comma = b""
+    for group in _ordered(groups):
+        selected = [rule for rule in group.rules if selection.has_rule(rule)] if selection.has_group(group) else []
+        if selected:
+            yield comma
+            yield from _group(group, selected, selection.exclude_alerts)
+            comma = b","
+        else:
+            yield b""
+    yield b"]}"
+
+
+def _group(group: GroupReport, selected: list[RuleReport], exclude_alerts: bool) -> Iterator[bytes]:
+    yield envelope.dump({"name": group.name, "file": group.file})[:-1]
+    comma = b',"rules":['
+    for rule in selected:
+        yield comma
+        yield from _alerting(rule, exclude_alerts) if rule.alerting else _recording(rule)
+        comma = b","
+    about = {
+        "interval": _number(group.interval),
+        "limit": group.limit,
+        "evaluationTime": _number(group.duration),
+        "lastEvaluation": _timestamp(group.evaluated_at),
+    }
+    yield b"]," + envelope.dump(about)[1:]
+
+
+def _alerting(rule: RuleReport, exclude_alerts: bool) -> Iterator[bytes]:
+    active = _active(rule)
     phases = {alert.phase for alert in active}
     about = {
         "state": next((phase.value for phase in _ACTIVE if phase in phases), "inactive"),
@@ -195,19 +149,16 @@ def _alerting(rule: RuleReport) -> Generator[bytes, None, _Printed]:
         "labels": dict(rule.labels),
         "annotations": dict(rule.annotations),
     }
-    alerts = []
-    for batch in envelope.batches(map(_alert, active)):
-        alerts.append(batch)
-        yield b""
-    tail = envelope.dump({**_evaluation(rule), "type": "alerting"})
-    return _Printed(rule, envelope.dump(about)[:-1] + b',"alerts":[', b",".join(alerts), b"]," + tail[1:])
+    yield envelope.dump(about)[:-1] + b',"alerts":'
+    yield from envelope.array(envelope.batches(map(_alert, () if exclude_alerts else active)))
+    yield b"," + envelope.dump({**_evaluation(rule), "type": "alerting"})[1:]
 
 
-def _recording(rule: RuleReport) -> _Printed:
+def _recording(rule: RuleReport) -> Iterator[bytes]:
     about: dict[str, Any] = {"name": rule.name, "query": rule.query}
     if rule.labels:  # without labels Prometheus omits the key here, but not in alerting rules
         about["labels"] = dict(rule.labels)
-    return _Printed(rule, envelope.dump({**about, **_evaluation(rule), "type": "recording"}), b"", b"")
+    yield envelope.dump({**about, **_evaluation(rule), "type": "recording"})
 
 
 def _evaluation(rule: RuleReport) -> dict[str, Any]:

@@ -10,12 +10,9 @@ from agent.model import BackendReport, Gap, PastMoment, Reading, Series, Snapsho
 from exporters import envelope
 
 
+@envelope.answer
 def success(snapshot: Snapshot, age: float) -> Iterator[bytes]:
-    """Return the whole snapshot, piece by piece; `age` in seconds."""
-    return envelope.success(_data(snapshot, age))
-
-
-def _data(snapshot: Snapshot, age: float) -> Iterator[bytes]:
+    """Yield the whole snapshot, piece by piece; `age` in seconds."""
     about = {"sequence": snapshot.sequence, "timestamp": snapshot.at.wall, "monotonic": snapshot.at.mono, "age": age}
     yield envelope.dump(about)[:-1]
     yield b',"readings":'
@@ -58,12 +55,9 @@ def _gap(backend: str, gap: Gap) -> dict[str, Any]:
     }
 
 
+@envelope.answer
 def past(moments: Sequence[PastMoment]) -> Iterator[bytes]:
-    """Return the answer, piece by piece; the oldest moment first, and null where a series had no value."""
-    return envelope.success(_past_data(moments))
-
-
-def _past_data(moments: Sequence[PastMoment]) -> Iterator[bytes]:
+    """Yield the last minutes, piece by piece; the oldest moment first, and null where a series had no value."""
     yield b'{"timestamps":' + envelope.dump([moment.wall for moment in moments])
     yield b',"series":'
     yield from envelope.array(_past_series(moments))

@@ -127,11 +127,15 @@ class _Level(Struct):
         return self.since is not None
 
 
-class _Watched(NamedTuple):
-    """The watched part of the frames of one layout: a function that picks its values, and its series."""
+class _Watched(Struct):
+    """The watched part of the frames of one layout: a function that picks its values, its series, and the last values:
+    all of the frame's, and those that were picked.
+    """
 
     pick: Callable[[Sequence[float]], tuple[float, ...]]
     series: tuple[Series, ...]
+    values: Sequence[float] | None = None
+    picked: tuple[float, ...] = ()
 
 
 class ChangeJournal:
@@ -142,9 +146,6 @@ class ChangeJournal:
         """The wall second of the first snapshot: of what was before nothing is known."""
         self._changes: deque[Change] = deque(maxlen=MOST)
         self._watched: dict[Layout, _Watched] = {}
-        self._seen: dict[Layout, Sequence[float]] = {}
-        """The last values of each layout, and what was picked from them."""
-        self._picked: dict[Layout, tuple[float, ...]] = {}
         self._values: dict[Series, float] = {}
         self._levels: dict[Series, _Level] = {}
         self._wandering: dict[Series, _Level] = {}
@@ -154,15 +155,14 @@ class ChangeJournal:
         if self.began is None:
             self.began = at
         for layout, values in frames:
-            if self._seen.get(layout) is values:  # those of a lane that has not been read again
-                continue
-            self._seen[layout] = values
             watched = self._watched.get(layout) or self._look_up(layout)
-            picked = watched.pick(values)
-            before = self._picked.get(layout)
+            if watched.values is values:  # those of a lane that has not been read again
+                continue
+            picked, before = watched.pick(values), watched.picked
+            watched.values = values
             if picked != before:
-                self._picked[layout] = picked
-                for series, value, old in zip_longest(watched.series, picked, before or ()):
+                watched.picked = picked
+                for series, value, old in zip_longest(watched.series, picked, before):
                     if value != old:
                         self._see(series, value, at)
         if len(self._watched) > len(frames):
@@ -198,8 +198,6 @@ class ChangeJournal:
     def _forget(self, present: Sequence[Layout]) -> None:
         """Forget layouts that are gone, and series that are in none of the present layouts."""
         self._watched = {layout: self._watched[layout] for layout in present}
-        self._seen = {layout: self._seen[layout] for layout in present}
-        self._picked = {layout: self._picked[layout] for layout in present}
         known = {series for watched in self._watched.values() for series in watched.series}
         if len(self._values) + len(self._levels) > len(known) + SPARE:
             self._values = {series: value for series, value in self._values.items() if series in known}

@@ -40,7 +40,7 @@ _new = tuple.__new__
 class Query:
     """A query that has been compiled; it keeps nothing of the samples that it has seen."""
 
-    __slots__ = ("_plan", "_space", "doom", "selectors", "text")
+    __slots__ = ("_barren", "_plan", "_space", "doom", "selectors", "text")
 
     def __init__(
         self,
@@ -56,6 +56,8 @@ class Query:
         self.selectors = tuple(selectors)
         self._plan = plan
         self._space = space
+        self._barren: tuple[object, bool] = (None, False)
+        """A version of a source, and whether the query is barren in it."""
 
     def evaluate(self, source: AnyStore, at: float, budget: Budget | None = None) -> Value:
         """Evaluate at an instant (seconds since the epoch, taken to the millisecond).
@@ -67,7 +69,7 @@ class Query:
         budget = budget or Budget()
         at_ms = to_milliseconds(at)
         moment = EvaluationContext(source, at_ms, at_ms, budget)
-        if isinstance(self._plan, VectorPlan) and self._plan.is_barren(moment):
+        if self.is_barren(source, budget):
             return []
         self._space.begin(source, budget)
         # Everything that an evaluation makes is freed by reference counts. Garbage collections meanwhile find nothing,
@@ -88,9 +90,14 @@ class Query:
     def is_barren(self, source: AnyStore, budget: Budget) -> bool:
         """Return True if every evaluation gives no elements and no error until the source has other series.
 
-        Raises LimitError.
+        Many rules are for hardware that a node lacks. The source is searched only after a series came or went. Raises
+        LimitError.
         """
-        return isinstance(self._plan, VectorPlan) and self._plan.is_barren(EvaluationContext(source, 0, 0, budget))
+        version = source.version
+        if self._barren[0] is not version:
+            context = EvaluationContext(source, 0, 0, budget)
+            self._barren = (version, isinstance(self._plan, VectorPlan) and self._plan.is_barren(context))
+        return self._barren[1]
 
     def __repr__(self) -> str:
         return f"Query({self.text!r})"

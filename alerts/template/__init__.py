@@ -13,7 +13,8 @@ from alerts.promql.budget import Budget
 from alerts.template.nodes import TextNode
 from alerts.template.parser import parse
 from alerts.template.query_reads import read_template
-from alerts.template.render import Ask, render
+from alerts.template.render import render
+from alerts.template.template_functions import Ask
 from alerts.template.values import LONGEST_TEMPLATE, Element, RenderError, Root, TemplateError, UnknownQueryError
 
 __all__ = [
@@ -26,44 +27,39 @@ MAX_PARSED = 256
 
 
 class Template:
-    """A compiled template that prints the same text for any alert.
+    """A compiled template of an alert.
 
     `queries` are the PromQL texts that it may evaluate (`alerts.template.query_reads`), and `unwise` are mistakes that
-    show only when an alert fires: such a template has neither.
+    show only when an alert fires. One that prints the same for any alert is `plain`, and has neither. `broken` is the
+    error of one that is not a template.
     """
 
-    __slots__ = ("_plain", "source")
+    __slots__ = ("_alert", "_broken", "_plain", "queries", "source", "unwise")
 
-    queries: tuple[str, ...] = ()
-    unwise: tuple[str, ...] = ()
-
-    def __init__(self, source: str, plain: str) -> None:
+    def __init__(
+        self,
+        source: str,
+        alert: str,
+        queries: tuple[str, ...] = (),
+        unwise: tuple[str, ...] = (),
+        *,
+        plain: str | None = None,
+        broken: str = "",
+    ) -> None:
         self.source = source
+        self.queries = queries
+        self.unwise = unwise
+        self._alert = alert
         self._plain = plain
+        self._broken = broken
 
-    def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:  # noqa: ARG002
+    def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:
         """Return the text for one alert at a wall second.
 
         Raises RenderError, and LimitError if the budget is used up.
         """
-        return self._plain
-
-
-class _OfAlert(Template):
-    """A template whose text depends on the alert; `broken` is the error if it is not a template."""
-
-    __slots__ = ("_alert", "_broken", "queries", "unwise")
-
-    def __init__(
-        self, source: str, alert: str, queries: tuple[str, ...], unwise: tuple[str, ...], broken: str = ""
-    ) -> None:
-        super().__init__(source, "")
-        self._alert = alert
-        self.queries = queries
-        self.unwise = unwise
-        self._broken = broken
-
-    def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:
+        if self._plain is not None:
+            return self._plain
         name = _name_of(self._alert)
         if self._broken:
             raise RenderError(f"error parsing template {name}: template: {name}:{self._broken}")
@@ -82,15 +78,15 @@ def broken_template(source: str, alert: str, error: TemplateError) -> Template:
     """Return a group's label that is not a valid template: as in Prometheus, it is read, and fails, when an alert
     fires.
     """
-    return _OfAlert(source, alert, (), (str(error),), error.prometheus_message)
+    return Template(source, alert, unwise=(str(error),), broken=error.prometheus_message)
 
 
 def compile_template(source: str, alert: str = "") -> Template:
     """Compile a template of an alert, whose name is in the errors. Raises TemplateError."""
     if "{{" not in source and len(source) <= LONGEST_TEMPLATE:
-        return Template(source, source)
+        return Template(source, alert, plain=source)
     tree = parse(source, _name_of(alert))
     texts = [each.text for each in tree.body if isinstance(each, TextNode)]
     if len(texts) == len(tree.body):
-        return Template(source, "".join(texts))
-    return _OfAlert(source, alert, *read_template(source, tree))
+        return Template(source, alert, plain="".join(texts))
+    return Template(source, alert, *read_template(source, tree))

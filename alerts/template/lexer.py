@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from alerts.go_literals import is_of_name
@@ -14,20 +14,24 @@ KEYWORDS = frozenset(
     ("block", "break", "continue", "define", "else", "end", "if", "range", "nil", "template", "with")
 )  # fmt: skip
 _TRIM = re.compile(r"-[ \t\r\n]")
-_END = re.compile(r"([ \t\r\n]-)?\}\}")
-_QUOTED = {
-    '"': re.compile(r'"(?:[^"\\\n]|\\[^\n])*"'),
-    "`": re.compile(r"`[^`]*`"),
-    "'": re.compile(r"'(?:[^'\\\n]|\\[^\n])*'"),
-}
-_KINDS = {'"': "text", "`": "text", "'": "char"}
+_CLOSE = re.compile(r"(?P<trims>[ \t\r\n]-)?\}\}")
 _DIGITS = r"[0-9_]*"
-_NUMBER = re.compile(
-    rf"""[+-]?(?: 0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?{_DIGITS})?
+_NUMBER = rf"""[+-]?(?: 0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?{_DIGITS})?
               | 0[oO][0-7_]*(?:\.[0-7_]*)? | 0[bB][01_]*(?:\.[01_]*)?
-              | {_DIGITS}(?:\.{_DIGITS})?(?:[eE][+-]?{_DIGITS})? ) i?""",
+              | {_DIGITS}(?:\.{_DIGITS})?(?:[eE][+-]?{_DIGITS})? ) i?"""
+_TOKEN = re.compile(
+    rf"""(?P<close>{_CLOSE.pattern})
+       | (?P<space>(?:[ \t\r\n](?!-\}}\}}))+)
+       | (?P<text>"(?:[^"\\\n]|\\[^\n])*"|`[^`]*`)
+       | (?P<char>'(?:[^'\\\n]|\\[^\n])*')
+       | (?P<mark>:=|[=|(),])
+       | (?P<variable>\$) | (?P<field>\.(?![0-9]))
+       | (?P<number>(?=[-+.0-9]){_NUMBER}(?P<imaginary>(?=[+-]){_NUMBER})?)
+       | (?P<word>(?=\w))
+       | (?P<sign>(?!\{{\{{|["'`:])[!-~])""",
     re.VERBOSE,
 )
+"""The tokens of an action; of a name only what it begins with."""
 
 
 class Token(NamedTuple):
@@ -68,9 +72,8 @@ def tokens(source: str) -> Iterator[Token]:
             position, trim = _comment(source, start, inner)
             continue
         yield Token("open", "{{", start)
-        action = _Action(source, start, inner)
-        yield from action.tokens()
-        position, trim = action.end, action.trims
+        close = yield from _action(source, start, inner)
+        position, trim = close.end(), close["trims"] is not None
 
 
 def _comment(source: str, start: int, inner: int) -> tuple[int, bool]:
@@ -78,109 +81,74 @@ def _comment(source: str, start: int, inner: int) -> tuple[int, bool]:
     close = source.find("*/", inner + 2)
     if close < 0:
         raise TemplateError(f"{place(source, start)}: the comment is not closed; end it with */}}}}")
-    match = _END.match(source, close + 2)
+    match = _CLOSE.match(source, close + 2)
     if match is None:
         raise TemplateError(f"{place(source, close)}: the comment ends before the action; write */}}}}")
-    return match.end(), match[1] is not None
+    return match.end(), match["trims"] is not None
 
 
-class _Action:
-    """The inside of an action; after its last token, also where it ended and whether it trims what follows."""
+def _action(source: str, start: int, at: int) -> Generator[Token, None, re.Match[str]]:
+    """Yield the tokens of the action that begins at `start`, from `at` on; return the match of its end."""
+    depth = 0
+    while True:
+        found = _TOKEN.match(source, at)
+        if found is None:
+            raise _no_token(source, start, at)
+        kind = str(found.lastgroup)
+        if kind == "close":
+            if depth:
+                raise _flaw(source, at, "the parenthesis is not closed; end it with )")
+            yield Token(kind, "}}", found.end() - 2)
+            return found
+        if kind == "mark":
+            kind = found[0]
+            depth += {"(": 1, ")": -1}.get(kind, 0)
+            if depth < 0:
+                raise _flaw(source, at, "unexpected ): no parenthesis is open")
+        token = Token(kind, found[0], at)
+        if kind in ("variable", "field", "word"):
+            token = _name(source, token)
+        elif kind == "number":
+            _check_number(source, found)
+        yield token
+        at += len(token.text)
 
-    def __init__(self, source: str, start: int, inner: int) -> None:
-        self._source = source
-        self._start = start
-        self._at = inner
-        self._depth = 0
-        self.end = inner
-        self.trims = False
 
-    def tokens(self) -> Iterator[Token]:
-        source = self._source
-        while True:
-            close = _END.match(source, self._at)
-            if close is not None:
-                if self._depth:
-                    raise self._error("the parenthesis is not closed; end it with )")
-                yield Token("close", "}}", close.end() - 2)
-                self.end, self.trims = close.end(), close[1] is not None
-                return
-            if self._at >= len(source):
-                raise TemplateError(f"{place(source, self._start)}: the action is not closed; end it with }}}}")
-            yield self._token(source[self._at])
+def _flaw(source: str, at: int, problem: str) -> TemplateError:
+    return TemplateError(f"{place(source, at)}: {problem}")
 
-    def _error(self, problem: str) -> TemplateError:
-        return TemplateError(f"{place(self._source, self._at)}: {problem}")
 
-    def _take(self, kind: str, end: int) -> Token:
-        token = Token(kind, self._source[self._at : end], self._at)
-        self._at = end
-        return token
+def _no_token(source: str, start: int, at: int) -> TemplateError:
+    """Return why no token of the action that begins at `start` can begin here."""
+    letter = source[at : at + 1]
+    if not letter:
+        return _flaw(source, start, "the action is not closed; end it with }}")
+    if letter in "\"`'":
+        return _flaw(source, at, f"the string is not closed; end it with {letter}")
+    if letter == ":":
+        return _flaw(source, at, "expected :=")
+    if letter == "{":
+        return _flaw(source, start, "the action is not closed before the next {{; end it with }}")
+    return _flaw(source, at, f"{letter!r} has no meaning inside {{{{ }}}}")
 
-    def _token(self, letter: str) -> Token:
-        source, at = self._source, self._at
-        if letter in SPACES:
-            end = at
-            while source[end : end + 1] in SPACES and end < len(source):
-                end += 1
-            # the space before a closing -}} is part of it
-            return self._take("space", end - 1 if end - 1 > at and _END.match(source, end - 1) else end)
-        if letter in _QUOTED:
-            match = _QUOTED[letter].match(source, at)
-            if match is None:
-                raise self._error(f"the string is not closed; end it with {letter}")
-            return self._take(_KINDS[letter], match.end())
-        if letter == ":":
-            if source[at + 1 : at + 2] != "=":
-                raise self._error("expected :=")
-            return self._take(":=", at + 2)
-        if letter in "=|(),":
-            self._depth += {"(": 1, ")": -1}.get(letter, 0)
-            if self._depth < 0:
-                raise self._error("unexpected ): no parenthesis is open")
-            return self._take(letter, at + 1)
-        if letter == "$" or (letter == "." and not "0" <= source[at + 1 : at + 2] <= "9"):
-            return self._name("variable" if letter == "$" else "field", at + 1)
-        if letter in "+-." or "0" <= letter <= "9":
-            return self._number()
-        if is_of_name(letter):
-            return self._name("word", at)
-        if source.startswith("{{", at):
-            raise TemplateError(
-                f"{place(source, self._start)}: the action is not closed before the next {{{{; end it with }}}}"
-            )
-        if letter.isascii() and letter.isprintable():
-            return self._take("sign", at + 1)
-        raise self._error(f"{letter!r} has no meaning inside {{{{ }}}}")
 
-    def _name(self, kind: str, begin: int) -> Token:
-        source, end = self._source, begin
-        while end < len(source) and is_of_name(source[end]):
-            end += 1
-        following = source[end : end + 1]
-        if not (following in (*SPACES, ".", ",", "|", ":", ")", "(", "") or source.startswith("}}", end)):
-            self._at = end
-            raise self._error(
-                f"{following!r} cannot follow {source[begin - (kind != 'word') : end]!r}; write a space between"
-            )
-        token = self._take(kind, end)
-        if token.text == ".":
-            return token._replace(kind="dot")
-        if token.text in ("true", "false"):
-            return token._replace(kind="truth")
-        return token._replace(kind=token.text) if token.text in KEYWORDS else token
+def _name(source: str, begun: Token) -> Token:
+    """Return the token of a variable, field or word: with its name, and as a kind of its own if that is a keyword."""
+    end = begun.at + len(begun.text)
+    while end < len(source) and is_of_name(source[end]):
+        end += 1
+    if end == begun.at:  # a digit to Python, but not to Go
+        raise _no_token(source, begun.at, begun.at)
+    text, following = source[begun.at : end], source[end : end + 1]
+    if following not in " \t\r\n.,|:()" and not source.startswith("}}", end):
+        raise _flaw(source, end, f"{following!r} cannot follow {text!r}; write a space between")
+    kind = {".": "dot", "true": "truth", "false": "truth"}.get(text, text if text in KEYWORDS else begun.kind)
+    return Token(kind, text, begun.at)
 
-    def _number(self) -> Token:
-        source, end = self._source, self._at
-        match = _NUMBER.match(source, end)
-        assert match is not None, "the pattern matches the empty text"
-        end = match.end()
-        if source[end : end + 1] in ("+", "-"):
-            match = _NUMBER.match(source, end)
-            assert match is not None
-            end = match.end()
-            if source[end - 1] != "i":
-                raise self._error(f"{source[self._at : end]!r} is not a number")
-        if end < len(source) and is_of_name(source[end]):
-            raise self._error(f"{source[self._at : end + 1]!r} is not a number")
-        return self._take("number", end)
+
+def _check_number(source: str, found: re.Match[str]) -> None:
+    end = found.end()
+    if found["imaginary"] and not found["imaginary"].endswith("i"):
+        raise _flaw(source, found.start(), f"{found[0]!r} is not a number")
+    if end < len(source) and is_of_name(source[end]):
+        raise _flaw(source, found.start(), f"{source[found.start() : end + 1]!r} is not a number")

@@ -6,7 +6,7 @@ import math
 
 from agent.lib.wording import format_value, with_exponent
 from alerts.go_literals import character, milliseconds, parse_float, whole
-from alerts.template.values import Moment, RenderError, Span, Typed, Value, to_moment, type_name
+from alerts.template.values import LONGEST_NANOSECONDS, Moment, RenderError, Span, Typed, Value, type_name
 
 
 def constant(text: str) -> int | float | complex | None:
@@ -228,12 +228,16 @@ def span_of(text: str) -> float:
         raise RenderError(str(error)) from None
 
 
+_MILLION = 1_000_000
+
+
 def moment(seconds: float) -> Moment:
-    """Return the time at this many seconds after the epoch."""
-    try:
-        return to_moment(seconds)
-    except OverflowError:
-        problem = f"{shortest(seconds)} cannot be represented as a nanoseconds timestamp since it overflows int64"
-    except ValueError as error:
-        problem = str(error)
-    raise RenderError(problem)
+    """Return the time at this many seconds after the epoch, to the millisecond. Raises RenderError."""
+    if not math.isfinite(seconds):
+        raise RenderError("value is NaN or Inf")
+    if not -LONGEST_NANOSECONDS <= seconds * 1e9 <= LONGEST_NANOSECONDS:
+        problem = "cannot be represented as a nanoseconds timestamp since it overflows int64"
+        raise RenderError(f"{shortest(seconds)} {problem}")
+    nanoseconds = min(max(int(seconds * 1e9), -LONGEST_NANOSECONDS), LONGEST_NANOSECONDS - 1)
+    milliseconds = -(-nanoseconds // _MILLION) if nanoseconds < 0 else nanoseconds // _MILLION
+    return Moment(milliseconds * _MILLION)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 from alerts.go_literals import octets, printable, quoted
 from alerts.limits import LONGEST_TEXT
@@ -31,7 +30,7 @@ from alerts.template.nodes import (
 )
 from alerts.template.parser import PREDECLARED_VARIABLES, Parsed
 from alerts.template.printf import show
-from alerts.template.template_functions import FUNCTIONS, METHODS, Called
+from alerts.template.template_functions import FUNCTIONS, METHODS, Ask, RenderContext
 from alerts.template.values import (
     DEEPEST_NESTING,
     FIELDS,
@@ -56,9 +55,6 @@ _PREFIX = (
     "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
 )
 """What Prometheus writes before each template: errors count from its beginning."""
-
-Ask = Callable[[str], Sequence[Element]]
-"""Runs a query at the evaluation's time. Raises RenderError."""
 
 
 class Leaving(Exception):  # noqa: N818 no error
@@ -95,9 +91,8 @@ class _Renderer:
         self._source = source
         self._root = root
         self._dot: Value | Boxed = root
-        self._ask = ask
+        self._context = RenderContext(ask, root, at, budget.spend)
         self._budget = budget
-        self._now = at
         self._out: list[str] = []
         self._left = LONGEST_TEXT
         self._turns = MOST_TURNS
@@ -369,7 +364,7 @@ class _Renderer:
         try:
             if name == "call" and receiver is None:
                 self._refuse_call(values[0], given)
-            value = self._called(function, name, values)
+            value = function.call(*((self._context, *values) if function.in_context else values))
         except RenderError as error:
             self._node = node
             raise self._error(f"error calling {name}: {error}") from None
@@ -384,17 +379,6 @@ class _Renderer:
         kind = type_name(value)
         name = written(given[0]) if given else value if isinstance(value, str) else f"<{kind} Value>"
         raise RenderError(f"non-function {name} of type {kind}")
-
-    def _called(self, function: Called, name: str, values: list[Value]) -> Value:
-        if name == "query":
-            return list(self._ask(str(values[0])))
-        if name == "externalURL":
-            return self._root.external_url
-        if name == "pathPrefix":
-            return urlsplit(self._root.external_url).path
-        if name == "now":
-            return self._now
-        return function.call(*((self._budget.spend, *values) if function.watched else values))
 
     def _argument(self, node: Operand, kind: str) -> Value:
         """Return the value of an argument; `kind` is the type that the function expects, empty if there is no

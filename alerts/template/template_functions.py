@@ -1,7 +1,7 @@
 """The functions of templates: Prometheus's, and Go's own.
 
-Each declares its argument types, by Go's names, because Go checks them before it calls. `query` and the others that
-need the context of the template are called by the renderer.
+Each declares its argument types, by Go's names, because Go checks them before it calls. `and` and `or`, which may leave
+out arguments, and `call`, which always fails, are left to the renderer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlsplit
 
 from alerts.go_literals import from_octets, octets
 from alerts.limits import LONGEST_TEXT
@@ -27,6 +27,7 @@ from alerts.template.values import (
     Html,
     Moment,
     RenderError,
+    Root,
     Span,
     Typed,
     Value,
@@ -36,8 +37,19 @@ from alerts.template.values import (
     type_name,
 )
 
-Watch = Callable[[int], None]
-"""Counts units of work, and raises if they are too many."""
+Ask = Callable[[str], Sequence[Element]]
+"""Runs a query at the evaluation's time. Raises RenderError."""
+
+
+class RenderContext(NamedTuple):
+    """What functions may need of a rendering: `at` is its wall second, `spend` counts units of work and may raise."""
+
+    ask: Ask
+    root: Root
+    at: float
+    spend: Callable[[int], None]
+
+
 _COMPILED = 100
 """Units of work to compile a regular expression."""
 
@@ -47,14 +59,14 @@ TEXT, ANY, SAMPLE, RESULT = "string", "interface {}", "*template.sample", "templ
 class Called(NamedTuple):
     """A function, the types of its arguments, and that of any further arguments, if it takes them.
 
-    One that may take long is `watched`: it gets a `Watch` before its arguments. `since` is the first version of
-    Prometheus that has it, if 3.5 does not.
+    With `in_context` it gets the context before its arguments. `since` is the first version of Prometheus that has it,
+    if 3.5 does not.
     """
 
     call: Callable[..., Value]
     takes: tuple[str, ...]
     rest: str = ""
-    watched: bool = False
+    in_context: bool = False
     since: str = ""
 
 
@@ -83,22 +95,22 @@ def _in_go(reason: str, text: str) -> str:
     return f"error parsing regexp: {_REASONS.get(words, words)}: `{part or text}`"
 
 
-def _match(watch: Watch, regex: str, text: str) -> bool:
-    watch(_COMPILED + len(text))
+def _match(context: RenderContext, regex: str, text: str) -> bool:
+    context.spend(_COMPILED + len(text))
     try:
         return pattern(regex).found_in(text)
     except TextTooLongError as error:
         raise RenderError(str(error)) from None
 
 
-def _replace_all(watch: Watch, regex: str, replacement: str, text: str) -> str:
-    watch(_COMPILED)
+def _replace_all(context: RenderContext, regex: str, replacement: str, text: str) -> str:
+    context.spend(_COMPILED)
     try:
         compiled = pattern(regex)
     except RenderError as error:
         raise RenderError(f"regexp: Compile(`{regex}`): {error}") from None
     try:
-        return compiled.replaced(text, Expansion(replacement, compiled.names), LONGEST_TEXT, watch)
+        return compiled.replaced(text, Expansion(replacement, compiled.names), LONGEST_TEXT, context.spend)
     except (RegexError, TextTooLongError) as error:  # RegexError: the library is missing
         raise RenderError(str(error)) from None
 
@@ -175,9 +187,9 @@ def _of(sample: Element | None) -> Element:
     return sample
 
 
-def _sort_by_label(watch: Watch, key: str, found: list[Element]) -> Value:
+def _sort_by_label(context: RenderContext, key: str, found: list[Element]) -> Value:
     """Sorted in place, as in Prometheus: other references to the list see it sorted, too."""
-    watch(len(found))
+    context.spend(len(found))
     found.sort(key=lambda each: each.labels.get(key, ""))
     return found
 
@@ -291,7 +303,7 @@ FUNCTIONS: Mapping[str, Called] = {
     "args": Called(_arguments, (), ANY),
     "call": Called(_unreachable, (ANY,), ANY),
     "eq": Called(equal, (ANY,), ANY),
-    "externalURL": Called(_unreachable, ()),
+    "externalURL": Called(lambda context: context.root.external_url, (), in_context=True),
     "first": Called(_first, (RESULT,)),
     "ge": Called(lambda left, right: not less(left, right), (ANY, ANY)),
     "graphLink": Called(_link(0), (TEXT,)),
@@ -308,21 +320,21 @@ FUNCTIONS: Mapping[str, Called] = {
     "le": Called(lambda left, right: less(left, right) or equal(left, right), (ANY, ANY)),
     "len": Called(_len, (ANY,)),
     "lt": Called(less, (ANY, ANY)),
-    "match": Called(_match, (TEXT, TEXT), watched=True),
+    "match": Called(_match, (TEXT, TEXT), in_context=True),
     "ne": Called(lambda left, right: not equal(left, right), (ANY, ANY)),
     "not": Called(lambda value: not truth(value), (ANY,)),
-    "now": Called(_unreachable, (), since="3.6"),
+    "now": Called(lambda context: context.at, (), in_context=True, since="3.6"),
     "or": Called(_unreachable, (ANY,), ANY),
     "parseDuration": Called(span_of, (TEXT,)),
-    "pathPrefix": Called(_unreachable, ()),
+    "pathPrefix": Called(lambda context: urlsplit(context.root.external_url).path, (), in_context=True),
     "print": Called(lambda *values: sprint(values), (), ANY),
     "printf": Called(lambda text, *values: sprintf(text, values), (TEXT,), ANY),
     "println": Called(lambda *values: sprintln(values), (), ANY),
-    "query": Called(_unreachable, (TEXT,)),
-    "reReplaceAll": Called(_replace_all, (TEXT, TEXT, TEXT), watched=True),
+    "query": Called(lambda context, text: list(context.ask(text)), (TEXT,), in_context=True),
+    "reReplaceAll": Called(_replace_all, (TEXT, TEXT, TEXT), in_context=True),
     "safeHtml": Called(Html, (TEXT,)),
     "slice": Called(_slice, (ANY,), ANY),
-    "sortByLabel": Called(_sort_by_label, (TEXT, RESULT), watched=True),
+    "sortByLabel": Called(_sort_by_label, (TEXT, RESULT), in_context=True),
     "stripDomain": Called(_strip_domain, (TEXT,)),
     "stripPort": Called(_strip_port, (TEXT,)),
     "strvalue": Called(lambda of: _of(of).labels.get("__value__", ""), (SAMPLE,)),

@@ -7,7 +7,6 @@ time zone. The budget of its evaluation limits one rendering (see `alerts.limits
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
@@ -142,7 +141,7 @@ def joined(pieces: Iterable[str], separator: str = "") -> str:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLION = 1_000_000
 _BILLION = 1_000_000_000
-_LONGEST = 2**63
+LONGEST_NANOSECONDS = 2**63
 _UNITS = ((3600 * _BILLION, "h"), (60 * _BILLION, "m"))
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")  # fmt: skip
@@ -238,26 +237,12 @@ def _fraction(value: int, unit: int) -> str:
     return f"{value // unit}.{digits}" if digits else f"{value // unit}"
 
 
-def to_moment(seconds: float) -> Moment:
-    """Return the time at this many seconds after the epoch, to the millisecond.
-
-    Raises ValueError with Prometheus's words.
-    """
-    if not math.isfinite(seconds):
-        raise ValueError("value is NaN or Inf")
-    if not -_LONGEST <= seconds * 1e9 <= _LONGEST:
-        raise OverflowError
-    nanoseconds = min(max(int(seconds * 1e9), -_LONGEST), _LONGEST - 1)
-    milliseconds = -(-nanoseconds // _MILLION) if nanoseconds < 0 else nanoseconds // _MILLION
-    return Moment(milliseconds * _MILLION)
-
-
 def to_span(seconds: float) -> Span:
     """Return the duration of this many seconds; what 64 bits cannot hold becomes the smallest one, as in Go on
     x86-64.
     """
     nanoseconds = seconds * 1e9
-    return Span(int(nanoseconds) if abs(nanoseconds) < _LONGEST else -_LONGEST)
+    return Span(int(nanoseconds) if abs(nanoseconds) < LONGEST_NANOSECONDS else -LONGEST_NANOSECONDS)
 
 
 Value = Union[

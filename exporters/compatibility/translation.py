@@ -149,49 +149,33 @@ class _Output(NamedTuple):
 _ROUNDING: dict[Digits, Callable[[float], float]] = {Digits.NEAREST: round, Digits.BELOW: math.floor}
 
 
-class _ConvertedColumns:
-    """Values of one layout that are one value of coldplate times a factor, converted together."""
-
-    def __init__(self, outputs: Sequence[_Output], digits: Digits) -> None:
-        self.series = tuple(each.series for each in outputs)
-        self._pick = picker([each.parts[0].place for each in outputs])
-        self._factors = tuple(each.parts[0].term.factor for each in outputs)
-        self._as_is = all(factor == 1.0 for factor in self._factors) and digits is Digits.ALL
-        self._rounding = _ROUNDING.get(digits)
-
-    def values(self, values: tuple[float, ...]) -> tuple[float, ...]:
-        picked = self._pick(values)
-        if self._as_is:
-            return picked
-        scaled = map(mul, picked, self._factors)
-        return tuple(scaled) if self._rounding is None else tuple(map(self._rounding, scaled))
-
-
 class _Recipe:
-    """What is made of frames of one layout."""
+    """What is made of frames of one layout. Values that are one of coldplate's times a factor are converted together,
+    those that are rounded last.
+    """
 
     def __init__(self, layout: Layout, outputs: Sequence[_Output], growth: Growth, recent: RecentGrowth) -> None:
         simple = [each for each in outputs if each.name.simple is not None]
-        exact = [each for each in simple if each.name.digits is Digits.ALL]
-        groups = ([each for each in exact if each.parts[0].term.factor == 1.0],
-                  [each for each in exact if each.parts[0].term.factor != 1.0])  # fmt: skip
-        rounded = {digits: [each for each in simple if each.name.digits is digits] for digits in _ROUNDING}
-        self._columns = [
-            *(_ConvertedColumns(each, Digits.ALL) for each in groups if each),
-            *(_ConvertedColumns(each, digits) for digits, each in rounded.items() if each),
-        ]
+        exact = [each for each in simple if each.name.digits not in _ROUNDING]
+        rounded = [each for each in simple if each.name.digits in _ROUNDING]
+        factors = [each.parts[0].term.factor for each in (*exact, *rounded)]
+        self._pick = picker([each.parts[0].place for each in (*exact, *rounded)])
+        self._factors = [1 if factor == 1.0 else factor for factor in factors]  # an integer stays one
+        self._exact = len(exact)
+        self._roundings = [_ROUNDING[each.name.digits] for each in rounded]
         self._others = [each for each in outputs if each.name.simple is None]
         self._source, self._growth, self._recent = layout, growth, recent
-        fixed = tuple(chain.from_iterable(each.series for each in self._columns))
-        self._fixed = Layout(fixed)
+        self._fixed = Layout(tuple(each.series for each in (*exact, *rounded)))
         self._layout = self._fixed
 
     @property
     def idle(self) -> bool:
-        return not self._columns and not self._others
+        return not self._factors and not self._others
 
     def frame(self, frame: Frame) -> Frame:
-        values = tuple(chain.from_iterable(each.values(frame.values) for each in self._columns))
+        scaled = tuple(map(mul, self._pick(frame.values), self._factors))
+        rounded = (rounding(value) for rounding, value in zip(self._roundings, scaled[self._exact :], strict=True))
+        values = (*scaled[: self._exact], *rounded)
         if not self._others:
             return Frame(self._fixed, values)
         more = list(self._computed(frame.values))

@@ -1,4 +1,4 @@
-"""The endpoints, one file each: a file in this folder is found. Each has a constant ENDPOINT."""
+"""The endpoints: every `Endpoint` that a file of this folder defines is found."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from exporters.endpoint import Endpoint
 
 
 def _discover() -> tuple[Endpoint, ...]:
-    found: list[Endpoint] = [module.ENDPOINT for module in modules_in(__name__, __path__)]
+    defined = (value for module in modules_in(__name__, __path__) for value in vars(module).values())
+    found = [value for value in defined if isinstance(value, Endpoint)]
     return tuple(sorted(found, key=lambda endpoint: endpoint.path))
 
 

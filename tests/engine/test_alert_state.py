@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import zlib
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from agent.model import Alert, Phase
 from alerts import alert_state
 from alerts.lifecycle import AlertRecord
 
-TEXT = st.text(max_size=20)
+TEXT = st.text(max_size=20) | st.binary(max_size=20).map(os.fsdecode)  # a mount point need not be UTF-8
 TIMES = st.floats(0, 4e9)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4).map(tuple)
 

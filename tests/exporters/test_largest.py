@@ -34,7 +34,7 @@ from exporters.encoder import Encoder, Format
 from exporters.http_messages import Request
 from exporters.pages import compressed
 from exporters.routes import Routes
-from exporters.rules_json import RulePrinter, RuleSelection
+from exporters.rules_json import RuleSelection, alerts, rules
 from tests.asking import ask, context
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
@@ -107,15 +107,15 @@ def test_the_snapshot_in_json(snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("shape", GROUPS)
 def test_rules_and_alerts(shape: str) -> None:
-    printer, groups = RulePrinter(), GROUPS[shape]
-    size, page = largest(printer.rules(groups, RuleSelection()))
-    assert size <= (4 * BIT if shape == "one rule" else BIT)  # what is made already is handed out rule by rule
+    size, page = largest(rules(GROUPS[shape], RuleSelection()))
+    assert size <= BIT
     found = [
         alert for group in json.loads(page)["data"]["groups"] for each in group["rules"] for alert in each["alerts"]
     ]
     assert len(found) == 5000
-    _, alerts = largest(printer.alerts(groups))
-    assert json.loads(alerts)["data"]["alerts"] == found
+    size, page = largest(alerts(GROUPS[shape]))
+    assert size <= BIT
+    assert json.loads(page)["data"]["alerts"] == found
 
 
 @pytest.mark.parametrize("shape", GROUPS)

@@ -12,7 +12,7 @@ import pytest
 from agent.model import Instant
 from exporters.deferred import Deferred
 from exporters.encoder import Format
-from exporters.http_messages import Response
+from exporters.http_messages import Request, Response
 from exporters.pages import (
     SLICE_SECONDS,
     URGENT_SLICE_SECONDS,
@@ -28,8 +28,12 @@ from tests.conftest import FakeClock
 from tests.frames import snapshot_of
 
 
-def rendering(kind: str = "metrics", detail: object = None, **more: bool) -> Rendering:
-    return Rendering(kind, detail, (), lambda now: (b"page",), **more)
+def rendering(kind: str = "metrics", detail: object = None, tells_age: bool = True) -> Rendering:
+    return Rendering(kind, detail, (), lambda now: (b"page",), "text/plain", tells_age=tells_age)
+
+
+def request(gzipped: bool = False) -> Request:
+    return Request("GET", "/", headers={"accept-encoding": "gzip"} if gzipped else {})
 
 
 @pytest.mark.parametrize(("size", "kept"), [(10, 4), (3 * 1024 * 1024, 2), (20 * 1024 * 1024, 1)])
@@ -77,7 +81,7 @@ COST = SLICE_SECONDS / 2
 class Kitchen:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
-        self.queue = RenderQueue(PageCache(), clock)
+        self.queue = RenderQueue(clock)
         self.begun: list[str] = []
         self.made: list[str] = []
 
@@ -91,8 +95,8 @@ class Kitchen:
     def get(
         self, name: str, basis: object = None, gzipped: bool = False, urgent: bool = False, bits: int = 10
     ) -> Response | Deferred:
-        rendering = Rendering(name, None, (basis,), lambda now: self.bits(name, bits), urgent=urgent)
-        return self.queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body))
+        rendering = Rendering(name, None, (basis,), lambda now: self.bits(name, bits), "text/plain", urgent=urgent)
+        return self.queue.get(rendering, request(gzipped))
 
     def order(self, name: str, **more: object) -> Deferred:
         answer = self.get(name, **more)  # type: ignore[arg-type]
@@ -126,9 +130,9 @@ def test_a_page_is_made_once_for_all_who_want_it_plain_or_compressed(kitchen: Ki
 
 
 def test_compression_is_made_in_slices_as_well(clock: FakeClock) -> None:
-    queue = RenderQueue(PageCache(), lambda: setattr(clock, "now", clock.now + COST) or clock.now)
+    queue = RenderQueue(lambda: setattr(clock, "now", clock.now + COST) or clock.now)
     page = bytes(4 * 1024 * 1024)
-    answer = queue.get(Rendering("a", None, (), lambda now: (page,)), True, lambda body: Response(HTTPStatus.OK, body))
+    answer = queue.get(Rendering("a", None, (), lambda now: (page,), "text/plain"), request(gzipped=True))
     assert isinstance(answer, Deferred)
     turns = 1
     while queue.work():
@@ -193,9 +197,9 @@ def test_a_page_that_cannot_be_made_affects_only_itself_and_is_logged_once(
         yield b"well begun"
         raise ZeroDivisionError("our bug")
 
-    broken = Rendering("broken", None, (), pieces, urgent=urgent)
+    broken = Rendering("broken", None, (), pieces, "text/plain", urgent=urgent)
     for _ in range(3):
-        answer = kitchen.queue.get(broken, False, lambda body: Response(HTTPStatus.OK, body))
+        answer = kitchen.queue.get(broken, request())
         assert isinstance(answer, Deferred)
         good = kitchen.order("good", basis=object(), urgent=urgent)
         kitchen.finish()
@@ -220,8 +224,8 @@ def test_a_page_in_the_midst_of_which_the_thread_failed_is_made_when_it_is_back(
             falls.append(False)
             raise FellError
 
-    rendering = Rendering("page", None, (), pieces, urgent=urgent)
-    answer = kitchen.queue.get(rendering, False, lambda body: Response(HTTPStatus.OK, body))
+    rendering = Rendering("page", None, (), pieces, "text/plain", urgent=urgent)
+    answer = kitchen.queue.get(rendering, request())
     assert isinstance(answer, Deferred)
     with pytest.raises(FellError):
         kitchen.finish()

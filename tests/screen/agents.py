@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from agent.model import Alert, GroupReport, Phase, RuleReport
-from exporters import snapshot_json
-from exporters.rules_json import RulePrinter
+from exporters import rules_json, snapshot_json
 from tests.http_client.conftest import Server
 from tests.screen.scenes import played
 
@@ -29,7 +28,7 @@ def canned(scenario: str, second: int) -> Answers:
     def answer(path: str) -> Answer:
         if path == "/api/v1/snapshot":
             return 200, b"".join(snapshot_json.success(next(left), 0.1))
-        return 200, b"".join(RulePrinter().alerts([GroupReport("group", "file", 1.0, rules=(rule,))]))
+        return 200, b"".join(rules_json.alerts([GroupReport("group", "file", 1.0, rules=(rule,))]))
 
     return answer
 

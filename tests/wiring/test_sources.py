@@ -23,8 +23,7 @@ from agent.wiring.agent_client import AgentResponseError, SnapshotReader, read_a
 from agent.wiring.alerting import load_rules, ranges_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.sources import load_settings, make_sampling_loop
-from exporters import snapshot_json
-from exporters.rules_json import RulePrinter
+from exporters import rules_json, snapshot_json
 from tests.screen.scenes import played
 
 TRACE = Path(__file__).resolve().parents[1] / "nvml/traces/h100x1-580.jsonl"
@@ -162,7 +161,7 @@ def test_alerts_are_read_back() -> None:
         Alert("GpuHot", LABELS, Phase.PENDING, 90.0, 1_700_000_000.0),
     )
     group = GroupReport("gpu", "gpu.yml", 1.0, rules=(RuleReport("GpuHot", True, "x", alerts=alerts),))
-    assert read_alerts(b"".join(RulePrinter().alerts([group]))) == list(alerts)
+    assert read_alerts(b"".join(rules_json.alerts([group]))) == list(alerts)
 
 
 def test_a_history_is_read_back_with_its_holes() -> None:

@@ -17,15 +17,12 @@ from exporters.encoder import Format
 from exporters.endpoint import JSON, READ_METHODS, text
 from exporters.http_messages import Request, Response
 from exporters.markup import HEADERS, STYLE, TABLE_END, Tone, badge, cell, escape, row, table_head
-from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip, choose_format
+from exporters.pages import Rendering, RenderQueue, choose_format
 
 PREFIX, SUFFIX = "/nodes/", "/metrics"
 HTML = "text/html; charset=utf-8"
-TIDY_SECONDS = 1.0
-"""Seconds between two searches for pages that are no longer needed."""
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _VARY = ("Vary", "Accept, Accept-Encoding")
-_GZIP = ("Content-Encoding", "gzip")
 
 
 class SitePages:
@@ -39,9 +36,7 @@ class SitePages:
         self._site = site
         self._nodes = {node.plan.name: node for node in nodes}
         self._clock = clock
-        self._cache = PageCache()
-        self._queue = RenderQueue(self._cache, clock)
-        self._tidied = 0.0
+        self._queue = RenderQueue(clock)
         self._found: tuple[str, bytes] | None = None
         self.address = "localhost"
         self._fixed: dict[str, Callable[[Request], Answer]] = {
@@ -83,10 +78,6 @@ class SitePages:
 
     def work(self) -> bool:
         """Work for a moment on pages that are not ready yet; returns whether there is more to do."""
-        now = self._clock()
-        if now - self._tidied >= TIDY_SECONDS:
-            self._tidied = now
-            self._cache.drop_old(now)
         return self._queue.work()
 
     def _metrics(self, node: SimulatedNode, request: Request) -> Answer:
@@ -94,14 +85,12 @@ class SitePages:
         if node.is_down(self._clock()):
             return text(HTTPStatus.SERVICE_UNAVAILABLE, f"{name} is down in this simulation")
         fmt = choose_format(request.headers.get("accept", ""))
-        gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
-        headers = (_VARY, _GZIP) if gzipped else (_VARY,)
 
         def pieces(now: float) -> Iterator[bytes]:
             return node.pieces(fmt, now)
 
-        rendering = Rendering(name, fmt, (node.agent,), pieces, urgent=True)
-        return self._queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body, fmt.value, headers))
+        rendering = Rendering(name, fmt, (node.agent,), pieces, fmt.value, (_VARY,), urgent=True)
+        return self._queue.get(rendering, request)
 
     def _discovery(self, request: Request) -> Answer:
         """Return targets as Prometheus's http_sd_configs read them, at the address at which this request came in."""

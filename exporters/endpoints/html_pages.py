@@ -1,0 +1,30 @@
+"""The pages for a browser: the overview of the node, and what each alert means and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exporters import landing, markup
+from exporters.deferred import Answer
+from exporters.endpoint import Endpoint, EndpointContext
+from exporters.http_messages import Request
+from exporters.pages import Rendering
+from exporters.runbook_pages import PREFIX
+
+
+def _overview(context: EndpointContext, request: Request) -> Answer:
+    refresh = landing.refresh_of(request.query)
+
+    def pieces(now: float) -> Iterator[bytes]:
+        return landing.pieces(context.view, context.listed, now, refresh)
+
+    headers = (("Vary", "Accept-Encoding"), *markup.HEADERS)
+    return context.pages.get(Rendering("landing", refresh, (), pieces, "text/html; charset=utf-8", headers), request)
+
+
+def _runbook(context: EndpointContext, request: Request) -> Answer:
+    return context.runbooks.page(request.path)
+
+
+OVERVIEW = Endpoint("/", _overview)
+RUNBOOKS = Endpoint(PREFIX, _runbook, subpaths=lambda context: context.runbooks.paths)

@@ -1,0 +1,72 @@
+"""The endpoints in JSON: rules and alerts as in Prometheus's own API, the last sample, the last minutes, the rack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from exporters import rules_json, snapshot_json
+from exporters.deferred import Answer
+from exporters.endpoint import JSON, NO_SAMPLE_YET, Endpoint, EndpointContext, failure
+from exporters.http_messages import Request, Response
+from exporters.pages import Rendering, age_of
+
+
+def _alerts(context: EndpointContext, request: Request) -> Answer:
+    groups = context.view.rules()
+    rendering = Rendering("alerts", None, groups, lambda _: rules_json.alerts(groups), JSON, tells_age=False)
+    return context.pages.get(rendering, request)
+
+
+def _rules(context: EndpointContext, request: Request) -> Answer:
+    try:
+        selection = rules_json.selection_of(request.query)
+    except rules_json.ParameterError as error:
+        return failure(HTTPStatus.BAD_REQUEST, "bad_data", str(error))
+    groups = context.view.rules()
+    rendering = Rendering(
+        "rules", selection, groups, lambda _: rules_json.rules(groups, selection), JSON, tells_age=False
+    )
+    return context.pages.get(rendering, request)
+
+
+def _snapshot(context: EndpointContext, request: Request) -> Answer:
+    snapshot = context.view.all_series()
+    if snapshot is None:
+        return failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", NO_SAMPLE_YET)
+
+    def pieces(now: float) -> Iterator[bytes]:
+        return snapshot_json.success(snapshot, age_of(snapshot, now))
+
+    return context.pages.get(Rendering("snapshot", None, (snapshot,), pieces, JSON), request)
+
+
+def _history(context: EndpointContext, request: Request) -> Answer:
+    view = context.view
+    snapshot = view.all_series()
+    if snapshot is None:
+        return failure(HTTPStatus.NOT_FOUND, "not_found", "nothing is remembered here")
+    rendering = Rendering(
+        "history", None, (snapshot,), lambda _: snapshot_json.past(view.history()), JSON, tells_age=False
+    )
+    return context.pages.get(rendering, request)
+
+
+def _rack(context: EndpointContext, _request: Request) -> Answer:
+    answer = context.view.rack()
+    if answer is None:
+        return failure(HTTPStatus.NOT_FOUND, "not_found", "no rack is configured here: set rack.name")
+    return Response(HTTPStatus.OK, answer, JSON)
+
+
+ALERTS = Endpoint("/api/v1/alerts", _alerts, description="pending and firing alerts, in Prometheus's JSON")
+RULES = Endpoint(
+    "/api/v1/rules", _rules, description="rules and the result of their last evaluation, in Prometheus's JSON"
+)
+SNAPSHOT = Endpoint(
+    "/api/v1/snapshot", _snapshot, description="the last sample as JSON, with the reason for each missing metric"
+)
+HISTORY = Endpoint("/api/v1/history", _history)
+"""The last minutes of the metrics that a viewer draws."""
+RACK = Endpoint("/api/v1/rack", _rack)
+"""For the agents of the rack's other nodes."""
