@@ -31,7 +31,7 @@ def parse(text: str) -> float:
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"{shown(text)} is too long a duration; the longest is 292y")
     total = sum(int(match[unit] or 0) * factor for unit, factor in UNITS.items())
-    if total >= LONGEST:
+    if total > LONGEST:
         raise ValueError(f"{shown(text)} is too long a duration; the longest is 292y")
     return total / 1000
 

@@ -93,7 +93,8 @@ ODDITIES: dict[str, str | bytes] = {
         "for: !foo 5m", "for: !!str 5m", "for: ! 5m", "for: !!str !!str 5m", "for: !a!b 5m", "!!str for: 5m",
         "labels: !!set {a: b}", "labels: !!map {a: b}", "labels: !!seq {a: b}",
         # durations
-        "for: 0", "for: 5", "for: null", "for: ''", 'for: " 5m"', "for: 1y2w3d4h5m6s7ms", f"for: {'9' * 5000}d",
+        "for: 0", "for: 5", "for: null", "for: ''", 'for: " 5m"', "for: 1y2w3d4h5m6s7ms", "for: 9223372036854ms",
+        f"for: {'9' * 5000}d",
         f"labels: {{{'a' * 1100}: b}}", "labels: " + "[" * 20_000 + "]" * 20_000,
     )},
     **{f"a group with {text}": group(text) for text in ("interval: 60", "interval:", *(f"limit: {value}" for value in (
