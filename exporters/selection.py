@@ -100,14 +100,14 @@ class _LayoutSelection:
         self._parts = parts
         self._depending = [place for place, part in enumerate(parts) if part in (FramePart.ZEROS, FramePart.OTHERS)]
         self._pick_depending = picker(self._depending)
-        self._told: tuple[bool, ...] | None = None
+        self._states: tuple[bool, ...] | None = None
         """Which of the series that depend on their value were not 0 when `_shown` was made."""
         self._shown = layout
         self._pick: Callable[[Sequence[float]], tuple[float, ...]] = tuple
 
     def apply(self, frame: Frame) -> Frame:
         states = tuple(map(bool, self._pick_depending(frame.values)))
-        if states != self._told:
+        if states != self._states:
             self._choose(states)
         if self._shown is self._layout:
             return frame
@@ -119,7 +119,7 @@ class _LayoutSelection:
             for place, each in zip(self._depending, states, strict=True)
         }
         places = [place for place, part in enumerate(self._parts) if part & parts.get(place, FramePart.ALL)]
-        self._told, self._pick = states, picker(places)
+        self._states, self._pick = states, picker(places)
         every = len(places) == len(self._layout)
         self._shown = self._layout if every else Layout(tuple(self._layout.series[place] for place in places))
 

@@ -235,7 +235,7 @@ class RedfishPoll:
                 self.note(str(error))
             return None
         if "error" in document and "@odata.id" not in document:
-            self.note(str(self._service.error(Reason.MALFORMED, path, f"an error: {_told(document['error'])}")))
+            self.note(str(self._service.error(Reason.MALFORMED, path, f"an error: {_error_text(document['error'])}")))
             return None
         return self.examined(path, document)
 
@@ -297,7 +297,7 @@ def _may_be_link(value: Any) -> bool:
     return not value or (isinstance(value, dict) and isinstance(value.get("@odata.id", ""), str))
 
 
-def _told(error: Any) -> str:
+def _error_text(error: Any) -> str:
     """Return what an error body says, as one short line."""
     text = error.get("message") or error.get("code") if isinstance(error, dict) else error
     return "".join(each if each.isprintable() else "?" for each in str(text)[:_SHOWN])

@@ -44,7 +44,7 @@ class FrameShifter:
     def __init__(self) -> None:
         self.shift = 0.0
         """Seconds by which the recording's wall clock is behind the present."""
-        self._told: AbstractSet[Metric] = frozenset()
+        self._left_out: AbstractSet[Metric] = frozenset()
         self._plans: dict[Layout, _ColumnSelection] = {}
         self._made: dict[Layout, tuple[Frame, Frame]] = {}
         self._first: dict[Series, float] = {}
@@ -54,8 +54,8 @@ class FrameShifter:
 
     def leave_out(self, metrics: AbstractSet[Metric]) -> None:
         """Leave out these rows, which the agent that replays reports itself."""
-        if metrics != self._told:
-            self._told = metrics
+        if metrics != self._left_out:
+            self._left_out = metrics
             self._plans.clear()
             self._made.clear()
 
@@ -84,7 +84,7 @@ class FrameShifter:
         kept = [
             place
             for place, each in enumerate(layout.series)
-            if each.metric.name not in OWN and each.metric not in self._told
+            if each.metric.name not in OWN and each.metric not in self._left_out
         ]
         series = tuple(layout.series[place] for place in kept)
         whole = len(kept) == len(layout)
@@ -112,7 +112,7 @@ class FrameShifter:
 
 log = logging.getLogger("coldplate.replay")
 
-PATIENCE_SECONDS = 5.0
+GAP_SECONDS = 5.0
 """Seconds for which a snapshot is shown where the recording has a hole behind it, or ends."""
 INTERVALS = 3
 """The same in intervals of the recording, where these are longer."""
@@ -133,14 +133,14 @@ class RecordingPlayer:
         self._loop = loop
         self._recording: Recording | None = None
         self._snapshots: Iterator[Snapshot] = iter(())
-        self._interval, self._patience = 1.0, PATIENCE_SECONDS
+        self._interval, self._longest_gap = 1.0, GAP_SECONDS
         self._began: float | None = None
         """The monotonic second at which the running pass began."""
         self._shown: Snapshot | None = None
         self._next: Snapshot | None = None
         self._place = self._next_place = 0.0
         """Seconds from the recording's beginning to the snapshot that is shown, and to the one behind it."""
-        self._told = 0
+        self._logged_problems = 0
         self.passes = 0
         """How many times it was begun."""
         self.over = False
@@ -153,9 +153,9 @@ class RecordingPlayer:
         while self._next is not None and self._next_place <= place:
             self._shown, self._place = self._next, self._next_place
             self._step()
-        if self._next is None and place >= self._place + (self._interval if self._loop else self._patience):
+        if self._next is None and place >= self._place + (self._interval if self._loop else self._longest_gap):
             self._end(now.mono)
-        elif place > self._place + self._patience:
+        elif place > self._place + self._longest_gap:
             return None
         return self._shown
 
@@ -172,7 +172,7 @@ class RecordingPlayer:
             spans = [span for span in recording.survey() if span.header.node == self._node]
             header, parts = (spans[0].header if spans else header), [span.at for span in spans]
         self._interval = header.interval
-        self._patience = max(PATIENCE_SECONDS, INTERVALS * self._interval)
+        self._longest_gap = max(GAP_SECONDS, INTERVALS * self._interval)
         self._snapshots = (each.snapshot for each in recording.recorded(parts) if each.header.node == header.node)
         self._began, self._place, self._next_place = mono, 0.0, 0.0
         self._shown = None
@@ -205,6 +205,6 @@ class RecordingPlayer:
 
     def _tell_problems(self) -> None:
         problems = self._recording.problems if self._recording is not None else []
-        for problem in problems[self._told :]:
+        for problem in problems[self._logged_problems :]:
             log.warning("%s", problem)
-        self._told = max(self._told, len(problems))
+        self._logged_problems = max(self._logged_problems, len(problems))

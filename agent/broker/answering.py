@@ -16,7 +16,7 @@ from agent.broker.questions import POWER, QUESTION, IpmiDevice, answer_to, job_v
 
 STAT, ENVIRON = 1024, 256 * 1024
 """Most bytes read of each file."""
-PATIENCE_SECONDS = 1.0
+TIMEOUT_SECONDS = 1.0
 """Seconds that a client has to ask, and to take its answer."""
 DEADLINE_SECONDS = 4.0
 """Seconds that an answer may take: a process stuck in a driver may hold the lock on its environment."""
@@ -135,7 +135,7 @@ def user_of(connection: socket.socket) -> int:
 
 def _converse(connection: socket.socket, broker: Broker, deadline: Callable[[float], object]) -> None:
     """Handle one question and its answer. A client that is slow or gone is dropped."""
-    connection.settimeout(PATIENCE_SECONDS)
+    connection.settimeout(TIMEOUT_SECONDS)
     try:
         question = connection.recv(QUESTION.size + 1)
         deadline(DEADLINE_SECONDS)

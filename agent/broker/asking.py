@@ -14,9 +14,9 @@ from agent.broker.questions import LONGEST_ANSWER, IpmiDevice, ask_power, ask_va
 
 SOCKET = "/run/coldplate-broker.sock"
 REMEDY = "systemctl enable --now coldplate-broker.socket lets the agent ask coldplate's broker for it"
-VARIABLES_PATIENCE_SECONDS = 2.0
+VARIABLES_TIMEOUT_SECONDS = 2.0
 """Seconds: the broker may have to be started first, or may be waiting for the management controller."""
-POWER_PATIENCE_SECONDS = 4.0
+POWER_TIMEOUT_SECONDS = 4.0
 
 
 class BrokerError(OSError):
@@ -47,11 +47,11 @@ class BrokerClient(IpmiDevice):
 
         Raises BrokerError, or the OSError that the broker got when it read them.
         """
-        return self._ask(ask_variables(pid, started), VARIABLES_PATIENCE_SECONDS)
+        return self._ask(ask_variables(pid, started), VARIABLES_TIMEOUT_SECONDS)
 
     def power_reading(self) -> bytes:
         """Return the management controller's response, completion code first. Raises as `variables` does."""
-        return self._ask(ask_power(), POWER_PATIENCE_SECONDS)
+        return self._ask(ask_power(), POWER_TIMEOUT_SECONDS)
 
     def _ask(self, question: bytes, timeout: float) -> bytes:
         try:

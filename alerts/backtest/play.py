@@ -167,13 +167,13 @@ class RulePlay:
         self._earlier: list[AlertSpan] = []
         self._failures: dict[tuple[str, str], RuleFailures] = {}
         self._reads_alerts = Needs(rules.groups).history_of(make_labels({}, ALERT_SERIES.name)) is not None
-        self._told = _ToldAlerts(target)
+        self._alert_series = _AlertSeries(target)
 
     def take(self, one: Round) -> None:
         """Play a round."""
         if self._engine is None:
             self._engine = RuleEngine(self._rules, self._target, one.now)
-        snapshot = self._told.replaced(one.snapshot, self._engine) if self._reads_alerts else one.snapshot
+        snapshot = self._alert_series.replaced(one.snapshot, self._engine) if self._reads_alerts else one.snapshot
         for done in self._engine.round(snapshot, one.now):
             outcome = done.outcome
             self._collector.follow(done.key, done.at, outcome.transitions, done.group.alerts)
@@ -225,7 +225,7 @@ class NodePlay:
         self.snapshots += 1
 
 
-class _ToldAlerts:
+class _AlertSeries:
     """Puts the series of the played alerts in the place of those that were recorded."""
 
     def __init__(self, target: Labels) -> None:

@@ -150,14 +150,14 @@ class OtlpPush:
         self.figures = PushFigures(NAME, bytes=None, pending=None)
         self._maker = MetricsMaker(settings.resource, settings.version)
         self._exporter: OTLPMetricExporter | None = None
-        self._told = ExporterLog()
+        self._exporter_log = ExporterLog()
         self._stopping = threading.Event()
         self._once = LogOnce(log)
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
         theirs = logging.getLogger("opentelemetry")
-        theirs.handlers, theirs.propagate = [self._told], False
+        theirs.handlers, theirs.propagate = [self._exporter_log], False
         self._thread = self._threads.begin("push-otlp", self._run)
 
     def stop(self, seconds: float) -> None:
@@ -188,13 +188,13 @@ class OtlpPush:
 
     def _export(self, data: MetricsData) -> str | None:
         """Send the data; return the reason of a failure. After a failure the login is read again."""
-        self._told.last = ""
+        self._exporter_log.last = ""
         try:
             if self._exporter is None:
                 self._exporter = _exporter(self.settings.target)
             if self._exporter.export(data) is MetricExportResult.SUCCESS:
                 return None
-            why = self._told.last or "the exporter does not say why"
+            why = self._exporter_log.last or "the exporter does not say why"
         except (OSError, ValueError) as error:
             why = str(error)
         self._forget()

@@ -84,7 +84,7 @@ def answering(path: Path, reply: Callable[[socket.socket], object]):
 def test_a_broker_that_hangs_or_takes_no_connection_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "VARIABLES_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(asking, "VARIABLES_TIMEOUT_SECONDS", 0.05)
     with answering(tmp_path / "s", lambda connection: connection.recv(100)), pytest.raises(BrokerError) as told:
         BrokerClient(str(tmp_path / "s")).variables(1, 1)
     assert told.value.errno == errno.ETIMEDOUT

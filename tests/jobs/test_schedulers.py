@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.jobs.cgroup import CgroupOwner, parse_cgroup
-from agent.backends.jobs.jobs_backend import SOURCES, check_jobs, is_wanted
+from agent.backends.jobs.jobs_backend import SOURCES, check_jobs, is_enabled
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.backends.jobs.slurm_steps import gpu_numbers
 from agent.broker.questions import KEYS
@@ -26,9 +26,9 @@ def test_the_folder_of_the_agent_is_searched() -> None:
 
 def test_every_scheduler_is_a_source_that_can_be_named() -> None:
     check_jobs(JobsConfig(sources=("all", *SOURCES), trust_environment=("slurm",)))
-    assert is_wanted("lsf", ("all",))
-    assert is_wanted("slurm", ("slurm",))
-    assert not is_wanted("lsf", ("slurm",))
+    assert is_enabled("lsf", ("all",))
+    assert is_enabled("slurm", ("slurm",))
+    assert not is_enabled("lsf", ("slurm",))
     with pytest.raises(ConfigError, match="sources: 'cobalt' is unknown; use any of all, slurm"):
         check_jobs(JobsConfig(sources=("cobalt",)))
     with pytest.raises(ConfigError, match="trust_environment: 'all' is unknown; use any of slurm"):

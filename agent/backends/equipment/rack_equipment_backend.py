@@ -81,7 +81,7 @@ class RackEquipmentReader(EquipmentReader):
         return found
 
 
-PATIENCE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 """Seconds that a whole document may take."""
 
 OpenService = Callable[[], RedfishSource]
@@ -94,7 +94,7 @@ def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
 
 def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> dict[str, OpenService]:
     """Return how each of these services is opened. `clock` gives monotonic seconds."""
-    return {name: partial(RedfishService, target, PATIENCE_SECONDS, clock) for name, target in targets.items()}
+    return {name: partial(RedfishService, target, TIMEOUT_SECONDS, clock) for name, target in targets.items()}
 
 
 class RackEquipmentBackend:

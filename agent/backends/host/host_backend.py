@@ -24,7 +24,7 @@ from agent.model import Gap, Instant, Lane, Metric, Node, Reading, Reason
 
 log = logging.getLogger("coldplate.host")
 
-PATIENCE_SECONDS = 1.0
+TIMEOUT_SECONDS = 1.0
 """Seconds to wait for a group: the lane is slow, and a busy disk is not a dead one."""
 READERS = 24
 """More readers than there are groups and filesystems: all of them may hang."""
@@ -67,7 +67,7 @@ class HostBackend:
     def __init__(self, procfs: str = "/proc", sysfs: str = "/sys") -> None:
         # psutil takes the root only from this setting of its module, which applies to the whole process.
         psutil.PROCFS_PATH = procfs
-        self._pool = FileReaderPool(self.name, PATIENCE_SECONDS, READERS)
+        self._pool = FileReaderPool(self.name, TIMEOUT_SECONDS, READERS)
         groups = [
             *KernelGroups(procfs, sysfs).groups(),
             *DiskAndNetworkGroups(procfs, sysfs).groups(),

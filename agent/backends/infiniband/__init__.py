@@ -15,5 +15,5 @@ __all__ = ["InfinibandBackend", "make_backend"]
 
 def make_backend(context: BackendContext) -> InfinibandBackend | None:
     """Return the ports' backend, unless the configuration excludes it or the devices are not this node's."""
-    wanted = context.config.backends.infiniband and context.has_own_hardware
-    return InfinibandBackend(context.sysfs) if wanted else None
+    is_enabled = context.config.backends.infiniband and context.has_own_hardware
+    return InfinibandBackend(context.sysfs) if is_enabled else None

@@ -103,7 +103,7 @@ class UserNames:
         self._timeout = timeout
         self._lock = threading.Lock()
         self._names: dict[int, tuple[str, float]] = {}
-        self._wanted: dict[int, float] = {}
+        self._pending: dict[int, float] = {}
         """Users who are still to be looked up, and since when."""
         self._idle = threading.Event()
         self._idle.set()
@@ -112,11 +112,11 @@ class UserNames:
         """Return the user's name, or "" if it is not known, or not yet."""
         with self._lock:
             name, until = self._names.get(uid, ("", -inf))
-            if mono < until or uid in self._wanted:
+            if mono < until or uid in self._pending:
                 return name
-            if len(self._wanted) >= MAX_USERS:
+            if len(self._pending) >= MAX_USERS:
                 return ""
-            self._wanted[uid] = mono
+            self._pending[uid] = mono
             behind = not self._idle.is_set()
             self._idle.clear()
         if behind:
@@ -125,7 +125,7 @@ class UserNames:
             threading.Thread(target=self._ask, name="coldplate-users", daemon=True).start()
         except RuntimeError:  # no thread can be started: the next look asks again
             with self._lock:
-                self._wanted.clear()
+                self._pending.clear()
                 self._idle.set()
             return ""
         self._idle.wait(self._timeout)
@@ -136,13 +136,13 @@ class UserNames:
         """Look up all who are waiting, and end."""
         while True:
             with self._lock:
-                if not self._wanted:
+                if not self._pending:
                     self._idle.set()
                     return
-                uid, mono = next(iter(self._wanted.items()))
+                uid, mono = next(iter(self._pending.items()))
             known = self._asked(uid, mono)
             with self._lock:
-                del self._wanted[uid]
+                del self._pending[uid]
                 if len(self._names) >= MAX_USERS:
                     self._names.clear()
                 self._names[uid] = known

@@ -15,7 +15,7 @@ from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, Unanswer
 from agent.catalogue import metric
 from agent.model import Node, Reading, Series
 
-PATIENCE_SECONDS = 0.25
+TIMEOUT_SECONDS = 0.25
 """Seconds to wait for one file: many processes may hang at once, in the driver of the same GPU."""
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class TimedReader:
     """
 
     def __init__(self, read: ReadFile) -> None:
-        self._pool = FileReaderPool("jobs", PATIENCE_SECONDS)
+        self._pool = FileReaderPool("jobs", TIMEOUT_SECONDS)
         self._read_file = read
         self.mono = 0.0
 

@@ -71,7 +71,7 @@ def check_jobs(jobs: JobsConfig) -> None:
                 raise ConfigError(f"jobs.{key}: {name!r} is unknown; use any of {', '.join(known)}")
 
 
-def is_wanted(source: str, sources: Sequence[str]) -> bool:
+def is_enabled(source: str, sources: Sequence[str]) -> bool:
     return ALL in sources or source in sources
 
 
@@ -146,7 +146,7 @@ class JobsBackend:
         `trust_environment` names schedulers whose variables count in every process, for nodes where neither cgroups
         nor a unit of the scheduler show what it started. Every user who can log in there can name any job.
         """
-        enabled = tuple(each for each in schedulers if is_wanted(each.name, sources))
+        enabled = tuple(each for each in schedulers if is_enabled(each.name, sources))
         self._processes = processes
         self._readings = readings
         self._problems = AttributionProblems()
@@ -155,13 +155,13 @@ class JobsBackend:
         ticks = os.sysconf("SC_CLK_TCK")
         self._reader = TimedReader(read)
         self._table = ProcessTable(
-            self._procfs, enabled, is_wanted("cgroup", sources), trust_environment, read=self._reader,
+            self._procfs, enabled, is_enabled("cgroup", sources), trust_environment, read=self._reader,
             ask=ask or BrokerClient().variables, users=self._users, problems=self._problems, ticks=ticks,
         )  # fmt: skip
-        self._kubelet = Kubelet(kubelet) if is_wanted(KUBERNETES, sources) else None
+        self._kubelet = Kubelet(kubelet) if is_enabled(KUBERNETES, sources) else None
         directories = [gpustat] if mapping_dir is None else [mapping_dir, gpustat]
-        self._files = MappingFiles(directories if is_wanted("mapping", sources) else (), self._reader, self._problems)
-        self._steps = SlurmSteps(cgroups, self._reader) if is_wanted(SLURM, sources) else None
+        self._files = MappingFiles(directories if is_enabled("mapping", sources) else (), self._reader, self._problems)
+        self._steps = SlurmSteps(cgroups, self._reader) if is_enabled(SLURM, sources) else None
         self._pod_logs = PodLogDirectories(pod_logs)
         self._names = PodNames()
         self._pod_owners = PodDeviceOwners()

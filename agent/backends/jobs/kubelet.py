@@ -24,7 +24,7 @@ REMEDY = (
     "agent ask the kubelet"
 )
 METHOD = "/v1.PodResourcesLister/List"
-PATIENCE_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 """Seconds that the kubelet has to answer."""
 LARGEST = 16 * 2**20
 """Most bytes of an answer: thousands of containers with all their devices."""
@@ -157,7 +157,7 @@ class Kubelet:
         channel = grpc.insecure_channel(f"unix:{os.path.abspath(self._socket)}", options)  # noqa: PTH100
         call = channel.unary_unary(METHOD)  # without serializers: bytes in, bytes out
         self._failures = grpc.RpcError
-        self._channel, self._ask = channel, lambda request: bytes(call(request, timeout=PATIENCE_SECONDS))
+        self._channel, self._ask = channel, lambda request: bytes(call(request, timeout=TIMEOUT_SECONDS))
 
 
 def _failure(socket: str, error: Any) -> str:

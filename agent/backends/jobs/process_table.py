@@ -233,7 +233,7 @@ class ProcessTable:
             if not is_invalid_job_id(job.id):
                 return job
             text = f"{self._procfs}/{pid}: {to_label_value(job.id)!r:.80} is not a valid {job.scheduler} job id"
-            self._told("foul_id", job.id, text)
+            self._log_problem("foul_id", job.id, text)
         return self._bare(pid, stat, uid) if self._plain_too else None
 
     def _variables_in(self, environ: bytes) -> dict[str, str]:
@@ -264,7 +264,7 @@ class ProcessTable:
         if where.scheduler == "session":
             if where.strange:
                 text = to_label_value(where.strange)
-                self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has an unknown format")
+                self._log_problem("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has an unknown format")
             return self._bare(pid, stat, uid)
         job = where.id if where.contained else f"{where.id}@{_owner(where, uid)}"
         return Job(
@@ -274,7 +274,7 @@ class ProcessTable:
     def _bare(self, pid: int, stat: ProcStat, uid: int) -> Job:
         return Job("session", f"{self._session(pid, stat)}@{uid}", name=to_label_value(stat.command), plain=True)
 
-    def _told(self, problem: str, what: str, text: str) -> None:
+    def _log_problem(self, problem: str, what: str, text: str) -> None:
         """Note a problem once for each thing, up to the limit."""
         if what not in self._strange and len(self._strange) < MOST_STRANGE:
             self._strange.add(what)

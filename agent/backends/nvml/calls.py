@@ -73,7 +73,7 @@ def arguments(name: str, labels: tuple[str, ...]) -> tuple[object, ...]:
 
 
 class DeviceCall:
-    """One device call: its answer, or each part of it that is wanted, is a slot."""
+    """One device call: its answer, or each requested part of it, is a slot."""
 
     def __init__(self, key: str, name: str, args: tuple[object, ...]) -> None:
         """`key` names the spec; `name` is the function that this driver has."""

@@ -155,7 +155,7 @@ MODULE_SECONDS = 59.0
 PAUSE_SECONDS = 600.0
 FAILURES = 2
 """After as many failures in a row a module is left alone for PAUSE_SECONDS."""
-PATIENCE_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 """Seconds that the modules of one card may take: each is read within 0.2 s, by what operators report of ethtool -m."""
 _FUNCTION = re.compile(r"\.[0-7]$")
 
@@ -188,7 +188,7 @@ class TransceiverReader:
         self._sysfs = sysfs
         self._census = census
         self._connect = connect
-        self._pool = FileReaderPool("optics-modules", PATIENCE_SECONDS)
+        self._pool = FileReaderPool("optics-modules", TIMEOUT_SECONDS)
         self._ports: dict[str, PortModule] = {}
 
     def read(self, mono: float) -> BackendSample:

@@ -35,35 +35,35 @@ if TYPE_CHECKING:
 
 __all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
-PATIENCE_SECONDS = 1.0
+TIMEOUT_SECONDS = 1.0
 """Seconds to wait for a file: a meter may go through the firmware."""
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
     """Return the node's power, unless no source is configured or its GPUs are not its own. Raises ConfigError."""
-    wanted = context.config.backends
-    if not context.has_own_hardware or not set(wanted.power) - {"estimate"}:
+    config = context.config.backends
+    if not context.has_own_hardware or not set(config.power) - {"estimate"}:
         return None
-    return PowerBackend(wanted.power, str(context.sysfs), redfish=_redfish(context))
+    return PowerBackend(config.power, str(context.sysfs), redfish=_redfish(context))
 
 
 def _redfish(context: BackendContext) -> RedfishPower | None:
-    wanted = context.config.backends
-    target = bmc_of(wanted)
-    if target is None or wanted.redfish is None:
+    config = context.config.backends
+    target = bmc_of(config)
+    if target is None or config.redfish is None:
         return None
     from agent.backends.power.redfish_power import RedfishPower  # only where a management controller is configured
 
-    return RedfishPower(target, wanted.redfish.chassis, context.mono)
+    return RedfishPower(target, config.redfish.chassis, context.mono)
 
 
-def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
+def bmc_of(config: BackendsConfig) -> HttpTarget | None:
     """Return the BMC to ask, if one is configured. Raises ConfigError."""
-    if wanted.redfish is None or "redfish" not in wanted.power:
+    if config.redfish is None or "redfish" not in config.power:
         return None
     from agent.backends.redfish_service import make_target
 
-    return make_target(wanted.redfish, "backends.redfish")
+    return make_target(config.redfish, "backends.redfish")
 
 
 MOST_WATTS = 1e6
@@ -104,7 +104,7 @@ class PowerBackend:
         spawn: Spawn = spawn_thread,
     ) -> None:
         """`order` names sources; those that do not exist are skipped. `spawn` runs what may take long."""
-        self._pool = FileReaderPool(self.name, PATIENCE_SECONDS)
+        self._pool = FileReaderPool(self.name, TIMEOUT_SECONDS)
         hwmon = HwmonPower(sysfs, self._pool)
         rapl = RaplEnergy(sysfs, self._pool)
         sources: dict[str, PowerSource] = {"ipmi": IpmiPower(ipmi), "hwmon": hwmon}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from agent.backends.jobs.cgroup import parse_cgroup
-from agent.backends.jobs.jobs_backend import is_wanted
+from agent.backends.jobs.jobs_backend import is_enabled
 from agent.backends.jobs.kubelet import SOCKETS
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
@@ -35,7 +35,7 @@ def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
         elif owner.home:
             daemons[owner.home] += 1
     seen = sorted({*jobs, *daemons})
-    ignored = [name for name in seen if not is_wanted(name, sources)]
+    ignored = [name for name in seen if not is_enabled(name, sources)]
     if ignored:
         all_sources = ", ".join([*sources, *ignored])
         yield SCHEDULER.warn(f"{', '.join(ignored)} runs here and is not asked", f"jobs: {{sources: [{all_sources}]}}")
@@ -45,7 +45,7 @@ def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
-    if not any(each.name == "kubelet" for each in node.processes) or not is_wanted(
+    if not any(each.name == "kubelet" for each in node.processes) or not is_enabled(
         "kubernetes", node.config.jobs.sources
     ):
         return
