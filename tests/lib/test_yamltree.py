@@ -186,14 +186,6 @@ def test_depth_costs_neither_the_process_nor_its_stack(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [f"{kind} line " for kind in DEEP]
 
 
-@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda content: content.decode("utf-8", "replace")))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        load(text, Bounds())
-    except YamlError as error:
-        assert str(error).isprintable()
-
-
 def test_pyyaml_without_libyaml_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "__with_libyaml__", False)
     with pytest.raises(UserError, match=r"^PyYAML was built without libyaml, .*pip install"):

@@ -314,6 +314,8 @@ REFUSED = [
     ("m = 5", (1, 3), 'unexpected "="'),
     ("m 5", (1, 3), 'unexpected number "5"'),
     ("m)", (1, 2), "unexpected right parenthesis"),
+    ("m[5m)]", (1, 5), "unexpected right parenthesis"),
+    ("]", (1, 1), "unexpected right bracket"),
     ("(m", (1, 1), "unclosed left parenthesis"),
     ("sum(m[5m", (1, 6), "unclosed left bracket"),
     ("m{", (1, 2), "unexpected end of input inside braces"),
