@@ -14,15 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.lib.wording import UserError
-from agent.lib.yamltree import (
-    Bounds,
-    YamlError,
-    YamlList,
-    YamlMapping,
-    compose,
-    load,
-    plain,
-)
+from agent.lib.yamltree import Bounds, YamlError, YamlList, YamlMapping, compose, load, plain
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = Bounds(depth=32, nodes=1000, characters=10_000, scalar=1000)

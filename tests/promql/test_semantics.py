@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.promql import (
-    STALE,
-    EvaluationError,
-    Matcher,
-    Storage,
-    compile_query,
-    is_stale,
-    make_labels,
-)
+from alerts.promql import STALE, EvaluationError, Matcher, Storage, compile_query, is_stale, make_labels
 from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.storage import OutOfOrderError
 
