@@ -21,8 +21,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.lab.bench.processes import Program, started
 from tests.lab.parity.oracles import MissingError, Recent, find
-from tests.waiting import wait_until
 
 
 def need(*names: str, left_out: str = "NOTHING is tried against it here") -> str:
@@ -92,31 +92,27 @@ def version_of(program: str) -> tuple[int, int]:
 
 
 @contextmanager
-def program(command: list[str], url: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def program(command: list[str], url: str, log: Path) -> Iterator[Program]:
     """A server that is waited for, until it answers at this address or asks who is there, and ended."""
 
-    def serves() -> bool:
+    def serves(_log: str) -> bool:
         try:
             fetch(url)
         except OSError as error:
-            assert process.poll() is None, log.read_text()
             return isinstance(error, urllib.error.HTTPError) and error.code == HTTPStatus.UNAUTHORIZED
         return True
 
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-    try:
-        wait_until(serves)
+    with started(command, log, os.environ, Path.cwd()) as process:
+        process.wait_for(command[0], serves)
         yield process
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @contextmanager
-def prometheus(config: str, folder: Path, executable: str | None = None, *options: str) -> Iterator[str]:
+def prometheus(
+    config: str, folder: Path, executable: str | None = None, *options: str, port: int | None = None
+) -> Iterator[str]:
     """A real Prometheus with this configuration, the one on the path unless another is given; its address."""
-    path, port = folder / "prometheus.yml", free_port()
+    path, port = folder / "prometheus.yml", port or free_port()
     path.write_text(config)
     command = [
         executable or need("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={folder / 'tsdb'}",

@@ -47,6 +47,7 @@ class RunningDaemon:
         root: Path = ROOT,
         forked: bool = False,
         pass_fds: Sequence[int] = (),
+        port: int = 0,
     ) -> None:
         """`root` has the product, and `pass_fds` are descriptors that a daemon that is not forked gets.
 
@@ -56,7 +57,7 @@ class RunningDaemon:
         self.url = ""
         self.process: subprocess.Popen[bytes] | warm.Started
         surroundings = {**os.environ, **(environment or {})}
-        words = ["run", "--web.listen-address", "127.0.0.1:0", *arguments]
+        words = ["run", "--web.listen-address", f"127.0.0.1:{port}", *arguments]
         if forked:
             log.write_bytes(b"")
             self.process = warm.Started(words, log, root, surroundings)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import zlib
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent.lib.state_files import seal
 from agent.model import Alert, Phase
 from alerts import alert_state
 from alerts.lifecycle import AlertRecord
@@ -47,25 +47,14 @@ def test_what_is_written_is_read_again(
         assert saved.records[group][identity][record.alert.labels] == record
 
 
-def signed(body: bytes) -> bytes:
-    return f"{alert_state.FORMAT} {zlib.crc32(body):08x}\n".encode() + body
-
-
 GOOD = alert_state.encode(5.0, "devices", [("g", ("r", ()), AlertRecord(Alert("r", (), Phase.FIRING, 1.0, 1.0, 1.0)))])
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"\0" * 4096, b"coldplate-alerts-2 00000000\n{}", GOOD[:-20], GOOD.replace(b"firing", b"pendin"),
-        signed(b"[]"), signed(b"{"), signed(b"\xff"), signed(b'{"at": 1, "source": "x", "alerts": [{}]}'),
-        signed(GOOD.partition(b"\n")[2].replace(b'"firing"', b'"resolved"')),
-        signed(GOOD.partition(b"\n")[2].replace(b'"firing"', b'"asleep"')), signed(b"[" * 100_000),
-    ],
-)  # fmt: skip
-def test_a_damaged_file_is_set_aside_with_a_warning(
-    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("phase", ["resolved", "asleep"])
+def test_a_file_that_says_what_cannot_be_is_set_aside_with_a_warning(
+    phase: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    content = seal(alert_state.FORMAT, GOOD.partition(b"\n")[2].replace(b"firing", phase.encode()))
     path = tmp_path / "alerts.state"
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):

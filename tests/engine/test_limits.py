@@ -171,10 +171,8 @@ def test_labels_do_not_grow_without_end(query: str, words: str | None) -> None:
 # -- rules and groups -------------------------------------------------------------------------------------------------
 
 
-def group(
-    rules: str, timer: Callable[[], float] = lambda: 0.0, ledger: SampleLedger | None = None, extra: str = ""
-) -> GroupEvaluator:
-    (made,) = ruleset(f"groups: [{{name: g, {extra}rules: [{rules}]}}]").groups
+def group(rules: str, timer: Callable[[], float] = lambda: 0.0, ledger: SampleLedger | None = None) -> GroupEvaluator:
+    (made,) = ruleset(rules).groups
     return GroupEvaluator(made, timer=timer, ledger=ledger)
 
 

@@ -278,9 +278,8 @@ BODY = GOOD.partition(b"\n")[2]
 @pytest.mark.parametrize(
     "content",
     [
-        b"", GOOD[:-1], GOOD[:-1] + b"x", b"\0" * 100, seal(FORM, b""), seal(FORM, b"[]\n"), seal(FORM, BODY[:-8]),
-        seal(FORM, BODY.replace(b"true, 2", b"true, 0")), seal(FORM, BODY.replace(b"true, 2", b"true, -2")),
-        seal(FORM, BODY.replace(b"little", b"middle")), seal("coldplate-windows-0", BODY),
+        seal(FORM, BODY[:-8]), seal(FORM, BODY.replace(b"true, 2", b"true, 0")),
+        seal(FORM, BODY.replace(b"little", b"middle")),
         encode(1.0, "devices", [ArchivedSeries((), True, array("d", [2.0, 1.0]), array("d", [0.0, 0.0]))]),
     ],
 )  # fmt: skip

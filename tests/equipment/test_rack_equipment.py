@@ -233,6 +233,7 @@ def test_odd_links_cost_only_themselves(plant: Plant, odd: Any) -> None:
     ("path", "document", "words"),
     [
         ("/1/Pumps/A", {"Status": []}, "/1/Pumps/A: Status is not an object"),
+        ("/1/Pumps", b"[]", "/1/Pumps: not a JSON object"),
         ("/1/Pumps", {"Members": "none"}, "/1/Pumps: Members is not a list"),
         ("/1/Pumps", {"Members": [7]}, "/1/Pumps: Members[0] is not an object"),
         ("/1/Pumps", {"Members": [{"@odata.id": 7}]}, "/1/Pumps: Members[0] is not a link"),

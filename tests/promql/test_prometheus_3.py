@@ -280,7 +280,7 @@ QUERIES = [
 ORDERED = ("sort(", "sort_desc(", "topk(", "bottomk(")
 
 
-def agree(storage: Storage, prometheus: Any, query: str, at: float, tolerance: float = 1e-12) -> None:
+def agree(storage: Storage, prometheus: Any, query: str, at: float) -> None:
     answer, expected = ours(storage, query, at), theirs(prometheus.ask(query, at))
     if isinstance(expected, Refusal) and isinstance(answer, Refusal):
         # Where two elements clash, which is named first depends on the order in which a storage gives them.
@@ -288,9 +288,7 @@ def agree(storage: Storage, prometheus: Any, query: str, at: float, tolerance: f
         assert start in expected.text, f"{query} at {at}: {answer!r}, not {expected!r}"
         return
     ordered = query.startswith(ORDERED) and "by" not in query
-    assert same(answer, expected, ordered=ordered, absolute=tolerance), (
-        f"{query} at {at}:\n ours   {answer}\n theirs {expected}"
-    )
+    assert same(answer, expected, ordered=ordered), f"{query} at {at}:\n ours   {answer}\n theirs {expected}"
 
 
 @pytest.mark.parametrize("at", TIMES)

@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.promql import (
-    STALE,
-    EvaluationError,
-    Matcher,
-    Storage,
-    compile_query,
-    is_stale,
-    make_labels,
-)
+from alerts.promql import STALE, EvaluationError, Matcher, Storage, compile_query, is_stale, make_labels
 from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.storage import OutOfOrderError
 
@@ -222,8 +214,8 @@ def test_evaluation_is_pure(elements: list[tuple[dict[str, str], float]], text: 
 M = (Matcher("__name__", "=", "m"),)
 
 
-def windows(storage: Storage, start: float = -1e9, end: float = 1e12) -> list[list[float]]:
-    return [list(times) for _, times, _ in storage.select(M, start, end, Budget())]
+def windows(storage: Storage) -> list[list[float]]:
+    return [list(times) for _, times, _ in storage.select(M, -1e9, 1e12, Budget())]
 
 
 def test_a_sample_must_be_newer_than_the_newest_but_may_repeat_it() -> None:

@@ -66,8 +66,7 @@ def agents(folder: Path) -> Iterator[list[RunningDaemon]]:
         text = CONFIG.format(number=number, port=port, peers=peers, folder=folder, web=web)
         file = folder / f"{number}.yaml"
         file.write_text(text)
-        arguments = ["--config.file", str(file), "--web.listen-address", f"127.0.0.1:{port}"]
-        running.append(RunningDaemon(arguments, folder / f"{number}.log", forked=True))
+        running.append(RunningDaemon(["--config.file", str(file)], folder / f"{number}.log", forked=True, port=port))
     for each in running:
         each.await_url()
     yield running

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,8 +22,10 @@ from agent.wiring.start_checks import check
 from exporters.push.otlp_push import OtlpPush
 from exporters.push.push_queue import PushFigures, PushGroup
 from exporters.push.remote_write import RemoteWrite
-from tests.daemon.conftest import RunningDaemon
-from tests.servers import free_port, need, program, query, unmeasured
+from tests.daemon.conftest import RunningDaemon, Start, start
+from tests.servers import free_port, need, prometheus, query, unmeasured
+
+__all__ = ["start"]
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = "push: {remote_write: {central: {url: 'https://mimir.example/api/v1/push'}}}\n"
@@ -157,42 +158,23 @@ push:
 """
 
 
-@pytest.fixture
-def daemons(tmp_path: Path) -> Iterator[list[RunningDaemon]]:
-    running: list[RunningDaemon] = []
-    yield running
-    for each in running:
-        each.stop()
-
-
 @pytest.mark.release  # two agents and a Prometheus; a machine that is slow samples less often
-def test_an_outage_and_a_killed_agent_lose_only_what_was_never_sampled(daemons: list[RunningDaemon], tmp_path) -> None:
-    prometheus, port = need("prometheus"), free_port()
-    config = tmp_path / "agent.yaml"
-    config.write_text(CONFIG.format(folder=tmp_path / "state", port=port))
+def test_an_outage_and_a_killed_agent_lose_only_what_was_never_sampled(start: Start, tmp_path: Path) -> None:
+    executable, port = need("prometheus"), free_port()
 
-    def start() -> RunningDaemon:
-        log = tmp_path / f"agent-{len(daemons)}.log"
-        daemon = RunningDaemon(["--config.file", str(config)], log, unmeasured())
-        daemons.append(daemon)
-        daemon.await_url()
-        return daemon
+    def begun() -> RunningDaemon:
+        config = CONFIG.format(folder=tmp_path / "state", port=port)
+        return start(config=config, environment=unmeasured(), forked=False)
 
     def pushed(daemon: RunningDaemon, what: str) -> float:
         return sum(daemon.family(f"coldplate_push_{what}", "push").values())
 
-    first = start()
+    first = begun()
     first.until("two pushes wait", lambda: pushed(first, "pending_age_seconds") > 1.5, 20)
     first.stop(signal.SIGKILL)
-    second = start()
+    second = begun()
     second.until("it waits, too", lambda: pushed(second, "failures_total") > 0, 20)
-    (tmp_path / "prometheus.yml").write_text("")
-    command = [
-        prometheus, f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver",
-    ]  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    with program(command, f"{url}/-/ready", tmp_path / "prometheus.log"):
+    with prometheus("", tmp_path, executable, "--web.enable-remote-write-receiver", port=port) as url:
         second.until("it has sent all", lambda: pushed(second, "pending_bytes") == 0, 40)
         second.until("Prometheus has the page", lambda: compared(second, url), 20)
         before, series = pushed(second, "samples_total"), len(second.page())

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +18,9 @@ from agent.rack.monitor import SETTLED_SECONDS, RackMonitor
 from agent.rack.peer_messages import PeerFault, Report, decode
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from tests import warm
 from tests.frames import snapshot_of
 from tests.http_client.conftest import Server
-from tests.servers import fetch
 
-ROOT = Path(__file__).resolve().parents[2]
 BEGAN = Instant(time.monotonic(), time.time())
 
 
@@ -77,34 +70,6 @@ class FakePeer(Server):
             time.sleep(self.trickle)
         if self.hang_up:
             talk.shutdown(socket.SHUT_RDWR)
-
-
-class Daemon:
-    def __init__(self, port: int, folder: Path, config: str, *arguments: str) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-        self.log = folder / f"{port}.log"
-        path = folder / f"{port}.yaml"
-        path.write_text(config)
-        self.log.touch()
-        words = ["run", "--web.listen-address", f"127.0.0.1:{port}", "--config.file", str(path), *arguments]
-        self.process = warm.Started(words, self.log, ROOT, os.environ)
-
-    def get(self, path: str) -> str:
-        return fetch(self.url + path)
-
-    def rack(self) -> dict[str, float]:
-        """The rack's series, by name without the prefix and labels; empty before the first page."""
-        try:
-            page = self.get("/metrics")
-        except OSError:
-            return {}
-        rows = re.findall(r"^coldplate_rack_(\w+)(?:\{[^}]*\})? (\S+)$", page, re.MULTILINE)
-        return {name: float(value) for name, value in rows}
-
-    def stop(self, number: int = signal.SIGTERM) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        self.process.wait(10)
 
 
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")

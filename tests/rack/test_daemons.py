@@ -22,9 +22,9 @@ from agent.rack.peers import Member
 from agent.rack.rack_options import BEYOND_PLATE, RackOptions
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile, load
+from tests.daemon.conftest import RunningDaemon, samples
 from tests.frames import snapshot_of
 from tests.power.conftest import Controller, controller
-from tests.rack.conftest import Daemon
 from tests.servers import free_ports
 from tests.waiting import wait_until
 
@@ -63,6 +63,13 @@ rules: {{files: [rules.yml]}}
 """
 
 
+class RackAgent(RunningDaemon):
+    def rack(self) -> dict[str, float]:
+        """The rack's series, by name without the prefix and labels."""
+        found = samples(self.get(), r"coldplate_rack_\w+")
+        return {name.removeprefix("coldplate_rack_"): value for name, _, value in found}
+
+
 @pytest.fixture
 def agents(tmp_path: Path, controller: Controller) -> Iterator[dict[str, Any]]:
     """All four by their names, with the same list of peers, in which each finds itself.
@@ -79,8 +86,12 @@ def agents(tmp_path: Path, controller: Controller) -> Iterator[dict[str, Any]]:
     started = {}
     for name, (number, port) in names.items():
         equipment = "" if name == without else EQUIPMENT.format(url=controller.url)
-        config = CONFIG.format(number=number, peers=peers, equipment=equipment)
-        started[name] = Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml"))
+        config = tmp_path / f"{port}.yaml"
+        config.write_text(CONFIG.format(number=number, peers=peers, equipment=equipment))
+        words = ["--config.file", str(config), "--scenario", str(tmp_path / "scenario.yaml")]
+        started[name] = RackAgent(words, tmp_path / f"{port}.log", forked=True, port=port)
+    for each in started.values():
+        each.await_url()
     yield started
     for each in started.values():
         each.stop()

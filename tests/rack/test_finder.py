@@ -174,29 +174,12 @@ def test_a_password_in_an_entry_is_refused_and_never_repeated(text: str, tmp_pat
     assert "sec" not in f"{record.getMessage()} {vars(record)['facts']}"
 
 
-def test_a_url_is_not_a_peer() -> None:
-    with pytest.raises(ValueError, match=r"write host:port, and set scheme: https in rack\.peer"):
-        parse_entry("https://n1:19400/", Path())
-
-
-def test_a_fifo_in_the_place_of_a_file_of_peers_blocks_nothing(tmp_path: Path, caplog) -> None:
-    path = tmp_path / "peers.yaml"
-    os.mkfifo(path)
-    found = finder(Names(), tmp_path, str(path))
-    for _ in range(3):
-        assert names_of(found) == []
-    assert [vars(record)["facts"]["problem"] for record in caplog.records] == [
-        "is a FIFO, not a file; give a regular file"
-    ]
-    path.unlink()
-    path.write_text("- targets: ['10.0.0.9:1']")
-    assert names_of(found) == ["10.0.0.9:1"]
-
-
 @pytest.mark.parametrize(
     ("section", "message"),
     [
         ("peers: [n1]", "rack.peers: 'n1' is not a peer; write host:port, dns+name:port or the path of a file_sd file"),
+        ("peers: ['https://n1:19400/']",
+         "rack.peers: 'https://n1:19400/' is not a peer; write host:port, and set scheme: https in rack.peer"),
         ("peers: ['n1:http']", "rack.peers: 'n1:http': 'http' is not a port; write host:port, such as n1:19400"),
         ("peers: ['n1:1'], peer: {username: a}",
          "rack.peer: username and password_file belong together; give both or neither"),

@@ -17,8 +17,8 @@ from agent.sampler.counters import Counter, Counters
 from agent.sampler.rolling import BUCKETS, RollingStatistics, RollingWindow
 
 
-def feed(counter: Counter, *raws: float, step: float = 1.0) -> list[float | None]:
-    return [counter.feed(at * step, raw) for at, raw in enumerate(raws)]
+def feed(counter: Counter, *raws: float) -> list[float | None]:
+    return [counter.feed(float(at), raw) for at, raw in enumerate(raws)]
 
 
 @pytest.mark.parametrize(

@@ -287,17 +287,6 @@ def test_a_gpu_that_is_found_by_uuid_and_bus_id_moves_is_missing_and_is_forgotte
     assert len(inventory.gpus) == 1
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 2}', '{"version": 1, "gpus": [{}]}', "\x00" * 50])
-def test_a_damaged_file_is_set_aside_and_never_fatal(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "inventory.state"
-    path.write_text(damage)
-    inventory = kept(path)
-    assert inventory.gpus == {}
-    assert (tmp_path / "inventory.damaged").read_text() == damage
-    inventory.enumerate([gpu(0)], None)
-    assert len(kept(path).gpus) == 1
-
-
 def test_an_inventory_that_is_not_to_be_written_is_read_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "inventory.state"
     kept(path).enumerate([gpu(0), gpu(1)], None)

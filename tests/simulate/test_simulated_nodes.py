@@ -7,7 +7,6 @@ import gc
 import io
 import json
 import signal
-import subprocess
 import sys
 import urllib.parse
 import weakref
@@ -25,6 +24,7 @@ from agent.backends.synthetic import load_scenario
 from agent.commands.simulate import site_service
 from exporters.encoder import Format
 from tests import warm
+from tests.lab.bench.processes import Program
 from tests.servers import fetch, free_port, program, prometheus
 from tests.simulate.played_site import PlayedSite
 from tests.waiting import wait_until
@@ -211,7 +211,7 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "agent.cli", "simulate", *map(str, words)]
 
 
-def site(folder: Path, port: int, *words: object) -> AbstractContextManager[subprocess.Popen[bytes]]:
+def site(folder: Path, port: int, *words: object) -> AbstractContextManager[Program]:
     """The program on this port, once it serves; it is ended if nobody else has."""
     words = (*words, "--web.listen-address", f"127.0.0.1:{port}")
     return program(command(*words), f"http://127.0.0.1:{port}/-/healthy", folder / "simulate.log")

@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from urllib.parse import unquote
 
-from tests.lab.bring.archive import SETTING, Archive, ShortageError
+from tests.lab.bring.archive import SETTING, Archive, ShortageError, debian_mirror, repositories
 
 VARIABLE = re.compile(r"(?i)(https?|ftp|all|no)_proxy|PIP_\w+|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE")
 LOCAL = re.compile(r"file://(?P<path>[^\s'\"]+)|(?P<plain>/[^\s'\",]+)")
@@ -80,8 +80,6 @@ README_NAMES = ("python3", "make")
 STALE = 14 * 86400
 """A root that is older than this is made anew: its package versions are gone from the mirrors of a moving suite."""
 ROLLING = ("sid", "unstable", "testing")
-SOURCE = re.compile(r"(?m)^(?:deb(?:-src)?\s+(?:\[[^]]*\]\s+)?|URIs:\s*)(?P<uri>\S+)")
-SOURCES = (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*.*")))
 
 
 class Roots:
@@ -90,7 +88,12 @@ class Roots:
     def __init__(self, folder: Path, archive: Archive, mirror: str | None) -> None:
         self.folder = folder
         self._archive = archive
-        self.mirror = mirror or self._mirror_of_this_machine()
+        found = mirror or debian_mirror()
+        if found is None:
+            raise ShortageError(
+                "this machine's apt sources name no Debian mirror: make test-bare MIRROR=http://... names one"
+            )
+        self.mirror = found
 
     def of(self, suite: str) -> Path:
         """The root of a suite. Raises `ShortageError` where it cannot be made."""
@@ -130,20 +133,8 @@ class Roots:
         lines = [f"deb {self.mirror} {suite} main"]
         if suite not in ROLLING:
             lines.append(f"deb {self.mirror} {suite}-updates main")
-            lines += [f"deb {each} {suite}-security main" for each in self._uris() if each.endswith("-security")][:1]
+            lines += [f"deb {each} {suite}-security main" for each in repositories() if each.endswith("-security")][:1]
         (root / "etc/apt/sources.list").write_text("\n".join(lines) + "\n")
-
-    def _mirror_of_this_machine(self) -> str:
-        for uri in self._uris():
-            if uri.rstrip("/").endswith("/debian"):
-                return uri
-        raise ShortageError(
-            "this machine's apt sources name no Debian mirror: make test-bare MIRROR=http://... names one"
-        )
-
-    def _uris(self) -> list[str]:
-        text = "\n".join(each.read_text(errors="replace") for each in SOURCES if each.is_file())
-        return [found["uri"].rstrip("/") for found in SOURCE.finditer(text)]
 
     @staticmethod
     def _remove(root: Path) -> None:

@@ -146,18 +146,24 @@ class Archive:
         )  # fmt: skip
 
 
+SOURCE = re.compile(r"(?m)^(?:deb(?:-src)?\s+(?:\[[^]]*\]\s+)?|URIs:\s*)(?P<uri>\S+)")
+SOURCES = (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*.*")))
+
+
+def repositories() -> list[str]:
+    """Where this machine's apt gets packages from."""
+    text = "\n".join(each.read_text(errors="replace") for each in SOURCES if each.is_file())
+    return [found["uri"].rstrip("/") for found in SOURCE.finditer(text)]
+
+
+def debian_mirror() -> str | None:
+    return next((each for each in repositories() if each.endswith("/debian")), None)
+
+
 def newest_sources() -> tuple[str, ...]:
     """Where Debian keeps its newest packages, and what they are made of: on the mirror that this machine uses."""
-    mirror = MIRROR
-    if shutil.which("apt-get"):
-        # With names of cache files root's apt would write them, outside the checkout.
-        unwritten = [f"-oDir::Cache::{each}=" for each in ("pkgcache", "srcpkgcache")]
-        wanted = ["--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
-        command = ["apt-get", *unwritten, "indextargets", *wanted]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
-        mirror = next((each for each in done.stdout.split() if each.rstrip("/").endswith("/debian")), MIRROR)
     signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
-    return tuple(f"{kind}{signed} {mirror} {NEWEST_SUITE} main" for kind in ("deb", "deb-src"))
+    return tuple(f"{kind}{signed} {debian_mirror() or MIRROR} {NEWEST_SUITE} main" for kind in ("deb", "deb-src"))
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -234,7 +234,7 @@ def drilled(rig: Rig, *commands: str, sabotaged: bool = False, fast: str = "1s",
     environment = {build.CONTROL: str(folder / "control"), **firmware.environment}
     program: Sequence[str] = ()
     if sabotaged:
-        program = (*SABOTAGE, json.dumps({"told": str(folder / "plan"), "settled": 2.0}))
+        program = (*SABOTAGE, str(folder / "plan"))
         environment["PYTHONPATH"] = os.pathsep.join((str(rig.site), str(ROOT)))
     with ExitStack() as stack:
         state = folder / "state"

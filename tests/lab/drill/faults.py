@@ -311,7 +311,7 @@ def fallen(thread: str) -> Fault:
     """An exception in a thread of the daemon, at whatever it is doing."""
 
     def strike(drill: Drill) -> None:
-        drill.sabotage(fall=[thread])
+        drill.sabotage(fall=thread)
         _refuse_a_file(drill)
 
     again = grown("coldplate_thread_restarts_total", thread=thread)

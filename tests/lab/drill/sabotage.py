@@ -1,9 +1,8 @@
 """Runs `coldplate` and does its threads harm from within: `python -m tests.lab.drill.sabotage PLAN run ...`.
 
-PLAN is JSON: `fall` names threads (with `*` all but the main one) in which an exception is raised, wherever they are,
-when the process gets SIGUSR1; `refuse` is for how many seconds the system has no thread to give, counted from the first
-that is asked for. `told` names a file with a plan of its own, which is read at each SIGUSR1. `settled` is for how many
-seconds a thread that fell has to work until it is well.
+PLAN names a file of JSON, which is read whenever the process gets SIGUSR1: `fall` names a thread in which an exception
+is raised, wherever it is, and `refuse` is for how many seconds the system has no thread to give, counted from the first
+that is asked for.
 """
 
 from __future__ import annotations
@@ -15,19 +14,21 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from agent.lib import threads
+
+SETTLED = 2.0
+"""Seconds that a thread which fell has to work until it is well."""
 
 
 class Sabotage(BaseException):
     """Nothing that a careful `except Exception` would catch."""
 
 
-def strike(names: list[str]) -> None:
-    """Raise an exception in each of these threads, at the next instruction that it comes to."""
+def strike(name: str) -> None:
+    """Raise an exception in a thread, at the next instruction that it comes to."""
     for thread in threading.enumerate():
-        if thread.name in names or ("*" in names and thread is not threading.main_thread()):
+        if thread.name == name:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Sabotage))
 
 
@@ -46,20 +47,18 @@ def refuse_threads(seconds: float) -> None:
     threading.Thread.start = refused  # type: ignore[method-assign, assignment]
 
 
-def obey(plan: dict[str, Any]) -> None:
-    if "told" in plan:
-        plan = json.loads(Path(plan["told"]).read_text())
-        refuse_threads(plan.get("refuse", 0.0))
-    strike(plan.get("fall", []))
-
-
 def main() -> None:
-    plan = json.loads(sys.argv[1])
-    del sys.argv[1]
-    threads.SETTLED_SECONDS = plan.get("settled", 0.2)
-    signal.signal(signal.SIGUSR1, lambda *_: obey(plan))
-    if plan.get("refuse"):
-        refuse_threads(plan["refuse"])
+    plan = Path(sys.argv.pop(1))
+
+    def obey(*_: object) -> None:
+        told = json.loads(plan.read_text())
+        if "fall" in told:
+            strike(told["fall"])
+        else:
+            refuse_threads(told["refuse"])
+
+    threads.SETTLED_SECONDS = SETTLED
+    signal.signal(signal.SIGUSR1, obey)
     from agent.cli import entry
 
     entry()

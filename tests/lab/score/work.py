@@ -31,12 +31,11 @@ class Level(NamedTuple):
 
 
 class Second(NamedTuple):
-    """A second of a node. `written` and `read` by the host, in bytes; `holds`: whether a job holds the GPUs."""
+    """A second of a node whose GPUs a job holds. `written` and `read` by the host, in bytes."""
 
     gpus: tuple[Level, ...]
     written: float = 1e6
     read: float = 5e6
-    holds: bool = True
 
 
 Work = Callable[[float, Random], Second]

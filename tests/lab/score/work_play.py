@@ -17,14 +17,13 @@ from agent.sampler.ledger import GpuLedger
 from agent.sampler.rolling import RollingWindow
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile
-from tests.lab.score.play import begun
+from tests.lab.score.expected import WALL
+from tests.lab.score.play import EPOCH, TARGET, begun
 from tests.lab.score.work import GPUS, Second, Work
 
 LIMIT_WATTS = 700.0
 MEMORY_BYTES = 80.0 * 2**30
 MEAN_SECONDS = 60.0
-EPOCH, WALL = 5_000.0, 1_700_000_000.0
-TARGET = (("instance", "node:19400"), ("job", "coldplate"))
 JOB = (("scheduler", "slurm"), ("job_id", "7"))
 _GPUS = tuple(Gpu(str(number), f"GPU-{number}") for number in range(GPUS))
 _MEANS = ("utilization_mean_ratio", "power_mean_watts", "tensor_active_mean_ratio", "clock_mean_hertz")
@@ -91,9 +90,7 @@ def _snapshots(work: Work, seconds: float, random: Random, tick: float) -> Itera
         now = Instant(EPOCH + second, WALL + second)
         done = work(second, random)
         written, read = written + done.written * tick, read + done.read * tick
-        frames = [Frame(_OF_GPUS, _values(done, means, now.mono)), Frame(_OF_HOST, (written, read))]
-        if done.holds:
-            frames.append(_HELD)
+        frames = [Frame(_OF_GPUS, _values(done, means, now.mono)), Frame(_OF_HOST, (written, read)), _HELD]
         frames.extend(ledger.frames(now.mono, frames))
         yield second, Snapshot(number, now, tuple(each for each in frames if each.layout is not EMPTY_LAYOUT))
         number, second = number + 1, second + tick
