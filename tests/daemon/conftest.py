@@ -137,12 +137,12 @@ class Daemons:
     def __call__(
         self, *arguments: str, config: str = "", environment: dict[str, str] | None = None, forked: bool = True
     ) -> RunningDaemon:
-        number = len(self._running)
+        log = self._folder / f"daemon-{len(self._running)}.log"
         if config:
-            path = self._folder / f"coldplate-{number}.yaml"
+            path = log.with_suffix(".yaml")
             path.write_text(config)
             arguments = (*arguments, "--config.file", str(path))
-        daemon = RunningDaemon(arguments, self._folder / f"daemon-{number}.log", environment, forked=forked)
+        daemon = RunningDaemon(arguments, log, environment, forked=forked)
         self._running.append(daemon)
         daemon.await_url()
         return daemon

@@ -188,7 +188,7 @@ def test_no_page_no_command_and_no_log_tells_a_secret(start, library: Path, tmp_
         looked = "coldplate_job_attribution_problems_total", "coldplate_gpu_job_info"
         node.daemon.until("jobs are looked for", lambda: any(map(node.daemon.family, looked)), 30)
         told = dict(_pages(node))
-        config = tmp_path / "coldplate-0.yaml"
+        config = tmp_path / "daemon-0.yaml"
         for line in COMMANDS:
             words = line.format(url=node.daemon.url, config=config, folder=tmp_path).split()
             done = warm.command(words, folder=tmp_path, environment=node.environment)
