@@ -41,7 +41,6 @@ from agent.sampler.devices import Devices, Trouble
 from agent.sampler.health import Health, LoopFacts, MissingMetrics, Source
 from agent.sampler.inventory import Inventory
 from agent.sampler.ledger import GpuLedger
-from agent.sampler.mig_ledger import MigLedger
 from agent.sampler.node_sums import LinkRates, NodeSums, estimate
 from agent.sampler.rolling import RollingStatistics
 from agent.sampler.schedule import Settings
@@ -111,7 +110,6 @@ class Sampler:
         self._missing = MissingMetrics()
         self._sums = NodeSums()
         self._ledger = GpuLedger()
-        self._mig_ledger = MigLedger()
         self._stale_after: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, gpus_on_bus)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
@@ -265,7 +263,6 @@ class Sampler:
             *others,
         )
         frames.extend(self._ledger.frames(now.mono, frames))
-        frames.append(self._mig_ledger.frame(now.mono, frames))
         frames.append(self._sums.frame(frames))
         self._computed = tuple(frames[len(self._shown) :])
         self._reports = self.health.reports(gaps_of)
