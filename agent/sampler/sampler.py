@@ -36,7 +36,7 @@ from agent.model import (
     Xid,
 )
 from agent.sampler.backend_runner import Flight, Read
-from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
+from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner, Key
 from agent.sampler.devices import Devices, Trouble
 from agent.sampler.health import Health, LoopFacts, MissingMetrics, Source
 from agent.sampler.inventory import Inventory
@@ -45,9 +45,6 @@ from agent.sampler.node_sums import LinkRates, NodeSums, estimate
 from agent.sampler.rolling import RollingStatistics
 from agent.sampler.schedule import Settings
 from agent.sampler.xids import XidLedger
-
-Key = tuple[str, str, Lane]
-"""Backend, channel (empty for a backend without channels), lane."""
 
 
 class Block(Struct, frozen=True):
@@ -101,9 +98,8 @@ class Sampler:
         self.health = Health()
         self.xids = XidLedger(inventory)
         self._flights: Mapping[str, Flight] = {}
-        self._conditioners: dict[str, Conditioner] = {}
         self._statistics = RollingStatistics(settings.window)
-        self._estimates = Conditioner(self._statistics)
+        self._conditioner = Conditioner(self._statistics)
         self._metered = False
         self._links: dict[str, LinkRates] = {}
         self._blocks: dict[Key, Block] = {}
@@ -346,10 +342,7 @@ class Sampler:
         return self._gpus.identities
 
     def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
-        conditioner = self._conditioners.get(key[0])
-        if conditioner is None:
-            conditioner = self._conditioners[key[0]] = Conditioner(self._statistics)
-        shown, rejected = conditioner.pass_on(key, at, frame, key[2], self.settings.period(key[2]))
+        shown, rejected = self._conditioner.pass_on(key, at, frame, self.settings.period(key[2]))
         if key[0] == self.devices and key[2] is Lane.SLOW:
             links = self._links.setdefault(key[1], LinkRates())
             shown = links.beside(at, shown, self.settings.slow / 2, self.settings.stale_after(Lane.SLOW))
@@ -378,19 +371,20 @@ class Sampler:
         """Add an estimate and its key if nothing measures the node; return a gap if it cannot be estimated."""
         if self.settings.estimate is None or not self.inventory.gpus:
             return []
-        for backend, conditioner in self._conditioners.items():
-            timeout = self._stale_seconds(backend, Lane.FAST)
-            if any(now - at <= timeout for at, _ in conditioner.noted[NODE_POWER].values()):
-                self._metered = True
-                readings.append(Reading(FALLBACK, 0))
-                return []
+        for (backend, metric), noted in self._conditioner.noted.items():
+            if metric is NODE_POWER and backend != ESTIMATE[0]:
+                timeout = self._stale_seconds(backend, Lane.FAST)
+                if any(now - at <= timeout for at, _ in noted.values()):
+                    self._metered = True
+                    readings.append(Reading(FALLBACK, 0))
+                    return []
         power = self._gpu_power(now, self._device_timeout(now))
         made = estimate(power, self.settings.estimate)
         if made is None:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is unknown"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
         estimated = self._estimate_framer.frame((made,))
-        passed, _ = self._estimates.pass_on(ESTIMATE, now, estimated, Lane.FAST, self.settings.fast)
+        passed, _ = self._conditioner.pass_on(ESTIMATE, now, estimated, self.settings.fast)
         readings.extend(passed.readings)
         shown.append(ESTIMATE)
         if self._metered:
@@ -399,8 +393,7 @@ class Sampler:
 
     def _gpu_power(self, now: float, timeout: float) -> list[float | None]:
         """Return the power of each GPU in the inventory; None where it is not known now."""
-        conditioner = self._conditioners.get(self.devices)
-        noted = conditioner.noted[GPU_POWER] if conditioner is not None else {}
+        noted = self._conditioner.noted[self.devices, GPU_POWER]
         power: list[float | None] = []
         for identity in self.inventory.gpus.values():
             at, value = noted.get(identity.gpu, (-inf, 0.0))
@@ -409,7 +402,5 @@ class Sampler:
         return power + [None] * len(self._gpus.strangers)
 
     def _rejections(self) -> Iterator[OwnReading]:
-        for backend, conditioner in self._conditioners.items():
-            for cause, count in conditioner.rejected.items():
-                labels = (("cause", cause),)
-                yield OwnReading("coldplate_readings_rejected_total", count, labels, Backend(backend))
+        for (backend, cause), count in self._conditioner.rejected.items():
+            yield OwnReading("coldplate_readings_rejected_total", count, (("cause", cause),), Backend(backend))
