@@ -24,7 +24,7 @@ from agent.lib import record
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wakeups import WakePipe
 from agent.lib.wording import utc
-from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
+from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Snapshot
 from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts
 from agent.sampler.sampler import Sampler
@@ -260,10 +260,9 @@ class SamplingLoop:
             return
         self._keep_pause(self.supervisor, now)
         self.supervisor.step(now)
-        exit_reason, self.supervisor.exit_reason = self.supervisor.exit_reason, None
-        if exit_reason is not None and not self.supervisor.held:
-            self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, exit_reason.detail)
-            self.sampler.refused(exit_reason.reason, exit_reason.detail)
+        ended, self.supervisor.ended = self.supervisor.ended, None
+        if ended is not None and not self.supervisor.held:
+            self.sampler.refused(ended.reason, ended.detail)
 
     def _keep_pause(self, supervisor: Supervisor, now: float) -> None:
         """Release the driver while it is requested to be free, and open it again afterwards."""
@@ -369,17 +368,16 @@ class SamplingLoop:
             self._take(message)
 
     def _take(self, message: Message) -> None:
-        health = self.sampler.health
         if isinstance(message, LaneSample):
             if self.sampler.take_lane(message):
                 self.schedule.hasten(self._clock().mono)
-            health.enter_lane(self.sampler.devices, message)
         elif isinstance(message, ChannelError):
             self.sampler.take_error(message)
         elif isinstance(message, Hello):
             self.sampler.enlist(message.channels, message.unidentified, self._clock().mono)
         elif isinstance(message, Refusal):
-            self._refused(message)
+            outcome = Outcome.ABSENT if message.absent else Outcome.FAILED
+            self.sampler.refused(message.reason, message.detail, outcome)
         else:
             wall = self._clock().wall
             self.sampler.take_xids(
@@ -387,11 +385,6 @@ class SamplingLoop:
             )
         if isinstance(message, (LaneSample, ChannelError)) and message.lane is Lane.FAST:
             self._pending.discard(message.channel)
-
-    def _refused(self, refusal: Refusal) -> None:
-        outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
-        self.sampler.health.outcome(self.sampler.devices, outcome, refusal.detail)
-        self.sampler.refused(Reason.LOST, refusal.detail)
 
 
 class SourcesPart:

@@ -17,6 +17,7 @@ from agent.catalogue.bindings import Derived
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.model import (
     EMPTY_FRAME,
+    LANES,
     Backend,
     BackendReport,
     Frame,
@@ -147,10 +148,11 @@ class Sampler:
         else:
             self.health.opened(self.devices)
 
-    def refused(self, reason: Reason, detail: str) -> None:
+    def refused(self, reason: Reason, detail: str, outcome: Outcome = Outcome.FAILED) -> None:
         """Record that the devices cannot be read at all, for this reason."""
         self._changed = True
         self._gpus.refused(reason, detail)
+        self.health.outcome(self.devices, outcome, detail)
 
     def pause(self, detail: str) -> None:
         """Release the devices for a while on request; they come back as a worker shows them again."""
@@ -163,6 +165,7 @@ class Sampler:
         """Take in one lane of one device. True if it is back from an error, which had withdrawn its other lanes."""
         key = (self.devices, sample.channel, sample.lane)
         self._store(key, sample.mono, sample.frame, sample.gaps)
+        self.health.enter_lane(self.devices, sample)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes)
         recovered = sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
@@ -331,9 +334,8 @@ class Sampler:
     @property
     def all_devices_answered(self) -> bool:
         """Whether every lane of each device has been read, or its last word was an error."""
-        lanes = (Lane.FAST, Lane.SLOW, Lane.COLD)
         return all(
-            self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
+            self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in LANES)
             for channel in list(self._gpus.channels)
         )
 
