@@ -30,14 +30,14 @@ FURTHER_HEAP = 64 << 20
 
 @pytest.fixture(scope="module")
 def shared(start_shared: Start) -> RunningDaemon:
-    """A daemon without devices whose configuration is `coldplate-0.yaml`, for tests that reload it."""
+    """A daemon without devices for tests that reload its configuration."""
     return start_shared("--web.enable-lifecycle", "--log.format", "json", config=CONFIG)
 
 
 @pytest.fixture
-def path(folder: Path, shared: RunningDaemon) -> Path:
-    """The configuration file, as it was at the start."""
-    file = folder / "coldplate-0.yaml"
+def path(shared: RunningDaemon) -> Path:
+    """The configuration file, as it was at the start. It has the number of the log: other daemons may be earlier."""
+    file = shared.log.with_name(shared.log.name.replace("daemon-", "coldplate-")).with_suffix(".yaml")
     file.write_text(CONFIG)
     return file
 
