@@ -163,11 +163,17 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
-    def _request(self, now: float) -> None:
+    def _request(self, now: float) -> tuple[Lane, ...]:
+        """Ask all sources for the lanes that are due, and return these."""
         lanes = self.schedule.take(now)
+        self._pending.clear()
         self._ask_devices(lanes, now)
         for runner in self._runners:
-            runner.ask(lanes, now)
+            name = runner.backend.name
+            due = tuple(Lane) if name in self._awaited else lanes
+            if runner.ask(due, now) and self._durations.get(name, 0.0) <= PROMPT_SECONDS:
+                self._pending.add(name)
+        return lanes
 
     def has_everything(self) -> bool:
         """Return True if every device and every backend has answered its first request."""
@@ -202,14 +208,7 @@ class SamplingLoop:
         """One tick of the fast lane, and of those lanes that are due with it."""
         now = self._clock()
         late = now.mono - self.schedule.next_tick
-        lanes = self.schedule.take(now.mono)
-        self._pending.clear()
-        self._ask_devices(lanes, now.mono)
-        for runner in self._runners:
-            name = runner.backend.name
-            due = tuple(Lane) if name in self._awaited else lanes
-            if runner.ask(due, now.mono) and self._durations.get(name, 0.0) <= PROMPT_SECONDS:
-                self._pending.add(name)
+        lanes = self._request(now.mono)
         settings = self.sampler.settings
         limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
         if self._pending:
@@ -281,8 +280,6 @@ class SamplingLoop:
         now = self._clock()
         if Lane.SLOW in lanes:
             self.sampler.take_own(now.mono, [*self._own.read(self._pids()), *self._thread_costs.read()])
-        flights = {runner.backend.name: runner.flight for runner in self._runners}
-        self.sampler.take_flights({name: flight for name, flight in flights.items() if flight is not None})
         snapshot = None
         if now.mono - self._computed_at < COMPUTED_SECONDS - self.sampler.settings.fast / 2:
             snapshot = self.sampler.refreshed(now)
@@ -296,7 +293,8 @@ class SamplingLoop:
         return [run(what, partial(provider.frame, now), EMPTY_FRAME) for what, provider in self._providers]
 
     def _own_facts(self) -> LoopFacts:
-        facts = LoopFacts(self.schedule.ticks, self.schedule.missed)
+        flights = {each.backend.name: flight for each in self._runners if (flight := each.flight) is not None}
+        facts = LoopFacts(self.schedule.ticks, self.schedule.missed, flights=flights)
         supervisor = self.supervisor
         if supervisor is None:
             return facts

@@ -119,6 +119,8 @@ class LoopFacts(Struct, frozen=True):
     worker_garbage: int = 0
     paused_until: float | None = None
     """Until when the driver is released, in seconds since the epoch."""
+    flights: Mapping[str, Flight] = {}
+    """The reads that the backends of the main process have in flight."""
 
     def readings(self, settings: Settings) -> Iterator[OwnReading]:
         """Yield the readings of the loop and its worker."""

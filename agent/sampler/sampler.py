@@ -98,7 +98,6 @@ class Sampler:
         self.inventory = inventory
         self.health = Health()
         self.xids = XidLedger(inventory)
-        self._flights: Mapping[str, Flight] = {}
         self._statistics = RollingStatistics(settings.window)
         self._conditioner = Conditioner(self._statistics)
         self._metered = False
@@ -193,10 +192,6 @@ class Sampler:
         elif key in self._blocks:
             self._blocks[key] = withdrawn(self._blocks[key], read.mono, read.reason, read.detail)
 
-    def take_flights(self, flights: Mapping[str, Flight]) -> None:
-        """Take in which reads the backends of the main process have in flight now."""
-        self._flights = flights
-
     def take_xids(self, events: Sequence[Xid]) -> None:
         """Take in reported XID errors."""
         for event in events:
@@ -243,7 +238,7 @@ class Sampler:
     def snapshot(self, now: Instant, facts: LoopFacts, others: Sequence[Frame] = ()) -> Snapshot:
         """Return the node as known now, with the frames of other parts of the agent as they are."""
         timeout = self._device_timeout(now.mono)
-        frames, shown, missing = self._current(now.mono, timeout)
+        frames, shown, missing = self._current(now.mono, timeout, facts.flights)
         self._shown = [(key, self._blocks[key].frame.layout) for key in shown if key is not ESTIMATE]
         self._blocks_then, self._changed = len(self._blocks), False
         unseen = self._gpus.unseen(now.mono, timeout)
@@ -288,7 +283,9 @@ class Sampler:
         self._sequence += 1
         return Snapshot(self._sequence, now, frames, self._reports)
 
-    def _current(self, now: float, timeout: float) -> tuple[list[Frame], list[Key], list[Source]]:
+    def _current(
+        self, now: float, timeout: float, flights: Mapping[str, Flight]
+    ) -> tuple[list[Frame], list[Key], list[Source]]:
         """Return the readings that are shown, the keys of their blocks, and what is missing.
 
         The estimate of the node's power comes last. The rolling statistics take in what was read since the last call.
@@ -297,7 +294,7 @@ class Sampler:
         shown: list[Key] = []
         missing: list[Source] = []
         slack = self._slack(now)
-        silent = self.health.look(self._flights, now, timeout)
+        silent = self.health.look(flights, now, timeout)
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
             backend, channel, lane = key
