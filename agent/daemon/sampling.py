@@ -383,21 +383,3 @@ class SamplingLoop:
             )
         if isinstance(message, (LaneSample, ChannelError)) and message.lane is Lane.FAST:
             self._pending.discard(message.channel)
-
-
-class SourcesPart:
-    """The device worker and the threads of the other sources, as a part that is stopped after all others.
-
-    The sampling loop starts them. Waiting for a driver that hangs must not keep state from being written.
-    """
-
-    def __init__(self, loop: SamplingLoop, sleep: Callable[[float], None]) -> None:
-        self._loop = loop
-        self._sleep = sleep
-
-    def start(self) -> None:
-        """Do nothing: the loop starts the worker when it runs."""
-
-    def stop(self) -> None:
-        """End the worker and the threads. After the loop has been stopped."""
-        self._loop.close(self._sleep)

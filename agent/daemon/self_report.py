@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from agent import __version__
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.daemon.hub import Hub
@@ -93,68 +95,60 @@ UNWRITTEN_SECONDS = 60.0
 """Seconds for which state may wait for the disk; a disk that is full for a moment is not reported."""
 
 
-class Readiness:
+class Readiness(Struct):
     """Checks the age of the last snapshot, by the limit of the sampler, and that the parts work.
 
     `threads` gives what is wrong with a thread, by its name; `rules` why rounds of rules fail, empty if they do not.
     Each is called in the server's thread and returns at once.
     """
 
-    def __init__(
-        self,
-        hub: Hub,
-        sampler: Sampler,
-        clock: Callable[[], Instant],
-        *,
-        threads: Callable[[], Mapping[str, str]] = dict,
-        rules: Callable[[], str] = str,
-        files: Callable[[], Iterable[FileState]] = tuple,
-    ) -> None:
-        self._hub = hub
-        self._sampler = sampler
-        self._clock = clock
-        self._threads, self._failing, self._files = threads, rules, files
+    hub: Hub
+    sampler: Sampler
+    clock: Callable[[], Instant]
+    threads: Callable[[], Mapping[str, str]] = dict
+    rules: Callable[[], str] = str
+    files: Callable[[], Iterable[FileState]] = tuple
 
     def __call__(self) -> tuple[bool, str]:
         """Return whether nothing has stopped, and a line for each part that has, or one about the last sample."""
-        snapshot = self._hub.latest
+        snapshot = self.hub.latest
         if snapshot is None:
             return False, "no sample yet"
-        now = self._clock().mono
+        now = self.clock().mono
         age = now - snapshot.at.mono
         stopped = [*self._sampling(age), *self._backends(now), *self._rules(), *self._state()]
         return not stopped, "\n".join(stopped) or f"the last sample is {max(age, 0.0):.1f} s old"
 
     def _sampling(self, age: float) -> Iterator[str]:
-        if age > self._sampler.settings.stale_after(Lane.FAST):
+        if age > self.sampler.settings.stale_after(Lane.FAST):
             yield f"the last sample is {age:.1f} s old"
             return
-        snapshot = self._hub.latest
+        snapshot = self.hub.latest
         for report in () if snapshot is None else snapshot.reports:
-            if report.backend == self._sampler.devices and report.outcome is Outcome.FAILED:
+            if report.backend == self.sampler.devices and report.outcome is Outcome.FAILED:
                 yield f"the devices cannot be read: {report.detail}"
 
     def _backends(self, now: float) -> Iterator[str]:
-        unanswered = self._sampler.health.unanswered
+        unanswered = self.sampler.health.unanswered
         hung = {name: now - since for name, since in unanswered.items() if now - since > HUNG_SECONDS}
         for name, seconds in hung.items():
             yield f"backend {name} has not answered for {seconds:.0f} s"
-        for thread, trouble in self._threads().items():
+        for thread, trouble in self.threads().items():
             name = thread.removeprefix("backend-")
             if name != thread and name not in hung:
                 yield f"backend {name}: its thread {trouble}"
 
     def _rules(self) -> Iterator[str]:
-        trouble = self._threads().get("rules")
+        trouble = self.threads().get("rules")
         if trouble:
             yield f"rules are not evaluated: their thread {trouble}"
-        elif failing := self._failing():
+        elif failing := self.rules():
             yield f"rules are not evaluated: {failing}"
 
     def _state(self) -> Iterator[str]:
-        trouble = self._threads().get("state")
+        trouble = self.threads().get("state")
         if trouble:
             yield f"state is not written: its thread {trouble}"
-        for file in self._files():
+        for file in self.files():
             if not file.good and file.waiting > UNWRITTEN_SECONDS:
                 yield f"state is not written: {file.name} for {file.waiting:.0f} s"

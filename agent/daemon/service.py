@@ -10,6 +10,7 @@ import gc
 import logging
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -82,6 +83,7 @@ class Service(Struct):
         self.notifier.send(STOPPING=1)
         for part in reversed(self.parts):
             part.stop()
+        self.sampling.close(time.sleep)  # last: a driver that hangs must not keep state from being written
         log.info("stopped")
         return 0
 

@@ -76,19 +76,8 @@ class _Plan:
         self.counters = Counters(
             [counters.setdefault(each, Counter(growth_of(each.metric))) for each in of_lane], rated
         )
-        self._lay_out_shown()
-
-    def _lay_out_shown(self) -> None:
-        """Plan what is shown: after each series its busy time, picked from values and computed ones."""
-        series = self.layout.series
-        integrals = {place: number for number, (place, _) in enumerate(self.integrals)}
-        shown: list[tuple[Series, int]] = []
-        for place, each in enumerate(series):
-            shown.append((each, place))
-            if place in integrals:
-                shown.append((Series(BUSY, each.entity, each.labels), len(series) + integrals[place]))
-        self.shown = Layout(tuple(each for each, _ in shown)) if integrals else self.layout
-        self.pick_shown = picker([place for _, place in shown])
+        busy = [Series(BUSY, series[place].entity, series[place].labels) for place, _ in self.integrals]
+        self.shown = Layout((*series, *busy)) if busy else layout
 
 
 class _Lane:
@@ -117,7 +106,7 @@ class _Lane:
         if plan.columns is not None:
             rolled = (*plan.pick_rolled(values), *plan.counters.rates)
             self._conditioner.statistics.enter(self._key, plan.columns, rolled)
-        shown = plan.pick_shown((*values, *self._busy(at, values, longest))) if plan.integrals else values
+        shown = (*values, *self._busy(at, values, longest)) if plan.integrals else values
         return self._frame(shown, gaps), gaps
 
     def _replan(self, layout: Layout) -> None:
