@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.costs import Governing, OwnProcesses, ThreadCosts
 from agent.daemon.hub import Hub, Isolation
@@ -71,7 +69,7 @@ class SamplingLoop:
     def __init__(
         self,
         sampler: Sampler,
-        supervisor: Supervisor | None,
+        supervisor: Supervisor,
         backends: Sequence[BackendProtocol],
         clock: Clock,
         *,
@@ -148,11 +146,9 @@ class SamplingLoop:
         Each tick polls the sources that have answered, so that one hung source does not make others stale. Rates over
         an interval may be missing.
         """
-        supervisor = self.supervisor
-        if supervisor is not None:
-            supervisor.step(self._clock().mono)
-            supervisor.greet(self._clock().mono)
-            self._pump(until, lambda: not supervisor.opening)
+        self.supervisor.step(self._clock().mono)
+        self.supervisor.greet(self._clock().mono)
+        self._pump(until, lambda: not self.supervisor.opening)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
         while True:
             self._request(self._clock().mono)
@@ -181,8 +177,7 @@ class SamplingLoop:
 
     def abandon(self) -> None:
         """Abandon the worker without waiting: the process is about to exit."""
-        if self.supervisor is not None:
-            self.supervisor.abandon()
+        self.supervisor.abandon()
 
     def stop(self) -> None:
         """Have `run` return soon, and wait for the thread that `start` began. For any other thread."""
@@ -198,8 +193,7 @@ class SamplingLoop:
 
     def close(self, wait: Callable[[float], None]) -> None:
         """End the worker and the backends' threads. After `run` has returned."""
-        if self.supervisor is not None:
-            self.supervisor.stop(wait)
+        self.supervisor.stop(wait)
         for runner in self._runners:
             runner.stop(0.5)
         self._wake_pipe.close()
@@ -229,10 +223,8 @@ class SamplingLoop:
 
     def _begin(self) -> None:
         """Give the worker time to open its devices, so that the first page shows them, and start the grid then."""
-        supervisor = self.supervisor
-        if supervisor is not None:
-            self._tend_worker(self._clock().mono)
-            self._pump(self._clock().mono + OPENING_SECONDS, lambda: not supervisor.awaited)
+        self._tend_worker(self._clock().mono)
+        self._pump(self._clock().mono + OPENING_SECONDS, lambda: not self.supervisor.awaited)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
     def _take_settings(self) -> None:
@@ -246,8 +238,6 @@ class SamplingLoop:
         self._hub.period = settings.fast
 
     def _ask_devices(self, lanes: Sequence[Lane], now: float) -> None:
-        if self.supervisor is None:
-            return
         self._receive()
         self._tend_worker(now)
         if self.supervisor.ask(lanes, now):
@@ -255,26 +245,24 @@ class SamplingLoop:
 
     def _tend_worker(self, now: float) -> None:
         """Start or end the worker as its state requires, and record one that failed."""
-        if self.supervisor is None:
-            return
-        self._keep_pause(self.supervisor, now)
+        self._keep_pause(now)
         self.supervisor.step(now)
         ended, self.supervisor.ended = self.supervisor.ended, None
         if ended is not None and not self.supervisor.held:
             self.sampler.refused(ended.reason, ended.detail)
 
-    def _keep_pause(self, supervisor: Supervisor, now: float) -> None:
+    def _keep_pause(self, now: float) -> None:
         """Release the driver while it is requested to be free, and open it again afterwards."""
         until, why = (None if self._pause is None else self._pause.current) or (None, "")
         if until != self._paused_until:
             self._paused_until = until
             if until is None:
-                supervisor.release(now)
+                self.supervisor.release(now)
             else:
-                supervisor.hold(now)
+                self.supervisor.hold(now)
                 self.sampler.pause(f"{why} until {utc(until)}")
         if until is not None and self._pause is not None:
-            self._pause.confirm(PauseAnswer(until, supervisor.pid))
+            self._pause.confirm(PauseAnswer(until, self.supervisor.pid))
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
@@ -294,22 +282,21 @@ class SamplingLoop:
 
     def _own_facts(self) -> LoopFacts:
         flights = {each.backend.name: flight for each in self._runners if (flight := each.flight) is not None}
-        facts = LoopFacts(self.schedule.ticks, self.schedule.missed, flights=flights)
         supervisor = self.supervisor
-        if supervisor is None:
-            return facts
         absent = supervisor.held or (supervisor.refusal is not None and supervisor.refusal.absent)
-        return replace(
-            facts,
-            paused_until=self._paused_until,
+        return LoopFacts(
+            self.schedule.ticks,
+            self.schedule.missed,
             worker_up=None if absent else supervisor.running,
             worker_restarts=supervisor.restarts,
             worker_garbage=supervisor.garbage,
+            paused_until=self._paused_until,
+            flights=flights,
         )
 
     def _pids(self) -> Mapping[str, int]:
         pids = {"main": os.getpid()}
-        if self.supervisor is not None and self.supervisor.pid is not None:
+        if self.supervisor.pid is not None:
             pids["worker"] = self.supervisor.pid
         return pids
 
@@ -339,7 +326,7 @@ class SamplingLoop:
     def _wait(self, seconds: float) -> None:
         poll = select.poll()
         poll.register(self._wake_pipe, select.POLLIN)
-        descriptor = self.supervisor.descriptor if self.supervisor else None
+        descriptor = self.supervisor.descriptor
         if descriptor is not None:
             poll.register(descriptor, select.POLLIN)
         for ready, event in poll.poll(seconds * 1000):
@@ -360,8 +347,6 @@ class SamplingLoop:
                 self._pending.discard(runner.backend.name)
 
     def _receive(self) -> None:
-        if self.supervisor is None:
-            return
         for message in self.supervisor.receive(self._clock().mono):
             self._take(message)
 

@@ -91,7 +91,6 @@ def make_rack_monitor(
 
     It takes over what an earlier run saved at `path`; `put` writes there what it saves.
     """
-    keep = None if path is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
     made = RackMonitor(
         member,
@@ -99,7 +98,7 @@ def make_rack_monitor(
         clock,
         lambda: os.urandom(1)[0] / 256,
         threads=threads,
-        keep=keep,
+        keep=None if path is None else lambda body: put(path, seal(FORM, body)),
         equipment=equipment_of(config),
     )
     if path is not None and options.breakers:
@@ -107,7 +106,3 @@ def make_rack_monitor(
         if body is not None and not made.restore(body):
             log.info("saved breaker heat ignored: %s is of another rack or too old; breakers assumed warm", path)
     return made
-
-
-def _put(put: Callable[[Path, bytes], None], path: Path, body: bytes) -> None:
-    put(path, seal(FORM, body))

@@ -80,6 +80,13 @@ class WorkerOptions(Struct, frozen=True):
         return json.dumps({name: getattr(self, name) for name in self.__struct_fields__})
 
 
+def without_worker() -> Supervisor:
+    """Return a supervisor that never starts a worker, where no devices are read."""
+    made = Supervisor(WorkerOptions(""))
+    made.held = True
+    return made
+
+
 class Supervisor:
     """Keeps one worker process running. All methods belong to one thread; none blocks. Times are monotonic seconds.
 
@@ -336,10 +343,10 @@ class Supervisor:
             return
         sound = self.opened_at is not None and now - self.opened_at > SOUND_AFTER_SECONDS
         delay = FIRST_DELAY_SECONDS if sound else self._delay
-        if self.refusal is not None and self.refusal.absent:
-            self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else NEVER_SEEN_DELAY_SECONDS)
-        else:
-            self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else LONGEST_DELAY_SECONDS)
+        is_absent = self.refusal is not None and self.refusal.absent
+        never_seen = NEVER_SEEN_DELAY_SECONDS if is_absent else LONGEST_DELAY_SECONDS
+        self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else never_seen)
+        if not is_absent:
             log.warning("device worker %s; restarting it in %.1f s", said(status), delay)
             reason = Reason.TIMEOUT if self._reason else Reason.LOST
             self.ended = Refusal(False, self._reason or f"the device worker {said(status)}", reason)

@@ -197,7 +197,7 @@ def test_the_agents_own_cost_is_read_in_the_slow_lane_and_of_those_processes_tha
 
 def test_other_settings_reach_the_sampler_the_grid_and_who_follows_the_hub() -> None:
     rig = Rig()
-    rig.step = 0.2
+    rig.step = 0.05
     assert rig.hub.period == 1.0
     rig.loop.reconfigure(Settings(fast=0.25, slow=2.0))
     rig.loop.once()
@@ -210,7 +210,7 @@ def test_other_settings_reach_the_sampler_the_grid_and_who_follows_the_hub() -> 
 def test_once_gives_the_second_of_two_ticks_on_a_grid_of_its_own_and_reads_slow_lanes_in_the_first() -> None:
     backend = Quick()
     rig = Rig(None, None, backend)
-    rig.step = 0.2
+    rig.step = 0.05
     snapshot = rig.loop.once()
     assert (snapshot.sequence, rig.loop.schedule.ticks) == (2, 2)
     assert (backend.reads.count(Lane.FAST), backend.reads.count(Lane.SLOW)) == (2, 1)
@@ -237,7 +237,7 @@ def test_once_reads_slow_lanes_again_until_their_sources_have_answered_but_not_f
 ) -> None:
     def once(backend: Slow) -> tuple[int, int]:
         rig = Rig(None, None, backend)
-        rig.step = 0.2
+        rig.step = 0.05
         snapshot, reads = rig.loop.once(), len(backend.reads)
         rig.loop.close(lambda _: None)
         return snapshot.sequence, reads
