@@ -116,7 +116,7 @@ def set_aside(path: Path) -> Path:
 def load_state(
     path: Path, understand: Callable[[bytes], T], log: logging.Logger, without: str, *, keep: bool = False
 ) -> T | None:
-    """Return what a state file says; None if there is none, or none that can be used: `without` is what that costs.
+    """Return what a state file says; None without one that can be used: `without` says what that costs.
 
     `understand` raises DamagedError. A damaged file is set aside, or with `keep` left where it is.
     """
