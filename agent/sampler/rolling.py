@@ -64,7 +64,7 @@ class RollingWindow:
     def __init__(self, window: float, width: int) -> None:
         """`window` in seconds; `width` is the number of columns."""
         self._length = window / BUCKETS
-        self._width = width
+        self.width = width
         self._nothing = _empty(width)
         self._index = -1
         self._open = self._nothing
@@ -95,8 +95,8 @@ class RollingWindow:
 
     def widen(self, width: int) -> None:
         """Continue with more columns; the new ones come last."""
-        more = width - self._width
-        self._width = width
+        more = width - self.width
+        self.width = width
         empty = _empty(more)
         self._nothing, self._open, self._newer_total = (
             _beside(each, empty) for each in (self._nothing, self._open, self._newer_total)
@@ -113,7 +113,7 @@ class RollingWindow:
                 [float(value is not None) for value in values],
             )
         row: Row = list(map(float, values))  # type: ignore[arg-type]  # no None is among them
-        return Bucket(row, row, row, [1.0] * self._width)
+        return Bucket(row, row, row, [1.0] * self.width)
 
     def _advance(self, index: int) -> None:
         """Close the open bucket, and drop those that are too old."""
@@ -204,7 +204,8 @@ class RollingStatistics:
         """Take in what a lane has read since the last `add`: a value or None for each of its columns."""
         if columns not in self._places_of:
             self._places_of[columns] = [self._places.setdefault(each, len(self._places)) for each in columns.series]
-            self._rolling.widen(len(self._places))
+            if len(self._places) > self._rolling.width:
+                self._rolling.widen(len(self._places))
         self._entered[key] = columns, values
         self._fresh.add(key)
 
