@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from agent import __version__
 from agent.catalogue.own_series import OwnReading, OwnSeries
@@ -25,51 +25,41 @@ if TYPE_CHECKING:
     from exporters.protection.web_gate import WebReload
 
 
-class SelfMetrics:
+class SelfMetrics(Struct):
     """Makes their frame.
 
     `scenario` names the scenario of synthetic devices; `threads` and `files` give the state of these, `web` how the web
     configuration was last read, and `refused` whom it kept out, by the reason.
     """
 
-    def __init__(
-        self,
-        scenario: str | None,
-        last: LastReload,
-        threads: Callable[[], Iterable[ThreadState]] = tuple,
-        files: Callable[[], Iterable[FileState]] = tuple,
-        *,
-        web: Callable[[], WebReload | None] = lambda: None,
-        refused: Callable[[], Mapping[str, int]] = dict,
-    ) -> None:
-        self._scenario = scenario
-        self._last = last
-        self._threads = threads
-        self._files = files
-        self._web = web
-        self._refused = refused
-        self._own = OwnSeries()
-        self._state: tuple[object, ...] = ()
-        """What the frame shows."""
-        self._frame = EMPTY_FRAME
+    scenario: str | None
+    last: LastReload
+    threads: Callable[[], Iterable[ThreadState]] = tuple
+    files: Callable[[], Iterable[FileState]] = tuple
+    web: Callable[[], WebReload | None] = lambda: None
+    refused: Callable[[], Mapping[str, int]] = dict
+    own: OwnSeries = field(default_factory=OwnSeries)
+    state: tuple[object, ...] = ()
+    """What `shown` shows."""
+    shown: Frame = EMPTY_FRAME
 
     def frame(self, _now: Instant) -> Frame:
         """Return the metrics as they are now: the same frame until one of them changes, which is seldom."""
-        web, refused = self._web(), dict(self._refused())
-        reloads = self._last.good, self._last.at, web and (web.good, web.at, web.expires)
-        state = (reloads, refused, tuple(self._threads()), tuple(self._files()))
-        if state != self._state:
-            self._state = state
-            self._frame = self._own.frame(self._readings(web, refused))
-        return self._frame
+        web, refused = self.web(), dict(self.refused())
+        reloads = self.last.good, self.last.at, web and (web.good, web.at, web.expires)
+        state = (reloads, refused, tuple(self.threads()), tuple(self.files()))
+        if state != self.state:
+            self.state = state
+            self.shown = self.own.frame(self._readings(web, refused))
+        return self.shown
 
     def _readings(self, web: WebReload | None, refused: Mapping[str, int]) -> Iterator[OwnReading]:
         build = (("version", __version__), ("python", ".".join(map(str, sys.version_info[:3]))))
         yield OwnReading("coldplate_build_info", 1, build)
-        if self._scenario is not None:
-            yield OwnReading("coldplate_synthetic_info", 1, (("scenario", self._scenario),))
-        yield OwnReading("coldplate_config_last_reload_successful", int(self._last.good))
-        yield OwnReading("coldplate_config_last_reload_success_timestamp_seconds", self._last.at)
+        if self.scenario is not None:
+            yield OwnReading("coldplate_synthetic_info", 1, (("scenario", self.scenario),))
+        yield OwnReading("coldplate_config_last_reload_successful", int(self.last.good))
+        yield OwnReading("coldplate_config_last_reload_success_timestamp_seconds", self.last.at)
         if web is not None:
             yield OwnReading("coldplate_web_config_last_reload_successful", int(web.good))
             yield OwnReading("coldplate_web_config_last_reload_success_timestamp_seconds", web.at)
@@ -77,11 +67,11 @@ class SelfMetrics:
                 yield OwnReading("coldplate_web_certificate_expiry_timestamp_seconds", web.expires)
         for reason, count in refused.items():
             yield OwnReading("coldplate_web_refusals_total", count, (("reason", reason),))
-        for thread in self._threads():
+        for thread in self.threads():
             labels = (("thread", thread.name),)
             yield OwnReading("coldplate_thread_up", int(thread.up), labels)
             yield OwnReading("coldplate_thread_restarts_total", thread.restarts, labels)
-        for file in self._files():
+        for file in self.files():
             labels = (("file", file.name),)
             yield OwnReading("coldplate_state_write_successful", int(file.good), labels)
             yield OwnReading("coldplate_state_write_failures_total", file.failures, labels)
