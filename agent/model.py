@@ -52,6 +52,10 @@ class Lane(Enum):
     __hash__ = object.__hash__  # at each tick lanes are looked up by the hundred; Enum's own hashes the name, in Python
 
 
+LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
+"""The lanes that have a period; events come with the fast one."""
+
+
 class Shown(Enum):
     """How a page shows a row that the configuration does not mention."""
 

@@ -14,15 +14,14 @@ import json
 import logging
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
 from agent.lib.record import replace
-from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
+from agent.lib.state_files import DamagedError, seal, unseal
 from agent.model import Alert, Labels, Phase
 from alerts.lifecycle import AlertRecord, moved
 from alerts.rulefile import Identity
@@ -84,20 +83,6 @@ def decode(content: bytes) -> Saved:
         return Saved(float(document["at"]), str(document["source"]), records, notified)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
-
-
-def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
-    """Return the decoded content of a file; None if there is no file, or none that can be used."""
-    try:
-        return understand(read_whole(path))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        log.warning("cannot read %s: %s; starting without its saved state", path, error)
-    except DamagedError as error:
-        aside = set_aside(path)
-        log.warning("%s: %s; set aside as %s, starting without its saved state", path, error, aside)
-    return None
 
 
 def after_downtime(record: AlertRecord, down: float) -> AlertRecord:

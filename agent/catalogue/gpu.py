@@ -87,7 +87,7 @@ Measured: 150 of 700 W while it waits for others, 690 W at work. A lower limit i
 """
 
 MIG_STATES = ("computing", "waiting", "held", "free")
-"""What a GPU instance does with its time (agent/sampler/mig_ledger.py)."""
+"""What a GPU instance does with its time (agent/sampler/ledger.py)."""
 
 LEDGER = (
     counter("coldplate_gpu_state_seconds_total", Gpu,

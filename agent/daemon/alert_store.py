@@ -6,13 +6,14 @@ import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from agent.lib.state_files import StateFiles
+from agent.lib.state_files import StateFiles, load_state
 from agent.model import Alert, Instant, Phase
 from alerts import alert_state
 from alerts.engine import Evaluation, RuleEngine
 
 log = logging.getLogger("coldplate.rules")
 
+WITHOUT = "starting without its saved state"
 EVERY_SECONDS = 5.0
 """Seconds between two writes while some alert is pending: a crash may lose that much of its waiting time."""
 STEADY_SECONDS = 60.0
@@ -38,8 +39,8 @@ class AlertStateStore:
 
         Return the alerts that fired and that no rule watches any more, and the receivers that knew every state.
         """
-        saved = alert_state.read(self._alerts, alert_state.decode)
-        windows = alert_state.read(self._windows, alert_state.decode_windows)
+        saved = load_state(self._alerts, alert_state.decode, log, WITHOUT)
+        windows = load_state(self._windows, alert_state.decode_windows, log, WITHOUT)
         if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
             engine.restore_windows(windows, now)
         if saved is None or not saved.count:

@@ -16,7 +16,7 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.clock import cpu_of_process, cpu_of_thread
 from agent.lib.proc_stat import parse_stat
-from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Metric, Node, Reading, Series
+from agent.model import EMPTY_FRAME, LANES, Frame, Instant, Metric, Node, Reading, Series
 from agent.sampler.overhead import OverheadGovernor
 from agent.sampler.schedule import Settings, steps_of
 
@@ -118,8 +118,6 @@ class ThreadCosts:
 
 log = logging.getLogger("coldplate.overhead")
 
-_LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
-
 
 class Governing:
     """Belongs to the sampling thread. `cpu` gives the seconds of processor time of a process."""
@@ -163,7 +161,7 @@ class Governing:
             yield OwnReading("coldplate_overhead_cpu_budget_ratio", governor.budget)
             yield OwnReading("coldplate_overhead_info", 1, (("state", governor.state),))
             now, configured = self._steps[governor.step], self._steps[0]
-            for lane in _LANES:
+            for lane in LANES:
                 stretch = now.period(lane) / configured.period(lane)
                 yield OwnReading("coldplate_sampling_stretch_ratio", stretch, (("lane", lane.value),))
 
@@ -174,7 +172,7 @@ class Governing:
             return
         self._logged_state = state
         now = self._steps[governor.step]
-        periods = {lane.value: f"{now.period(lane):g}s" for lane in _LANES}
+        periods = {lane.value: f"{now.period(lane):g}s" for lane in LANES}
         extra = {"facts": {"cpu": f"{governor.load or 0.0:.3f}", "budget": f"{governor.budget:g}", **periods}}
         if state == "full":
             log.info("sampling restored: all lanes at their configured period", extra=extra)

@@ -166,9 +166,8 @@ class PauseWatch:
         self._ends_at = 0.0
         """Monotonic seconds: a wall clock that is set does not stretch a pause that has begun."""
         self._done: PauseAnswer | None = None
-        self._answered: PauseAnswer | None = None
-        self._is_cleared = False
-        """Whether the state directory has no answer of this or an earlier run."""
+        self._answered: PauseAnswer | None = PauseAnswer(0.0)
+        """What stands in the state directory; at first perhaps the answer of an earlier run."""
         self._once = LogOnce(log)
         self._nap = threading.Event()
         if folder is not None:
@@ -219,12 +218,10 @@ class PauseWatch:
 
     def _answer(self, folder: Path) -> None:
         until, done = self._asked_until, self._done
-        if until is None:
-            if not self._is_cleared:
-                (folder / ANSWER).unlink(missing_ok=True)
-                self._answered, self._is_cleared = None, True
-        elif done is not None and done.until == until and done != self._answered:
-            self._is_cleared = False
+        if until is None and self._answered is not None:
+            (folder / ANSWER).unlink(missing_ok=True)
+            self._answered = None
+        elif until is not None and done is not None and done.until == until and done != self._answered:
             replace_file(folder / ANSWER, msgspec.json.encode(done))
             self._answered = done
 

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from agent.config.schema import ConfigError
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
@@ -58,73 +58,65 @@ class LastReload(Struct):
     message: str = ""
 
 
-class Reloader:
+class Reloader(Struct):
     """Keeps `last`. `reread` reads the configuration and applies it, or raises and changes nothing."""
 
-    def __init__(
-        self,
-        reread: Callable[[], None],
-        last: LastReload,
-        clock: Callable[[], Instant],
-        notifier: Notifier,
-        threads: Threads,
-    ) -> None:
-        self._last = last
-        self._reread = reread
-        self._clock = clock
-        self._notifier = notifier
-        self._threads = threads
-        self._callbacks: deque[Callback] = deque()
-        self._requested = threading.Event()
-        self._stopping = False
-        self._thread: KeptThread | None = None
+    reread: Callable[[], None]
+    last: LastReload
+    clock: Callable[[], Instant]
+    notifier: Notifier
+    threads: Threads
+    callbacks: deque[Callback] = field(default_factory=deque)
+    requested: threading.Event = field(default_factory=threading.Event)
+    stopping: bool = False
+    thread: KeptThread | None = None
 
     def start(self) -> None:
-        self._thread = self._threads.begin("reload", self._run_requests)
+        self.thread = self.threads.begin("reload", self._run_requests)
 
     def ask(self, callback: Callback | None = None) -> None:
         """Request a reload, after which `callback` is called. For any thread; returns at once."""
         if callback is not None:
-            self._callbacks.append(callback)
-        self._requested.set()
+            self.callbacks.append(callback)
+        self.requested.set()
 
     def stop(self, timeout: float = CLOSING_SECONDS) -> None:
         """Start no other reload, and wait up to `timeout` seconds for the one under way."""
-        self._stopping = True
-        self._requested.set()
-        if self._thread is not None:
-            self._thread.join(timeout)
-        self._answer(list(self._callbacks), False, "the agent is stopping")
+        self.stopping = True
+        self.requested.set()
+        if self.thread is not None:
+            self.thread.join(timeout)
+        self._answer(list(self.callbacks), False, "the agent is stopping")
 
     def _run_requests(self) -> None:
         while True:
-            self._requested.wait()
-            self._requested.clear()
-            if self._stopping:
+            self.requested.wait()
+            self.requested.clear()
+            if self.stopping:
                 return
             self._reload()
 
     def _reload(self) -> None:
-        callbacks = [self._callbacks.popleft() for _ in range(len(self._callbacks))]
+        callbacks = [self.callbacks.popleft() for _ in range(len(self.callbacks))]
         good, text = False, "the reload failed; see coldplate's log"
-        self._notifier.send(RELOADING=1, MONOTONIC_USEC=int(self._clock().mono * 1e6))
+        self.notifier.send(RELOADING=1, MONOTONIC_USEC=int(self.clock().mono * 1e6))
         try:
             self._attempt()
-            good, text = self._last.good, self._last.message or "configuration reloaded"
+            good, text = self.last.good, self.last.message or "configuration reloaded"
         finally:
-            self._notifier.send(READY=1)
+            self.notifier.send(READY=1)
             self._answer(callbacks, good, text)
 
     def _attempt(self) -> None:
         try:
-            self._reread()
+            self.reread()
         except Exception as error:  # even after a defect in our code the running configuration stays in force
             known = isinstance(error, ConfigError)
-            self._last.good, self._last.message = False, str(error)
+            self.last.good, self.last.message = False, str(error)
             kept = "configuration not reloaded, keeping the current one: %s"
             log.error(kept, error, exc_info=None if known else error)
         else:
-            self._last.good, self._last.message, self._last.at = True, "", self._clock().wall
+            self.last.good, self.last.message, self.last.at = True, "", self.clock().wall
             log.info("configuration reloaded")
 
     @staticmethod

@@ -31,8 +31,7 @@ class ReplayedNode(Sampler):
         labels = (("node", node), ("recorded", began))
         self._info = Frame(Layout((Series(REPLAY_INFO, Node(), labels),)), (1.0,))
         self._pass = 0
-        self._identities: list[GpuIdentity] = []
-        self._info_layout: Layout | None = None
+        self._frames: Sequence[Frame] = ()
         self._reported_layouts: tuple[Layout, ...] = ()
         self._failed = ""
 
@@ -49,16 +48,16 @@ class ReplayedNode(Sampler):
             self._pass = self._player.passes
             self._presenter.another_pass(now.wall - recorded.at.wall)
         self._leave_out(own)
-        frames = tuple(map(self._presenter.frame, recorded.frames))
-        self._recognise(frames)
-        return Snapshot(self._sequence, now, (*frames, self._info, *own), recorded.reports)
+        self._frames = tuple(map(self._presenter.frame, recorded.frames))
+        return Snapshot(self._sequence, now, (*self._frames, self._info, *own), recorded.reports)
 
     def close(self) -> None:
         self._player.close()
 
     @property
     def identities(self) -> list[GpuIdentity]:
-        return self._identities
+        shown = [series for layout, _ in self._frames for series in layout.series if series.metric is GPU_INFO]
+        return [_identity(series, series.entity) for series in shown if isinstance(series.entity, Gpu)]
 
     def _recorded(self, now: Instant) -> Snapshot | None:
         if self._failed:
@@ -77,19 +76,7 @@ class ReplayedNode(Sampler):
             metrics: set[Metric] = {series.metric for layout in layouts for series in layout.series}
             self._presenter.leave_out(metrics)
 
-    def _recognise(self, frames: Sequence[Frame]) -> None:
-        """List the GPUs again if the layout with their info series has changed."""
-        for layout, _ in frames:
-            if layout is self._info_layout:
-                return
-            facts = [each for each in layout.series if each.metric is GPU_INFO and isinstance(each.entity, Gpu)]
-            if facts:
-                self._info_layout = layout
-                self._identities = [_identity(each) for each in facts]
-                return
 
-
-def _identity(info: Series) -> GpuIdentity:
+def _identity(info: Series, gpu: Gpu) -> GpuIdentity:
     labels = dict(info.labels)
-    assert isinstance(info.entity, Gpu)
-    return GpuIdentity(info.entity, labels.get("slot", ""), labels.get("serial", ""), labels.get("model", ""))
+    return GpuIdentity(gpu, labels.get("slot", ""), labels.get("serial", ""), labels.get("model", ""))

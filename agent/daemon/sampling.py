@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.costs import Governing, OwnProcesses, ThreadCosts
 from agent.daemon.hub import Hub, Isolation
@@ -24,7 +22,7 @@ from agent.lib import record
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wakeups import WakePipe
 from agent.lib.wording import utc
-from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
+from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Snapshot
 from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts
 from agent.sampler.sampler import Sampler
@@ -71,7 +69,7 @@ class SamplingLoop:
     def __init__(
         self,
         sampler: Sampler,
-        supervisor: Supervisor | None,
+        supervisor: Supervisor,
         backends: Sequence[BackendProtocol],
         clock: Clock,
         *,
@@ -148,11 +146,9 @@ class SamplingLoop:
         Each tick polls the sources that have answered, so that one hung source does not make others stale. Rates over
         an interval may be missing.
         """
-        supervisor = self.supervisor
-        if supervisor is not None:
-            supervisor.step(self._clock().mono)
-            supervisor.greet(self._clock().mono)
-            self._pump(until, lambda: not supervisor.opening)
+        self.supervisor.step(self._clock().mono)
+        self.supervisor.greet(self._clock().mono)
+        self._pump(until, lambda: not self.supervisor.opening)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
         while True:
             self._request(self._clock().mono)
@@ -163,11 +159,17 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
-    def _request(self, now: float) -> None:
+    def _request(self, now: float) -> tuple[Lane, ...]:
+        """Ask all sources for the lanes that are due, and return these."""
         lanes = self.schedule.take(now)
+        self._pending.clear()
         self._ask_devices(lanes, now)
         for runner in self._runners:
-            runner.ask(lanes, now)
+            name = runner.backend.name
+            due = tuple(Lane) if name in self._awaited else lanes
+            if runner.ask(due, now) and self._durations.get(name, 0.0) <= PROMPT_SECONDS:
+                self._pending.add(name)
+        return lanes
 
     def has_everything(self) -> bool:
         """Return True if every device and every backend has answered its first request."""
@@ -175,8 +177,7 @@ class SamplingLoop:
 
     def abandon(self) -> None:
         """Abandon the worker without waiting: the process is about to exit."""
-        if self.supervisor is not None:
-            self.supervisor.abandon()
+        self.supervisor.abandon()
 
     def stop(self) -> None:
         """Have `run` return soon, and wait for the thread that `start` began. For any other thread."""
@@ -192,8 +193,7 @@ class SamplingLoop:
 
     def close(self, wait: Callable[[float], None]) -> None:
         """End the worker and the backends' threads. After `run` has returned."""
-        if self.supervisor is not None:
-            self.supervisor.stop(wait)
+        self.supervisor.stop(wait)
         for runner in self._runners:
             runner.stop(0.5)
         self._wake_pipe.close()
@@ -202,14 +202,7 @@ class SamplingLoop:
         """One tick of the fast lane, and of those lanes that are due with it."""
         now = self._clock()
         late = now.mono - self.schedule.next_tick
-        lanes = self.schedule.take(now.mono)
-        self._pending.clear()
-        self._ask_devices(lanes, now.mono)
-        for runner in self._runners:
-            name = runner.backend.name
-            due = tuple(Lane) if name in self._awaited else lanes
-            if runner.ask(due, now.mono) and self._durations.get(name, 0.0) <= PROMPT_SECONDS:
-                self._pending.add(name)
+        lanes = self._request(now.mono)
         settings = self.sampler.settings
         limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
         if self._pending:
@@ -230,10 +223,8 @@ class SamplingLoop:
 
     def _begin(self) -> None:
         """Give the worker time to open its devices, so that the first page shows them, and start the grid then."""
-        supervisor = self.supervisor
-        if supervisor is not None:
-            self._tend_worker(self._clock().mono)
-            self._pump(self._clock().mono + OPENING_SECONDS, lambda: not supervisor.awaited)
+        self._tend_worker(self._clock().mono)
+        self._pump(self._clock().mono + OPENING_SECONDS, lambda: not self.supervisor.awaited)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
     def _take_settings(self) -> None:
@@ -247,8 +238,6 @@ class SamplingLoop:
         self._hub.period = settings.fast
 
     def _ask_devices(self, lanes: Sequence[Lane], now: float) -> None:
-        if self.supervisor is None:
-            return
         self._receive()
         self._tend_worker(now)
         if self.supervisor.ask(lanes, now):
@@ -256,34 +245,29 @@ class SamplingLoop:
 
     def _tend_worker(self, now: float) -> None:
         """Start or end the worker as its state requires, and record one that failed."""
-        if self.supervisor is None:
-            return
-        self._keep_pause(self.supervisor, now)
+        self._keep_pause(now)
         self.supervisor.step(now)
-        exit_reason, self.supervisor.exit_reason = self.supervisor.exit_reason, None
-        if exit_reason is not None and not self.supervisor.held:
-            self.sampler.health.outcome(self.sampler.devices, Outcome.FAILED, exit_reason.detail)
-            self.sampler.refused(exit_reason.reason, exit_reason.detail)
+        ended, self.supervisor.ended = self.supervisor.ended, None
+        if ended is not None and not self.supervisor.held:
+            self.sampler.refused(ended.reason, ended.detail)
 
-    def _keep_pause(self, supervisor: Supervisor, now: float) -> None:
+    def _keep_pause(self, now: float) -> None:
         """Release the driver while it is requested to be free, and open it again afterwards."""
         until, why = (None if self._pause is None else self._pause.current) or (None, "")
         if until != self._paused_until:
             self._paused_until = until
             if until is None:
-                supervisor.release(now)
+                self.supervisor.release(now)
             else:
-                supervisor.hold(now)
+                self.supervisor.hold(now)
                 self.sampler.pause(f"{why} until {utc(until)}")
         if until is not None and self._pause is not None:
-            self._pause.confirm(PauseAnswer(until, supervisor.pid))
+            self._pause.confirm(PauseAnswer(until, self.supervisor.pid))
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()
         if Lane.SLOW in lanes:
             self.sampler.take_own(now.mono, [*self._own.read(self._pids()), *self._thread_costs.read()])
-        flights = {runner.backend.name: runner.flight for runner in self._runners}
-        self.sampler.take_flights({name: flight for name, flight in flights.items() if flight is not None})
         snapshot = None
         if now.mono - self._computed_at < COMPUTED_SECONDS - self.sampler.settings.fast / 2:
             snapshot = self.sampler.refreshed(now)
@@ -297,22 +281,22 @@ class SamplingLoop:
         return [run(what, partial(provider.frame, now), EMPTY_FRAME) for what, provider in self._providers]
 
     def _own_facts(self) -> LoopFacts:
-        facts = LoopFacts(self.schedule.ticks, self.schedule.missed)
+        flights = {each.backend.name: flight for each in self._runners if (flight := each.flight) is not None}
         supervisor = self.supervisor
-        if supervisor is None:
-            return facts
         absent = supervisor.held or (supervisor.refusal is not None and supervisor.refusal.absent)
-        return replace(
-            facts,
-            paused_until=self._paused_until,
+        return LoopFacts(
+            self.schedule.ticks,
+            self.schedule.missed,
             worker_up=None if absent else supervisor.running,
             worker_restarts=supervisor.restarts,
             worker_garbage=supervisor.garbage,
+            paused_until=self._paused_until,
+            flights=flights,
         )
 
     def _pids(self) -> Mapping[str, int]:
         pids = {"main": os.getpid()}
-        if self.supervisor is not None and self.supervisor.pid is not None:
+        if self.supervisor.pid is not None:
             pids["worker"] = self.supervisor.pid
         return pids
 
@@ -342,7 +326,7 @@ class SamplingLoop:
     def _wait(self, seconds: float) -> None:
         poll = select.poll()
         poll.register(self._wake_pipe, select.POLLIN)
-        descriptor = self.supervisor.descriptor if self.supervisor else None
+        descriptor = self.supervisor.descriptor
         if descriptor is not None:
             poll.register(descriptor, select.POLLIN)
         for ready, event in poll.poll(seconds * 1000):
@@ -363,23 +347,20 @@ class SamplingLoop:
                 self._pending.discard(runner.backend.name)
 
     def _receive(self) -> None:
-        if self.supervisor is None:
-            return
         for message in self.supervisor.receive(self._clock().mono):
             self._take(message)
 
     def _take(self, message: Message) -> None:
-        health = self.sampler.health
         if isinstance(message, LaneSample):
             if self.sampler.take_lane(message):
                 self.schedule.hasten(self._clock().mono)
-            health.enter_lane(self.sampler.devices, message)
         elif isinstance(message, ChannelError):
             self.sampler.take_error(message)
         elif isinstance(message, Hello):
             self.sampler.enlist(message.channels, message.unidentified, self._clock().mono)
         elif isinstance(message, Refusal):
-            self._refused(message)
+            outcome = Outcome.ABSENT if message.absent else Outcome.FAILED
+            self.sampler.refused(message.reason, message.detail, outcome)
         else:
             wall = self._clock().wall
             self.sampler.take_xids(
@@ -387,26 +368,3 @@ class SamplingLoop:
             )
         if isinstance(message, (LaneSample, ChannelError)) and message.lane is Lane.FAST:
             self._pending.discard(message.channel)
-
-    def _refused(self, refusal: Refusal) -> None:
-        outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
-        self.sampler.health.outcome(self.sampler.devices, outcome, refusal.detail)
-        self.sampler.refused(Reason.LOST, refusal.detail)
-
-
-class SourcesPart:
-    """The device worker and the threads of the other sources, as a part that is stopped after all others.
-
-    The sampling loop starts them. Waiting for a driver that hangs must not keep state from being written.
-    """
-
-    def __init__(self, loop: SamplingLoop, sleep: Callable[[float], None]) -> None:
-        self._loop = loop
-        self._sleep = sleep
-
-    def start(self) -> None:
-        """Do nothing: the loop starts the worker when it runs."""
-
-    def stop(self) -> None:
-        """End the worker and the threads. After the loop has been stopped."""
-        self._loop.close(self._sleep)

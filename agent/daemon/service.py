@@ -10,7 +10,10 @@ import gc
 import logging
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
+
+from msgspec import Struct
 
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import Notifier, Reloader
@@ -40,34 +43,27 @@ def hurry(pressed: bool) -> None:
     sys.setswitchinterval(HURRY_SECONDS if pressed else SWITCH_SECONDS)
 
 
-class Service:
+class Service(Struct):
     """One run of `coldplate run`: starts `parts` in their order, and stops them in reverse.
 
     `page` is what the page of metrics shows of the last snapshot, and `urls` are its addresses.
     """
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        *,
-        hub: Hub,
-        threads: Threads,
-        sampling: SamplingLoop,
-        reloads: Reloader,
-        notifier: Notifier,
-        page: Callable[[], Snapshot | None],
-        urls: Callable[[], Sequence[str]],
-        synthetic: bool,
-    ) -> None:
-        self._parts = tuple(parts)
-        self._hub, self._threads, self._sampling, self._reloads = hub, threads, sampling, reloads
-        self._notifier, self._page, self._urls, self._synthetic = notifier, page, urls, synthetic
-        self._announced = False
+    parts: Sequence[Part]
+    hub: Hub
+    threads: Threads
+    sampling: SamplingLoop
+    reloads: Reloader
+    notifier: Notifier
+    page: Callable[[], Snapshot | None]
+    urls: Callable[[], Sequence[str]]
+    synthetic: bool
+    announced: bool = False
 
     def run(self) -> int:
         """Serve until a signal stops the agent; return the exit status. Raises BindError."""
         waker = SignalWaker((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-        for part in self._parts:
+        for part in self.parts:
             part.start()
         # A scrape that arrives during a tick waits this long for the interpreter, not 5 ms.
         hurry(False)
@@ -76,27 +72,28 @@ class Service:
         gc.set_threshold(GARBAGE)
         is_over = False
         while not is_over:
-            came = waker.wait(LOOK_SECONDS if self._announced else 0.05)
+            came = waker.wait(LOOK_SECONDS if self.announced else 0.05)
             is_over = signal.SIGTERM in came or signal.SIGINT in came
             if signal.SIGHUP in came:
-                self._reloads.ask()
-            self._threads.tend()
-            if self._hub.latest is not None:
-                self._report(self._hub.latest)
+                self.reloads.ask()
+            self.threads.tend()
+            if self.hub.latest is not None:
+                self._report(self.hub.latest)
         log.info("stopping")
-        self._notifier.send(STOPPING=1)
-        for part in reversed(self._parts):
+        self.notifier.send(STOPPING=1)
+        for part in reversed(self.parts):
             part.stop()
+        self.sampling.close(time.sleep)  # last: a driver that hangs must not keep state from being written
         log.info("stopped")
         return 0
 
     def _report(self, snapshot: Snapshot) -> None:
         """Send the status to systemd; log it the first time."""
-        if not self._announced:
-            self._announced = True
+        if not self.announced:
+            self.announced = True
             self._announce(snapshot)
-        if not self._threads.trouble():
-            self._notifier.alive(self._sampling.heartbeat, self._status(snapshot))
+        if not self.threads.trouble():
+            self.notifier.alive(self.sampling.heartbeat, self._status(snapshot))
 
     def _announce(self, snapshot: Snapshot) -> None:
         """Log what is sampled and where it is served, and notify systemd that units which depend on it may start."""
@@ -104,14 +101,14 @@ class Service:
         for report in snapshot.reports:
             facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}
             log.info("source %s", report.backend, extra={"facts": facts})
-        page = len(self._page() or ())
+        page = len(self.page() or ())
         what = "sampling %d series, %d of them on the page of metrics (metrics.profile), %d InfiniBand ports"
         log.info(what, len(snapshot), page, len(ports))
-        for url in self._urls():
+        for url in self.urls():
             log.info("serving", extra={"facts": {"url": url}})
-        self._notifier.send(READY=1, STATUS=self._status(snapshot))
+        self.notifier.send(READY=1, STATUS=self._status(snapshot))
 
     def _status(self, snapshot: Snapshot) -> str:
-        gpus = len(self._sampling.sampler.identities)
-        kind = " synthetic" if self._synthetic else ""
+        gpus = len(self.sampling.sampler.identities)
+        kind = " synthetic" if self.synthetic else ""
         return f"{gpus}{kind} GPUs, {len(snapshot)} series"

@@ -21,6 +21,7 @@ from agent.health.expectations import Expected, NodeExpectations, recognised
 from agent.health.gpu_findings import Judge
 from agent.health.seen_node import LINK_UP, SeenNode
 from agent.health.verdicts import HealthFinding
+from agent.lib.logs import LogOnce
 from agent.model import EMPTY_FRAME, Frame, Gpu, Instant, NvLink, Snapshot
 
 METRICS = (*gpu_findings.METRICS, *link_findings.METRICS, *fault_findings.METRICS)
@@ -112,8 +113,7 @@ class ExpectationSeries:
         """The monotonic second of the next look."""
         self._frame = EMPTY_FRAME
         self._own = OwnSeries()
-        self._logged: dict[str, bool] = {}
-        """By fact, whether it was met by the last log message about it."""
+        self._once = LogOnce(log)
 
     def reconfigure(self, choice: ExpectationChoice) -> None:
         """Expect something else from the next look on."""
@@ -135,21 +135,16 @@ class ExpectationSeries:
         view = view_of(snapshot, self._devices)
         expected = choice.named or expected_of(view)
         findings = [each for each in examined(view, expected, FACTS) if each.is_met is not None]
-        self._log(findings)
+        for each in findings:
+            if each.is_met:
+                self._once.over(each.name, "expectation is met again: %s", each.name)
+            else:
+                facts = {"expectation": each.name, "expected": each.expected, "found": each.found}
+                self._once.problem(each.name, "expectation is not met", facts=facts)
         if not findings:
             return EMPTY_FRAME
         met = (OwnReading(MET, int(bool(each.is_met)), (("expectation", each.name),)) for each in findings)
         return self._own.frame((OwnReading(SET, 1, (("expectations", expected.name),)), *met))
-
-    def _log(self, findings: list[HealthFinding]) -> None:
-        """Log what is not as expected, once, and once that it is again."""
-        for each in findings:
-            before, self._logged[each.name] = self._logged.get(each.name, True), bool(each.is_met)
-            if each.is_met and not before:
-                log.info("expectation is met again: %s", each.name)
-            elif before and not each.is_met:
-                facts = {"expectation": each.name, "expected": each.expected, "found": each.found}
-                log.warning("expectation is not met", extra={"facts": facts})
 
 
 HEADER = """\

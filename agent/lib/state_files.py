@@ -14,13 +14,15 @@ import zlib
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agent.lib import textfile
 from agent.lib.threads import CLOSING_SECONDS, Threads
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+T = TypeVar("T")
 
 MOST = 128 * 2**20
 """Most bytes of a file that is read: twice what the windows may take. A damaged filesystem may show any size."""
@@ -109,6 +111,25 @@ def set_aside(path: Path) -> Path:
     with contextlib.suppress(OSError):
         path.replace(aside)
     return aside
+
+
+def load_state(
+    path: Path, understand: Callable[[bytes], T], log: logging.Logger, without: str, *, keep: bool = False
+) -> T | None:
+    """Return what a state file says; None without one that can be used: `without` says what that costs.
+
+    `understand` raises DamagedError. A damaged file is set aside, or with `keep` left where it is.
+    """
+    try:
+        return understand(read_whole(path))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.warning("cannot read %s: %s; %s", path, error, without)
+    except DamagedError as error:
+        where = "left alone" if keep else f"set aside as {set_aside(path)}"
+        log.warning("%s is damaged: %s; %s, %s", path, error, where, without)
+    return None
 
 
 log = logging.getLogger("coldplate.state")

@@ -12,6 +12,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from ipaddress import ip_address
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -133,13 +134,11 @@ def resolve(host: str, port: int) -> tuple[str, ...]:
 
 def is_literal(host: str) -> bool:
     """Return whether a host is an address already."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host.partition("%")[0])
-        except OSError:
-            continue
-        return True
-    return False
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 class Finder:

@@ -315,8 +315,9 @@ class RackMonitor:
         self._finder.start()
         finder = self._finder
         self._poller = Poller(
-            lambda: finder.targets, options.access, self, self._clock, phase=self._phase, threads=self._threads
-        )
+            lambda: finder.targets, options.access, self.answered, self.failed, self._clock, phase=self._phase,
+            threads=self._threads,
+        )  # fmt: skip
         self._poller.start()
 
     def _stop_polling(self) -> None:

@@ -12,7 +12,6 @@ import select
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
-from typing import Protocol
 
 from agent.lib.certificates import HttpTrust
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
@@ -43,22 +42,18 @@ _FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.GA
 _TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
 
 
-class PollHandler(Protocol):
-    """Judges the outcome of asking a peer; each method returns for how many rounds to leave the peer alone."""
-
-    def answered(self, target: PeerTarget, body: bytes, sent: Instant, received: Instant) -> int: ...
-
-    def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int: ...
-
-
 class Poller:
-    """`targets` gives the peers to ask now. `phase` is where in a second rounds begin, from 0 to 1."""
+    """`targets` gives the peers to ask now. `phase` is where in a second rounds begin, from 0 to 1.
+
+    `answered` and `failed` judge the outcome of asking a peer, and return for how many rounds to leave it alone.
+    """
 
     def __init__(
         self,
         targets: Callable[[], Sequence[PeerTarget]],
         access: Access,
-        handler: PollHandler,
+        answered: Callable[[PeerTarget, bytes, Instant, Instant], int],
+        failed: Callable[[PeerTarget, PeerFault, str], int],
         clock: Callable[[], Instant],
         *,
         phase: float,
@@ -67,7 +62,7 @@ class Poller:
         self._targets = targets
         self._access = access
         self._trust = HttpTrust(access) if access.tls else None
-        self._handler = handler
+        self._answered, self._failed = answered, failed
         self._clock = clock
         self._phase = phase
         self._peers: dict[str, PeerTarget] = {}
@@ -172,13 +167,13 @@ class Poller:
             self._fail(name, PeerFault.HTTP, f"HTTP status {answer.status}{_REMEDIES.get(answer.status, '')}")
             return
         sent = self._pending.pop(name)
-        self._rests[name] = self._handler.answered(self._peers[name], answer.body, sent, self._clock())
+        self._rests[name] = self._answered(self._peers[name], answer.body, sent, self._clock())
 
     def _fail(self, name: str, fault: PeerFault, detail: str) -> None:
         """Report a failure, unless a peer only closed its connection between two rounds: the next opens a new one."""
         self._links[name].close()
         if self._pending.pop(name, None) is not None:
-            self._rests[name] = self._handler.failed(self._peers[name], fault, detail)
+            self._rests[name] = self._failed(self._peers[name], fault, detail)
 
     def _start_again(self, error: Exception) -> None:
         """Start from scratch with the next round: a defect in this code must not end polling."""

@@ -16,6 +16,7 @@ from msgspec import Struct
 from agent.backends.protocol import ChannelError, Unidentified
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.lib.logs import LogOnce
 from agent.lib.wording import no_answer_for
 from agent.model import Frame, Gap, Gpu, GpuIdentity, Lane, Reason
 from agent.sampler.inventory import Inventory
@@ -109,7 +110,7 @@ class Devices:
         """Whether a worker has shown its devices since the last one failed."""
         self._paused = False
         """Whether the driver has been released on request: which GPUs are up is not known, and not an alarm."""
-        self._logged_strangers: set[str] = set()
+        self._once = LogOnce(log)
         self._own = OwnSeries()
 
     @property
@@ -146,9 +147,14 @@ class Devices:
     def recognise(self) -> None:
         """Find out which GPUs those are that have not identified themselves."""
         absent = [each for each in self._inventory.gpus.values() if each.gpu.uuid not in self.channels]
+        before = self.strangers
         known, self.strangers = recognise(self._unidentified, absent)
         self._absent = {uuid: Trouble(each.reason, each.detail) for uuid, each in known.items()}
-        self._log_strangers()
+        for each in self.strangers:
+            facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
+            self._once.problem(each.index, "GPU not identified", facts=facts)
+        for index in sorted({each.index for each in before} - {each.index for each in self.strangers}):
+            self._once.over(index, "GPU identified", facts={"gpu": index})
 
     def why_no_channels(self) -> str:
         """Return why a worker shows no channel at all; empty if it shows any."""
@@ -259,17 +265,6 @@ class Devices:
         seen = len(self._inventory.gpus) + len(self.strangers) or self._on_bus
         if expected is not None or seen:
             yield OwnReading("coldplate_gpus_expected", seen if expected is None else expected)
-
-    def _log_strangers(self) -> None:
-        """Log each GPU that does not identify itself once, and once when it has."""
-        for each in self.strangers:
-            if each.index not in self._logged_strangers:
-                facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
-                log.warning("GPU not identified", extra={"facts": facts})
-        indexes = {each.index for each in self.strangers}
-        for index in sorted(self._logged_strangers - indexes):
-            log.info("GPU identified", extra={"facts": {"gpu": index}})
-        self._logged_strangers = indexes
 
     def log_changes(self, now: float, timeout: float) -> None:
         """Log each GPU that went down or came back."""

@@ -18,6 +18,7 @@ from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.wording import no_answer_for
 from agent.model import (
     EMPTY_FRAME,
+    LANES,
     Backend,
     BackendReport,
     Entity,
@@ -118,12 +119,14 @@ class LoopFacts(Struct, frozen=True):
     worker_garbage: int = 0
     paused_until: float | None = None
     """Until when the driver is released, in seconds since the epoch."""
+    flights: Mapping[str, Flight] = {}
+    """The reads that the backends of the main process have in flight."""
 
     def readings(self, settings: Settings) -> Iterator[OwnReading]:
         """Yield the readings of the loop and its worker."""
         yield OwnReading("coldplate_ticks_total", self.ticks)
         yield OwnReading("coldplate_ticks_missed_total", self.ticks_missed)
-        for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+        for lane in LANES:
             yield OwnReading("coldplate_sampling_interval_seconds", settings.period(lane), (("lane", lane.value),))
         if self.worker_up is not None:
             yield OwnReading("coldplate_worker_up", int(self.worker_up))

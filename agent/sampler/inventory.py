@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
+from agent.lib.state_files import DamagedError, load_state, seal, unseal
 from agent.model import Gpu, GpuIdentity
 
 log = logging.getLogger("coldplate.inventory")
@@ -21,6 +21,7 @@ FORM = "coldplate-inventory-1"
 MOST = 160
 """Most GPUs that are remembered: twice as many as the largest node has. A broken driver may show others each time."""
 
+_Replaced = dict[str, tuple[str, str]]
 Save = Callable[[Path, bytes], None]
 """Writes a file soon; returns at once and never raises."""
 
@@ -32,10 +33,12 @@ class Inventory:
         self._path = path
         self._write = save
         self.gpus: dict[str, GpuIdentity] = {}
-        self.replaced: dict[str, tuple[str, str]] = {}
+        self.replaced: _Replaced = {}
         """By slot, the UUID and serial of the GPU that was there before."""
         if path is not None:
-            self._load(path)
+            without = "GPUs that were already missing are unknown"
+            saved = load_state(path, _parse, log, without, keep=save is None)
+            self.gpus, self.replaced = saved or ({}, {})
 
     def enumerate(self, present: Sequence[GpuIdentity], expected: int | None) -> None:
         """Take in what the driver shows now; `expected` is the configured number of GPUs, if any."""
@@ -75,33 +78,6 @@ class Inventory:
             log.warning("GPU replaced", extra={"facts": facts})
         self.gpus[identity.slot] = identity
 
-    def _load(self, path: Path) -> None:
-        try:
-            self._parse(unseal(FORM, read_whole(path)))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            log.warning("cannot read the GPU inventory %s: %s; GPUs that were already missing are unknown", path, error)
-        except DamagedError as error:
-            self.gpus.clear()
-            self.replaced.clear()
-            aside = "left alone" if self._write is None else f"set aside as {set_aside(path)}"
-            log.warning("the GPU inventory %s is damaged (%s); %s, starting a new one", path, error, aside)
-
-    def _parse(self, body: bytes) -> None:
-        """Take in what a file holds. Raises DamagedError."""
-        try:
-            document: dict[str, Any] = json.loads(body)
-            for row in document["gpus"]:
-                gpu = Gpu(str(row["index"]), str(row["uuid"]))
-                facts = tuple((str(name), str(value)) for name, value in row["facts"])
-                slot = str(row["slot"])
-                self.gpus[slot] = GpuIdentity(gpu, slot, str(row["serial"]), str(row["model"]), facts)
-            for slot, (uuid, serial) in document["replaced"].items():
-                self.replaced[str(slot)] = (str(uuid), str(serial))
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
-
     def _save(self) -> None:
         if self._path is None or self._write is None:
             return
@@ -112,6 +88,22 @@ class Inventory:
         ]  # fmt: skip
         text = json.dumps({"gpus": rows, "replaced": self.replaced}, indent=1)
         self._write(self._path, seal(FORM, text.encode() + b"\n"))
+
+
+def _parse(content: bytes) -> tuple[dict[str, GpuIdentity], _Replaced]:
+    """Return the GPUs and those that they replaced, by slot. Raises DamagedError."""
+    body = unseal(FORM, content)
+    gpus: dict[str, GpuIdentity] = {}
+    try:
+        document: dict[str, Any] = json.loads(body)
+        for row in document["gpus"]:
+            gpu = Gpu(str(row["index"]), str(row["uuid"]))
+            facts = tuple((str(name), str(value)) for name, value in row["facts"])
+            slot = str(row["slot"])
+            gpus[slot] = GpuIdentity(gpu, slot, str(row["serial"]), str(row["model"]), facts)
+        return gpus, {str(slot): (str(uuid), str(serial)) for slot, (uuid, serial) in document["replaced"].items()}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 
 
 def _facts(identity: GpuIdentity) -> dict[str, str]:

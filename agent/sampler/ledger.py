@@ -5,18 +5,22 @@ where power, tensor cores, multiprocessors or memory show work, else waiting: a 
 busy. What an idle second was depends on the job's other GPUs on this node, and on what the node reads and writes. Only
 GPUs that a job holds whole and alone are compared; where that is not known the state is a coarser one (`held`), never
 `awaited`.
+
+A GPU instance (MIG) has no power and no clock of its own, and no peer-to-peer transfers, neither over NVLink nor PCIe
+(NVIDIA's MIG User Guide, "Application Considerations"). So instances are not compared with each other, and have only
+the states in which none waits for another.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.catalogue.gpu import STATES, WORKING_POWER
+from agent.catalogue.gpu import MIG_STATES, STATES, WORKING_POWER
 from agent.catalogue.jobs import JOB
 from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Labels, Layout, Node, Series
 from agent.sampler.lock_step import LockStep
@@ -24,6 +28,7 @@ from agent.sampler.node_sums import NORMAL, Where, series_of
 
 _OF_GPU = BY_NAME["coldplate_gpu_state_seconds_total"]
 _OF_JOB = BY_NAME["coldplate_job_gpu_seconds_total"]
+_OF_INSTANCE = BY_NAME["coldplate_gpu_mig_state_seconds_total"]
 _ROWS = {
     BY_NAME[f"coldplate_gpu_{name}"]: key
     for key, name in (
@@ -37,6 +42,15 @@ _ROWS = {
         ("dram", "dram_active_ratio"),
         ("used", "memory_used_bytes"),
         ("received", "pcie_receive_bytes_total"),
+    )
+}
+_MIG_ROWS = {
+    BY_NAME[f"coldplate_gpu_mig_{name}_ratio"]: key
+    for key, name in (
+        ("busy", "utilization"),
+        ("tensor", "tensor_active"),
+        ("sm", "sm_active"),
+        ("dram", "dram_active"),
     )
 }
 _THROTTLE = BY_NAME["coldplate_gpu_throttle_active"]
@@ -161,25 +175,43 @@ def _idle(second: GpuSecond, held: GpuHolder, peers: JobPeers, saves: bool, read
     return "starved" if (reads or second.is_fed) and not peers.waiting else "held"
 
 
+class _Rate:
+    """Growth per second of the sum of some values of a frame. New ones come with the lane that reads them."""
+
+    def __init__(self) -> None:
+        self.per_second = 0.0
+        self._read: Sequence[float] | None = None
+        self._at = self._total = 0.0
+
+    def take(self, values: Sequence[float], places: Sequence[int], now: float) -> float:
+        """Return the rate between the last two reads; 0 before the second."""
+        if values is not self._read:
+            total = sum([values[place] for place in places])
+            if self._read is not None and now > self._at:
+                self.per_second = max(total - self._total, 0.0) / (now - self._at)
+            self._read, self._at, self._total = values, now, total
+        return self.per_second
+
+
 class _Flow:
-    """The rate of some counters of the node, and the usual one. New values come with the lane that reads them."""
+    """The rate of some counters of the node, and the usual one."""
 
     def __init__(self) -> None:
         self.rate = 0.0
         self.usual = 0.0
-        self._before: dict[Layout, tuple[object, float, float]] = {}
-        self._rates: dict[Layout, float] = {}
+        self._parts: dict[Layout, tuple[int, list[int], _Rate]] = {}
+        """By layout, the number of its frame, the places of the counters there, and their rate."""
 
-    def take(self, layout: Layout, values: Sequence[float], places: Sequence[int], now: float) -> None:
-        """Take in the counters of one frame, if it was read again."""
-        known = self._before.get(layout)
-        if known is not None and known[0] is values:
-            return
-        total = sum(values[place] for place in places)
-        if known is not None and now > known[1]:
-            self._rates[layout] = max(total - known[2], 0.0) / (now - known[1])
-            self.rate = sum(self._rates.values())
-        self._before[layout] = (values, now, total)
+    def find(self, layouts: Sequence[Layout], places: Mapping[int, list[int]]) -> None:
+        """Note where the counters are; those of other layouts are forgotten."""
+        rates = {layout: rate for layout, (_, _, rate) in self._parts.items()}
+        self._parts = {
+            layouts[frame]: (frame, found, rates.get(layouts[frame]) or _Rate()) for frame, found in places.items()
+        }
+
+    def take(self, values: Sequence[Sequence[float]], now: float) -> None:
+        """Take in the counters of the frames that were read again."""
+        self.rate = sum([rate.take(values[frame], places, now) for frame, places, rate in self._parts.values()])
 
     def learn(self, seconds: float) -> None:
         """Count the present rate to the usual one."""
@@ -189,12 +221,6 @@ class _Flow:
     def is_high(self) -> bool:
         """Whether the rate is far above the usual."""
         return self.rate > FAR_ABOVE * self.usual + LEAST_BYTES
-
-    def keep(self, layouts: Sequence[Layout]) -> None:
-        """Forget the counters of other layouts."""
-        self._before = {layout: each for layout, each in self._before.items() if layout in layouts}
-        self._rates = {layout: rate for layout, rate in self._rates.items() if layout in layouts}
-        self.rate = sum(self._rates.values())
 
 
 class _IdlePower:
@@ -221,7 +247,7 @@ class _TrackedGpu:
     """One GPU of the node: where its values are, who holds it, and what it did so far."""
 
     __slots__ = (
-        "_growing", "_grown", "_has_worked", "_idle", "_places", "_throttles", "gpu", "held", "of_job", "totals"
+        "_growing", "_has_worked", "_idle", "_places", "_rates", "_throttles", "gpu", "held", "of_job", "totals"
     )  # fmt: skip
 
     def __init__(
@@ -233,10 +259,10 @@ class _TrackedGpu:
         self.totals: dict[str, float] = {}
         self.of_job: dict[str, float] | None = None
         self._places = tuple(places.items())
-        self._growing = tuple(places.get(key) for key in GROWTHS)
+        self._growing = {key: places[key] for key in GROWTHS if key in places}
         self._throttles = throttles
         self._has_worked: bool = before is not None and before._has_worked and before.held == held
-        self._grown: dict[str, tuple[object, float, float, bool]] = {} if before is None else before._grown
+        self._rates: defaultdict[str, _Rate] = defaultdict(_Rate) if before is None else before._rates
         self._idle: _IdlePower = _IdlePower() if before is None else before._idle
 
     def read(self, values: Sequence[Sequence[float]], now: float) -> GpuSecond:
@@ -253,23 +279,18 @@ class _TrackedGpu:
         works = is_working(read, power, self._idle.share)
         loads = fed = False
         if busy < 1.0:  # of a busy GPU it does not matter
-            loads, fed = map(self._grows, GROWTHS, self._growing, repeat(values), repeat(now))
+            loads, fed = self._grows("used", values, now), self._grows("received", values, now)
         if works and busy >= 0.5:
             self._has_worked = True
         activity, used = read.get("tensor", power), read.get("used", 0.0)
         return GpuSecond(True, busy, works, throttled, loads, fed, activity, used, self._has_worked)
 
-    def _grows(self, key: str, place: Where | None, values: Sequence[Sequence[float]], now: float) -> bool:
+    def _grows(self, key: str, values: Sequence[Sequence[float]], now: float) -> bool:
         """Return whether a value grew much between its last two reads."""
-        if place is None:
+        if key not in self._growing:
             return False
-        known, read = self._grown.get(key), values[place.frame]
-        if known is not None and known[0] is read:
-            return known[3]
-        value = read[place.place]
-        grew = known is not None and now > known[1] and (value - known[2]) / (now - known[1]) >= GROWTHS[key]
-        self._grown[key] = (read, now, value, grew)
-        return grew
+        frame, place = self._growing[key]
+        return self._rates[key].take(values[frame], (place,), now) >= GROWTHS[key]
 
     def add(self, shares: tuple[tuple[str, float], ...], elapsed: float) -> None:
         """Count the seconds of a tick, for the GPU and for its job."""
@@ -280,8 +301,34 @@ class _TrackedGpu:
                     self.of_job[state] += share * elapsed
 
 
+class _InstanceKey(NamedTuple):
+    """A GPU instance, by its number on the GPU and its UUID."""
+
+    gpu: Entity
+    number: str
+    uuid: str
+
+
+class _Instance(NamedTuple):
+    """Where the activity of a GPU instance is, whether a job holds it, and its seconds by state."""
+
+    places: dict[str, Where]
+    is_held: bool
+    totals: dict[str, float]
+
+    def add(self, values: Sequence[Sequence[float]], elapsed: float) -> None:
+        """Divide a tick between what the instance did while it was busy, and while it was idle."""
+        read = {key: values[frame][place] for key, (frame, place) in self.places.items()}
+        busy = min(max(read["busy"], 0.0), 1.0)
+        self.totals["computing" if is_working(read, None) else "waiting"] += busy * elapsed
+        self.totals["held" if self.is_held else "free"] += (1.0 - busy) * elapsed
+
+
 class GpuLedger:
-    """Counts the seconds of each GPU, and of each job, by state. For the sampling thread."""
+    """Counts the seconds of each GPU, of each job and of each GPU instance, by state. For the sampling thread.
+
+    The counters of an instance are absent while its activity is: before Hopper, and while its GPU does not answer.
+    """
 
     def __init__(self) -> None:
         self._at: float | None = None
@@ -289,11 +336,11 @@ class GpuLedger:
         self._gpus: list[_TrackedGpu] = []
         self._members: dict[Labels, list[int]] = {}
         """The places in `_gpus` of those that each job holds whole."""
-        self._written, self._read, self._waited = _Flow(), _Flow(), _Flow()
-        self._flows: list[tuple[_Flow, int, list[int]]] = []
-        self._totals: dict[Entity | Labels, dict[str, float]] = {}
-        """Seconds by state, of each GPU and of each job."""
-        self._seen: dict[Entity | Labels, tuple[float, dict[str, float]]] = {}
+        self._instances: list[_Instance] = []
+        self._flows = self._written, self._read, self._waited = _Flow(), _Flow(), _Flow()
+        self._totals: dict[Entity | Labels | _InstanceKey, dict[str, float]] = {}
+        """Seconds by state, of each GPU, job and GPU instance."""
+        self._seen: dict[Entity | Labels | _InstanceKey, tuple[float, dict[str, float]]] = {}
         """When those of before were last there, and their totals."""
         self._layout = EMPTY_LAYOUT
         self._lock_step = LockStep()
@@ -307,8 +354,8 @@ class GpuLedger:
         if layouts != self._layouts:
             self._find(layouts, now)
         values = [frame.values for frame in frames]
-        for flow, number, places in self._flows:
-            flow.take(layouts[number], values[number], places, now)
+        for flow in self._flows:
+            flow.take(values, now)
         if self._at is not None and now > self._at:
             self._count(now, now - self._at, values)
         self._at = now
@@ -340,29 +387,36 @@ class GpuLedger:
         if any(second.works and second.busy >= 0.5 for second in seconds):
             self._written.learn(elapsed)
             self._read.learn(elapsed)
+        for instance in self._instances:
+            instance.add(values, elapsed)
 
     def _find(self, layouts: tuple[Layout, ...], now: float) -> None:
         """Note where the values are, and which job holds which GPUs whole."""
         places: dict[Entity, dict[str, Where]] = defaultdict(dict)
         throttles: dict[Entity, list[Where]] = defaultdict(list)
         holders: dict[Entity, list[dict[str, str]]] = defaultdict(list)
-        flows: dict[tuple[int, int], list[int]] = defaultdict(list)
+        activities: dict[_InstanceKey, dict[str, Where]] = defaultdict(dict)
+        flows: tuple[dict[int, list[int]], ...] = tuple(defaultdict(list) for _ in self._flows)
         for series, at in series_of(layouts):
             metric = series.metric
             if isinstance(series.entity, Gpu):
                 if metric in _ROWS:
                     places[series.entity][_ROWS[metric]] = at
+                elif metric in _MIG_ROWS:
+                    labels = dict(series.labels)
+                    key = _InstanceKey(series.entity, labels["gpu_instance"], labels["mig_uuid"])
+                    activities[key][_MIG_ROWS[metric]] = at
                 elif metric is _INFO:
                     places[series.entity].setdefault("info", at)
                 elif metric is _THROTTLE and dict(series.labels).get("reason") not in NORMAL:
                     throttles[series.entity].append(at)
                 elif metric is _HOLDER:
                     holders[series.entity].append(dict(series.labels))
-            for number, names in enumerate((_WRITTEN, _READ)):
+            for flow, names in zip(flows, (_WRITTEN, _READ), strict=False):
                 if metric.name in names:
-                    flows[number, at.frame].append(at.place)
+                    flow[at.frame].append(at.place)
             if metric is _PRESSURE and dict(series.labels).get("resource") == "io":
-                flows[2, at.frame].append(at.place)
+                flows[2][at.frame].append(at.place)
         self._layouts = layouts
         before = {each.gpu: each for each in self._gpus}
         self._gpus = [
@@ -377,32 +431,43 @@ class GpuLedger:
             if tracked.held.job is not None:
                 self._members[tracked.held.job].append(number)
         self._lock_step.keep((each.gpu, each.held.job) for each in self._gpus if each.held.job is not None)
-        which = (self._written, self._read, self._waited)
-        for flow in which:
-            flow.keep(layouts)
-        self._flows = [(which[number], frame, found) for (number, frame), found in flows.items()]
-        self._lay_out(now)
+        for flow_of, found in zip(self._flows, flows, strict=True):
+            flow_of.find(layouts, found)
+        instances = {key: each for key, each in activities.items() if "busy" in each}
+        self._lay_out(list(instances), now)
+        held = {(gpu, each.get("mig")) for gpu, several in holders.items() for each in several}
+        self._instances = [
+            _Instance(each, (key.gpu, key.number) in held, self._totals[key]) for key, each in instances.items()
+        ]
 
-    def _lay_out(self, now: float) -> None:
-        """Count the GPUs and jobs that the node has now. Those that come back within minutes go on where they were."""
+    def _lay_out(self, instances: Sequence[_InstanceKey], now: float) -> None:
+        """Count what the node has now. GPUs, jobs and instances that come back within minutes go on where they were."""
         gpus = [each.gpu for each in self._gpus]
-        keys: list[Entity | Labels] = [*gpus, *self._members]
+        keys: list[Entity | Labels | _InstanceKey] = [*gpus, *self._members, *instances]
         if keys != list(self._totals):
             self._seen.update({key: (now, totals) for key, totals in self._totals.items()})
             self._seen = {key: each for key, each in self._seen.items() if now - each[0] <= KEPT_SECONDS}
             self._totals = {
-                key: self._seen[key][1] if key in self._seen else dict.fromkeys(STATES, 0.0) for key in keys
+                key: self._seen[key][1]
+                if key in self._seen
+                else dict.fromkeys(MIG_STATES if isinstance(key, _InstanceKey) else STATES, 0.0)
+                for key in keys
             }
-            node = Node()
-            self._layout = Layout(
-                (
-                    *(Series(_OF_GPU, gpu, (("state", state),)) for gpu in gpus for state in STATES),
-                    *(Series(_OF_JOB, node, (*job, ("state", state))) for job in self._members for state in STATES),
-                )
-            )
+            self._layout = Layout(tuple(chain.from_iterable(map(_series_of_key, keys))))
         for tracked in self._gpus:
             tracked.totals = self._totals[tracked.gpu]
             tracked.of_job = None if tracked.held.job is None else self._totals[tracked.held.job]
+
+
+def _series_of_key(key: Entity | Labels | _InstanceKey) -> list[Series]:
+    """Return the series of a GPU, a job or a GPU instance, one for each state."""
+    if isinstance(key, _InstanceKey):
+        own = ("mig_uuid", key.uuid), ("gpu_instance", key.number)
+        return [Series(_OF_INSTANCE, key.gpu, (*own, ("state", state))) for state in MIG_STATES]
+    if isinstance(key, Gpu):
+        return [Series(_OF_GPU, key, (("state", state),)) for state in STATES]
+    assert isinstance(key, tuple)
+    return [Series(_OF_JOB, Node(), (*key, ("state", state))) for state in STATES]
 
 
 _NOBODY = GpuHolder(None, False)

@@ -64,7 +64,7 @@ class RollingWindow:
     def __init__(self, window: float, width: int) -> None:
         """`window` in seconds; `width` is the number of columns."""
         self._length = window / BUCKETS
-        self._width = width
+        self.width = width
         self._nothing = _empty(width)
         self._index = -1
         self._open = self._nothing
@@ -95,8 +95,8 @@ class RollingWindow:
 
     def widen(self, width: int) -> None:
         """Continue with more columns; the new ones come last."""
-        more = width - self._width
-        self._width = width
+        more = width - self.width
+        self.width = width
         empty = _empty(more)
         self._nothing, self._open, self._newer_total = (
             _beside(each, empty) for each in (self._nothing, self._open, self._newer_total)
@@ -113,7 +113,7 @@ class RollingWindow:
                 [float(value is not None) for value in values],
             )
         row: Row = list(map(float, values))  # type: ignore[arg-type]  # no None is among them
-        return Bucket(row, row, row, [1.0] * self._width)
+        return Bucket(row, row, row, [1.0] * self.width)
 
     def _advance(self, index: int) -> None:
         """Close the open bucket, and drop those that are too old."""
@@ -162,11 +162,10 @@ def _beside(left: Bucket, right: Bucket) -> Bucket:
 class RolledColumns:
     """The columns of one lane: its series that have statistics, then those of which only the highest rate is shown."""
 
-    __slots__ = ("places", "shown")
+    __slots__ = ("series", "shown")
 
-    def __init__(self, columns: dict[Series, int], rolled: Sequence[Series], rated: Sequence[Series]) -> None:
-        """`columns` are those of all lanes, to which new ones are added."""
-        self.places = [columns.setdefault(series, len(columns)) for series in (*rolled, *rated)]
+    def __init__(self, rolled: Sequence[Series], rated: Sequence[Series]) -> None:
+        self.series = (*rolled, *rated)
         self.shown: list[list[tuple[int, Series]]] = []
         """What is shown of each column: the number of the statistic (lowest, mean, highest), and its series."""
         for series in rolled:
@@ -192,26 +191,21 @@ class RollingStatistics:
             self._start()
 
     def _start(self) -> None:
-        self.edition = object()
-        """Another object after each new start: the columns of lanes belong to an edition."""
-        self._columns: dict[Series, int] = {}
-        self._width = 0
+        self._places: dict[Series, int] = {}
+        """The columns of all lanes."""
+        self._places_of: dict[RolledColumns, list[int]] = {}
         self._rolling = RollingWindow(self._window, 0)
         self._entered: dict[object, tuple[RolledColumns, Sequence[float | None]]] = {}
         self._fresh: set[object] = set()
         self._lanes: list[RolledColumns] = []
         self._layout, self._pick = EMPTY_LAYOUT, picker(())
 
-    def columns_of(self, rolled: Sequence[Series], rated: Sequence[Series]) -> RolledColumns:
-        """Return the columns of a lane with these series."""
-        columns = RolledColumns(self._columns, rolled, rated)
-        if len(self._columns) > self._width:
-            self._width = len(self._columns)
-            self._rolling.widen(self._width)
-        return columns
-
     def enter(self, key: object, columns: RolledColumns, values: Sequence[float | None]) -> None:
         """Take in what a lane has read since the last `add`: a value or None for each of its columns."""
+        if columns not in self._places_of:
+            self._places_of[columns] = [self._places.setdefault(each, len(self._places)) for each in columns.series]
+            if len(self._places) > self._rolling.width:
+                self._rolling.widen(len(self._places))
         self._entered[key] = columns, values
         self._fresh.add(key)
 
@@ -227,7 +221,7 @@ class RollingStatistics:
             self._entered = {key: self._entered[key] for key in keys if key in self._entered}
         columns = [each for each, _ in lanes]
         if columns != self._lanes:
-            if self._width > max(ROOM, 2 * sum(len(each.places) for each in columns)):
+            if len(self._places) > max(ROOM, 2 * sum(len(each.series) for each in columns)):
                 self._start()
                 return EMPTY_FRAME
             self._lay_out(columns)
@@ -244,20 +238,22 @@ class RollingStatistics:
         return self._framer.frame(compress(readings_of(self._layout.series, statistics), present))
 
     def _row(self) -> list[float | None]:
-        row: list[float | None] = [None] * self._width
+        row: list[float | None] = [None] * len(self._places)
         for key in self._fresh:
             columns, values = self._entered[key]
-            for place, value in zip(columns.places, values, strict=True):
+            for place, value in zip(self._places_of[columns], values, strict=True):
                 row[place] = value
         self._fresh.clear()
         return row
 
     def _lay_out(self, lanes: list[RolledColumns]) -> None:
         self._lanes = lanes
+        self._places_of = {each: self._places_of[each] for each in lanes}
+        width = len(self._places)
         shown = [
-            (number * self._width + place, series)
+            (number * width + place, series)
             for each in lanes
-            for place, rows in zip(each.places, each.shown, strict=True)
+            for place, rows in zip(self._places_of[each], each.shown, strict=True)
             for number, series in rows
         ]
         self._layout = Layout(tuple(series for _, series in shown))

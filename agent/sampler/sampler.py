@@ -17,6 +17,7 @@ from agent.catalogue.bindings import Derived
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.model import (
     EMPTY_FRAME,
+    LANES,
     Backend,
     BackendReport,
     Frame,
@@ -36,19 +37,15 @@ from agent.model import (
     Xid,
 )
 from agent.sampler.backend_runner import Flight, Read
-from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
+from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner, Key
 from agent.sampler.devices import Devices, Trouble
 from agent.sampler.health import Health, LoopFacts, MissingMetrics, Source
 from agent.sampler.inventory import Inventory
 from agent.sampler.ledger import GpuLedger
-from agent.sampler.mig_ledger import MigLedger
 from agent.sampler.node_sums import LinkRates, NodeSums, estimate
 from agent.sampler.rolling import RollingStatistics
 from agent.sampler.schedule import Settings
 from agent.sampler.xids import XidLedger
-
-Key = tuple[str, str, Lane]
-"""Backend, channel (empty for a backend without channels), lane."""
 
 
 class Block(Struct, frozen=True):
@@ -101,17 +98,14 @@ class Sampler:
         self.inventory = inventory
         self.health = Health()
         self.xids = XidLedger(inventory)
-        self._flights: Mapping[str, Flight] = {}
-        self._conditioners: dict[str, Conditioner] = {}
         self._statistics = RollingStatistics(settings.window)
-        self._estimates = Conditioner(self._statistics)
+        self._conditioner = Conditioner(self._statistics)
         self._metered = False
         self._links: dict[str, LinkRates] = {}
         self._blocks: dict[Key, Block] = {}
         self._missing = MissingMetrics()
         self._sums = NodeSums()
         self._ledger = GpuLedger()
-        self._mig_ledger = MigLedger()
         self._stale_after: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, gpus_on_bus)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
@@ -153,10 +147,11 @@ class Sampler:
         else:
             self.health.opened(self.devices)
 
-    def refused(self, reason: Reason, detail: str) -> None:
+    def refused(self, reason: Reason, detail: str, outcome: Outcome = Outcome.FAILED) -> None:
         """Record that the devices cannot be read at all, for this reason."""
         self._changed = True
         self._gpus.refused(reason, detail)
+        self.health.outcome(self.devices, outcome, detail)
 
     def pause(self, detail: str) -> None:
         """Release the devices for a while on request; they come back as a worker shows them again."""
@@ -169,6 +164,7 @@ class Sampler:
         """Take in one lane of one device. True if it is back from an error, which had withdrawn its other lanes."""
         key = (self.devices, sample.channel, sample.lane)
         self._store(key, sample.mono, sample.frame, sample.gaps)
+        self.health.enter_lane(self.devices, sample)
         if sample.lane is Lane.SLOW:
             self._processes[sample.channel] = (sample.mono, sample.processes)
         recovered = sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
@@ -195,10 +191,6 @@ class Sampler:
             self._blocks.pop(key, None)
         elif key in self._blocks:
             self._blocks[key] = withdrawn(self._blocks[key], read.mono, read.reason, read.detail)
-
-    def take_flights(self, flights: Mapping[str, Flight]) -> None:
-        """Take in which reads the backends of the main process have in flight now."""
-        self._flights = flights
 
     def take_xids(self, events: Sequence[Xid]) -> None:
         """Take in reported XID errors."""
@@ -246,7 +238,7 @@ class Sampler:
     def snapshot(self, now: Instant, facts: LoopFacts, others: Sequence[Frame] = ()) -> Snapshot:
         """Return the node as known now, with the frames of other parts of the agent as they are."""
         timeout = self._device_timeout(now.mono)
-        frames, shown, missing = self._current(now.mono, timeout)
+        frames, shown, missing = self._current(now.mono, timeout, facts.flights)
         self._shown = [(key, self._blocks[key].frame.layout) for key in shown if key is not ESTIMATE]
         self._blocks_then, self._changed = len(self._blocks), False
         unseen = self._gpus.unseen(now.mono, timeout)
@@ -265,7 +257,6 @@ class Sampler:
             *others,
         )
         frames.extend(self._ledger.frames(now.mono, frames))
-        frames.append(self._mig_ledger.frame(now.mono, frames))
         frames.append(self._sums.frame(frames))
         self._computed = tuple(frames[len(self._shown) :])
         self._reports = self.health.reports(gaps_of)
@@ -292,7 +283,9 @@ class Sampler:
         self._sequence += 1
         return Snapshot(self._sequence, now, frames, self._reports)
 
-    def _current(self, now: float, timeout: float) -> tuple[list[Frame], list[Key], list[Source]]:
+    def _current(
+        self, now: float, timeout: float, flights: Mapping[str, Flight]
+    ) -> tuple[list[Frame], list[Key], list[Source]]:
         """Return the readings that are shown, the keys of their blocks, and what is missing.
 
         The estimate of the node's power comes last. The rolling statistics take in what was read since the last call.
@@ -301,7 +294,7 @@ class Sampler:
         shown: list[Key] = []
         missing: list[Source] = []
         slack = self._slack(now)
-        silent = self.health.look(self._flights, now, timeout)
+        silent = self.health.look(flights, now, timeout)
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
             backend, channel, lane = key
@@ -338,9 +331,8 @@ class Sampler:
     @property
     def all_devices_answered(self) -> bool:
         """Whether every lane of each device has been read, or its last word was an error."""
-        lanes = (Lane.FAST, Lane.SLOW, Lane.COLD)
         return all(
-            self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
+            self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in LANES)
             for channel in list(self._gpus.channels)
         )
 
@@ -349,10 +341,7 @@ class Sampler:
         return self._gpus.identities
 
     def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
-        conditioner = self._conditioners.get(key[0])
-        if conditioner is None:
-            conditioner = self._conditioners[key[0]] = Conditioner(self._statistics)
-        shown, rejected = conditioner.pass_on(key, at, frame, key[2], self.settings.period(key[2]))
+        shown, rejected = self._conditioner.pass_on(key, at, frame, self.settings.period(key[2]))
         if key[0] == self.devices and key[2] is Lane.SLOW:
             links = self._links.setdefault(key[1], LinkRates())
             shown = links.beside(at, shown, self.settings.slow / 2, self.settings.stale_after(Lane.SLOW))
@@ -381,19 +370,20 @@ class Sampler:
         """Add an estimate and its key if nothing measures the node; return a gap if it cannot be estimated."""
         if self.settings.estimate is None or not self.inventory.gpus:
             return []
-        for backend, conditioner in self._conditioners.items():
-            timeout = self._stale_seconds(backend, Lane.FAST)
-            if any(now - at <= timeout for at, _ in conditioner.noted[NODE_POWER].values()):
-                self._metered = True
-                readings.append(Reading(FALLBACK, 0))
-                return []
+        for (backend, metric), noted in self._conditioner.noted.items():
+            if metric is NODE_POWER and backend != ESTIMATE[0]:
+                timeout = self._stale_seconds(backend, Lane.FAST)
+                if any(now - at <= timeout for at, _ in noted.values()):
+                    self._metered = True
+                    readings.append(Reading(FALLBACK, 0))
+                    return []
         power = self._gpu_power(now, self._device_timeout(now))
         made = estimate(power, self.settings.estimate)
         if made is None:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is unknown"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
         estimated = self._estimate_framer.frame((made,))
-        passed, _ = self._estimates.pass_on(ESTIMATE, now, estimated, Lane.FAST, self.settings.fast)
+        passed, _ = self._conditioner.pass_on(ESTIMATE, now, estimated, self.settings.fast)
         readings.extend(passed.readings)
         shown.append(ESTIMATE)
         if self._metered:
@@ -402,8 +392,7 @@ class Sampler:
 
     def _gpu_power(self, now: float, timeout: float) -> list[float | None]:
         """Return the power of each GPU in the inventory; None where it is not known now."""
-        conditioner = self._conditioners.get(self.devices)
-        noted = conditioner.noted[GPU_POWER] if conditioner is not None else {}
+        noted = self._conditioner.noted[self.devices, GPU_POWER]
         power: list[float | None] = []
         for identity in self.inventory.gpus.values():
             at, value = noted.get(identity.gpu, (-inf, 0.0))
@@ -412,7 +401,5 @@ class Sampler:
         return power + [None] * len(self._gpus.strangers)
 
     def _rejections(self) -> Iterator[OwnReading]:
-        for backend, conditioner in self._conditioners.items():
-            for cause, count in conditioner.rejected.items():
-                labels = (("cause", cause),)
-                yield OwnReading("coldplate_readings_rejected_total", count, labels, Backend(backend))
+        for (backend, cause), count in self._conditioner.rejected.items():
+            yield OwnReading("coldplate_readings_rejected_total", count, (("cause", cause),), Backend(backend))

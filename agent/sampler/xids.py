@@ -18,7 +18,6 @@ from msgspec import Struct
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.catalogue.xid_triage import ACTIONS, TRIAGE, Grade, XidClass, class_of, grade_of
 from agent.lib.logs import LogOnce
-from agent.lib.record import replace
 from agent.model import Frame, Gpu, Labels, Xid
 from agent.sampler.inventory import Inventory
 
@@ -38,53 +37,25 @@ Kind = tuple[Gpu, str]
 """A device, and a code or `other`."""
 
 
-class _Entry(Struct):
-    """What has come of one kind since it was last logged, and when that was."""
+class _Reports(Struct):
+    """What has been reported of one kind: how often, when last by the wall clock, and what the log has not said yet."""
 
     newest: Xid
-    times: int = 0
+    count: int = 0
+    last: float = 0.0
+    unlogged: int = 0
     logged_at: float | None = None
+    """The monotonic second of the last log line."""
 
 
-class XidLog:
-    """Gathers XIDs, and logs them within a bound."""
-
-    def __init__(self) -> None:
-        self._entries: dict[Kind, _Entry] = {}
-        self._window_at = 0.0
-        self._lines = 0
-
-    def enter(self, kind: Kind, xid: Xid) -> None:
-        """Take in one more of this kind."""
-        xid = replace(xid, text=xid.text[:TEXT])
-        entry = self._entries.get(kind)
-        if entry is None:
-            entry = self._entries[kind] = _Entry(xid)
-        entry.newest = xid
-        entry.times += 1
-
-    def flush(self, now: float) -> None:
-        """Log what is due; `now` in monotonic seconds."""
-        if now - self._window_at >= QUIET_SECONDS:
-            self._window_at, self._lines = now, 0
-        for kind, entry in list(self._entries.items()):
-            quiet = entry.logged_at is None or now - entry.logged_at >= QUIET_SECONDS
-            if quiet and entry.times == 0:
-                del self._entries[kind]
-            elif quiet and self._lines < LINES:
-                self._lines += 1
-                self._line(kind, entry)
-                entry.times, entry.logged_at = 0, now
-
-    def _line(self, kind: Kind, entry: _Entry) -> None:
-        gpu, code = kind
-        xid = entry.newest
-        facts: dict[str, object] = {"xid": code, "gpu": gpu.index, "uuid": gpu.uuid, "reporter": xid.reporter}
-        facts |= _meaning(xid)
-        facts["text"] = xid.text
-        if entry.times > 1:
-            facts["times"] = entry.times
-        log.warning("XID %d", xid.code, extra={"facts": facts})
+def _log_line(gpu: Gpu, code: str, reports: _Reports) -> None:
+    xid = reports.newest
+    facts: dict[str, object] = {"xid": code, "gpu": gpu.index, "uuid": gpu.uuid, "reporter": xid.reporter}
+    facts |= _meaning(xid)
+    facts["text"] = xid.text[:TEXT]
+    if reports.unlogged > 1:
+        facts["times"] = reports.unlogged
+    log.warning("XID %d", xid.code, extra={"facts": facts})
 
 
 def _meaning(xid: Xid) -> dict[str, object]:
@@ -110,12 +81,11 @@ UNPAIRED = 8192
 
 
 class XidLedger:
-    """Counts XIDs by GPU and code, for as long as the agent runs."""
+    """Counts XIDs by GPU and code, for as long as the agent runs, and logs them within a bound."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-        self._counts: dict[Kind, int] = {}
-        self._last: dict[Kind, float] = {}
+        self._reports: dict[Kind, _Reports] = {}
         self._codes: dict[Gpu, int] = {}
         """How many codes of its own a device has, beside those that exist from the start."""
         self._graded: Tally[tuple[Gpu, int, Grade]] = Tally()
@@ -124,14 +94,13 @@ class XidLedger:
         self._unpaired = _Unpaired()
         self._series = OwnSeries()
         self._frame: Frame | None = None
-        self._log = XidLog()
+        self._window_at = 0.0
+        self._lines = 0
         self._once = LogOnce(log)
 
     def inventory_changed(self) -> None:
-        """Note that the inventory may have changed; counters at 0 of a GPU that it forgot are forgotten, too."""
+        """Note that the inventory may have changed."""
         self._frame = None
-        known = {identity.gpu for identity in self._inventory.gpus.values()}
-        self._counts = {kind: count for kind, count in self._counts.items() if count or kind[0] in known}
 
     def enter(self, xid: Xid) -> None:
         """Count one report, unless it is the second one of an error that was already counted.
@@ -144,9 +113,13 @@ class XidLedger:
             return
         kind = self._kind(gpu, xid.code)
         self._frame = None
-        self._counts[kind] = self._counts.get(kind, 0) + 1
-        self._last[kind] = max(xid.wall, self._last.get(kind, 0.0))
-        self._log.enter(kind, xid)
+        reports = self._reports.get(kind)
+        if reports is None:
+            reports = self._reports[kind] = _Reports(xid)
+        reports.newest = xid
+        reports.count += 1
+        reports.unlogged += 1
+        reports.last = max(xid.wall, reports.last)
 
     def _enter_grade(self, gpu: Gpu, xid: Xid) -> None:
         grade = grade_of(xid.code, xid.text)
@@ -155,8 +128,15 @@ class XidLedger:
             self._frame = None
 
     def flush_log(self, now: float) -> None:
-        """Log what came since the last call; `now` in monotonic seconds."""
-        self._log.flush(now)
+        """Log what is due of what came since the last call; `now` in monotonic seconds."""
+        if now - self._window_at >= QUIET_SECONDS:
+            self._window_at, self._lines = now, 0
+        for (gpu, code), reports in self._reports.items():
+            quiet = reports.logged_at is None or now - reports.logged_at >= QUIET_SECONDS
+            if reports.unlogged and quiet and self._lines < LINES:
+                self._lines += 1
+                _log_line(gpu, code, reports)
+                reports.unlogged, reports.logged_at = 0, now
 
     def frame(self) -> Frame:
         """Return the counters of every known GPU, and when each code that occurred was last seen."""
@@ -179,10 +159,10 @@ class XidLedger:
     def _kind(self, gpu: Gpu, code: int) -> Kind:
         kind = (gpu, str(code))
         is_own = gpu.index != STRANGER
-        if kind in self._counts or (is_own and code in TRIAGE):  # rules read these codes of this node's GPUs
+        if kind in self._reports or (is_own and code in TRIAGE):  # rules read these codes of this node's GPUs
             return kind
         own = self._codes.get(gpu, 0)
-        if own >= CODES or len(self._last) >= KINDS:
+        if own >= CODES or len(self._reports) >= KINDS:
             self._tell_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
             return gpu, OTHER
         self._codes[gpu] = own + 1
@@ -193,12 +173,11 @@ class XidLedger:
 
     def _make_rows(self) -> Iterator[OwnReading]:
         sums = dict.fromkeys((identity.gpu for identity in self._inventory.gpus.values()), 0)
-        for (gpu, code), count in self._counts.items():
+        for (gpu, code), reports in self._reports.items():
             labels: Labels = (("xid", code),)
-            yield OwnReading("coldplate_gpu_xid_errors_total", count, labels, gpu)
-            sums[gpu] = sums.get(gpu, 0) + count
-            if (gpu, code) in self._last:
-                yield OwnReading("coldplate_gpu_xid_last_timestamp_seconds", self._last[gpu, code], labels, gpu)
+            yield OwnReading("coldplate_gpu_xid_errors_total", reports.count, labels, gpu)
+            yield OwnReading("coldplate_gpu_xid_last_timestamp_seconds", reports.last, labels, gpu)
+            sums[gpu] = sums.get(gpu, 0) + reports.count
         for gpu, count in sums.items():
             yield OwnReading("coldplate_gpu_xids_total", count, (), gpu)
         for (gpu, number, grade), count in self._graded.items():

@@ -21,7 +21,7 @@ from agent.lib.discovery import modules_in
 from agent.lib.http_target import HttpTarget
 from agent.lib.state_files import StateFiles, clear_unfinished
 from agent.lib.threads import Threads
-from agent.model import Instant, Lane, Reading
+from agent.model import LANES, Instant, Lane, Reading
 from agent.sampler.schedule import Ranges
 from agent.wiring.identity import (
     drill_file,
@@ -68,7 +68,7 @@ def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:
                 if selector.history > 0:
                     for lane in _lanes(selector):
                         shortest[lane] = min(shortest.get(lane, inf), selector.history)
-    return Ranges(*(shortest.get(lane, inf) for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)))
+    return Ranges(*(shortest.get(lane, inf) for lane in LANES))
 
 
 def _lanes(selector: Selector) -> set[Lane]:

@@ -15,7 +15,7 @@ from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.pausing import REQUEST, GpuRemovals, PauseWatch, boot_of
 from agent.daemon.reloading import LastReload, Notifier, Reloader
-from agent.daemon.sampling import FrameProvider, SourcesPart
+from agent.daemon.sampling import FrameProvider
 from agent.daemon.self_report import Readiness, SelfMetrics
 from agent.daemon.service import Service
 from agent.health.examination import ExpectationSeries
@@ -131,19 +131,8 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     if flight is not None:
         hub.follow("keeping the last minutes", flight.observe)
     # Started in this order and stopped in the reverse: reloads end first, rules see the last snapshot, state files are
-    # written after all who have state, and nothing waits for a driver that hangs.
-    parts: tuple[Part | None, ...] = (
-        SourcesPart(sampling, time.sleep),
-        files,
-        watch,
-        server,
-        rack,
-        flight,
-        pushes,
-        rules,
-        sampling,
-        reloads,
-    )
+    # written after all who have state. The sources, whose driver may hang, are ended after all of them.
+    parts: tuple[Part | None, ...] = (files, watch, server, rack, flight, pushes, rules, sampling, reloads)
     return Service(
         [part for part in parts if part is not None],
         hub=hub,

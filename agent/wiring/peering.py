@@ -13,7 +13,7 @@ from agent.config.schema import BreakerConfig, Config, ConfigError, parse_value
 from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import FrameProvider
 from agent.daemon.self_report import SelfMetrics
-from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
+from agent.lib.state_files import load_state, seal, unseal
 from agent.lib.threads import Threads
 from agent.model import Instant
 from agent.rack.breakers import CLASSES, Breaker, electronic
@@ -91,7 +91,6 @@ def make_rack_monitor(
 
     It takes over what an earlier run saved at `path`; `put` writes there what it saves.
     """
-    keep = None if path is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
     made = RackMonitor(
         member,
@@ -99,29 +98,11 @@ def make_rack_monitor(
         clock,
         lambda: os.urandom(1)[0] / 256,
         threads=threads,
-        keep=keep,
+        keep=None if path is None else lambda body: put(path, seal(FORM, body)),
         equipment=equipment_of(config),
     )
     if path is not None and options.breakers:
-        _restore(made, path)
+        body = load_state(path, partial(unseal, FORM), log, "assuming that breakers are warm")
+        if body is not None and not made.restore(body):
+            log.info("saved breaker heat ignored: %s is of another rack or too old; breakers assumed warm", path)
     return made
-
-
-def _put(put: Callable[[Path, bytes], None], path: Path, body: bytes) -> None:
-    put(path, seal(FORM, body))
-
-
-def _restore(watch: RackMonitor, path: Path) -> None:
-    """Pass on what an earlier run saved. Without it, breakers are assumed to be warm."""
-    try:
-        body = unseal(FORM, read_whole(path))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        log.warning("cannot read %s: %s; assuming that breakers are warm", path, error.strerror or error)
-        return
-    except DamagedError as error:
-        log.warning("%s cannot be used: %s; moved to %s, assuming that breakers are warm", path, error, set_aside(path))
-        return
-    if not watch.restore(body):
-        log.info("saved breaker heat ignored: %s is of another rack or too old; breakers assumed warm", path)

@@ -26,8 +26,8 @@ from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Ranges, Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
 from agent.wiring.identity import state_file
-from agent.wiring.replaying import played_trace
-from agent.worker.supervisor import Supervisor, WorkerOptions
+from agent.wiring.replaying import make_replayed_node, played_trace
+from agent.worker.supervisor import Supervisor, WorkerOptions, without_worker
 
 if TYPE_CHECKING:
     from agent.backends.redfish_service import RedfishSource
@@ -80,10 +80,8 @@ def make_sampling_loop(
     lanes down within the `ranges` of the rules. `is_my_turn` says which equipment of the rack to ask; none without it.
     """
     if config.backends.devices == "replay":
-        from agent.wiring.replaying import make_replayed_node  # 20 ms of a processor that no other node needs
-
         node = make_replayed_node(config, options.folder, load_settings(config))
-        return SamplingLoop(node, None, (), now, hub=hub, providers=providers, threads=threads)
+        return SamplingLoop(node, without_worker(), (), now, hub=hub, providers=providers, threads=threads)
     played = played_trace(config, options.folder)
     if played is not None:
         providers = {**providers, "saying whose trace is played": played}
@@ -109,19 +107,23 @@ def make_sampling_loop(
         rack_services=_services_of_scenario(config, began),
         announce_removal=(lambda _: None) if pause is None else pause.removals.announce,
     )
-    supervisor = _supervisor(config, options, began, "" if played is None else str(played.path))
+    if config.backends.devices == "none":
+        supervisor, pause = without_worker(), None
+    else:
+        worker = WorkerOptions(
+            source=family_of(config),
+            scenario=scenario_of(config) or "",
+            epoch=began,
+            trace="" if played is None else str(played.path),
+            log_level=options.log_level,
+            log_format=options.log_format,
+        )
+        supervisor = Supervisor(worker)
     backends = make_backends(context)
     return SamplingLoop(
-        sampler,
-        supervisor,
-        backends,
-        clock,
-        hub=hub,
-        providers=providers,
-        threads=threads,
-        pause=pause,
+        sampler, supervisor, backends, clock, hub=hub, providers=providers, threads=threads, pause=pause,
         governing=governing,
-    )
+    )  # fmt: skip
 
 
 def family_of(config: Config) -> str:
@@ -144,24 +146,6 @@ def _services_of_scenario(config: Config, began: float) -> dict[str, Callable[[]
     from agent.backends.synthetic.rack_service import services_of_scenario
 
     return {**services_of_scenario(read_scenario(config), lambda: clock().mono - began)}
-
-
-def _supervisor(config: Config, options: CommandLineOptions, began: float, trace: str) -> Supervisor | None:
-    """Return the supervisor of the device worker; None if no devices are read. A scenario began at this monotonic
-    second; a trace is a file's path, or empty.
-    """
-    if config.backends.devices == "none":
-        return None
-    return Supervisor(
-        WorkerOptions(
-            source=family_of(config),
-            scenario=scenario_of(config) or "",
-            epoch=began,
-            trace=trace,
-            log_level=options.log_level,
-            log_format=options.log_format,
-        )
-    )
 
 
 @with_places

@@ -18,7 +18,7 @@ import sys
 import time
 from types import FrameType
 
-from agent.backends.protocol import DeviceSource, SourceOptions, make_device_source
+from agent.backends.protocol import SourceOptions, make_device_source
 from agent.lib.clock import clock
 from agent.lib.logs import set_up
 from agent.worker.loop import Terminated, WorkerLoop
@@ -46,11 +46,6 @@ def _confine() -> None:
         score.write(b"%d" % min(max(int(score.read()) + OOM_STEP, 0), 1000))
 
 
-def _source(options: dict[str, object]) -> DeviceSource:
-    given = SourceOptions(str(options["scenario"]), float(str(options["epoch"])), time.time, str(options["trace"]))
-    return make_device_source(str(options["source"]), given)
-
-
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Terminated
@@ -66,11 +61,12 @@ def main(arguments: list[str]) -> int:
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)
-    set_up(str(options["log_level"]), str(options["log_format"]), sys.stderr)
+    set_up(options["log_level"], options["log_format"], sys.stderr)
     # Orders come on 0 and messages leave on a copy of 1, so that a stray print of a library goes to the log.
     messages = os.dup(1)
     os.dup2(2, 1)
-    loop = WorkerLoop(_source(options), 0, messages, clock)
+    given = SourceOptions(options["scenario"], options["epoch"], time.time, options["trace"])
+    loop = WorkerLoop(make_device_source(options["source"], given), 0, messages, clock)
     gc.freeze()
     return loop.run()
 

@@ -22,6 +22,7 @@ from agent.catalogue import BY_NAME, ROWS, equipment, optics
 from agent.catalogue.bindings import Call, DeviceValue, Field, Gpm, is_measured
 from agent.model import (
     EMPTY_LAYOUT,
+    LANES,
     Entity,
     Frame,
     Gap,
@@ -123,7 +124,7 @@ class Entities:
 Place = tuple[int, Lane]
 """A channel's number, and a lane."""
 
-_LANES = {lane.value: lane for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)}
+_LANES = {lane.value: lane for lane in LANES}
 _NUMBERS = {int, float}
 _JSON = msgspec.json.Decoder()
 

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Iterable
 
 from agent.backends.protocol import AbsentError, Channel, DeviceSource, Roster, SourceError, Unidentified
-from agent.model import Reason
+from agent.model import LANES, Reason
 from agent.worker import message_checks
-from agent.worker.reader_pool import ALL_LANES, QUICK_SECONDS, Clock, Post, ReaderPool
+from agent.worker.reader_pool import QUICK_SECONDS, Clock, Post, ReaderPool
 from agent.worker.worker_messages import (
     ANEW,
     STOP,
@@ -36,7 +36,7 @@ EXIT_SOURCE = 4
 
 EVENT_WAIT_SECONDS = 2.0
 """Seconds of one wait for events: a shutdown waits until it ends."""
-_LANES = {lane.value: lane for lane in ALL_LANES}
+_LANES = {lane.value: lane for lane in LANES}
 
 
 class Terminated(BaseException):

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from agent.backends.protocol import BackendSample, Channel, DeviceError, SourceError
-from agent.model import EMPTY_LAYOUT, Framer, Gap, Instant, Lane, Layout, Reason
+from agent.model import EMPTY_LAYOUT, LANES, Framer, Gap, Instant, Lane, Layout, Reason
 from agent.worker.worker_messages import (
     GAPS_OF_LANE,
     PROCESSES,
@@ -33,7 +33,6 @@ log = logging.getLogger("coldplate.worker")
 
 QUICK_SECONDS = 0.02
 """Seconds after which the waiting channels get another reader."""
-ALL_LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 Send = Callable[[bytes], None]
 Clock = Callable[[], Instant]
 
@@ -74,7 +73,7 @@ class Post:
             self.forgotten = False
             self._said.clear()
         due, self.owed = self.owed, set()
-        for lane in ALL_LANES:
+        for lane in LANES:
             if lane in due:
                 self._read(lane)
 
@@ -145,7 +144,7 @@ class ReaderPool:
     def enlist(self, post: Post) -> None:
         """Add a channel; all its lanes are read at once."""
         self._posts.append(post)
-        self._want(post, set(ALL_LANES))
+        self._want(post, set(LANES))
         self._call()
 
     def order(self, lanes: set[Lane]) -> None:

@@ -80,11 +80,11 @@ class WorkerOptions(Struct, frozen=True):
         return json.dumps({name: getattr(self, name) for name in self.__struct_fields__})
 
 
-class ExitReason(Struct, frozen=True):
-    """Why no device can be read: the worker ended, is being ended, or cannot open its source."""
-
-    reason: Reason
-    detail: str
+def without_worker() -> Supervisor:
+    """Return a supervisor that never starts a worker, where no devices are read."""
+    made = Supervisor(WorkerOptions(""))
+    made.held = True
+    return made
 
 
 class Supervisor:
@@ -129,7 +129,7 @@ class Supervisor:
         self._unread: list[Message] = []
         self.held = False
         """Whether no worker may run for now, because the driver must be free."""
-        self.exit_reason: ExitReason | None = None
+        self.ended: Refusal | None = None
         """What went wrong, until the caller records and clears it; None for a worker that found no devices."""
 
     @property
@@ -186,7 +186,7 @@ class Supervisor:
         self._start_at, self._delay = now, FIRST_DELAY_SECONDS
         self._starts = 0
         if self._process is not None and self._killed:
-            self.exit_reason = ExitReason(Reason.TIMEOUT, UNKILLABLE)
+            self.ended = Refusal(False, UNKILLABLE, Reason.TIMEOUT)
 
     def ask(self, lanes: Iterable[Lane], now: float) -> bool:
         """Order these lanes; False if there is no worker to ask."""
@@ -306,12 +306,12 @@ class Supervisor:
             self._noticed = True
             detail = f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library"
             log.warning("devices: %s", detail, extra={"facts": {"source": self._options.source}})
-            self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
+            self.ended = Refusal(False, detail, Reason.TIMEOUT)
 
     def _dismiss(self, now: float, why: str, seconds: float) -> None:
         log.warning("device worker %s; terminating it", why, extra={"facts": {"pid": self.pid}})
         self._reason = f"the device worker {why}"
-        self.exit_reason = ExitReason(Reason.TIMEOUT, self._reason)
+        self.ended = Refusal(False, self._reason, Reason.TIMEOUT)
         self._end(now, seconds)
 
     def _end(self, now: float, seconds: float) -> None:
@@ -330,7 +330,7 @@ class Supervisor:
         elif self._killed and now >= self._kill_at:
             self._kill_at = inf
             log.error("%s; waiting for it to exit", UNKILLABLE, extra=facts)
-            self.exit_reason = ExitReason(Reason.TIMEOUT, UNKILLABLE)
+            self.ended = Refusal(False, UNKILLABLE, Reason.TIMEOUT)
 
     def _bury(self, now: float) -> None:
         assert self._process is not None
@@ -343,13 +343,13 @@ class Supervisor:
             return
         sound = self.opened_at is not None and now - self.opened_at > SOUND_AFTER_SECONDS
         delay = FIRST_DELAY_SECONDS if sound else self._delay
-        if self.refusal is not None and self.refusal.absent:
-            self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else NEVER_SEEN_DELAY_SECONDS)
-        else:
-            self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else LONGEST_DELAY_SECONDS)
+        is_absent = self.refusal is not None and self.refusal.absent
+        never_seen = NEVER_SEEN_DELAY_SECONDS if is_absent else LONGEST_DELAY_SECONDS
+        self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else never_seen)
+        if not is_absent:
             log.warning("device worker %s; restarting it in %.1f s", said(status), delay)
             reason = Reason.TIMEOUT if self._reason else Reason.LOST
-            self.exit_reason = ExitReason(reason, self._reason or f"the device worker {said(status)}")
+            self.ended = Refusal(False, self._reason or f"the device worker {said(status)}", reason)
         self._process, self._state, self._start_at = None, "down", now + delay
 
     def _doubt(self, message: Message | Alive | None, now: float) -> None:

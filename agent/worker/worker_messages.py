@@ -25,7 +25,7 @@ from zlib import crc32
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.lib.record import Record
-from agent.model import Entity, Gap, Gpu, GpuIdentity, IbPort, Node, NvLink, Series, Xid
+from agent.model import Entity, Gap, Gpu, GpuIdentity, IbPort, Node, NvLink, Reason, Series, Xid
 
 MAX_LINE = 256 * 2**10
 """Bytes of a message. The longest is a layout of a GPU with all its links: 60 KB."""
@@ -88,10 +88,13 @@ class Hello(Record):
 
 
 class Refusal(Record):
-    """The source could not be opened (`absent`: there is nothing to open), or failed as a whole."""
+    """Why no device can be read: the source could not be opened (`absent`: there is nothing to open) or failed as a
+    whole, or its worker ended or does not answer.
+    """
 
     absent: bool
     detail: str
+    reason: Reason = Reason.LOST
 
 
 Message = Hello | Refusal | LaneSample | ChannelError | tuple[Xid, ...]

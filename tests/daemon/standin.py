@@ -15,6 +15,7 @@ from agent.model import Instant, Lane, Snapshot
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
+from agent.worker.supervisor import without_worker
 from tests.fakes.nvml import build
 
 FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate], infiniband: false}\n"
@@ -68,7 +69,7 @@ class LoopRig:
     ) -> None:  # fmt: skip
         self.hub = Hub()
         self.sampler = Sampler(settings, Inventory(None), "nvml")
-        self.loop = SamplingLoop(self.sampler, worker, backends, clock, hub=self.hub, **more)
+        self.loop = SamplingLoop(self.sampler, worker or without_worker(), backends, clock, hub=self.hub, **more)
 
     @property
     def latest(self) -> Snapshot:

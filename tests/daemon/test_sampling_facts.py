@@ -13,7 +13,6 @@ from agent.daemon.pausing import PauseAnswer
 from agent.lib.record import replace
 from agent.model import Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.schedule import Settings
-from agent.worker.supervisor import ExitReason
 from agent.worker.worker_messages import Message, Refusal
 from tests.daemon.standin import LoopRig, QuickBackend
 
@@ -22,7 +21,7 @@ class Worker:
     """A worker as the loop sees it. It answers nothing but what a test lays out for it."""
 
     running, awaited, held, descriptor = True, False, False, None
-    exit_reason: ExitReason | None = None
+    ended: Refusal | None = None
     refusal: Refusal | None = None
     pid: int | None = os.getpid()
     restarts, garbage = 0, 0
@@ -152,12 +151,12 @@ def test_what_the_worker_cannot_open_and_why_it_ended_is_reported_and_not_while_
     for absent, outcome in ((True, Outcome.ABSENT), (False, Outcome.FAILED)):
         worker.said = [Refusal(absent, "libnvidia-ml.so.1 is not there")]
         assert reports(rig.tick())["nvml"] == (outcome, "libnvidia-ml.so.1 is not there")
-    worker.exit_reason = ExitReason(Reason.TIMEOUT, "the device worker is silent")
+    worker.ended = Refusal(False, "the device worker is silent", Reason.TIMEOUT)
     assert reports(rig.tick())["nvml"] == (Outcome.FAILED, "the device worker is silent")
-    assert worker.exit_reason is None
-    worker.exit_reason, worker.held = ExitReason(Reason.LOST, "the device worker was killed"), True
+    assert worker.ended is None
+    worker.ended, worker.held = Refusal(False, "the device worker was killed"), True
     assert reports(rig.tick())["nvml"] == (Outcome.FAILED, "the device worker is silent")
-    assert worker.exit_reason is None
+    assert worker.ended is None
 
 
 def test_a_pause_holds_the_worker_once_answers_at_each_tick_and_releases_it_once() -> None:
@@ -198,7 +197,7 @@ def test_the_agents_own_cost_is_read_in_the_slow_lane_and_of_those_processes_tha
 
 def test_other_settings_reach_the_sampler_the_grid_and_who_follows_the_hub() -> None:
     rig = Rig()
-    rig.step = 0.2
+    rig.step = 0.05
     assert rig.hub.period == 1.0
     rig.loop.reconfigure(Settings(fast=0.25, slow=2.0))
     rig.loop.once()
@@ -211,7 +210,7 @@ def test_other_settings_reach_the_sampler_the_grid_and_who_follows_the_hub() -> 
 def test_once_gives_the_second_of_two_ticks_on_a_grid_of_its_own_and_reads_slow_lanes_in_the_first() -> None:
     backend = Quick()
     rig = Rig(None, None, backend)
-    rig.step = 0.2
+    rig.step = 0.05
     snapshot = rig.loop.once()
     assert (snapshot.sequence, rig.loop.schedule.ticks) == (2, 2)
     assert (backend.reads.count(Lane.FAST), backend.reads.count(Lane.SLOW)) == (2, 1)
@@ -238,7 +237,7 @@ def test_once_reads_slow_lanes_again_until_their_sources_have_answered_but_not_f
 ) -> None:
     def once(backend: Slow) -> tuple[int, int]:
         rig = Rig(None, None, backend)
-        rig.step = 0.2
+        rig.step = 0.05
         snapshot, reads = rig.loop.once(), len(backend.reads)
         rig.loop.close(lambda _: None)
         return snapshot.sequence, reads

@@ -192,11 +192,10 @@ def test_a_source_that_hangs_counts_and_one_that_fails_does_not() -> None:
     hub, sampler = Hub(), Sampler(SETTINGS, Inventory(None), "nvml")
     at = 100.0
     readiness = Readiness(hub, sampler, lambda: Instant(at, 1e9))
-    sampler.take_flights({"infiniband": Flight(Lane.SLOW, 100.0)})
+    flights = {"infiniband": Flight(Lane.SLOW, 100.0)}
     for at, ready in ((100.0 + HUNG_SECONDS, True), (101.0 + HUNG_SECONDS, False)):
-        hub.publish(sampler.snapshot(Instant(at, 1e9), LoopFacts()))
+        hub.publish(sampler.snapshot(Instant(at, 1e9), LoopFacts(flights=flights)))
         assert readiness()[0] == ready
     assert readiness()[1] == "backend infiniband has not answered for 16 s"
-    sampler.take_flights({})
     hub.publish(sampler.snapshot(Instant(at, 1e9), LoopFacts()))
     assert readiness()[0]

@@ -140,7 +140,7 @@ def test_parts_are_started_in_their_order_and_stopped_in_reverse_at_either_signa
     ending = stage.log[stage.log.index("systemd STOPPING") :]
     assert stage.notifier.heard[-1] == {"STOPPING": 1}
     assert stage.log[:4] == ["files.start", "rules.start", "sampling.start", "reloads.start"]
-    assert ending == ["systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "files.stop"]
+    assert ending == ["systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "files.stop", "sampling.close"]
 
 
 def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(stage: Stage, caplog) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.lib.state_files import seal
+from agent.lib.state_files import load_state, seal
 from agent.model import Alert, Phase
 from alerts import alert_state
 from alerts.lifecycle import AlertRecord
@@ -18,6 +18,8 @@ from alerts.lifecycle import AlertRecord
 TEXT = st.text(max_size=20) | st.binary(max_size=20).map(os.fsdecode)  # a mount point need not be UTF-8
 TIMES = st.floats(0, 4e9)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4).map(tuple)
+
+LOG = logging.getLogger("coldplate.rules")
 
 
 @st.composite
@@ -58,10 +60,10 @@ def test_a_file_that_says_what_cannot_be_is_set_aside_with_a_warning(
     path = tmp_path / "alerts.state"
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        assert alert_state.read(path, alert_state.decode) is None
+        assert load_state(path, alert_state.decode, LOG, "") is None
     assert not path.exists()
     assert (tmp_path / "alerts.damaged").read_bytes() == content
     assert "set aside" in caplog.text and str(path) in caplog.text
     caplog.clear()
-    assert alert_state.read(path, alert_state.decode) is None, "it is not there any more, which is no reason to warn"
+    assert load_state(path, alert_state.decode, LOG, "") is None, "it is not there any more"
     assert not caplog.records

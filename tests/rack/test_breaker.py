@@ -258,7 +258,7 @@ def test_the_heat_of_breakers_outlives_the_agent(tmp_path: Path, caplog: pytest.
     assert after["a"] > 0.85  # one that nobody has watched begins at 0.81
     path.write_bytes(b"coldplate-rack/1 00000000\n{}")
     damaged, _ = breaker_rig(path, rig.now.wall + 4)
-    assert "cannot be used: its checksum is wrong" in caplog.text
+    assert "is damaged: its checksum is wrong" in caplog.text
     damaged.draw(2_600.0)
     assert rows(damaged, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
 

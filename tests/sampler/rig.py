@@ -16,6 +16,7 @@ from agent.sampler.schedule import Settings
 class SamplerRig:
     def __init__(self, settings: Settings | None = None, inventory: Inventory | None = None) -> None:
         self.sampler = Sampler(settings or Settings(), inventory or Inventory(None), "nvml")
+        self.facts = LoopFacts()
         self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
 
     def enlist(self, channels: Sequence[GpuIdentity], missing: Sequence[Unidentified] = (), at: float = 0.0) -> None:
@@ -29,7 +30,7 @@ class SamplerRig:
         self.sampler.take_lane(LaneSample(uuid, lane, at, 0.001, 7, frame, tuple(gaps), processes))
 
     def see(self, at: float) -> Snapshot:
-        return self.sampler.snapshot(Instant(at, 1e9 + at), LoopFacts())
+        return self.sampler.snapshot(Instant(at, 1e9 + at), self.facts)
 
     def report(self, at: float, backend: str) -> BackendReport:
         (found,) = [each for each in self.see(at).reports if each.backend == backend]

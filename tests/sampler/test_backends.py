@@ -11,7 +11,7 @@ from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, IbPort, Lane, Metric, Node, Outcome, Reading, Reason, Series
 from agent.sampler.backend_runner import Flight
-from agent.sampler.health import MissingMetrics
+from agent.sampler.health import LoopFacts, MissingMetrics
 from agent.sampler.schedule import Settings
 from tests.frames import read_of
 from tests.sampler.rig import SamplerRig
@@ -49,7 +49,7 @@ class Rig(SamplerRig):
         self.sampler.take_read(read_of("host", Lane.SLOW, at, 0.01, Outcome.OK, BackendSample([Reading(LOAD, 1.0)])))
 
     def fly(self, since: float | None, lane: Lane = Lane.FAST) -> None:
-        self.sampler.take_flights({} if since is None else {"infiniband": Flight(lane, since)})
+        self.facts = LoopFacts(flights={} if since is None else {"infiniband": Flight(lane, since)})
 
     def own(self, at: float) -> dict[str, float]:
         """The backend's own series; with their outcome, where they have one."""

@@ -132,19 +132,19 @@ ENERGY = Series(BY_NAME["coldplate_gpu_energy_joules_total"], GPU)
 
 class Conditioned:
     def __init__(self, lane: Lane = Lane.FAST, period: float = 1.0) -> None:
-        self._lane, self._period = lane, period
+        self._key, self._period = ("k", "", lane), period
         self._framer = Framer()
         self._statistics = RollingStatistics(60)
         self._conditioner = Conditioner(self._statistics)
 
     @property
     def rejected(self) -> dict[str, int]:
-        return self._conditioner.rejected
+        return {cause: count for (_, cause), count in self._conditioner.rejected.items()}
 
     def pass_on(self, at: float, readings: list[Reading]) -> tuple[list[Reading], list[Gap]]:
-        frame, gaps = self._conditioner.pass_on("k", at, self._framer.frame(readings), self._lane, self._period)
+        frame, gaps = self._conditioner.pass_on(self._key, at, self._framer.frame(readings), self._period)
         self._statistics.add(at)
-        return [*frame.readings, *self._statistics.frame(["k"]).readings], gaps
+        return [*frame.readings, *self._statistics.frame([self._key]).readings], gaps
 
 
 def named(readings: list[Reading]) -> dict[str, float]:
@@ -267,7 +267,7 @@ def test_the_layout_stays_the_same_object_while_nothing_is_left_out() -> None:
     layouts = []
     for at, power in enumerate([100.0, 200.0, math.nan, 300.0]):
         frame = framer.frame([Reading(POWER, power), Reading(ENERGY, float(at))])
-        layouts.append(conditioner.pass_on("k", float(at), frame, Lane.FAST, 1.0)[0].layout)
+        layouts.append(conditioner.pass_on(("k", "", Lane.FAST), float(at), frame, 1.0)[0].layout)
     assert layouts[0] is layouts[1]
     assert layouts[2] is not layouts[0]
     assert layouts[3] is layouts[0]

@@ -10,7 +10,6 @@ from agent.backends.synthetic import load_scenario, shipped_names
 from agent.catalogue import BY_NAME
 from agent.model import Frame, Framer, Gpu, Labels, Node, Reading, Series
 from agent.sampler.ledger import GpuHolder, GpuLedger, GpuSecond, peers_of, shares_of
-from agent.sampler.mig_ledger import MigLedger
 from tests.lab.score.play import Play
 
 JOB = GpuHolder((("scheduler", "slurm"), ("job_id", "7")), False)
@@ -221,7 +220,7 @@ class Rig:
     """A ledger of one GPU, and its frames: the activity of its instances, and those that jobs hold."""
 
     def __init__(self) -> None:
-        self.ledger = MigLedger()
+        self.ledger = GpuLedger()
         self._activity, self._jobs = Framer(), Framer()
 
     def at(self, now: float, instances: dict[str, dict[str, float]], *held: str) -> dict[str, dict[str, float]]:
@@ -235,7 +234,7 @@ class Rig:
             Reading(Series(BY_NAME["coldplate_gpu_job_info"], GPU, (("job_id", "7"), ("mig", number))), 1)
             for number in held
         )
-        return mig_totals(self.ledger.frame(now, (activity, jobs)))
+        return mig_totals(self.ledger.frames(now, (activity, jobs))[0])
 
 
 def labels(number: str) -> tuple[tuple[str, str], ...]:

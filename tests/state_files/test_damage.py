@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 from array import array
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from agent.lib.state_files import MOST, DamagedError, read_whole
+from agent.lib.state_files import MOST, DamagedError, load_state, read_whole
 from agent.model import Alert, Gpu, GpuIdentity, Phase
 from agent.sampler.inventory import Inventory
 from alerts import alert_state
 from alerts.alert_state import ArchivedSeries
 from alerts.lifecycle import AlertRecord
+
+LOG = logging.getLogger("coldplate.rules")
 
 
 def identity(number: int) -> GpuIdentity:
@@ -55,7 +58,7 @@ def taken_up(decode: Callable[[bytes], object]) -> Callable[[bytes, Path], objec
     def understand(content: bytes, folder: Path) -> object:
         path = folder / "some.state"
         path.write_bytes(content)
-        return alert_state.read(path, decode)
+        return load_state(path, decode, LOG, "")
 
     return understand
 
@@ -122,6 +125,7 @@ def test_what_is_in_the_place_of_a_file_is_set_aside_unread(
     if kind == "inventory":
         assert not Inventory(path, lambda _path, _content: None).gpus
     else:
-        assert alert_state.read(path, alert_state.decode if kind == "alerts" else alert_state.decode_windows) is None
+        decode = alert_state.decode if kind == "alerts" else alert_state.decode_windows
+        assert load_state(path, decode, LOG, "") is None
     assert not path.exists()
     assert (tmp_path / "some.damaged").exists()

@@ -63,7 +63,7 @@ def test_sources_are_those_that_the_configuration_wants_and_that_the_devices_lea
 ) -> None:
     loop = make(text)
     assert set(loop.sampler.paces) == names
-    assert (loop.supervisor is None) == ("devices: none" in text)
+    assert loop.supervisor.held == ("devices: none" in text)
 
 
 def test_only_an_agent_with_real_gpus_remembers_them_or_says_that_it_cannot(make: Make, tmp_path: Path, caplog) -> None:

@@ -86,9 +86,9 @@ class Rig:
         self.now += step
         self.heard += self.supervisor.receive(self.now)
         self.supervisor.step(self.now)
-        if self.supervisor.exit_reason is not None:
-            self.exit_reasons.append((self.now, self.supervisor.exit_reason.reason, self.supervisor.exit_reason.detail))
-            self.supervisor.exit_reason = None
+        if self.supervisor.ended is not None:
+            self.exit_reasons.append((self.now, self.supervisor.ended.reason, self.supervisor.ended.detail))
+            self.supervisor.ended = None
 
     def run(self, seconds: float, ask: bool = False) -> None:
         until = self.now + seconds

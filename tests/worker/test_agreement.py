@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from agent.backends.nvml import NvmlSource
 from agent.backends.protocol import Channel, ChannelError, DeviceSource, LaneSample
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_names
-from agent.model import Instant, Reason
+from agent.model import LANES, Instant, Reason
 from agent.worker.decode import Decoder
-from agent.worker.reader_pool import ALL_LANES, Post
+from agent.worker.reader_pool import Post
 from agent.worker.worker_messages import MessageError, encode, encode_identity, unseal
 from tests.nvml.fake_driver import DENIED, LOST, UNKNOWN, UNSUPPORTED, Code, FakeDriver, FakeGpu, a100, b200, h100
 
@@ -48,7 +48,7 @@ class Wire:
     def read(self, times: int = 3) -> None:
         for _ in range(times):
             for post in self.posts:
-                post.owed = set(ALL_LANES)
+                post.owed = set(LANES)
                 post.read()
         assert self.refused == []
 

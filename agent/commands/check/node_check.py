@@ -291,7 +291,7 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckE
     try:
         snapshot = sampling.glance(until)
         worker, is_whole = sampling.supervisor, sampling.has_everything()
-        if worker is None:
+        if worker.held:  # no devices are read
             return CheckEvidence(snapshot, family_of(config), is_whole=is_whole)
         opened = snapshot.at.mono if worker.opened_at is None else worker.opened_at
         waited, opening = snapshot.at.mono - opened, opened - began

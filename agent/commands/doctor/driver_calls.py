@@ -20,12 +20,11 @@ from agent.backends.nvml.nvml_source import NvmlSource
 from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms, RecordingDriver
 from agent.backends.protocol import AbsentError, SourceError
 from agent.lib.clock import clock
-from agent.model import GpuIdentity, Lane
+from agent.model import LANES, GpuIdentity, Lane
 
 TURNS = 12
 PERIOD_SECONDS = 0.12
 """Seconds between samples: the driver's performance counters need more than 0.1."""
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 STAND_IN = "stand-in"
 """What the tests' library for libnvidia-ml.so.1 says of itself in its error texts."""
 

@@ -263,5 +263,5 @@ class RecordingSession:
 
 
 def _worker_of(loop: SamplingLoop) -> set[int]:
-    supervisor = loop.supervisor
-    return {supervisor.pid} if supervisor is not None and supervisor.pid is not None else set()
+    pid = loop.supervisor.pid
+    return set() if pid is None else {pid}

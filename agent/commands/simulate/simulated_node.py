@@ -22,7 +22,7 @@ from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_report import SelfMetrics
 from agent.health.examination import ExpectationChoice, ExpectationSeries
-from agent.model import Frame, Framer, Instant, Lane, Outcome, Rack, Reading, Reason, Series, Snapshot
+from agent.model import Frame, Framer, Instant, Lane, Rack, Reading, Reason, Series, Snapshot
 from agent.rack.agreement import GRACE_SECONDS
 from agent.rack.power import Sum
 from agent.rack.rack_options import RackOptions
@@ -160,7 +160,6 @@ class SimulatedAgent:
             self._sampler.take_xids(source.events(0.0))
         except SourceError as error:
             self._source = self._roster = None
-            self._sampler.health.outcome(self._sampler.devices, Outcome.FAILED, str(error))
             self._sampler.refused(Reason.LOST, str(error))
         self._read.update(dict.fromkeys(due, t))
 
@@ -187,7 +186,6 @@ class SimulatedAgent:
         frame = self._framers[channel.key, lane].frame(sample.readings)
         taken = LaneSample(channel.key, lane, now.mono, TOOK_SECONDS, sample.calls, frame, tuple(sample.gaps))
         self._sampler.take_lane(taken)
-        self._sampler.health.enter_lane(self._sampler.devices, taken)
 
     def _snapshot(self, t: int) -> Snapshot:
         now = self._instant(t)

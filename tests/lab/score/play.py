@@ -244,7 +244,6 @@ class Play:
         frame, gaps = self._framers[channel.key, lane].frame(sample.readings), tuple(sample.gaps)
         taken = LaneSample(channel.key, lane, now.mono, TOOK, sample.calls, frame, gaps)
         self._sampler.take_lane(taken)
-        self._sampler.health.enter_lane(self._source.name, taken)
 
     def _is_hanging(self, channel: Channel) -> bool:
         if channel.identity is None:
