@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from agent.backends.sysfs import list_names, nvidia_gpus, text
-from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
+from agent.commands.doctor.doctor_finding import DoctorFinding
 from agent.config.checks import listen_address
 from agent.config.schema import Config
 from agent.config.words import NOT_OF_NODE
@@ -28,8 +28,9 @@ from agent.model import Reading, Snapshot
 from agent.wiring.agent_client import AgentResponseError, SnapshotReader
 from agent.wiring.identity import own_agent
 
-CheckMaker = Callable[["DoctorNode"], Iterable[DoctorCheck]]
-"""Makes the checks of one subject."""
+Look = Callable[["DoctorNode"], Iterable[DoctorFinding]]
+PlacedLook = tuple[object, Look]
+"""A check of a node, and the path that it reads, for who reads that it did not answer."""
 READ, WRITE = 4, 2
 """The bits of permission, as chmod(1) counts them."""
 OVERRIDES = 1 << 1 | 1 << 2
