@@ -114,16 +114,15 @@ def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[Aler
     yield '<div class="plots">'
     for panel in _PANELS:
         labels = chosen.SM_CLOCK if panel.names == (chosen.CLOCK,) else ()
-        by_title = {gpu.title: _envelopes([gpu.node.figure(name, gpu.gpu, labels) for name in panel.names])
-                for gpu in gpus}  # fmt: skip
+        by_title = {gpu.title: _envelopes([gpu.figure(name, labels) for name in panel.names]) for gpu in gpus}
         yield from _plot(run, panel, by_title, styles, spans)
     ports = run.ports()
     named = len(run.nodes) > 1
     by_title = {
-        f"{node.name if named else ''} {port.device}/{port.port}".strip(): _envelopes(
-            [node.figure(name, port) for name in _PORTS.names]
+        f"{facts.node.name if named else ''} {port.device}/{port.port}".strip(): _envelopes(
+            [facts.figure(name) for name in _PORTS.names]
         )
-        for node, port in ports
+        for port, facts in ports
     }
     yield from _plot(run, _PORTS, by_title, _styles(list(by_title)[:MOST_LINES], set()), spans)
     yield "</div>"

@@ -197,7 +197,7 @@ class _NodeReader:
     def _figures(self, series: Series) -> list[SeriesStatistic]:
         facts = self.facts
         key = series.metric.name, series.entity
-        figure = facts.figure(*key, series.labels)
+        figure = facts.figures.get(key, {}).get(series.labels)
         if figure is None:
             figure = figure_of(series, facts.grid) if self._kept < MOST_SERIES else None
             if figure is None:
