@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import psutil
 from msgspec import Struct
 
 from agent.backends.sysfs import list_names, nvidia_gpus, text
@@ -230,6 +231,12 @@ class DoctorNode(Struct, dict=True):
                     continue
                 found.append(ListedProcess(int(name), *known))
         return tuple(found)
+
+    @cached_property
+    def connections(self) -> list[Any]:
+        """The TCP sockets, as psutil lists them: with the process of each that this user may see."""
+        psutil.PROCFS_PATH = str(self.procfs)
+        return psutil.net_connections("tcp")
 
     @cached_property
     def agent_pid(self) -> int | None:

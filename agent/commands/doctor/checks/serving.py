@@ -1,20 +1,18 @@
 """Check the agent's port, the Prometheus servers that scrape it, its rules, and the receivers of alerts.
 
-Sockets are read from /proc/net/tcp and tcp6 (Documentation/networking/proc_net_tcp.rst). A server that scrapes keeps
-its connection open, so it is found there.
+A server that scrapes keeps its connection open, so it is found among the sockets of the node.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial
-from ipaddress import IPv4Address, IPv6Address
 
-from agent.backends.sysfs import list_names
+import psutil
+
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
-from agent.commands.doctor.doctor_node import DoctorNode, ListedProcess, PlacedLook, read_procfs
+from agent.commands.doctor.doctor_node import DoctorNode, PlacedLook
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
@@ -22,60 +20,22 @@ from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.wiring.identity import login_of
 
-LISTENING, ESTABLISHED = "0A", "01"
-"""States of a socket in the fourth column, `st`."""
-
-
-def sockets(node: DoctorNode) -> Iterator[list[str]]:
-    """Yield the columns of each line of both tables; a table that does not exist has no lines."""
-    for name in ("tcp", "tcp6"):
-        try:
-            lines = read_procfs(node.procfs / "net" / name).splitlines()[1:]
-        except FileNotFoundError:
-            continue
-        yield from (columns for line in lines if len(columns := line.split()) > 9)
-
-
-def port_of(address: str) -> int:
-    """Return the port of the tables' ADDRESS:PORT, which is hexadecimal."""
-    return int(address.rpartition(":")[2], 16)
-
 
 def check_port(port: int, node: DoctorNode) -> Iterator[DoctorFinding]:
-    inodes = {each[9] for each in sockets(node) if each[3] == LISTENING and port_of(each[1]) == port}
+    pids = {each.pid for each in node.connections if each.status == psutil.CONN_LISTEN and each.laddr[1:] == (port,)}
     is_own = node.agent is not None and node.target.port == port
-    if not inodes:
+    if not pids:
         yield ok(f"{port} is free")
     elif is_own:
         yield ok(f"{port} is the running agent's")
     else:
-        holder = _process_of_sockets(node, inodes)
+        holder = next((each for each in node.processes if each.pid in pids), None)  # None if only root may see it
         if holder is not None and "coldplate" in f"{holder.name} {holder.cgroup}":
             yield ok(f"{port} is held by {holder.name}, process {holder.pid}")
             return
         who = f"{holder.name}, process {holder.pid}" if holder else "another process; as root, doctor names it"
         remedy = f'stop it, or choose another port: web: {{listen: [":{port + 1}"]}}'
         yield fail(f"{port} is taken by {who}, and no agent answers there", remedy)
-
-
-def _process_of_sockets(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
-    """Return the process that has one of these sockets open; None if only root may see it."""
-    links = {f"socket:[{inode}]" for inode in inodes}
-    for each in node.processes:
-        folder = node.procfs / str(each.pid) / "fd"
-        try:
-            if any(_link_target(f"{folder}/{name}") in links for name in list_names(folder)):
-                return each
-        except OSError:
-            continue
-    return None
-
-
-def _link_target(path: str) -> str:
-    try:
-        return os.readlink(path)  # noqa: PTH115 - one call for each of many descriptors
-    except OSError:
-        return ""
 
 
 LOOPBACK = ("127.", "::1", "localhost", "[::1]")
@@ -91,9 +51,8 @@ def check_scrapes(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.agent is None:
         yield ok("no agent runs, so no server can scrape it")
         return
-    peers = {
-        peer_of(each[2]) for each in sockets(node) if each[3] == ESTABLISHED and port_of(each[1]) == node.target.port
-    }
+    connected = (each for each in node.connections if each.status == psutil.CONN_ESTABLISHED)
+    peers = {each.raddr[0].removeprefix("::ffff:") for each in connected if each.laddr[1:] == (node.target.port,)}
     remote_peers = sorted(peer for peer in peers if not peer.startswith(LOOPBACK))
     if remote_peers:
         more = f" and {len(remote_peers) - MAX_SHOWN_PEERS} more" if len(remote_peers) > MAX_SHOWN_PEERS else ""
@@ -104,16 +63,6 @@ def check_scrapes(node: DoctorNode) -> Iterator[DoctorFinding]:
         f'ask the server for up{{job="coldplate"}}; from it, curl http://HOST:{node.target.port}/-/ready shows whether '
         "a firewall is between; add the node to its scrape_configs",
     )
-
-
-def peer_of(address: str) -> str:
-    """Return the address of the tables' ADDRESS:PORT: hexadecimal words of four bytes, each in little-endian order."""
-    words = bytes.fromhex(address.partition(":")[0])
-    address_bytes = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
-    if len(address_bytes) == 4:
-        return str(IPv4Address(address_bytes))
-    found = IPv6Address(address_bytes)
-    return str(found.ipv4_mapped or found)
 
 
 RECEIVER_DEADLINE_SECONDS = 2.0
