@@ -156,13 +156,9 @@ MAX_READ_BYTES = 1 << 24
 
 
 def read_procfs(path: Path, limit: int = MAX_READ_BYTES) -> str:
-    """Return the text of a file, at most `limit` bytes; procfs returns a page per read. Raises OSError."""
-    parts: list[bytes] = []
-    with path.open("rb", buffering=0) as file:
-        while limit > 0 and (part := file.read(min(limit, 1 << 16))):
-            parts.append(part)
-            limit -= len(part)
-    return b"".join(parts).decode("utf-8", "replace")
+    """Return the text of a file, at most `limit` bytes. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(limit).decode("utf-8", "replace")
 
 
 class ListedProcess(Struct, frozen=True):
