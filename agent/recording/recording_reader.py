@@ -178,13 +178,14 @@ class Recording:
         return found
 
     def _note(self, at: int, problem: str, *, torn: bool = False, count: bool = True) -> None:
-        whole = ""
+        """Add a problem, in the place of what the survey or an earlier reading said of it."""
+        why = " (its writer was stopped, or it was cut)" if torn else ""
+        stem = text = f"{self._shown}: {problem} at byte {at} of {self._end}{why}"
         if count:
             until = "" if self._last is None else f", until {utc(self._last)}"
-            whole = f"; {self._given} snapshots before are whole{until}"
-        why = " (its writer was stopped, or it was cut)" if torn else ""
-        text = f"{self._shown}: {problem} at byte {at} of {self._end}{why}{whole}"
-        if len(self.problems) < PROBLEMS and text not in self.problems:
+            text += f"; {self._given} snapshots before are whole{until}"
+        self.problems[:] = [each for each in self.problems if not each.startswith(stem)]
+        if len(self.problems) < PROBLEMS:
             self.problems.append(text)
 
     def _first_header(self) -> RecordingHeader:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from agent.commands.top.node_sources import AgentPoller
-from agent.commands.top.screen.node_samples import NVLINK, Sighting, SightingBoard, Traffic
+from agent.commands.top.screen.node_samples import NVLINK, Sighting, SightingBoard, Traffic, TrafficMeter
 from agent.commands.top.screen.view_builder import ViewKeeper
 from agent.daemon.hub import RecentReadings
 from agent.lib.clock import clock
@@ -78,14 +78,14 @@ def test_each_agent_is_asked_again_and_again_and_a_silent_one_delays_no_other() 
         while len(seen) < 3:
             assert asked.wait(60)
             asked.clear()
-            seen |= {each.response.snapshot.at.mono for each in board.look()[0] if each.response.snapshot is not None}
+            seen |= {each.snapshot.at.mono for each in board.look()[0] if each.snapshot is not None}
         assert [each.name for each in board.look()[0]] == ["well"]
         polling.stop()
 
 
 def test_the_same_snapshot_again_is_not_another_sample() -> None:
     board = SightingBoard()
-    first = Sighting("n", "x", AgentResponse(played("straggler", 200)[0][-1]))
+    first = Sighting("n", "x", played("straggler", 200)[0][-1])
     board.put(first)
     board.put(first)
     waited = threading.Thread(target=board.wait, args=({"n": 1}, 60.0))
@@ -93,7 +93,7 @@ def test_the_same_snapshot_again_is_not_another_sample() -> None:
     board.put(first)
     waited.join(0.2)
     assert waited.is_alive()
-    board.put(Sighting("n", "x", AgentResponse(problem="gone")))
+    board.put(Sighting("n", "x", problem="gone"))
     waited.join(60)
     assert not waited.is_alive()
 
@@ -129,7 +129,7 @@ def watched(interval: int, past: Sequence[PastMoment], late: int = 0) -> list[fl
     keeper, snapshots = ViewKeeper(float(interval)), played("straggler", 200)[0]
     for place in reversed(range(SEEN)):
         told = past if SEEN - 1 - place >= late else ()
-        sighting = Sighting("n", "o", AgentResponse(snapshots[-1 - place * interval], past=told))
+        sighting = Sighting("n", "o", snapshots[-1 - place * interval], past=told)
         scene = keeper.scene([sighting], 0.0)
     return list(scene.nodes[0].gpus[0].power_history)
 
@@ -168,13 +168,11 @@ def sample(mono: float, sent: float | None = None, errors: float | None = None) 
     return snapshot_of(1, Instant(mono, 1e9 + mono), readings)
 
 
-def rate(traffic: Traffic, snapshot: Snapshot) -> float | None:
-    traffic.take(snapshot)
+def rate(traffic: Traffic) -> float | None:
     return traffic.rates.get((NVLINK[0], GPU))
 
 
-def grown(traffic: Traffic, snapshot: Snapshot) -> float | None:
-    traffic.take(snapshot)
+def grown(traffic: Traffic) -> float | None:
     return traffic.growth.get((ERRORS, PORT, ()))
 
 
@@ -190,18 +188,19 @@ def grown(traffic: Traffic, snapshot: Snapshot) -> float | None:
 def test_a_rate_needs_two_samples_one_after_the_other_and_is_per_second(
     seen: list[tuple[float, float | None]], rates: list[float | None]
 ) -> None:
-    traffic = Traffic()
-    assert [rate(traffic, sample(mono, sent)) for mono, sent in seen] == rates
+    meter = TrafficMeter()
+    assert [rate(meter.take(sample(mono, sent))) for mono, sent in seen] == rates
 
 
 def test_growth_is_that_of_the_last_minute_and_a_clock_that_begins_anew_is_not_compared_with_before() -> None:
-    traffic = Traffic()
-    traffic.take(sample(1000.0, 1000.0, 5.0))
-    assert rate(traffic, sample(3.0, 2000.0, 9.0)) is None
-    assert grown(traffic, sample(3.0, 2000.0, 9.0)) is None
-    traffic = Traffic()
+    meter = TrafficMeter()
+    meter.take(sample(1000.0, 1000.0, 5.0))
+    fresh = meter.take(sample(3.0, 2000.0, 9.0))
+    assert rate(fresh) is None
+    assert grown(fresh) is None
+    meter = TrafficMeter()
     counts = {float(second): 5.0 if second < 30 else 8.0 for second in range(0, 120, 10)}
-    told = [grown(traffic, sample(second, errors=count)) for second, count in counts.items()]
+    told = [grown(meter.take(sample(second, errors=count))) for second, count in counts.items()]
     assert told[0] is None
     assert told[1] == 0.0
     assert told[3] == told[8] == 3.0

@@ -20,7 +20,6 @@ from agent.commands.top.screen.node_samples import ProcessRow, Sighting
 from agent.commands.top.screen.text_layout import ASCII, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import BackendReport, Gpu, Instant, Lane, Node, Outcome, Rack, Reading, Snapshot
-from agent.wiring.agent_client import AgentResponse
 from exporters.markup import Tone
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
@@ -69,8 +68,7 @@ def busy(number: int, share: float, watts: float, job: str = "77") -> list[Readi
 
 def seen(*nodes: tuple[str, list[Reading]], reports: tuple[BackendReport, ...] = ()) -> ScreenData:
     at = Instant(5.0, 1e9)
-    snapshots = {name: snapshot_of(1, at, readings, reports) for name, readings in nodes}
-    told = [Sighting(name, "here", AgentResponse(snapshot, mono=5.0)) for name, snapshot in snapshots.items()]
+    told = [Sighting(name, "here", snapshot_of(1, at, readings, reports), mono=5.0) for name, readings in nodes]
     return ViewKeeper(1.0).scene(told, 5.0)
 
 
@@ -132,7 +130,7 @@ def test_a_gpu_at_its_power_cap_is_shown_as_computing() -> None:
     for mono in (5.0, 35.0):
         states = reading("coldplate_gpu_state_seconds_total", mono, GPUS[0], state="computing")
         snapshot = snapshot_of(1, Instant(mono, 1e9 + mono), [*at_work(0, 1440.0, "sw_power_cap"), states])
-        scene = keeper.scene([Sighting("a", "here", AgentResponse(snapshot, mono=mono))], mono)
+        scene = keeper.scene([Sighting("a", "here", snapshot, mono=mono)], mono)
     lines, _ = draw(scene, UiState(), TextLayout(120, None, ASCII))
     shown = [line.plain for line in lines]
     assert "nothing is wrong" in shown[1]
@@ -185,7 +183,7 @@ def test_a_source_that_fails_is_told_and_one_that_is_absent_is_not_unless_gpus_a
 
 def test_old_data_are_said_to_be_old() -> None:
     watch = ViewKeeper(1.0)
-    sighting = Sighting("a", "here", AgentResponse(Snapshot(1, Instant(5.0, 1e9), ()), age=2.0, mono=10.0))
+    sighting = Sighting("a", "here", Snapshot(1, Instant(5.0, 1e9), ()), age=2.0, mono=10.0)
     assert texts(watch.scene([sighting], 11.0).troubles) == []
     assert texts(watch.scene([sighting], 19.0).troubles) == ["WARN a: what is shown is 11 s old"]
 
@@ -196,8 +194,7 @@ GPU = Gpu("0", "GPU-a")
 def zoomed(processes: Mapping[Gpu, Sequence[ProcessRow]] | None) -> list[str]:
     """The lines of the zoom pane of a GPU with these processes."""
     snapshot = snapshot_of(1, Instant(100.0, 1.7e9), [reading("coldplate_gpu_up", 1.0, GPU)])
-    sighting = Sighting("n", "sampled here", AgentResponse(snapshot, mono=100.0), processes)
-    scene = ViewKeeper(1.0).scene([sighting], 100.0)
+    scene = ViewKeeper(1.0).scene([Sighting("n", "sampled here", snapshot, mono=100.0, processes=processes)], 100.0)
     lines, _ = draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), TextLayout(80, None, ASCII))
     return [line.plain.rstrip() for line in lines]
 

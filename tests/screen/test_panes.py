@@ -30,7 +30,6 @@ from agent.commands.top.screen.panes import node_line
 from agent.commands.top.screen.text_layout import ASCII, UNICODE, TextLayout, glyphs_for
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Gpu, Instant, Phase
-from agent.wiring.agent_client import AgentResponse
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.panes.captured import DOCUMENT, FOLDER, PANES, PICTURE, RACK, STALL, STRAGGLER, documented, pane
@@ -113,8 +112,7 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     silent, idle = Gpu("0", "GPU-a"), Gpu("1", "GPU-b")
     readings = [reading("coldplate_gpu_up", 1.0, silent), reading("coldplate_gpu_up", 1.0, idle)]
     readings += [reading(f"coldplate_gpu_{name}", 0.0, idle) for name in ("utilization_ratio", "power_watts")]
-    response = AgentResponse(snapshot_of(1, Instant(5.0, 1e9), readings), mono=5.0)
-    scene = ViewKeeper(1.0).scene([Sighting("n", "here", response)], 5.0)
+    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshot_of(1, Instant(5.0, 1e9), readings), mono=5.0)], 5.0)
     rows = [line.plain for line in draw(scene, UiState(), TextLayout(200, 24))[0]]
     absent, zero = (next(line for line in rows if line.startswith(f"✔   {index} ")) for index in "01")
     assert not re.search(r"\d", absent[5:])
@@ -129,8 +127,7 @@ def test_names_of_others_cannot_steer_the_terminal() -> None:
     gpu = Gpu("0", "GPU-a")
     job = {"scheduler": "slurm", "job_id": "1", "user": "eve\x1b[2J\x9b", "name": "a\nb\u202e", "mig": "0"}
     readings = [reading("coldplate_gpu_up", 1.0, gpu), reading("coldplate_gpu_job_info", 1.0, gpu, **job)]
-    response = AgentResponse(snapshot_of(1, Instant(5.0, 1e9), readings))
-    scene = ViewKeeper(1.0).scene([Sighting("n\x1b]0;x\x07", "here", response)], 0.0)
+    scene = ViewKeeper(1.0).scene([Sighting("n\x1b]0;x\x07", "here", snapshot_of(1, Instant(5.0, 1e9), readings))], 0.0)
     for state in (UiState(), UiState(zoom=OneGpu(("n\x1b]0;x\x07", "GPU-a")))):
         for line in draw(scene, state, TextLayout(160, 30))[0]:
             assert line.plain.isprintable(), line.plain

@@ -18,7 +18,6 @@ from agent.lib.proc_stat import parse_stat
 from agent.lib.textfile import ReadError, read_bytes
 from agent.lib.threads import Threads
 from agent.model import Gpu, Snapshot
-from agent.wiring.agent_client import AgentResponse
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.peering import providers_of_one_run
 from agent.wiring.sources import make_sampling_loop, read_scenario, sampled_every
@@ -108,7 +107,7 @@ class LocalSampler:
         processes = None  # a recording has none
         if self._owner is not None:
             processes = list_processes(self._loop.sampler.listed_processes(), self._owner, mono)
-        self._board.put(Sighting(self._name, ORIGIN, AgentResponse(snapshot, mono=mono), processes))
+        self._board.put(Sighting(self._name, ORIGIN, snapshot, mono=mono, processes=processes))
 
 
 def _owners(config: Config, options: CommandLineOptions) -> OwnerOf | None:

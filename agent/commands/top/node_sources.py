@@ -18,7 +18,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wording import show_address
 from agent.rack.finder import Finder, PeerTarget
-from agent.wiring.agent_client import TIMEOUT_SECONDS, AgentClient, name_of_target, target_of
+from agent.wiring.agent_client import TIMEOUT_SECONDS, AgentClient, AgentResponse, name_of_target, target_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.http_access import given_login
 from agent.wiring.identity import login_of, node_name, own_agent
@@ -27,6 +27,10 @@ from agent.wiring.peering import load_rack
 ORIGIN = "from its agent"
 END_SECONDS = 1.0
 """Seconds for which those that end are waited for, all together."""
+
+
+def sighting_of(name: str, response: AgentResponse) -> Sighting:
+    return Sighting(name, ORIGIN, *response)
 
 
 class AgentPoller:
@@ -49,7 +53,7 @@ class AgentPoller:
     def _run(self, poll: AgentClient) -> None:
         try:
             while not self._stopping.is_set():
-                self._board.put(Sighting(poll.name, ORIGIN, poll.fetch()))
+                self._board.put(sighting_of(poll.name, poll.fetch()))
                 self._stopping.wait(self._interval)
         finally:
             poll.close()
@@ -120,7 +124,7 @@ class NodeSources:
             first = poll.fetch()
             poll.close()
             if first.snapshot is not None:
-                self.board.put(Sighting(name, ORIGIN, first))
+                self.board.put(sighting_of(name, first))
                 self._polling.begin(AgentClient(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock))
                 return True
             if _REFUSED not in first.problem:
