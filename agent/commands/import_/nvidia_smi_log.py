@@ -87,7 +87,7 @@ def is_index(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _INDEX_DIGITS
 
 
-class _Column(NamedTuple):
+class LogColumn(NamedTuple):
     """Where a column's values go: a row of the catalogue with its label's value; and how they become ours.
 
     `unit` stands behind each value, `factor` is what one of it is in the row's unit.
@@ -106,7 +106,7 @@ class _Header:
         self.cells = cells
         self.only = only
         self.places: dict[str, int] = {}
-        self.columns: dict[int, _Column] = {}
+        self.columns: dict[int, LogColumn] = {}
         """The places of the values."""
         self.reasons: int | None = None
         """The place of all reasons in one number."""
@@ -141,7 +141,7 @@ class _Header:
         elif any(each[:2] == (metric, label) for each in self.columns.values()):
             problems.note(line, f"column {shown(name)} is left out: another one has the same")
         else:
-            self.columns[place] = _Column(metric, label, unit, factor)
+            self.columns[place] = LogColumn(metric, label, unit, factor)
 
 
 def ticks(

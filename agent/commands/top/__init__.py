@@ -178,6 +178,7 @@ def _show_live(arguments: argparse.Namespace, config: Config, options: CommandLi
     """Show until the person leaves; the exit status. Raises ConfigError."""
     from agent.commands.top.node_sources import NodeSources
     from agent.lib import logs
+    from agent.lib.clock import clock
     from agent.lib.wakeups import WakePipe
 
     tail = LogTail()
@@ -186,10 +187,17 @@ def _show_live(arguments: argparse.Namespace, config: Config, options: CommandLi
     try:
         sources = NodeSources(arguments, config, options, pipe.wake)
         try:
-            from agent.commands.top.screen.live_loop import LiveLoop  # only now: the devices are being opened meanwhile
+            # Only now: the devices are being opened meanwhile.
+            from agent.commands.top.screen.live_loop import LiveLoop
+            from agent.commands.top.screen.view_builder import ViewKeeper
 
-            loop = LiveLoop(sources, arguments.interval, pipe, is_ascii=arguments.ascii)
-            return loop.run(mouse=not arguments.no_mouse)
+            keeper = ViewKeeper(arguments.interval)
+
+            def scene() -> ScreenData:
+                sources.add_new_peers()
+                return keeper.scene(sources.board.look()[0], clock().mono, sources.note)
+
+            return LiveLoop(scene, pipe, is_ascii=arguments.ascii).run(mouse=not arguments.no_mouse)
         finally:
             sources.close()
     finally:

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 class Press(NamedTuple):
     """One key: a character, or a name such as `up`, `enter` and `page-down`; or what the mouse did.
 
-    `click`: its first button went down on this line of the screen, counted from 0. `scroll`: its wheel was turned by so
-    many lines, below 0 upwards.
+    `click`: its first button went down on this line of the screen, counted from 0. `scroll`: its wheel was turned by
+    these lines, below 0 upwards.
     """
 
     name: str

@@ -10,16 +10,16 @@ import signal
 import sys
 import termios
 import tty
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from rich.console import Console
 
-from agent.commands.top.node_sources import NodeSources
 from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OnScreen, Press, UiState, press
 from agent.commands.top.screen.text_layout import TextLayout, glyphs_for
-from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
+from agent.commands.top.screen.view_builder import ScreenData
 from agent.lib.clock import clock
 from agent.lib.wakeups import WakePipe
 
@@ -105,9 +105,9 @@ _NOTED = (*_ENDING, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 class LiveLoop:
     """Runs until the person leaves or a signal ends it. For the main thread, on the terminal of standard input."""
 
-    def __init__(self, sources: NodeSources, interval: float, pipe: WakePipe, *, is_ascii: bool) -> None:
-        """`pipe` wakes when the sources, which sample every `interval` seconds, have something new."""
-        self._sources, self._keeper, self._pipe = sources, ViewKeeper(interval), pipe
+    def __init__(self, make_scene: Callable[[], ScreenData], pipe: WakePipe, *, is_ascii: bool) -> None:
+        """`pipe` wakes when there is another scene to make."""
+        self._make_scene, self._pipe = make_scene, pipe
         self._source = sys.stdin.fileno()
         self._modes = TerminalModes(self._source, sys.stdout.fileno())
         # The console styles; this loop writes.
@@ -199,8 +199,7 @@ class LiveLoop:
 
     def _draw(self, *, fresh: bool) -> None:
         if self._scene is None or (fresh and not self.state.is_frozen):
-            self._sources.add_new_peers()
-            self._scene = self._keeper.scene(self._sources.board.look()[0], clock().mono, self._sources.note)
+            self._scene = self._make_scene()
         size = self._modes.size()
         look = TextLayout(max(size.columns, 1), max(size.lines, 1), self._glyphs)
         lines, self._on_screen = draw(self._scene, self.state, look)

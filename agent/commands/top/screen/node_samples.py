@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from agent.model import Entity, Gpu, Labels, Series, Snapshot
-from agent.wiring.agent_client import AgentResponse
+from agent.model import Alert, Entity, Gpu, Labels, PastMoment, Series, Snapshot
 
 
 class ProcessRow(Struct, frozen=True):
@@ -26,15 +25,21 @@ class ProcessRow(Struct, frozen=True):
 
 
 class Sighting(Struct, frozen=True):
-    """The last sample of one node, or the problem that prevents one.
+    """The last sample of one node: a snapshot, or the problem that prevents one.
 
-    `processes` are those of the GPUs whose driver lists them, None if the source is an agent, whose API does not give
-    them.
+    `alerts`: None if no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
+    that was. `past` are the minutes before the command started, the oldest first. `processes` are those of the GPUs
+    whose driver lists them, None if the source is an agent, whose API does not give them.
     """
 
     name: str
     origin: str
-    response: AgentResponse
+    snapshot: Snapshot | None = None
+    alerts: Sequence[Alert] | None = None
+    problem: str = ""
+    age: float = 0.0
+    mono: float = 0.0
+    past: Sequence[PastMoment] = ()
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
 
 
@@ -59,7 +64,7 @@ class SightingBoard:
             self._expected[sighting.name] = None
             before = self._latest.get(sighting.name)
             self._latest[sighting.name] = sighting
-            if before is None or _moment(before) != _moment(sighting) or sighting.response.snapshot is None:
+            if before is None or _moment(before) != _moment(sighting) or sighting.snapshot is None:
                 self._counts[sighting.name] = self._counts.get(sighting.name, 0) + 1
             self._arrived.notify_all()
         self._changed()
@@ -78,8 +83,7 @@ class SightingBoard:
 
 
 def _moment(sighting: Sighting) -> float | None:
-    snapshot = sighting.response.snapshot
-    return None if snapshot is None else snapshot.at.mono
+    return None if sighting.snapshot is None else sighting.snapshot.at.mono
 
 
 NVLINK = ("coldplate_gpu_nvlink_transmit_bytes_total", "coldplate_gpu_nvlink_receive_bytes_total")

@@ -253,14 +253,13 @@ class ViewKeeper:
         return ScreenData(nodes, [*self._stale(nodes), *troubles, *notes], self._interval, wall)
 
     def _node(self, sighting: Sighting, mono: float) -> NodeView:
-        response = sighting.response
-        if response.snapshot is None:
-            return NodeView(sighting.name, sighting.origin, problem=response.problem or "nothing known yet")
+        if sighting.snapshot is None:
+            return NodeView(sighting.name, sighting.origin, problem=sighting.problem or "nothing known yet")
         traffic, history = self._known[sighting.name]
-        traffic.take(response.snapshot)
-        node = view_of(sighting.name, sighting.origin, response.snapshot, traffic)
-        node.alerts, node.past, node.processes = response.alerts, response.past, sighting.processes
-        node.age = response.age + max(mono - response.mono, 0.0)
+        traffic.take(sighting.snapshot)
+        node = view_of(sighting.name, sighting.origin, sighting.snapshot, traffic)
+        node.alerts, node.past, node.processes = sighting.alerts, sighting.past, sighting.processes
+        node.age = sighting.age + max(mono - sighting.mono, 0.0)
         history.take(node)
         return node
 
