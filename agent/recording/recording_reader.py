@@ -9,7 +9,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from heapq import merge
 from itertools import chain, groupby
 from math import inf
@@ -240,17 +240,19 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
     return os.fdopen(descriptor, "rb"), status.st_size
 
 
+@contextmanager
 def open_recordings(
-    paths: Iterable[Path | str], stack: ExitStack, report: Callable[[str], object] = lambda _: None
-) -> list[Recording]:
-    """Return the recordings that can be read, which the stack closes; report why the others cannot."""
-    recordings = []
-    for path in paths:
-        try:
-            recordings.append(stack.enter_context(Recording(path)))
-        except RecordingError as error:
-            report(str(error))
-    return recordings
+    paths: Iterable[Path | str], report: Callable[[str], object] = lambda _: None
+) -> Iterator[list[Recording]]:
+    """Hold the recordings that can be read open; report why the others cannot."""
+    with ExitStack() as stack:
+        recordings = []
+        for path in paths:
+            try:
+                recordings.append(stack.enter_context(Recording(path)))
+            except RecordingError as error:
+                report(str(error))
+        yield recordings
 
 
 def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
