@@ -6,7 +6,6 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,8 +137,7 @@ def _gathered(files: Sequence[str]) -> RecordedRun | None:
     from agent.recording.recording_reader import open_recordings
     from agent.recording.report.run_reader import read_run
 
-    with ExitStack() as stack:
-        recordings = open_recordings(dict.fromkeys(files), stack, _warn)
+    with open_recordings(dict.fromkeys(files), _warn) as recordings:
         if not recordings:
             return None
         try:
@@ -163,16 +161,15 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | 
     from alerts.rulefile import RuleFileError
 
     nodes: dict[str, NodePlay] = {}
-    with ExitStack() as stack:
-        try:
-            versions = [load_files(rules, Config())]
-            recordings = open_recordings(dict.fromkeys(files), stack)  # why some cannot be read is already printed
+    try:
+        versions = [load_files(rules, Config())]
+        with open_recordings(dict.fromkeys(files)) as recordings:  # why some cannot be read is already printed
             replay_recordings(recordings, versions, Config(), nodes)
-        except (RuleFileError, ValueError) as error:
-            _warn(str(error))
-            return None
-        except RecordingError:
-            pass  # and this: report what was played until then
+    except (RuleFileError, ValueError) as error:
+        _warn(str(error))
+        return None
+    except RecordingError:
+        pass  # and this: report what was played until then
     spans = [span for node in nodes.values() for span in node.plays[0].spans() if span.fired_at is not None]
     last = max((node.last for node in nodes.values()), default=0.0)
     return summarise_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)

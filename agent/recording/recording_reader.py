@@ -9,7 +9,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from heapq import merge
 from itertools import chain, groupby
 from math import inf
@@ -178,13 +178,14 @@ class Recording:
         return found
 
     def _note(self, at: int, problem: str, *, torn: bool = False, count: bool = True) -> None:
-        whole = ""
+        """Add a problem, in the place of what the survey or an earlier reading said of it."""
+        why = " (its writer was stopped, or it was cut)" if torn else ""
+        stem = text = f"{self._shown}: {problem} at byte {at} of {self._end}{why}"
         if count:
             until = "" if self._last is None else f", until {utc(self._last)}"
-            whole = f"; {self._given} snapshots before are whole{until}"
-        why = " (its writer was stopped, or it was cut)" if torn else ""
-        text = f"{self._shown}: {problem} at byte {at} of {self._end}{why}{whole}"
-        if len(self.problems) < PROBLEMS and text not in self.problems:
+            text += f"; {self._given} snapshots before are whole{until}"
+        self.problems[:] = [each for each in self.problems if not each.startswith(stem)]
+        if len(self.problems) < PROBLEMS:
             self.problems.append(text)
 
     def _first_header(self) -> RecordingHeader:
@@ -239,17 +240,19 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
     return os.fdopen(descriptor, "rb"), status.st_size
 
 
+@contextmanager
 def open_recordings(
-    paths: Iterable[Path | str], stack: ExitStack, report: Callable[[str], object] = lambda _: None
-) -> list[Recording]:
-    """Return the recordings that can be read, which the stack closes; report why the others cannot."""
-    recordings = []
-    for path in paths:
-        try:
-            recordings.append(stack.enter_context(Recording(path)))
-        except RecordingError as error:
-            report(str(error))
-    return recordings
+    paths: Iterable[Path | str], report: Callable[[str], object] = lambda _: None
+) -> Iterator[list[Recording]]:
+    """Hold the recordings that can be read open; report why the others cannot."""
+    with ExitStack() as stack:
+        recordings = []
+        for path in paths:
+            try:
+                recordings.append(stack.enter_context(Recording(path)))
+            except RecordingError as error:
+                report(str(error))
+        yield recordings
 
 
 def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:

@@ -45,6 +45,12 @@ KINDS = ("metrics", "entities", "series", "layouts", "absences", "runs", "report
 ENOUGH = 100_000
 """Definitions in one segment after which a writer begins another, whose tables are empty."""
 
+_ENTITIES: dict[str, type[Gpu | IbPort | Rack | Backend | Node]] = {
+    "gpu": Gpu, "port": IbPort, "rack": Rack, "backend": Backend, "node": Node,
+}  # fmt: skip
+"""By their words in the file, which the values of their labels follow; a link follows its GPU."""
+_WORDS: dict[type, str] = {made: word for word, made in _ENTITIES.items()}
+
 Absences = tuple[tuple[Metric, Entity], ...]
 Run = tuple[Absences, Reason, str]
 
@@ -101,17 +107,10 @@ class WrittenDefinitions:
         return self._number("entities", entity, lambda: self._entity_parts(entity))
 
     def _entity_parts(self, entity: Entity) -> list[Any]:
+        if isinstance(entity, NvLink):
+            return ["nvlink", self._entity(entity.gpu), entity.link]
         hidden = self._redaction.entity(entity) if self._redaction else entity
-        if isinstance(hidden, Gpu):
-            return ["gpu", hidden.index, hidden.uuid]
-        if isinstance(hidden, NvLink):
-            assert isinstance(entity, NvLink)
-            return ["nvlink", self._entity(entity.gpu), hidden.link]
-        if isinstance(hidden, IbPort):
-            return ["port", hidden.device, hidden.port]
-        if isinstance(hidden, Rack):
-            return ["rack", hidden.name]
-        return ["backend", hidden.name] if isinstance(hidden, Backend) else ["node"]
+        return [_WORDS[type(hidden)], *(value for _, value in hidden.labels)]
 
     def _series(self, series: Series) -> int:
         def make() -> list[Any]:
@@ -170,7 +169,7 @@ TEXT = 16 * 2**10
 """Characters of a text."""
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_TYPES: dict[str, type] = {each.__name__: each for each in (Node, Gpu, NvLink, IbPort, Rack, Backend)}
+_TYPES: dict[str, type] = {each.__name__: each for each in (*_ENTITIES.values(), NvLink)}
 
 _Report = tuple[str, Outcome, str, tuple[Run, ...]]
 
@@ -232,10 +231,7 @@ class ReadDefinitions:
             if not isinstance(gpu, Gpu):
                 raise ValueError("a link of no GPU")
             return NvLink(gpu, _number(rest[1]))
-        makers: dict[str, Callable[..., Entity]] = {
-            "gpu": Gpu, "port": IbPort, "rack": Rack, "backend": Backend, "node": Node,
-        }  # fmt: skip
-        return makers[kind](*map(_text, rest))
+        return _ENTITIES[kind](*map(_text, rest))
 
     def _series(self, item: Any) -> Series:
         metric, entity, *flat = item

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agent import cli
 from agent.cli import main
-from agent.commands.render.fleet_files import MARK
-from agent.commands.render.fleet_files import render_rule_files as render
+from agent.commands.render import MARK
+from agent.commands.render import render_rule_files as render
 from agent.config.schema import OverrideConfig as Override
 from agent.lib.wording import UserError
 from alerts import packs, rulefile

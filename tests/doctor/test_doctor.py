@@ -14,7 +14,6 @@ from agent import __version__, cli
 from agent.commands.doctor import doctor_finding, doctor_node
 from agent.commands.doctor.checks.host_access import UNSYNCHRONISED
 from agent.commands.doctor.checks.host_access import judge_clock as judge
-from agent.commands.doctor.checks.serving import peer_of
 from agent.commands.doctor.doctor_finding import DoctorFinding, DoctorVerdict
 from agent.commands.doctor.doctor_node import READ, WRITE, AgentUser, fetch_snapshot, parse_snapshot
 from agent.lib.http_target import HttpTarget
@@ -134,15 +133,14 @@ def test_a_port_is_free_the_agent_s_or_somebody_else_s(tree: NodeTree, server: S
 
 def test_who_scrapes_is_seen_by_the_connections(tree: NodeTree, server: Start) -> None:
     assert tree.told("scrapes", answering(tree, server, UP)) == [("OK", "connected from 10.0.0.10")]
-    (told,) = tree.told("scrapes", answering(tree, server, UP, peer="0100007F"))
+    config = answering(tree, server, UP, peer="0100007F")
+    (told,) = tree.told("scrapes", config)
     assert told[0] == "WARN"
+    here, there = f"{'0' * 32}:{int(tree.url.rpartition(':')[2]):04X}", f"{'0' * 16}FFFF0000{SCRAPER}:C001"
+    write(tree.at("proc/net/tcp6"), f"sl local remote\n  0: {here} {there} 01 0:0 0:0 0 0 0 779 1 0\n")
+    assert tree.told("scrapes", config) == [("OK", "connected from 10.0.0.10")]
     (told,) = tree.told("scrapes", "web: {listen: ['127.0.0.1:19400']}\n")
     assert told == ("WARN", "the agent listens on 127.0.0.1 alone: no other node can scrape it")
-
-
-def test_addresses_are_read_as_the_kernel_writes_them() -> None:
-    assert peer_of("0A00000A:C001") == peer_of("0000000000000000FFFF00000A00000A:C001") == "10.0.0.10"
-    assert peer_of("000080FE00000000000000000100000A:C001") == "fe80::a00:1"
 
 
 @pytest.mark.parametrize(

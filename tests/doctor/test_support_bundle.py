@@ -166,7 +166,7 @@ def test_a_mistake_leaves_no_file_behind(tmp_path: Path, words: list[str]) -> No
 
 def test_a_part_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support_bundle, "MAX_FILE", 3)
-    parts = [support_bundle.BundlePart("a", "more", lambda: b"1234"), support_bundle.BundlePart("b", "x", lambda: b"1")]
+    parts: list[support_bundle.BundlePart] = [("a", "more", lambda: b"1234"), ("b", "x", lambda: b"1")]
     with (tmp_path / "b.tar.gz").open("wb") as archive:
         support_bundle._fill(archive, parts, Redaction(b"k"))
     files = contents(tmp_path / "b.tar.gz")

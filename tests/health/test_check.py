@@ -24,9 +24,9 @@ from agent.commands.check import ASIDE
 from agent.commands.check.check_output import as_json, as_text, status_of
 from agent.commands.check.node_check import (
     AgentAlerts,
-    BackgroundQuery,
     CheckEvidence,
     evaluate,
+    in_background,
     learn_expectations,
     query_agent,
 )
@@ -153,9 +153,9 @@ def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_
 
 def test_what_does_not_answer_in_time_is_left_alone() -> None:
     release = threading.Event()
-    late = BackgroundQuery(lambda: release.wait(60) and "late")
-    assert late.result(clock().mono + 0.01, "no answer") == "no answer"
-    assert BackgroundQuery(lambda: "here").result(clock().mono + 60, "no answer") == "here"
+    late = in_background(lambda: release.wait(60) and "late")
+    assert late(clock().mono + 0.01, "no answer") == "no answer"
+    assert in_background(lambda: "here")(clock().mono + 60, "no answer") == "here"
     release.set()
 
 

@@ -87,7 +87,7 @@ def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
     series = {row(chosen.PCIE_IN, gpu(0)): counts, row(chosen.POWER, gpu(0)): power}
     run = gathered(tmp_path / "run", series, 700)
     node = run.nodes[0]
-    counter, gauge = node.growth(chosen.PCIE_IN, gpu(0)), node.gauge(chosen.POWER, gpu(0))
+    counter, gauge = node.of(gpu(0)).growth(chosen.PCIE_IN), node.of(gpu(0)).gauge(chosen.POWER)
     assert counter.peak == 5010.0
     assert gauge.envelope.grid.count == 480
     assert max(gauge.envelope.highs) == 700.0
@@ -102,11 +102,11 @@ def test_an_xid_that_appears_has_happened_once_and_ports_are_gathered(tmp_path: 
         row(chosen.PORT_UP, port): [1.0] * 90 + [0.0] * 10,
     }
     run = gathered(tmp_path / "run", series, SECONDS)
-    assert run.nodes[0].growth(chosen.PORT_OUT, port).rate == 2e9
-    [(_, state)] = run.nodes[0].states(chosen.PORT_UP, port)
+    assert run.nodes[0].of(port).growth(chosen.PORT_OUT).rate == 2e9
+    [(_, state)] = run.nodes[0].of(port).states(chosen.PORT_UP)
     assert (state.seconds, state.on) == (100.0, 90.0)
-    [(labels, counter)] = run.nodes[0].growths(chosen.XIDS, gpu(0))
-    assert (labels, counter.growth, counter.first_at) == ((("xid", "79"),), 1.0, 1_700_000_030.0)
+    [(labels, counter)] = run.nodes[0].of(gpu(0)).growths(chosen.XIDS)
+    assert (labels, counter.growth, counter.first_at) == ({"xid": "79"}, 1.0, 1_700_000_030.0)
 
 
 @pytest.mark.parametrize(("seconds", "heated"), [(1502, (375.25, 1501.0, "driver")), (100, (100.0, 100.0, "samples"))])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from agent.commands.top.node_sources import AgentPoller
-from agent.commands.top.screen.node_samples import NVLINK, Sighting, SightingBoard, Traffic, TrafficMeter
+from agent.commands.top.screen.node_samples import NVLINK, Sighting, SightingBoard, Traffic
 from agent.commands.top.screen.view_builder import ViewKeeper
 from agent.daemon.hub import RecentReadings
 from agent.lib.clock import clock
@@ -168,11 +168,13 @@ def sample(mono: float, sent: float | None = None, errors: float | None = None) 
     return snapshot_of(1, Instant(mono, 1e9 + mono), readings)
 
 
-def rate(traffic: Traffic) -> float | None:
+def rate(traffic: Traffic, snapshot: Snapshot) -> float | None:
+    traffic.take(snapshot)
     return traffic.rates.get((NVLINK[0], GPU))
 
 
-def grown(traffic: Traffic) -> float | None:
+def grown(traffic: Traffic, snapshot: Snapshot) -> float | None:
+    traffic.take(snapshot)
     return traffic.growth.get((ERRORS, PORT, ()))
 
 
@@ -188,19 +190,18 @@ def grown(traffic: Traffic) -> float | None:
 def test_a_rate_needs_two_samples_one_after_the_other_and_is_per_second(
     seen: list[tuple[float, float | None]], rates: list[float | None]
 ) -> None:
-    meter = TrafficMeter()
-    assert [rate(meter.take(sample(mono, sent))) for mono, sent in seen] == rates
+    traffic = Traffic()
+    assert [rate(traffic, sample(mono, sent)) for mono, sent in seen] == rates
 
 
 def test_growth_is_that_of_the_last_minute_and_a_clock_that_begins_anew_is_not_compared_with_before() -> None:
-    meter = TrafficMeter()
-    meter.take(sample(1000.0, 1000.0, 5.0))
-    fresh = meter.take(sample(3.0, 2000.0, 9.0))
-    assert rate(fresh) is None
-    assert grown(fresh) is None
-    meter = TrafficMeter()
+    traffic = Traffic()
+    traffic.take(sample(1000.0, 1000.0, 5.0))
+    assert rate(traffic, sample(3.0, 2000.0, 9.0)) is None
+    assert grown(traffic, sample(3.0, 2000.0, 9.0)) is None
+    traffic = Traffic()
     counts = {float(second): 5.0 if second < 30 else 8.0 for second in range(0, 120, 10)}
-    told = [grown(meter.take(sample(second, errors=count))) for second, count in counts.items()]
+    told = [grown(traffic, sample(second, errors=count)) for second, count in counts.items()]
     assert told[0] is None
     assert told[1] == 0.0
     assert told[3] == told[8] == 3.0

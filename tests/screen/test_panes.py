@@ -16,10 +16,7 @@ from rich.console import Console
 
 from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import (
-    KeyPress,
     KeyReader,
-    MouseClick,
-    MouseScroll,
     OneGpu,
     OneJob,
     Press,
@@ -200,7 +197,7 @@ class Person:
     def does(self, *events: Press | str) -> Person:
         for event in events:
             _, screen = draw(self.scene, self.state, self.look)
-            self.state = press(self.state, KeyPress(event) if isinstance(event, str) else event, screen)
+            self.state = press(self.state, Press(event) if isinstance(event, str) else event, screen)
         return self
 
     @property
@@ -236,10 +233,10 @@ def test_arrows_and_clicks_select_and_zoom_into_a_gpu_and_escape_leads_back() ->
     assert person.does("escape").state.zoom is None
     person = straggler()
     line = next(place for place, text in enumerate(person.lines) if text.startswith("✔   2 "))
-    assert person.does(MouseClick(line)).selected == "node7 2"
+    assert person.does(Press("click", line)).selected == "node7 2"
     assert person.state.zoom is None
-    assert person.does(MouseClick(line)).lines[1].startswith("GPU 2 ")
-    assert person.does("escape", MouseClick(0)).selected == "node7 2"
+    assert person.does(Press("click", line)).lines[1].startswith("GPU 2 ")
+    assert person.does("escape", Press("click", 0)).selected == "node7 2"
 
 
 def test_sorting_goes_through_all_orders_and_back_and_other_keys_help_freeze_and_quit() -> None:
@@ -290,23 +287,23 @@ def test_the_wheel_scrolls_rows_that_do_not_fit() -> None:
     person = Person(RACK(), 14)
     assert not any(line.startswith("✔ node3   7") for line in person.lines)
     for _ in range(10):
-        person.does(MouseScroll(3))
+        person.does(Press("scroll", 3))
     assert any(line.startswith("✔ node3   7") for line in person.lines)
     line = next(place for place, text in enumerate(person.lines) if text.startswith("✔ node3   6"))
-    assert person.does(MouseClick(line)).selected == "node3 6"
+    assert person.does(Press("click", line)).selected == "node3 6"
 
 
 SENT = [
-    (b"q", [KeyPress("q")]),
-    (b"\x1b[A\x1bOB", [KeyPress("up"), KeyPress("down")]),
-    (b"\x1b[5~\x1b[6~\x1b[H\x1b[4~", [KeyPress("page-up"), KeyPress("page-down"), KeyPress("home"), KeyPress("end")]),
-    (b"\r \x7f", [KeyPress("enter"), KeyPress("space"), KeyPress("backspace")]),
-    ("é語".encode(), [KeyPress("é"), KeyPress("語")]),
-    (b"\x1b[<0;12;7M", [MouseClick(6)]),
+    (b"q", [Press("q")]),
+    (b"\x1b[A\x1bOB", [Press("up"), Press("down")]),
+    (b"\x1b[5~\x1b[6~\x1b[H\x1b[4~", [Press("page-up"), Press("page-down"), Press("home"), Press("end")]),
+    (b"\r \x7f", [Press("enter"), Press("space"), Press("backspace")]),
+    ("é語".encode(), [Press("é"), Press("語")]),
+    (b"\x1b[<0;12;7M", [Press("click", 6)]),
     (b"\x1b[<0;12;7m\x1b[<2;1;1M", []),
-    (b"\x1b[<64;1;1M\x1b[<65;1;1M", [MouseScroll(-3), MouseScroll(3)]),
-    (b"\x1b[1;5A\x1b[?1;2c\x01j", [KeyPress("j")]),
-    (b"\xff\x80j", [KeyPress("\ufffd"), KeyPress("\ufffd"), KeyPress("j")]),
+    (b"\x1b[<64;1;1M\x1b[<65;1;1M", [Press("scroll", -3), Press("scroll", 3)]),
+    (b"\x1b[1;5A\x1b[?1;2c\x01j", [Press("j")]),
+    (b"\xff\x80j", [Press("\ufffd"), Press("\ufffd"), Press("j")]),
 ]
 
 
@@ -322,6 +319,6 @@ def test_an_escape_alone_is_the_key_once_nothing_follows() -> None:
     reader = KeyReader()
     assert reader.feed(b"\x1b") == []
     assert reader.is_waiting
-    assert reader.flush() == [KeyPress("escape")]
+    assert reader.flush() == [Press("escape")]
     assert not reader.is_waiting
-    assert reader.feed(b"[A") == [KeyPress("["), KeyPress("A")]
+    assert reader.feed(b"[A") == [Press("["), Press("A")]

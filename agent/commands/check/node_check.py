@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -50,22 +50,17 @@ AGENT_SECONDS = 0.8
 _Result = TypeVar("_Result")
 
 
-class BackgroundQuery(Generic[_Result]):
-    """A question whose answer is taken if it comes in time, and left alone if it does not."""
+def in_background(ask: Callable[[], _Result]) -> Callable[[float, _Result], _Result]:
+    """Ask in a thread. Returns what gives the answer, or the second argument if it is missing at a monotonic second."""
+    answers: list[_Result] = []
+    thread = threading.Thread(target=lambda: answers.append(ask()), name="aside", daemon=True)
+    thread.start()
 
-    def __init__(self, ask: Callable[[], _Result]) -> None:
-        self._ask = ask
-        self._answers: list[_Result] = []
-        self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
-        self._thread.start()
+    def result(until: float, late: _Result) -> _Result:
+        thread.join(max(until - clock().mono, 0.0))
+        return answers[0] if answers else late
 
-    def result(self, until: float, late: _Result) -> _Result:
-        """Return the answer, or `late` if it is missing at a monotonic second."""
-        self._thread.join(max(until - clock().mono, 0.0))
-        return self._answers[0] if self._answers else late
-
-    def _run(self) -> None:
-        self._answers.append(self._ask())
+    return result
 
 
 class AgentAlerts(Struct, frozen=True):
@@ -185,17 +180,17 @@ def collect_evidence(
 
     The agent is not queried if `agent` is "none". `given` is how to log in to it, if not as a peer of the rack does.
     """
-    alerts = None if agent == "none" else BackgroundQuery(partial(query_agent, own_agent(config, given), until))
+    alerts = None if agent == "none" else in_background(partial(query_agent, own_agent(config, given), until))
     is_real = config.backends.devices not in (*NOT_OF_NODE, "none")
-    kernel_log = BackgroundQuery(read_kernel_log) if is_real else None
+    kernel_log = in_background(read_kernel_log) if is_real else None
     paused = _pause(config, options)
     sampled = replace(config, backends=replace(config.backends, devices="none")) if paused else config
     evidence = replace(_sample(sampled, options, until), paused=paused)
     xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past(config, options)
     why = ""
     if kernel_log is not None:
-        xids, why = kernel_log.result(until, (None, "the kernel log could not be read in time"))
-    answer = None if alerts is None else alerts.result(until, AgentAlerts(None, "it did not answer in time"))
+        xids, why = kernel_log(until, (None, "the kernel log could not be read in time"))
+    answer = None if alerts is None else alerts(until, AgentAlerts(None, "it did not answer in time"))
     devices = family_of(config)
     return replace(evidence, devices=devices, xids=xids, why_no_xids=why, alerts=answer)
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.lib.commandline import takes_colour
-
-if TYPE_CHECKING:
-    from agent.commands.compat_check.query_verdicts import CheckedFile
 
 HELP = "which queries of dashboards and rules find data on coldplate"
 DESCRIPTION = (
@@ -41,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Check each file; one that cannot be read does not keep the others from being checked."""
     from agent.commands.compat_check import query_verdicts
 
-    files = _checked(arguments.files)
+    files = query_verdicts.check_files(arguments.files)
     if arguments.json:
         print(query_verdicts.document(files))
     else:
@@ -54,21 +49,3 @@ def run(arguments: argparse.Namespace) -> int:
     if any(file.problem for file in files):
         return EXIT_UNREADABLE
     return 0 if all(query.found for file in files for query in file.queries) else EXIT_NONE
-
-
-def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
-    """All files are read first: what the rules of one record, the others may ask for."""
-    from agent.commands.compat_check.query_extraction import ExtractedQuery, NoQueriesError, read_queries
-    from agent.commands.compat_check.query_verdicts import CheckedFile, evaluate_query
-
-    read: list[tuple[Path, tuple[ExtractedQuery, ...], str]] = []
-    for path in paths:
-        try:
-            read.append((path, read_queries(path), ""))
-        except NoQueriesError as error:
-            read.append((path, (), str(error)))
-    recorded = {query.record for _, queries, _ in read for query in queries if query.record}
-    return [
-        CheckedFile(str(path), tuple(evaluate_query(query, recorded) for query in queries), problem)
-        for path, queries, problem in read
-    ]

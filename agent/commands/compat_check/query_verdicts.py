@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
+from pathlib import Path
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -13,7 +14,13 @@ from msgspec.structs import replace
 from agent.catalogue import BY_NAME
 from agent.catalogue.groups import Profile, profile_of
 from agent.catalogue.infiniband import PREFIX as DRIVERS_PREFIX
-from agent.commands.compat_check.query_extraction import OPEN, ExtractedQuery, without_variables
+from agent.commands.compat_check.query_extraction import (
+    OPEN,
+    ExtractedQuery,
+    NoQueriesError,
+    read_queries,
+    without_variables,
+)
 from agent.lib.wording import one_line
 from alerts.promql import Matcher, PromqlError
 from alerts.promql.labels import METRIC_NAME, wanted_name
@@ -250,6 +257,21 @@ class CheckedFile(Struct, frozen=True):
     name: str
     queries: tuple[QueryVerdict, ...] = ()
     problem: str = ""
+
+
+def check_files(paths: Sequence[Path]) -> list[CheckedFile]:
+    """Return the verdicts on each file. All are read first: what the rules of one record, the others may ask for."""
+    read: list[tuple[Path, tuple[ExtractedQuery, ...], str]] = []
+    for path in paths:
+        try:
+            read.append((path, read_queries(path), ""))
+        except NoQueriesError as error:
+            read.append((path, (), str(error)))
+    recorded = {query.record for _, queries, _ in read for query in queries if query.record}
+    return [
+        CheckedFile(str(path), tuple(evaluate_query(query, recorded) for query in queries), problem)
+        for path, queries, problem in read
+    ]
 
 
 def profiles_of(files: Sequence[CheckedFile]) -> list[str]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from functools import partial
-from typing import ParamSpec
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from agent.lib.wording import one_line
-
-P = ParamSpec("P")
 
 
 class DoctorVerdict(Enum):
@@ -25,7 +21,10 @@ class DoctorVerdict(Enum):
 
 
 class DoctorFinding(Struct, frozen=True):
-    """A finding. `remedy` is the command or the edit that fixes it; empty if nothing is wrong."""
+    """A finding. `remedy` is the command or the edit that fixes it; empty if nothing is wrong.
+
+    The runner of the checks fills in the subject.
+    """
 
     subject: str
     verdict: DoctorVerdict
@@ -33,48 +32,16 @@ class DoctorFinding(Struct, frozen=True):
     remedy: str = ""
 
 
-class DoctorCheck(Struct):
-    """One thing to look at, apart from all others: where it hangs, it alone is not known.
-
-    `path` names what is read, for who reads that it did not answer.
-    """
-
-    subject: str
-    path: str
-    run: Callable[[], Iterable[DoctorFinding]]
-
-    def read(self) -> list[DoctorFinding]:
-        """Return what is found there; what may not be read is a finding as well."""
-        try:
-            return list(self.run())
-        except OSError as error:
-            what = f"{error.filename or self.path}: {error.strerror or error}"
-            remedy = "run coldplate doctor as root" if isinstance(error, PermissionError) else ""
-            return [DoctorFinding(self.subject, DoctorVerdict.WARN, what, remedy)]
+def ok(found: str) -> DoctorFinding:
+    return DoctorFinding("", DoctorVerdict.OK, found)
 
 
-class FindingFactory:
-    def __init__(self, subject: str) -> None:
-        self._subject = subject
+def warn(found: str, remedy: str) -> DoctorFinding:
+    return DoctorFinding("", DoctorVerdict.WARN, found, remedy)
 
-    def ok(self, found: str) -> DoctorFinding:
-        return DoctorFinding(self._subject, DoctorVerdict.OK, found)
 
-    def warn(self, found: str, remedy: str) -> DoctorFinding:
-        return DoctorFinding(self._subject, DoctorVerdict.WARN, found, remedy)
-
-    def fail(self, found: str, remedy: str) -> DoctorFinding:
-        return DoctorFinding(self._subject, DoctorVerdict.FAIL, found, remedy)
-
-    def check(
-        self, path: object, look: Callable[P, Iterable[DoctorFinding]], *args: P.args, **kwargs: P.kwargs
-    ) -> DoctorCheck:
-        """Return a check of this subject: `look` is called with the arguments."""
-        return DoctorCheck(self._subject, str(path), partial(look, *args, **kwargs))
-
-    def constant(self, path: object, *findings: DoctorFinding) -> DoctorCheck:
-        """Return what is known without looking."""
-        return DoctorCheck(self._subject, str(path), lambda: findings)
+def fail(found: str, remedy: str) -> DoctorFinding:
+    return DoctorFinding("", DoctorVerdict.FAIL, found, remedy)
 
 
 COLOURS = {DoctorVerdict.OK: "\033[32m", DoctorVerdict.WARN: "\033[33m", DoctorVerdict.FAIL: "\033[1;31m"}

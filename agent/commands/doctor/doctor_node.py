@@ -13,10 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import psutil
 from msgspec import Struct
 
 from agent.backends.sysfs import list_names, nvidia_gpus, text
-from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
+from agent.commands.doctor.doctor_finding import DoctorFinding
 from agent.config.checks import listen_address
 from agent.config.schema import Config
 from agent.config.words import NOT_OF_NODE
@@ -28,8 +29,9 @@ from agent.model import Reading, Snapshot
 from agent.wiring.agent_client import AgentResponseError, SnapshotReader
 from agent.wiring.identity import own_agent
 
-CheckMaker = Callable[["DoctorNode"], Iterable[DoctorCheck]]
-"""Makes the checks of one subject."""
+Look = Callable[["DoctorNode"], Iterable[DoctorFinding]]
+PlacedLook = tuple[object, Look]
+"""A check of a node, and the path that it reads, for who reads that it did not answer."""
 READ, WRITE = 4, 2
 """The bits of permission, as chmod(1) counts them."""
 OVERRIDES = 1 << 1 | 1 << 2
@@ -154,13 +156,9 @@ MAX_READ_BYTES = 1 << 24
 
 
 def read_procfs(path: Path, limit: int = MAX_READ_BYTES) -> str:
-    """Return the text of a file, at most `limit` bytes; procfs returns a page per read. Raises OSError."""
-    parts: list[bytes] = []
-    with path.open("rb", buffering=0) as file:
-        while limit > 0 and (part := file.read(min(limit, 1 << 16))):
-            parts.append(part)
-            limit -= len(part)
-    return b"".join(parts).decode("utf-8", "replace")
+    """Return the text of a file, at most `limit` bytes. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(limit).decode("utf-8", "replace")
 
 
 class ListedProcess(Struct, frozen=True):
@@ -229,6 +227,12 @@ class DoctorNode(Struct, dict=True):
                     continue
                 found.append(ListedProcess(int(name), *known))
         return tuple(found)
+
+    @cached_property
+    def connections(self) -> list[Any]:
+        """The TCP sockets, as psutil lists them: with the process of each that this user may see."""
+        psutil.PROCFS_PATH = str(self.procfs)
+        return psutil.net_connections("tcp")
 
     @cached_property
     def agent_pid(self) -> int | None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from agent import __version__
@@ -52,12 +51,8 @@ class PartError(Exception):
     """A part of the bundle cannot be had; the text says why."""
 
 
-class BundlePart(Struct, frozen=True):
-    """A file of the bundle, what it holds, and how it is made."""
-
-    name: str
-    what: str
-    make: Callable[[], bytes]
+BundlePart = tuple[str, str, Callable[[], bytes]]
+"""The name of a file of the bundle, what it holds, and how it is made."""
 
 
 def write_bundle(file: Path, seconds: int, node: DoctorNode, arguments: argparse.Namespace) -> None:
@@ -88,13 +83,13 @@ def write_bundle(file: Path, seconds: int, node: DoctorNode, arguments: argparse
 def _fill(archive: IO[bytes], parts: list[BundlePart], redaction: Redaction) -> None:
     index: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
-    for part in parts:
-        entry: dict[str, Any] = {"file": part.name, "holds": part.what}
+    for name, what, make in parts:
+        entry: dict[str, Any] = {"file": name, "holds": what}
         try:
-            content = part.make()
+            content = make()
             if len(content) > MAX_FILE:
                 raise PartError(f"larger than {MAX_FILE} bytes")
-            files[part.name] = content
+            files[name] = content
             index.append({**entry, "bytes": len(content)})
         except OutputError:
             raise
@@ -131,18 +126,16 @@ def _parts(
             raise PartError("doctor failed")
         return _json(_redacted(json.loads(doctor_finding.document(findings)), redaction))
 
-    parts = [
-        BundlePart("snapshot.json", "the running agent's snapshot", lambda: _snapshot(node, redaction)),
-        BundlePart("config.json", "the effective configuration without secrets", lambda: _config(node, redaction)),
-        BundlePart("doctor.txt", "what doctor reports", doctor_text),
-        BundlePart("doctor.json", "the same for programs", doctor_json),
-        BundlePart("versions.json", "versions of coldplate, Python, kernel and driver", lambda: _versions(node)),
-        BundlePart(
-            "recording.coldplate", f"a recording of {seconds} s", lambda: _recording(seconds, key, node, arguments)
-        ),
+    parts: list[BundlePart] = [
+        ("snapshot.json", "the running agent's snapshot", lambda: _snapshot(node, redaction)),
+        ("config.json", "the effective configuration without secrets", lambda: _config(node, redaction)),
+        ("doctor.txt", "what doctor reports", doctor_text),
+        ("doctor.json", "the same for programs", doctor_json),
+        ("versions.json", "versions of coldplate, Python, kernel and driver", lambda: _versions(node)),
+        ("recording.coldplate", f"a recording of {seconds} s", lambda: _recording(seconds, key, node, arguments)),
     ]
     if node.has_driver:
-        parts.append(BundlePart("driver-calls.jsonl", "calls of the NVIDIA driver and its answers", _driver_calls))
+        parts.append(("driver-calls.jsonl", "calls of the NVIDIA driver and its answers", _driver_calls))
     return parts
 
 

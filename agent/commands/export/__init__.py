@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -74,8 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = read_file(arguments)
     style = arguments.format or SUFFIXES.get("" if arguments.output is None else arguments.output.suffix, "openmetrics")
     selection = _selection(arguments)
-    with ExitStack() as stack:
-        recordings = open_recordings(arguments.recordings, stack, _fail)
+    with open_recordings(arguments.recordings, _fail) as recordings:
         if not recordings:
             return EXIT_FAILED
         status = 0 if len(recordings) == len(arguments.recordings) else EXIT_FAILED

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple, TextIO
 
@@ -66,7 +66,7 @@ class SelectedSnapshots:
         self._selection = selection
         self._stepped = stepped
         self._pruned: dict[tuple[Layout, tuple[int, ...]], _Part] = {}
-        self._parts: dict[str, tuple[list[Layout], list[_Part]]] = {}
+        self._parts = lru_cache(maxsize=64)(self._select)
 
     def __iter__(self) -> Iterator[SelectedSnapshot]:
         """Read the snapshots. Raises RecordingError if the disk does not give a recording."""
@@ -80,18 +80,14 @@ class SelectedSnapshots:
             slot = wall if selection.step == 0 else wall // selection.step
             if slot > last.get(header.node, float("-inf")):  # what two recordings have comes twice
                 last[header.node] = slot
-                yield SelectedSnapshot(header.node, wall, tuple(self._selected(header.node, snapshot.frames)))
+                yield SelectedSnapshot(header.node, wall, tuple(self._selected(snapshot.frames)))
 
-    def _selected(self, node: str, frames: Sequence[Frame]) -> Iterator[Frame]:
-        layouts = [frame.layout for frame in frames]
-        known, parts = self._parts.get(node, ([], []))
-        if layouts != known:
-            parts = self._look_up(layouts)
-            self._parts[node] = layouts, parts
+    def _selected(self, frames: Sequence[Frame]) -> Iterator[Frame]:
+        parts = self._parts(tuple(frame.layout for frame in frames))
         for frame, (layout, pick) in zip(frames, parts, strict=True):
             yield frame if layout is frame.layout else Frame(layout, pick(frame.values))
 
-    def _look_up(self, layouts: Sequence[Layout]) -> list[_Part]:
+    def _select(self, layouts: tuple[Layout, ...]) -> list[_Part]:
         """Return the selected part of each frame of a snapshot; of a repeated series the first place counts."""
         seen: set[Series] = set()
         parts = []
@@ -146,43 +142,36 @@ def write_openmetrics(
                 line = _NodeSeries(node, series)
                 counts[line] = counts.get(line, 0) + 1
     stamps = [f" {wall:.3f}\n" for wall in times]
-    families = _families(counts)
-    rows = [lines[0].series.metric for lines in families]
+    lines = _in_order(counts)
+    rows = list(dict.fromkeys(line.series.metric for line in lines))
     heads = dict(zip((row.name for row in rows), openmetrics_heads(rows), strict=True))
-    for part in _parts(families, counts, samples):
-        selected = {line for lines in part for line in lines}
-        pieces = _collect(snapshots, selected)
-        for lines in part:
-            out.write(heads.pop(lines[0].series.metric.name, ""))
-            for line in lines:
-                _write_line(line, targets(line.node), pieces, stamps, out)
+    for part in _parts(lines, counts, samples):
+        pieces = _collect(snapshots, set(part))
+        for line in part:
+            out.write(heads.pop(line.series.metric.name, ""))
+            _write_line(line, targets(line.node), pieces, stamps, out)
     out.write("# EOF\n")
 
 
-def _families(lines: Iterable[_NodeSeries]) -> list[list[_NodeSeries]]:
-    """Return the series by family, in the order of a page."""
-    lines = list(lines)
+def _in_order(lines: Iterable[_NodeSeries]) -> list[_NodeSeries]:
+    """Return the series family by family, in the order of a page."""
     by_name: dict[str, list[_NodeSeries]] = {}
     for line in lines:
         by_name.setdefault(line.series.metric.name, []).append(line)
-    order = group(list(dict.fromkeys(line.series for line in lines)))
-    return [by_name[family.metric.name] for family in order]
+    families = group(list(dict.fromkeys(line.series for lines in by_name.values() for line in lines)))
+    return [line for family in families for line in by_name[family.metric.name]]
 
 
-def _parts(
-    families: Sequence[Sequence[_NodeSeries]], counts: dict[_NodeSeries, int], samples: int
-) -> Iterator[list[list[_NodeSeries]]]:
-    """Yield families, and parts of them, that are written in one pass."""
-    part: list[list[_NodeSeries]] = []
+def _parts(lines: Sequence[_NodeSeries], counts: dict[_NodeSeries, int], samples: int) -> Iterator[list[_NodeSeries]]:
+    """Yield the series that are written in one pass, as far as their samples can be held."""
+    part: list[_NodeSeries] = []
     room = samples
-    for lines in families:
-        part.append([])
-        for line in lines:
-            if counts[line] > room and room < samples:
-                yield [each for each in part if each]
-                part, room = [[]], samples
-            part[-1].append(line)
-            room -= counts[line]
+    for line in lines:
+        if part and counts[line] > room:
+            yield part
+            part, room = [], samples
+        part.append(line)
+        room -= counts[line]
     if part:
         yield part
 
@@ -223,13 +212,11 @@ def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
     """CSV with a row for each value, and its labels in Prometheus's notation without braces. Raises RecordingError."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("time", "node", "metric", "labels", "value"))
-    known: dict[Layout, list[tuple[str, str]]] = {}
+    names = cache(lambda layout: [(each.metric.name, _labels(each)) for each in layout.series])
     for node, wall, frames in snapshots:
         for layout, values in frames:
-            names = known.get(layout)
-            if names is None:
-                names = known[layout] = [(each.metric.name, _labels(each)) for each in layout.series]
-            writer.writerows((_moment(wall), node, *name, value) for name, value in zip(names, values, strict=True))
+            pairs = zip(names(layout), values, strict=True)
+            writer.writerows((_moment(wall), node, *name, value) for name, value in pairs)
 
 
 def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
@@ -244,27 +231,23 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
                 columns.setdefault(series, len(columns))
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["time", "node", *map(_named, columns)])
-    places: dict[Layout, list[int]] = {}
+    places = cache(lambda layout: [columns[each] for each in layout.series])
     for node, wall, frames in snapshots:
         row: list[object] = [""] * len(columns)
         for layout, values in frames:
-            if layout not in places:
-                places[layout] = [columns[each] for each in layout.series]
-            for place, value in zip(places[layout], values, strict=True):
+            for place, value in zip(places(layout), values, strict=True):
                 row[place] = value
         writer.writerow([_moment(wall), node, *row])
 
 
 def write_json_lines(snapshots: SelectedSnapshots, out: TextIO) -> None:
     """Write a JSON object in a line for each value; `time` is in seconds since the epoch. Raises RecordingError."""
-    known: dict[tuple[str, Layout], list[str]] = {}
+    middles = cache(lambda node, layout: [_json_middle(node, each) for each in layout.series])
     for node, wall, frames in snapshots:
         start = f'{{"time":{wall:.3f},'
         for layout, values in frames:
-            middles = known.get((node, layout))
-            if middles is None:
-                middles = known[node, layout] = [_json_middle(node, each) for each in layout.series]
-            out.writelines([f"{start}{middle}{value!r}}}\n" for middle, value in zip(middles, values, strict=True)])
+            pairs = zip(middles(node, layout), values, strict=True)
+            out.writelines([f"{start}{middle}{value!r}}}\n" for middle, value in pairs])
 
 
 def _json_middle(node: str, series: Series) -> str:

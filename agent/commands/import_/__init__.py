@@ -14,7 +14,7 @@ from agent.lib.commandline import INVALID, Parser, warn
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.import_.import_columns import ImportedSample, ImportProblems
+    from agent.commands.import_.imported_sample import ImportedSample, ImportProblems
 
 HELP = "make a recording of a log of nvidia-smi, or of a Prometheus server's past"
 DESCRIPTION = (
@@ -54,7 +54,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the recording. Raises ConfigError."""
-    from agent.commands.import_.import_columns import ImportProblems, LogFormatError
+    from agent.commands.import_.imported_sample import ImportProblems, LogFormatError
     from agent.recording.file_records import RecordingError
 
     problems = ImportProblems(arguments.prometheus or str(arguments.log))
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
     """Return how many snapshots were written."""
-    from agent.commands.import_.import_columns import SnapshotMaker
+    from agent.commands.import_.imported_sample import SnapshotMaker
     from agent.lib.clock import clock
     from agent.lib.commandline import Progress
     from agent.recording.file_records import RecordingHeader
@@ -155,7 +155,7 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
 
 
 def _gpu(arguments: argparse.Namespace) -> str | None:
-    from agent.commands.import_.import_columns import is_index
+    from agent.commands.import_.nvidia_smi_log import is_index
     from agent.config.schema import ConfigError
 
     index: str | None = arguments.gpu

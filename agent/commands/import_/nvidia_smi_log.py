@@ -9,20 +9,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
+from math import isfinite
+from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.gpu import EVENT_REASONS, HW_SLOWDOWN
-from agent.commands.import_.import_columns import (
-    FACTORS,
-    ImportColumn,
-    ImportedSample,
-    ImportProblems,
-    LogFormatError,
-    is_index,
-    is_name,
-)
+from agent.commands.import_.imported_sample import ImportedSample, ImportProblems, LogFormatError
 from agent.lib.wording import shown
-from agent.model import Gpu, Reading, Series
+from agent.model import Gpu, Labels, Metric, Reading, Series, Unit
 
 REMEDY = "log with: nvidia-smi --query-gpu=timestamp,index,uuid,utilization.gpu,power.draw --format=csv -l 1"
 COLUMNS = {
@@ -74,6 +68,35 @@ _THROTTLE, _HW_SLOWDOWN = BY_NAME["coldplate_gpu_throttle_active"], BY_NAME["col
 _UP = BY_NAME["coldplate_gpu_up"]
 """A GPU that nvidia-smi could read was there."""
 STATES = {"Active": 1.0, "Not Active": 0.0}
+FACTORS: dict[Unit, dict[str, float]] = {
+    Unit.RATIO: {"%": 0.01, "": 1.0},
+    Unit.BYTES: {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+    Unit.WATTS: {"W": 1.0, "mW": 1e-3},
+    Unit.HERTZ: {"MHz": 1e6},
+    Unit.CELSIUS: {"C": 1.0, "": 1.0},
+    Unit.JOULES: {"mJ": 1e-3, "J": 1.0},
+    Unit.NONE: {"": 1.0},
+}
+"""What one of another unit is in ours. A unit that is not here is not known, and its column is left out."""
+_INDEX_DIGITS = 4
+_NAME_CHARACTERS = 128
+
+
+def is_index(text: str) -> bool:
+    """Return whether a text is a GPU's number on its node."""
+    return text.isascii() and text.isdigit() and len(text) <= _INDEX_DIGITS
+
+
+class LogColumn(NamedTuple):
+    """Where a column's values go: a row of the catalogue with its label's value; and how they become ours.
+
+    `unit` stands behind each value, `factor` is what one of it is in the row's unit.
+    """
+
+    metric: Metric
+    label: str
+    unit: str
+    factor: float
 
 
 class _Header:
@@ -83,8 +106,8 @@ class _Header:
         self.cells = cells
         self.only = only
         self.places: dict[str, int] = {}
-        self.targets: dict[int, tuple[ImportColumn, str]] = {}
-        """The places of the values, where they go, and the unit that stands behind each."""
+        self.columns: dict[int, LogColumn] = {}
+        """The places of the values."""
         self.reasons: int | None = None
         """The place of all reasons in one number."""
         for place, cell in enumerate(cells):
@@ -110,16 +133,15 @@ class _Header:
         if row is None:
             problems.note(line, f"column {shown(name)} is left out: coldplate has nothing of that kind")
             return
-        metric, _, label = row.partition(" ")
-        target = ImportColumn(BY_NAME[f"coldplate_{metric}"], label=label)
-        factor = FACTORS.get(target.metric.unit, {}).get(unit)
+        our_name, _, label = row.partition(" ")
+        metric = BY_NAME[f"coldplate_{our_name}"]
+        factor = FACTORS.get(metric.unit, {}).get(unit)
         if factor is None:
             problems.note(line, f"column {shown(name)} is left out: its unit {shown(unit)} is not known")
-        elif any((each.metric, each.label) == (target.metric, label) for each, _ in self.targets.values()):
+        elif any(each[:2] == (metric, label) for each in self.columns.values()):
             problems.note(line, f"column {shown(name)} is left out: another one has the same")
         else:
-            target.factor = factor
-            self.targets[place] = target, unit
+            self.columns[place] = LogColumn(metric, label, unit, factor)
 
 
 def ticks(
@@ -132,7 +154,7 @@ def ticks(
     """
     header: _Header | None = None
     order: dict[str, str] = {}
-    wall, found = 0.0, dict[Gpu, tuple[Reading, ...]]()
+    wall, gpus, readings = 0.0, set[Gpu](), list[Reading]()
     for number, cells in _rows(lines, problems):
         if not cells or cells == [""]:
             continue
@@ -148,16 +170,16 @@ def ticks(
         except ValueError as error:
             problems.note(number, f"{error}; the line is left out")
             continue
-        if gpu in found:
-            yield ImportedSample(wall, tuple(reading for readings in found.values() for reading in readings))
-            found = {}
-        if not found:
-            wall = at
-        found[gpu] = (Reading(Series(_UP, gpu), 1.0), *_readings(header, cells, gpu, number, problems))
+        if gpu in gpus:
+            yield ImportedSample(wall, tuple(readings))
+            gpus, readings = set(), []
+        wall = wall if gpus else at
+        gpus.add(gpu)
+        readings += (Reading(Series(_UP, gpu), 1.0), *_readings(header, cells, gpu, number, problems))
     if header is None:
         raise LogFormatError(f"{problems.file}: is empty; {REMEDY}")
-    if found:
-        yield ImportedSample(wall, tuple(reading for readings in found.values() for reading in readings))
+    if gpus:
+        yield ImportedSample(wall, tuple(readings))
 
 
 def _rows(lines: Iterable[str], problems: ImportProblems) -> Iterator[tuple[int, list[str]]]:
@@ -191,7 +213,7 @@ def _moment(text: str, zone: tzinfo | None) -> float:
 def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
     """Return the GPU of a line; without an index they are numbered as they come. Raises ValueError."""
     uuid = cells[header.places["uuid"]].strip() if "uuid" in header.places else ""
-    if not is_name(uuid):
+    if not uuid.isprintable() or len(uuid) > _NAME_CHARACTERS:
         raise ValueError(f"{shown(uuid)} is no UUID")
     if "index" in header.places:
         index = cells[header.places["index"]].strip()
@@ -207,21 +229,23 @@ def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
 def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: ImportProblems) -> Iterator[Reading]:
     if header.reasons is not None:
         yield from _reasons(cells[header.reasons].strip(), gpu)
-    for place, (target, unit) in header.targets.items():
+    for place, column in header.columns.items():
         text = cells[place].strip()
         if text in ("N/A", "ERR!", "") or text.startswith("["):
             continue
         number = STATES.get(text)
         if number is None:
             try:
-                number = float(text.removesuffix(unit) if unit else text)
+                number = float(text.removesuffix(column.unit))
             except ValueError:
                 name = header.cells[place].strip()
                 problems.note(line, f"{shown(text)} is no value of {shown(name)}, and left out")
                 continue
-        reading = target.reading(gpu, number)
-        if reading is not None:
-            yield reading
+        value = number * column.factor
+        low, high = column.metric.span
+        if low <= value <= high and isfinite(value):
+            labels: Labels = ((column.metric.labels[0], column.label),) if column.label else ()
+            yield Reading(Series(column.metric, gpu, labels), value)
 
 
 def _reasons(text: str, gpu: Gpu) -> Iterator[Reading]:

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from agent.catalogue import BY_NAME
-from agent.commands.import_.import_columns import ImportedSample, ImportProblems, LogFormatError
+from agent.commands.import_.imported_sample import ImportedSample, ImportProblems, LogFormatError
 from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest

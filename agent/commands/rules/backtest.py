@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,8 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (RuleFileError, ValueError) as error:
         _warn(str(error))
         return EXIT_UNREADABLE
-    with ExitStack() as stack:
-        recordings = open_recordings(arguments.recordings, stack, _warn)
+    with open_recordings(arguments.recordings, _warn) as recordings:
         if not recordings:
             return EXIT_UNREADABLE
         status = 0 if len(recordings) == len(arguments.recordings) else EXIT_UNREADABLE

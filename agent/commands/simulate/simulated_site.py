@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import groupby
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.backends.synthetic.activity import hash64, uniform
@@ -27,11 +27,23 @@ class OutageCause(Enum):
     POWER = "power-loss"  # the whole node: its jobs wait on their other nodes
 
 
-class SiteNode(Struct, frozen=True):
+class RackPlan(Struct, frozen=True):
+    """Racks that are alike. Their nodes play one of the `scenarios`, which are dealt out by weight."""
+
+    prefix: str
+    count: int
+    nodes: int
+    topology: MachineType
+    scenarios: tuple[tuple[Scenario, float], ...]
+    budget: float | None
+
+
+class SiteNode(Struct):
     """A node, the rack that it is in, and what it plays."""
 
     name: str
     rack: str
+    plan: RackPlan
     scenario: Scenario
 
 
@@ -69,62 +81,33 @@ Kin = tuple[str, Window, tuple[tuple[str, float], ...]]
 """What makes two faults look the same from another node."""
 
 
-class ScenarioShare(Struct, frozen=True):
-    """A scenario and its weight among those that are dealt out."""
-
-    scenario: Scenario
-    weight: float = 1.0
-
-
-class RackPlan(Struct, frozen=True):
-    """Racks that are alike. `shares` are what their nodes may play."""
-
-    prefix: str
-    count: int
-    nodes: int
-    topology: MachineType
-    shares: tuple[ScenarioShare, ...]
-    budget: float | None
-
-
-class NodeDraft(Struct):
-    """A node while its site is put together. `losses` is when it has no power."""
-
-    name: str
-    rack: str
-    plan: RackPlan
-    title: str = ""
-    jobs: list[ScenarioJob] = field(default_factory=list)
-    faults: list[ScenarioFault] = field(default_factory=list)
-    losses: list[Window] = field(default_factory=list)
-    awaited: list[AwaitedFault] = field(default_factory=list)
-
-
-Span = Sequence[tuple[NodeDraft, int]]
+Span = Sequence[tuple[SiteNode, int]]
 """The nodes of one job, each with the job's place among those of the node."""
 
 
-def link_waiting_nodes(span: Span) -> None:
+def link_waiting_nodes(span: Span, outages: Sequence[Outage]) -> None:
     """Let each node of a job know what the job waits for."""
     if len(span) < 2:
         return
     sources: dict[Kin, tuple[ScenarioFault, dict[str, tuple[int, ...]]]] = {}
-    for draft, place in span:
-        for fault in _halting(draft, draft.jobs[place]):
+    for node, place in span:
+        for fault in _halting(node, node.scenario.jobs[place], outages):
             kin = (fault.kind, fault.window, tuple(sorted(fault.parameters.items())))
             _, holders = sources.setdefault(kin, (fault, {}))
-            holders[draft.name] = holders.get(draft.name, ()) + fault.gpus
-    for draft, place in span:
-        draft.awaited += [AwaitedFault(place, fault) for fault in _awaited_by(draft.name, sources.values())]
+            holders[node.name] = holders.get(node.name, ()) + fault.gpus
+    for node, place in span:
+        awaited = (AwaitedFault(place, fault) for fault in _awaited_by(node.name, sources.values()))
+        node.scenario = replace(node.scenario, awaited=(*node.scenario.awaited, *awaited))
 
 
-def _halting(draft: NodeDraft, job: ScenarioJob) -> Iterator[ScenarioFault]:
+def _halting(node: SiteNode, job: ScenarioJob, outages: Sequence[Outage]) -> Iterator[ScenarioFault]:
     """Yield the faults of a node for which the job waits."""
-    for fault in draft.faults:
+    for fault in node.scenario.faults:
         if fault.kind in AWAITED and not set(job.gpus).isdisjoint(fault.gpus):
             yield fault
-    for window in draft.losses:
-        yield ScenarioFault(LOST_NODE, window)
+    for outage in outages:
+        if outage.loss is OutageCause.POWER and node.name in outage.nodes:
+            yield ScenarioFault(LOST_NODE, outage.window)
 
 
 def _awaited_by(
@@ -143,65 +126,49 @@ _DEAL, _NODE = 91, 92
 """What the seed is mixed with, so that dealing and nodes do not share their chance."""
 
 
-def build_nodes(plans: Sequence[RackPlan]) -> tuple[list[NodeDraft], list[SiteRack]]:
-    """Return the nodes and the racks, in the order of the plans."""
-    drafts: list[NodeDraft] = []
+def build_nodes(plans: Sequence[RackPlan], seed: int) -> tuple[list[SiteNode], list[SiteRack]]:
+    """Return the nodes, which are idle, and the racks, in the order of the plans."""
+    nodes: list[SiteNode] = []
     racks: list[SiteRack] = []
     counted: Counter[str] = Counter()
     for plan in plans:
         for _ in range(plan.count):
             counted[plan.prefix] += 1
             rack = f"{plan.prefix}{counted[plan.prefix]}"
-            names = tuple(f"node{len(drafts) + each + 1}" for each in range(plan.nodes))
-            racks.append(SiteRack(rack, names, plan.budget))
-            drafts += [NodeDraft(name, rack, plan) for name in names]
-    return drafts, racks
+            numbers = range(len(nodes), len(nodes) + plan.nodes)
+            idle = (Scenario("idle", "", plan.topology, hash64(seed, _NODE, number)) for number in numbers)
+            nodes += [
+                SiteNode(f"node{number + 1}", rack, plan, each) for number, each in zip(numbers, idle, strict=True)
+            ]
+            racks.append(SiteRack(rack, tuple(node.name for node in nodes[-plan.nodes :]), plan.budget))
+    return nodes, racks
 
 
-def assign_scenarios(drafts: Sequence[NodeDraft], width: int, seed: int) -> list[Span]:
+def assign_scenarios(nodes: Sequence[SiteNode], width: int, seed: int) -> list[Span]:
     """Have each node without a job play a scenario; a scenario's jobs span `width` neighbours that play the same."""
     spans: list[Span] = []
-    for number, group in enumerate(_neighbours(drafts, width), 1):
-        scenario = _chosen(group[0].plan.shares, uniform(seed, _DEAL, number))
-        jobs = [replace(job, id=f"{job.id}_{number}") for job in scenario.jobs]
-        for draft in group:
-            draft.title = scenario.name
-            draft.jobs += jobs
-            draft.faults += scenario.faults
-        spans += [[(draft, place) for draft in group] for place in range(len(jobs))]
+    for number, group in enumerate(_neighbours(nodes, width), 1):
+        scenario = _chosen(group[0].plan.scenarios, uniform(seed, _DEAL, number))
+        jobs = tuple(replace(job, id=f"{job.id}_{number}") for job in scenario.jobs)
+        for node in group:
+            faults = (*node.scenario.faults, *scenario.faults)
+            node.scenario = replace(node.scenario, name=scenario.name, jobs=jobs, faults=faults)
+        spans += [[(node, place) for node in group] for place in range(len(jobs))]
     return spans
 
 
-def _neighbours(drafts: Sequence[NodeDraft], width: int) -> Iterator[list[NodeDraft]]:
+def _neighbours(nodes: Sequence[SiteNode], width: int) -> Iterator[list[SiteNode]]:
     """Yield the nodes without a job, in groups of this size within one plan."""
-    free = [draft for draft in drafts if not draft.jobs]
-    for _, same in groupby(free, lambda draft: id(draft.plan)):
+    free = [node for node in nodes if not node.scenario.jobs]
+    for _, same in groupby(free, lambda node: id(node.plan)):
         members = list(same)
         yield from (members[start : start + width] for start in range(0, len(members), width))
 
 
-def _chosen(shares: Sequence[ScenarioShare], chance: float) -> Scenario:
-    left = chance * sum(each.weight for each in shares)
-    for each in shares:
-        left -= each.weight
+def _chosen(scenarios: Sequence[tuple[Scenario, float]], chance: float) -> Scenario:
+    left = chance * sum(weight for _, weight in scenarios)
+    for scenario, weight in scenarios:
+        left -= weight
         if left < 0.0:
-            return each.scenario
-    return shares[-1].scenario
-
-
-def build_site(
-    cluster: str, seed: int, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack], *, spans: Sequence[Span],
-    outages: Sequence[Outage],
-) -> SimulatedSite:  # fmt: skip
-    """Return the site, once all jobs and faults are in place."""
-    for span in spans:
-        link_waiting_nodes(span)
-    nodes = (SiteNode(draft.name, draft.rack, _scenario(draft, seed, number)) for number, draft in enumerate(drafts))
-    return SimulatedSite(cluster, tuple(nodes), tuple(racks), tuple(outages))
-
-
-def _scenario(draft: NodeDraft, seed: int, number: int) -> Scenario:
-    return Scenario(
-        draft.title or "idle", "", draft.plan.topology, hash64(seed, _NODE, number), tuple(draft.jobs),
-        tuple(draft.faults), awaited=tuple(draft.awaited),
-    )  # fmt: skip
+            return scenario
+    return scenarios[-1][0]

@@ -11,22 +11,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from agent.backends.synthetic.loader import ScenarioError, ScenarioReader, load_scenario, parsed
 from agent.backends.synthetic.machines import TOPOLOGIES, MachineType
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
 from agent.backends.synthetic.scenario_schema import FAULTS, Parameter, choice, quantity, text, watts, whole
 from agent.commands.simulate.simulated_site import (
-    NodeDraft,
     Outage,
     OutageCause,
     RackPlan,
-    ScenarioShare,
     SimulatedSite,
+    SiteNode,
     SiteRack,
     Span,
     assign_scenarios,
     build_nodes,
-    build_site,
+    link_waiting_nodes,
 )
 from agent.lib.typed_yaml import YamlFile
 from agent.lib.wording import UserError, meant, shown
@@ -118,7 +119,7 @@ class SiteReader(ScenarioReader):
         super().__init__(file)
         self._folder = folder
         self._scenarios: dict[tuple[str, str], Scenario] = {}
-        self._drafts: dict[str, NodeDraft] = {}
+        self._nodes: dict[str, SiteNode] = {}
         self._racks: dict[str, SiteRack] = {}
 
     def site(self) -> SimulatedSite:
@@ -128,15 +129,17 @@ class SiteReader(ScenarioReader):
         if not _LABEL.fullmatch(cluster):
             self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
         seed = self.seed(keys)
-        drafts, racks = build_nodes(self._plans(keys))
-        self._drafts, self._racks = {each.name: each for each in drafts}, {each.name: each for each in racks}
+        nodes, racks = build_nodes(self._plans(keys), seed)
+        self._nodes, self._racks = {each.name: each for each in nodes}, {each.name: each for each in racks}
         spans = [self._placed_job(each, path) for path, each in self.items(keys.get("jobs"), "jobs")]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
-        spans += assign_scenarios(drafts, width, seed)
+        spans += assign_scenarios(nodes, width, seed)
         outages: list[Outage] = []
         for path, each in self.items(keys.get("faults"), "faults"):
             outages += self._placed_fault(each, path)
-        return build_site(cluster, seed, drafts, racks, spans=spans, outages=outages)
+        for each in spans:
+            link_waiting_nodes(each, outages)
+        return SimulatedSite(cluster, tuple(nodes), tuple(racks), tuple(outages))
 
     def _plans(self, keys: Keys) -> list[RackPlan]:
         plans = [self._plan(each, path, keys) for path, each in self.items(keys["racks"], "racks")]
@@ -159,24 +162,22 @@ class SiteReader(ScenarioReader):
             int(self.number(keys, "count", path, Parameter(whole(1, MOST_NODES), 1.0))),
             int(self.number(keys, "nodes", path, Parameter(whole(1, MOST_OF_RACK), 4.0))),
             topology,
-            tuple(self._shares({**of_all, **keys}["scenario"], where, topology)),
+            tuple(self._dealt({**of_all, **keys}["scenario"], where, topology)),
             self.number(keys, "power_budget", path, Parameter(watts, 0.0)) or None,
         )
 
-    def _shares(self, raw: object, path: str, topology: MachineType) -> Iterator[ScenarioShare]:
+    def _dealt(self, raw: object, path: str, topology: MachineType) -> Iterator[tuple[Scenario, float]]:
         """Yield the scenarios that are dealt out: one by its name, or a list with weights."""
         if isinstance(raw, str):
-            yield ScenarioShare(self._named(raw, path, topology))
+            yield self._named(raw, path, topology), 1.0
             return
         if not self.sequence(raw, path):
             self.fail(path, "names no scenario; give the name of one, a file, or a list of {scenario, weight}")
         for here, item in self.items(raw, path):
             keys = self.mapping(item, here, ("scenario", "weight"), ("scenario",))
             name = str(self.value(keys, "scenario", here, Parameter(text, None)))
-            yield ScenarioShare(
-                self._named(name, f"{here}.scenario", topology),
-                self.number(keys, "weight", here, Parameter(_WEIGHT, 1.0)),
-            )
+            scenario = self._named(name, f"{here}.scenario", topology)
+            yield scenario, self.number(keys, "weight", here, Parameter(_WEIGHT, 1.0))
 
     def _named(self, name: str, path: str, topology: MachineType) -> Scenario:
         """Return a scenario on this machine, read once."""
@@ -196,48 +197,44 @@ class SiteReader(ScenarioReader):
         rest = {key: value for key, value in raw.items() if key != "nodes"}
         by_machine: dict[str, ScenarioJob] = {}
         span = []
-        for draft in self._nodes(raw["nodes"], f"{path}.nodes"):
-            machine = draft.plan.topology
+        for node in self._named_nodes(raw["nodes"], f"{path}.nodes"):
+            machine = node.plan.topology
             if machine.name not in by_machine:
                 by_machine[machine.name] = self.job(rest, path, machine)
-            draft.title = "jobs of the site"
-            draft.jobs.append(by_machine[machine.name])
-            self.apart(draft.jobs, path)
-            span.append((draft, len(draft.jobs) - 1))
+            jobs = (*node.scenario.jobs, by_machine[machine.name])
+            self.apart(jobs, path)
+            node.scenario = replace(node.scenario, name="jobs of the site", jobs=jobs)
+            span.append((node, len(jobs) - 1))
         return span
 
     def _placed_fault(self, raw: Any, path: str) -> Iterator[Outage]:
         """Yield a fault at the nodes that it names. Some take whole nodes from the site: these are given back."""
         kind = self.kind(raw, path, (*_LOSSES, *FAULTS))
-        drafts = self._places(raw, path)
+        nodes = self._places(raw, path)
         rest = {key: value for key, value in raw.items() if key not in ("node", "rack")}
         if kind in _LOSSES:
             keys = self.mapping(rest, path, ("kind", "at", "duration", "repeat"))
-            outage = Outage(_LOSSES[kind], self.window(keys, path), frozenset(draft.name for draft in drafts))
-            if outage.loss is OutageCause.POWER:
-                for draft in drafts:
-                    draft.losses.append(outage.window)
-            yield outage
+            yield Outage(_LOSSES[kind], self.window(keys, path), frozenset(node.name for node in nodes))
             return
         by_machine: dict[str, ScenarioFault] = {}
-        for draft in drafts:
-            machine = draft.plan.topology
+        for node in nodes:
+            machine = node.plan.topology
             if machine.name not in by_machine:
                 by_machine[machine.name] = self.fault(rest, path, machine)
-            draft.faults.append(by_machine[machine.name])
+            node.scenario = replace(node.scenario, faults=(*node.scenario.faults, by_machine[machine.name]))
 
-    def _places(self, keys: Keys, path: str) -> list[NodeDraft]:
+    def _places(self, keys: Keys, path: str) -> list[SiteNode]:
         """Return the nodes that the keys `node` and `rack` name: one of the two has to be there."""
         given = [word for word in ("node", "rack") if word in keys]
         if len(given) != 1:
             self.fail(path, "names no place; give node or rack" if not given else "name node or rack, not both")
         if given == ["node"]:
-            return self._nodes(keys["node"], f"{path}.node")
+            return self._named_nodes(keys["node"], f"{path}.node")
         names = self._names(keys["rack"], f"{path}.rack", self._racks, "rack")
-        return [self._drafts[node] for name in names for node in self._racks[name].nodes]
+        return [self._nodes[node] for name in names for node in self._racks[name].nodes]
 
-    def _nodes(self, raw: object, path: str) -> list[NodeDraft]:
-        return [self._drafts[name] for name in self._names(raw, path, self._drafts, "node")]
+    def _named_nodes(self, raw: object, path: str) -> list[SiteNode]:
+        return [self._nodes[name] for name in self._names(raw, path, self._nodes, "node")]
 
     def _names(self, raw: object, path: str, known: Keys, what: str) -> list[str]:
         """Return the names that are in the site, of one name or range, a list of these, or `all`."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from agent.commands.top.node_sources import NodeSources
     from agent.commands.top.screen.view_builder import ScreenData
     from agent.config.schema import Config
-    from agent.lib.wakeups import WakePipe
     from agent.wiring.command_line import CommandLineOptions
 
 HELP = "show live what the GPUs do, and why one is slow"
@@ -152,11 +151,11 @@ def _print(scene: ScreenData, arguments: argparse.Namespace, out: TextIO) -> Non
 
     from agent.commands.top.screen.frame import draw, styled
     from agent.commands.top.screen.key_input import UiState
-    from agent.commands.top.screen.text_layout import ASCII, TextLayout, glyphs_for
+    from agent.commands.top.screen.text_layout import TextLayout, glyphs_for
 
     columns = shutil.get_terminal_size((PAPER_COLUMNS, 24)).columns
     console = Console(file=out, width=columns, highlight=False)
-    look = TextLayout(columns, None, ASCII if arguments.ascii else glyphs_for(out.encoding, os.environ))
+    look = TextLayout(columns, None, glyphs_for(out.encoding, os.environ, is_ascii=arguments.ascii))
     out.writelines(styled(console, line).rstrip() + "\n" for line in draw(scene, UiState(), look)[0])
 
 
@@ -176,9 +175,10 @@ class LogTail(io.StringIO):
 
 
 def _show_live(arguments: argparse.Namespace, config: Config, options: CommandLineOptions) -> int:
-    """Until the person leaves; the exit status. Raises ConfigError."""
+    """Show until the person leaves; the exit status. Raises ConfigError."""
     from agent.commands.top.node_sources import NodeSources
     from agent.lib import logs
+    from agent.lib.clock import clock
     from agent.lib.wakeups import WakePipe
 
     tail = LogTail()
@@ -187,32 +187,19 @@ def _show_live(arguments: argparse.Namespace, config: Config, options: CommandLi
     try:
         sources = NodeSources(arguments, config, options, pipe.wake)
         try:
-            return _draw_live(arguments, sources, pipe)
+            # Only now: the devices are being opened meanwhile.
+            from agent.commands.top.screen.live_loop import LiveLoop
+            from agent.commands.top.screen.view_builder import ViewKeeper
+
+            keeper = ViewKeeper(arguments.interval)
+
+            def scene() -> ScreenData:
+                sources.add_new_peers()
+                return keeper.scene(sources.board.look()[0], clock().mono, sources.note)
+
+            return LiveLoop(scene, pipe, is_ascii=arguments.ascii).run(mouse=not arguments.no_mouse)
         finally:
             sources.close()
     finally:
         logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
         sys.stderr.writelines(f"{line}\n" for line in tail.lines)
-
-
-def _draw_live(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -> int:
-    """Import what draws only now: the devices are being opened meanwhile."""
-    from rich.console import Console
-
-    from agent.commands.top.screen.key_input import UiState
-    from agent.commands.top.screen.live_loop import LiveLoop
-    from agent.commands.top.screen.text_layout import ASCII, glyphs_for
-    from agent.commands.top.screen.view_builder import ViewKeeper
-    from agent.lib.clock import clock
-
-    console = Console(file=io.StringIO(), force_terminal=True, highlight=False)  # it styles; the loop writes
-    watch = ViewKeeper(arguments.interval)
-
-    def scene() -> ScreenData:
-        sources.add_new_peers()
-        return watch.scene(sources.board.look()[0], clock().mono, sources.note)
-
-    terminal = (sys.stdin.fileno(), sys.stdout.fileno())
-    glyphs = ASCII if arguments.ascii else glyphs_for(sys.stdout.encoding, os.environ)
-    loop = LiveLoop(terminal, console, sys.stdout.encoding, glyphs, scene, lambda: clock().mono, pipe)
-    return loop.run(UiState(mouse=not arguments.no_mouse))

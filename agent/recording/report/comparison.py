@@ -98,8 +98,8 @@ def _energy(run: RecordedRun) -> float | None:
 
 
 def _fabric(run: RecordedRun) -> float | None:
-    rates = [counter.rate for node, port in run.ports() for name in (chosen.PORT_OUT, chosen.PORT_IN)
-             if (counter := node.growth(name, port)) is not None and counter.rate is not None]  # fmt: skip
+    rates = [counter.rate for _, facts in run.ports() for name in (chosen.PORT_OUT, chosen.PORT_IN)
+             if (counter := facts.growth(name)) is not None and counter.rate is not None]  # fmt: skip
     return sum(rates) / 1e9 if rates else None
 
 

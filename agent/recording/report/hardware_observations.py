@@ -8,7 +8,7 @@ from agent.catalogue.xid_triage import Grade, called
 from agent.health.device_states import xid_verdict
 from agent.health.verdicts import Verdict
 from agent.lib.wording import one_line, utc
-from agent.model import Node, NvLink
+from agent.model import NvLink
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import FAULT, NOTE, Observation, format_gpus, ranges, span_text
 from agent.recording.report.run_facts import GpuFacts, RecordedRun
@@ -28,9 +28,9 @@ def hardware_observations(run: RecordedRun) -> Iterator[Observation]:
 def _xids(run: RecordedRun) -> Iterator[Observation]:
     by_code: dict[str, list[tuple[GpuFacts, CounterStatistic]]] = {}
     for gpu in run.gpus():
-        for labels, counter in gpu.node.growths(chosen.XIDS, gpu.gpu):
+        for code, counter in gpu.growth_by(chosen.XIDS, "xid").items():
             if counter.growth >= 1:
-                by_code.setdefault(one_line(dict(labels).get("xid", ""), 16), []).append((gpu, counter))
+                by_code.setdefault(one_line(code, 16), []).append((gpu, counter))
     first = {code: min(counter.first_at or 0.0 for _, counter in some) for code, some in by_code.items()}
     for code, some in sorted(by_code.items(), key=lambda one: first[one[0]]):
         gpus = [gpu for gpu, _ in some]
@@ -49,15 +49,14 @@ def _xids(run: RecordedRun) -> Iterator[Observation]:
 def _grades(gpu: GpuFacts, code: str) -> set[str]:
     """Return the severity of this code in the kernel log; nothing for a code that says it by itself."""
     return {
-        dict(labels).get("grade", "")
-        for labels, counter in gpu.node.growths(chosen.GRADED_XIDS, gpu.gpu)
-        if dict(labels).get("xid") == code and counter.growth >= 1
+        labels.get("grade", "")
+        for labels, counter in gpu.growths(chosen.GRADED_XIDS)
+        if labels.get("xid") == code and counter.growth >= 1
     }
 
 
 def _memory(gpu: GpuFacts) -> Iterator[Observation]:
-    for labels, counter in gpu.node.growths(chosen.ECC, gpu.gpu):
-        kind = dict(labels).get("type", "")
+    for kind, counter in gpu.growth_by(chosen.ECC, "type").items():
         if counter.growth >= 1 and kind.startswith("uncorrect"):
             yield Observation(
                 FAULT, "ecc", f"{format_gpus([gpu])} had uncorrectable memory errors: {counter.growth:.0f}.",
@@ -65,7 +64,7 @@ def _memory(gpu: GpuFacts) -> Iterator[Observation]:
             )  # fmt: skip
     for name, text in ((chosen.REMAP_FAILED, "failed: the GPU must be replaced"),
                        (chosen.REMAP_PENDING, "is pending: the GPU needs a reset")):  # fmt: skip
-        if any(state.on for _, state in gpu.node.states(name, gpu.gpu)):
+        if any(state.on for _, state in gpu.states(name)):
             yield Observation(FAULT, "row-remap", f"{format_gpus([gpu])}: a row remap {text}.", (gpu.title,))
 
 
@@ -84,7 +83,7 @@ def _links(gpu: GpuFacts) -> Iterator[Observation]:
     for link in gpu.node.entities(NvLink):
         if link.gpu != gpu.gpu:
             continue
-        for _, state in gpu.node.states(chosen.NVLINK_UP, link):
+        for _, state in gpu.node.of(link).states(chosen.NVLINK_UP):
             # A link that was never up is not wired, or all are asleep.
             if state.on and state.seconds - state.on >= 1:
                 down.append(str(link.link))
@@ -95,8 +94,8 @@ def _links(gpu: GpuFacts) -> Iterator[Observation]:
             f"{format_gpus([gpu])}: NVLink {ranges(down)} went down, for up to {span_text(most)}.",
             (gpu.title,), {"down_seconds": most},
         )  # fmt: skip
-    errors = {dict(labels).get("type", ""): counter.growth for labels, counter in
-              gpu.node.growths(chosen.NVLINK_ERRORS, gpu.gpu) if counter.growth >= 1}  # fmt: skip
+    counters = gpu.growth_by(chosen.NVLINK_ERRORS, "type")
+    errors = {kind: counter.growth for kind, counter in counters.items() if counter.growth >= 1}
     if errors:
         counts = ", ".join(f"{count:.0f} {one_line(kind, 32)}" for kind, count in sorted(errors.items()))
         yield Observation(
@@ -106,9 +105,10 @@ def _links(gpu: GpuFacts) -> Iterator[Observation]:
 
 
 def _ports(run: RecordedRun) -> Iterator[Observation]:
-    for node, port in run.ports():
-        shown = one_line(f"{port.device} port {port.port}", 64) + (f" of {node.name}" if len(run.nodes) > 1 else "")
-        for _, state in node.states(chosen.PORT_UP, port):
+    for port, facts in run.ports():
+        of = f" of {facts.node.name}" if len(run.nodes) > 1 else ""
+        shown = one_line(f"{port.device} port {port.port}", 64) + of
+        for _, state in facts.states(chosen.PORT_UP):
             down = state.seconds - state.on
             if state.on and down >= 1:
                 yield Observation(FAULT, "port-down", f"InfiniBand {shown} was down for {span_text(down)}.",
@@ -116,7 +116,7 @@ def _ports(run: RecordedRun) -> Iterator[Observation]:
         counted = {
             name.removeprefix("coldplate_infiniband_").removesuffix("_total"): counter.growth
             for name in chosen.PORT_ERRORS
-            if (counter := node.growth(name, port)) is not None and counter.growth >= 1
+            if (counter := facts.growth(name)) is not None and counter.growth >= 1
         }
         if counted:
             counts = ", ".join(f"{count:.0f} {what}" for what, count in counted.items())
@@ -126,11 +126,10 @@ def _ports(run: RecordedRun) -> Iterator[Observation]:
 def _switches(run: RecordedRun) -> Iterator[Observation]:
     for node in run.nodes:
         of = f" of {node.name}" if len(run.nodes) > 1 else ""
-        for labels, counter in node.growths(chosen.SWITCH_ERRORS, Node()):
-            by_name = dict(labels)
+        for labels, counter in node.of().growths(chosen.SWITCH_ERRORS):
             if counter.growth >= 1:
-                is_fatal = by_name.get("grade") == Grade.FATAL.value
-                pci, sxid = (one_line(by_name.get(name, ""), 16) for name in ("pci", "sxid"))
+                is_fatal = labels.get("grade") == Grade.FATAL.value
+                pci, sxid = (one_line(labels.get(name, ""), 16) for name in ("pci", "sxid"))
                 what = f"{'the fatal ' if is_fatal else ''}SXid {sxid} {_times(counter.growth)}"
                 yield Observation(
                     FAULT if is_fatal else NOTE, "sxid", f"NVSwitch {pci}{of} reported {what}.",

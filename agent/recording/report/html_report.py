@@ -7,17 +7,9 @@ from html import escape
 from typing import NamedTuple
 
 from agent.lib.wording import one_line, utc
+from agent.recording.report import report_card as card
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import FAULT, SLOW, Observation, format_gpus, span_text
-from agent.recording.report.report_card import (
-    activity_table,
-    job_text,
-    loss_table,
-    node_table,
-    port_table,
-    run_lines,
-    state_table,
-)
 from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
 from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.series_statistics import CounterStatistic, Envelope, GaugeStatistic
@@ -77,7 +69,7 @@ def html_report(
 
 def _head(run: RecordedRun, title: str) -> Iterator[str]:
     yield f"<h1>{escape(title)}</h1>"
-    for line in run_lines(run):
+    for line in card.run_lines(run):
         yield f"<p>{escape(line)}</p>"
     for problem in run.problems:
         yield f'<p class="fault"><b>Damaged or doubled:</b> {escape(one_line(problem, 1000))}</p>'
@@ -114,16 +106,15 @@ def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[Aler
     yield '<div class="plots">'
     for panel in _PANELS:
         labels = chosen.SM_CLOCK if panel.names == (chosen.CLOCK,) else ()
-        by_title = {gpu.title: _envelopes([gpu.node.figure(name, gpu.gpu, labels) for name in panel.names])
-                for gpu in gpus}  # fmt: skip
+        by_title = {gpu.title: _envelopes([gpu.figure(name, labels) for name in panel.names]) for gpu in gpus}
         yield from _plot(run, panel, by_title, styles, spans)
     ports = run.ports()
     named = len(run.nodes) > 1
     by_title = {
-        f"{node.name if named else ''} {port.device}/{port.port}".strip(): _envelopes(
-            [node.figure(name, port) for name in _PORTS.names]
+        f"{facts.node.name if named else ''} {port.device}/{port.port}".strip(): _envelopes(
+            [facts.figure(name) for name in _PORTS.names]
         )
-        for node, port in ports
+        for port, facts in ports
     }
     yield from _plot(run, _PORTS, by_title, _styles(list(by_title)[:MOST_LINES], set()), spans)
     yield "</div>"
@@ -188,16 +179,18 @@ def _key(styles: dict[str, str], left_out: int) -> str:
 
 def _tables(run: RecordedRun) -> Iterator[str]:
     for title, table in (
-        ("GPUs", activity_table(run)), ("What the GPUs did with their time", state_table(run)),
-        ("Energy, lost time and traffic", loss_table(run)), ("Between nodes: InfiniBand, GB/s", port_table(run)),
-        ("Nodes", node_table(run)),
-    ):  # fmt: skip
+        ("GPUs", card.activity_table(run)),
+        ("What the GPUs did with their time", card.state_table(run)),
+        ("Energy, lost time and traffic", card.loss_table(run)),
+        ("Between nodes: InfiniBand, GB/s", card.port_table(run)),
+        ("Nodes", card.node_table(run)),
+    ):
         if table.rows:
             note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
             yield f"<h2>{title}</h2>{_table(_spoken(table.heads), table.rows)}{note}"
     for job, gpus in run.groups():
         if job is not None:
-            yield f"<p>{escape(job_text(job))}: {escape(format_gpus(gpus))}</p>"
+            yield f"<p>{escape(card.job_text(job))}: {escape(format_gpus(gpus))}</p>"
 
 
 def _spoken(heads: Sequence[str]) -> Iterator[str]:

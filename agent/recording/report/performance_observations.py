@@ -13,7 +13,6 @@ from statistics import fmean, median
 from agent.catalogue.gpu import WORKING_POWER
 from agent.health.device_states import throttle_verdict
 from agent.health.verdicts import is_bad
-from agent.model import Node
 from agent.recording.report import report_series as chosen
 from agent.recording.report.hardware_observations import hardware_observations
 from agent.recording.report.observation import NOTE, RANKS, SLOW, Observation, format_gpus, share_text, span_text
@@ -158,12 +157,11 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     if pcie is not None and pcie.rate and pcie.rate > 1e9:
         figures["pcie_receive_bytes_per_second"] = pcie.rate
         signs.append(f"up to {pcie.rate / 1e9:.1f} GB/s came in over PCIe")
-    pressures = [gpu.node.growth(chosen.PRESSURE, Node(), (("resource", "io"),)) for gpu in gpus]
-    waits = max((one.rate for one in pressures if one is not None and one.rate is not None), default=None)
+    nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
+    waits = max((share for node in nodes if (share := node.io_waiting()) is not None), default=None)
     if waits is not None and waits > 0.05:
         figures["io_waiting_ratio"] = waits
         signs.append(f"tasks waited for storage {share_text(waits)} of the time")
-    nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
     cpu = max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
     if cpu is not None and cpu > 0.7:
         figures["processor_busy_ratio"] = cpu

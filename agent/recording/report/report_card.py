@@ -13,11 +13,11 @@ from agent.catalogue.gpu import STATES
 from agent.health.device_states import throttle_verdict
 from agent.health.verdicts import is_bad
 from agent.lib.wording import one_line, utc
-from agent.model import IbPort, Node
+from agent.model import IbPort
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Observation, format_gpus, share_text, span_text
 from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
-from agent.recording.report.run_facts import GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
+from agent.recording.report.run_facts import EntityFacts, GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
 from agent.recording.report.series_statistics import CounterStatistic
 
 NARROWEST = 20
@@ -128,7 +128,7 @@ def loss_table(run: RecordedRun) -> ReportTable:
 def port_table(run: RecordedRun) -> ReportTable:
     """Return what each InfiniBand port moved, in GB/s."""
     heads = ("port", "sent\nmean", "\npeak", "received\nmean", "\npeak", "peak of\nrate", "\nerrors")
-    rows = [_port(node, port, named=len(run.nodes) > 1) for node, port in run.ports()[:MOST_ROWS]]
+    rows = [_port(port, facts, named=len(run.nodes) > 1) for port, facts in run.ports()[:MOST_ROWS]]
     return ReportTable(heads, rows, _left_out(len(run.ports()), "ports"))
 
 
@@ -183,15 +183,15 @@ def _rates(counters: Sequence[CounterStatistic]) -> tuple[str, str]:
     return _number(mean / 1e9, 1), _number(peak / 1e9, 1)
 
 
-def _port(node: NodeFacts, port: IbPort, *, named: bool) -> list[str]:
+def _port(port: IbPort, facts: EntityFacts, *, named: bool) -> list[str]:
     name = one_line(f"{port.device}/{port.port}", 32)
-    sent, received = node.growth(chosen.PORT_OUT, port), node.growth(chosen.PORT_IN, port)
-    gauge = node.gauge(chosen.PORT_RATE, port)
+    sent, received = facts.growth(chosen.PORT_OUT), facts.growth(chosen.PORT_IN)
+    gauge = facts.gauge(chosen.PORT_RATE)
     rate = gauge.last if gauge is not None else None
     highest = max((one.peak or 0.0 for one in (sent, received) if one is not None), default=None)
-    errors = [counter.growth for each in chosen.PORT_ERRORS if (counter := node.growth(each, port)) is not None]
+    errors = [counter.growth for each in chosen.PORT_ERRORS if (counter := facts.growth(each)) is not None]
     return [
-        f"{one_line(node.name, 32)} {name}" if named else name,
+        f"{one_line(facts.node.name, 32)} {name}" if named else name,
         *_rates([sent] if sent is not None else []),
         *_rates([received] if received is not None else []),
         _percent(highest / rate if rate and highest is not None else None),
@@ -201,12 +201,11 @@ def _port(node: NodeFacts, port: IbPort, *, named: bool) -> list[str]:
 
 def _node(node: NodeFacts) -> list[str]:
     source, power = next(((each, power) for each, power in node.power().items() if power is not None), ("", None))
-    io = node.growth(chosen.PRESSURE, Node(), (("resource", "io"),))
     return [
         one_line(node.name, 40) or "-",
         _number(node.seconds),
         _percent(node.processor_share()),
-        _percent(io.rate if io else None),
+        _percent(node.io_waiting()),
         _number(power.mean if power else None),
         _number(power.high if power else None),
         one_line(source, 16),

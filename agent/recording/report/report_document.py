@@ -5,16 +5,16 @@ The alerts are those that the node's own agent had, or those of rules that a com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.lib.wording import utc
-from agent.model import IbPort, Labels, Node, NvLink
+from agent.model import IbPort, Labels, NvLink
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Observation
 from agent.recording.report.performance_observations import step_of
-from agent.recording.report.run_facts import GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
-from agent.recording.report.series_statistics import CounterStatistic, GaugeSummary, StateStatistic
+from agent.recording.report.run_facts import EntityFacts, GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
+from agent.recording.report.series_statistics import CounterStatistic, GaugeSummary
 
 _OWN = frozenset({"alertname", "alertstate", "severity"})
 
@@ -53,8 +53,8 @@ def recorded_alerts(run: RecordedRun) -> list[AlertSummary]:
     """Return the alerts that the nodes' own agents fired while they were recorded, in the order of time."""
     found = []
     for node in run.nodes:
-        for labels, state in node.states(chosen.ALERT, Node()):
-            if ("alertstate", "firing") in labels and state.spans:
+        for labels, state in node.of().states(chosen.ALERT):
+            if labels.get("alertstate") == "firing" and state.spans:
                 first, last = state.spans[0][0], state.spans[-1][1]
                 found.append(_alert_summary(labels, node.name, first, last, seconds=state.on, times=state.flips))
     return sorted(found, key=_in_time)
@@ -68,14 +68,16 @@ def summarise_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[
     made = []
     for (node, labels), times in found.items():
         seconds = sum(end - begin for begin, end in times)
-        made.append(_alert_summary(labels, node, times[0][0], times[-1][1], seconds=seconds, times=len(times)))
+        made.append(_alert_summary(dict(labels), node, times[0][0], times[-1][1], seconds=seconds, times=len(times)))
     return sorted(made, key=_in_time)
 
 
-def _alert_summary(labels: Labels, node: str, first: float, last: float, *, seconds: float, times: int) -> AlertSummary:
-    known = dict(labels)
-    rest = tuple(pair for pair in labels if pair[0] not in _OWN)
-    return AlertSummary(known.get("alertname", ""), known.get("severity", ""), node, rest, first, last, seconds, times)
+def _alert_summary(
+    labels: Mapping[str, str], node: str, first: float, last: float, *, seconds: float, times: int
+) -> AlertSummary:
+    name, severity = labels.get("alertname", ""), labels.get("severity", "")
+    rest = tuple(pair for pair in labels.items() if pair[0] not in _OWN)
+    return AlertSummary(name, severity, node, rest, first, last, seconds, times)
 
 
 def _in_time(summary: AlertSummary) -> tuple[float, str, str]:
@@ -120,7 +122,7 @@ def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequ
             for alert in alerts
         ],
         "groups": [_group(job, gpus) for job, gpus in run.groups()],
-        "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node]) for node in run.nodes],
+        "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node], run.ports()) for node in run.nodes],
     }  # fmt: skip
 
 
@@ -139,7 +141,7 @@ def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _node(node: NodeFacts, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
+def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPort, EntityFacts]]) -> dict[str, Any]:
     header = node.headers[0]
     return {
         "node": node.name,
@@ -148,17 +150,15 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
         "provenance": {"coldplate": header.coldplate, "maker": header.maker, "command": list(header.command),
                        "job": header.job, "scenario": header.scenario, "redacted": header.redacted},
         "power_watts": {source: _summary(power) for source, power in node.power().items()},
-        "cpu_seconds": {dict(labels).get("mode", ""): one.growth for labels, one in node.growths(chosen.CPU, Node())},
-        "waiting_ratio": {dict(labels).get("resource", ""): one.rate
-                          for labels, one in node.growths(chosen.PRESSURE, Node())},
+        "cpu_seconds": {mode: one.growth for mode, one in node.of().growth_by(chosen.CPU, "mode").items()},
+        "waiting_ratio": {what: one.rate for what, one in node.of().growth_by(chosen.PRESSURE, "resource").items()},
         "gpus": [_gpu(gpu) for gpu in gpus],
         "ports": [
-            {"device": port.device, "port": port.port, "transmit": _rate(node.growth(chosen.PORT_OUT, port)),
-             "receive": _rate(node.growth(chosen.PORT_IN, port)),
-             "down_seconds": _off(node.states(chosen.PORT_UP, port)),
+            {"device": port.device, "port": port.port, "transmit": _rate(facts.growth(chosen.PORT_OUT)),
+             "receive": _rate(facts.growth(chosen.PORT_IN)), "down_seconds": _off(facts, chosen.PORT_UP),
              "errors": {name.removeprefix("coldplate_infiniband_"): counter.growth for name in chosen.PORT_ERRORS
-                        if (counter := node.growth(name, port)) is not None}}
-            for port in node.entities(IbPort)
+                        if (counter := facts.growth(name)) is not None}}
+            for port, facts in ports if facts.node is node
         ],
     }  # fmt: skip
 
@@ -180,12 +180,12 @@ def _gpu(gpu: GpuFacts) -> dict[str, Any]:
         "throttled": {reason: {"throttled_seconds": seconds, "seconds": over, "source": how}
                       for reason, (seconds, over, how) in gpu.throttled().items()},
         "traffic": {title: _rate(gpu.growth(name)) for title, name in _TRAFFIC.items()},
-        "counted": {title: {" ".join(value for _, value in labels) or "all": counter.growth
-                            for labels, counter in gpu.node.growths(name, gpu.gpu)}
+        "counted": {title: {" ".join(labels.values()) or "all": counter.growth
+                            for labels, counter in gpu.growths(name)}
                     for title, name in _COUNTED.items()},
         "silent_seconds": gpu.silent_seconds,
         "nvlinks_down_seconds": {str(link.link): down for link in links
-                                 if (down := _off(gpu.node.states(chosen.NVLINK_UP, link)))},
+                                 if (down := _off(gpu.node.of(link), chosen.NVLINK_UP))},
         "absent": {name: reason.value for (name, entity), reason in gpu.node.absent.items()
                    if entity == gpu.gpu and name in _GAUGES.values()},
     }  # fmt: skip
@@ -202,5 +202,5 @@ def _rate(counter: CounterStatistic | None) -> dict[str, float | None] | None:
             "seconds": counter.seconds}  # fmt: skip
 
 
-def _off(states: Iterable[tuple[Labels, StateStatistic]]) -> float | None:
-    return max((state.seconds - state.on for _, state in states), default=None)
+def _off(facts: EntityFacts, name: str) -> float | None:
+    return max((state.seconds - state.on for _, state in facts.states(name)), default=None)

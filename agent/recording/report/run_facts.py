@@ -32,6 +32,7 @@ COUNTED_SECONDS = 1500.0
 shorter run could lack more than the 1 % by which the mean power of a second, added up, differed on an H200."""
 
 _E = TypeVar("_E", bound=Entity)
+_NODE = Node()
 
 
 class JobIdentity(NamedTuple):
@@ -59,45 +60,25 @@ class NodeFacts(Struct):
     absent: dict[tuple[str, Entity], Reason] = field(default_factory=dict)
     """Why a metric that some GPU or port lacks is absent, as its source said last."""
 
-    def figure(self, name: str, entity: Entity, labels: Labels = ()) -> SeriesStatistic | None:
-        """Return what was kept of a series; None if it was never seen."""
-        return self.figures.get((name, entity), {}).get(labels)
-
-    def gauge(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeStatistic | None:
-        """Return a gauge of an entity; None if it was never seen."""
-        figure = self.figure(name, entity, labels)
-        return figure if isinstance(figure, GaugeStatistic) else None
-
-    def summary(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeSummary | None:
-        """Return the summary of a gauge; None if it has no sample."""
-        gauge = self.gauge(name, entity, labels)
-        return gauge.summary() if gauge is not None else None
-
-    def growth(self, name: str, entity: Entity, labels: Labels = ()) -> CounterStatistic | None:
-        """Return a counter of an entity; None if it was not seen twice."""
-        figure = self.figure(name, entity, labels)
-        return figure if isinstance(figure, CounterStatistic) and figure.seconds else None
-
-    def states(self, name: str, entity: Entity) -> list[tuple[Labels, StateStatistic]]:
-        """Return the states of a metric of an entity by their labels."""
-        found = self.figures.get((name, entity), {}).items()
-        return [(labels, figure) for labels, figure in found if isinstance(figure, StateStatistic)]
-
-    def growths(self, name: str, entity: Entity) -> list[tuple[Labels, CounterStatistic]]:
-        """Return the counters of a metric of an entity by their labels, those that were seen twice."""
-        found = self.figures.get((name, entity), {}).items()
-        return [(labels, figure) for labels, figure in found if isinstance(figure, CounterStatistic) and figure.seconds]
+    def of(self, entity: Entity = _NODE) -> EntityFacts:
+        """Return what was kept of an entity: the node itself, one of its GPUs, ports or links."""
+        return EntityFacts(self, entity)
 
     def power(self) -> dict[str, GaugeSummary | None]:
         """Return the power of the node in watts, by the meter that it is from."""
-        meters = self.figures.get((chosen.NODE_POWER, Node()), {})
-        return {dict(labels).get("source", ""): self.summary(chosen.NODE_POWER, Node(), labels) for labels in meters}
+        meters = self.figures.get((chosen.NODE_POWER, _NODE), {})
+        return {dict(labels).get("source", ""): self.of().summary(chosen.NODE_POWER, labels) for labels in meters}
 
     def processor_share(self) -> float | None:
         """Return the share of time in which its processors were busy; None where that was not seen."""
-        modes = {dict(labels).get("mode"): counter.growth for labels, counter in self.growths(chosen.CPU, Node())}
+        modes = {mode: counter.growth for mode, counter in self.of().growth_by(chosen.CPU, "mode").items()}
         whole = sum(modes.values())
         return 1 - (modes.get("idle", 0.0) + modes.get("iowait", 0.0)) / whole if whole else None
+
+    def io_waiting(self) -> float | None:
+        """Return the share of time in which some task waited for storage; None where that was not seen."""
+        io = self.of().growth_by(chosen.PRESSURE, "resource").get("io")
+        return io.rate if io is not None else None
 
     def entities(self, kind: type[_E]) -> list[_E]:
         """Return the GPUs, ports or links of which something was seen."""
@@ -108,29 +89,64 @@ def _order(entity: Entity) -> tuple[tuple[int, str], ...]:
     return tuple((int(text) if text.isdecimal() and len(text) < 9 else 10**9, text) for _, text in entity.labels)
 
 
-class GpuFacts:
-    """One GPU of one node. A value that the run does not have is None, never 0."""
+class EntityFacts:
+    """What was kept of an entity of a node. A value that the run does not have is None, never 0."""
+
+    def __init__(self, node: NodeFacts, entity: Entity) -> None:
+        self.node, self.entity = node, entity
+
+    def figure(self, name: str, labels: Labels = ()) -> SeriesStatistic | None:
+        """Return what was kept of a series; None if it was never seen."""
+        return self.node.figures.get((name, self.entity), {}).get(labels)
+
+    def gauge(self, name: str, labels: Labels = ()) -> GaugeStatistic | None:
+        figure = self.figure(name, labels)
+        return figure if isinstance(figure, GaugeStatistic) else None
+
+    def summary(self, name: str, labels: Labels = ()) -> GaugeSummary | None:
+        """Return the summary of a gauge; None if it has no sample."""
+        gauge = self.gauge(name, labels)
+        return gauge.summary() if gauge is not None else None
+
+    def growth(self, name: str) -> CounterStatistic | None:
+        """Return a counter without labels; None if it was not seen twice."""
+        figure = self.figure(name)
+        return figure if isinstance(figure, CounterStatistic) and figure.seconds else None
+
+    def states(self, name: str) -> list[tuple[dict[str, str], StateStatistic]]:
+        """Return the states of a metric with their labels."""
+        found = self.node.figures.get((name, self.entity), {}).items()
+        return [(dict(labels), figure) for labels, figure in found if isinstance(figure, StateStatistic)]
+
+    def growths(self, name: str) -> list[tuple[dict[str, str], CounterStatistic]]:
+        """Return the counters of a metric with their labels, those that were seen twice."""
+        found = self.node.figures.get((name, self.entity), {}).items()
+        counters = ((dict(labels), figure) for labels, figure in found if isinstance(figure, CounterStatistic))
+        return [(labels, figure) for labels, figure in counters if figure.seconds]
+
+    def growth_by(self, name: str, label: str) -> dict[str, CounterStatistic]:
+        """Return the counters of a metric by the value of its label."""
+        return {labels.get(label, ""): counter for labels, counter in self.growths(name)}
+
+
+class GpuFacts(EntityFacts):
+    """One GPU of one node."""
 
     def __init__(self, node: NodeFacts, gpu: Gpu, *, alone: bool) -> None:
         """`alone` says that the run has one node, which then need not be named."""
-        self.node, self.gpu = node, gpu
+        super().__init__(node, gpu)
+        self.gpu = gpu
         self.title = gpu.index if alone else f"{node.name}/{gpu.index}"
 
-    def summary(self, name: str, labels: Labels = ()) -> GaugeSummary | None:
-        return self.node.summary(name, self.gpu, labels)
-
     def mean(self, name: str, labels: Labels = ()) -> float | None:
-        gauge = self.node.gauge(name, self.gpu, labels)
+        gauge = self.gauge(name, labels)
         return gauge.envelope.mean if gauge is not None else None
 
     def means(self, name: str, labels: Labels = ()) -> list[float | None] | None:
         """Return the means of a gauge, or of the rate of a counter, in the parts of the grid."""
-        figure = self.node.figure(name, self.gpu, labels)
+        figure = self.figure(name, labels)
         envelope = figure.envelope if isinstance(figure, GaugeStatistic | CounterStatistic) else None
         return envelope.means() if envelope is not None else None
-
-    def growth(self, name: str, labels: Labels = ()) -> CounterStatistic | None:
-        return self.node.growth(name, self.gpu, labels)
 
     def counters(self, names: Sequence[str]) -> list[CounterStatistic]:
         """Return the counters of these names; none where one of them was not seen twice."""
@@ -140,20 +156,18 @@ class GpuFacts:
     @property
     def model(self) -> str:
         """Its model; empty where it never said."""
-        for labels, _ in self.node.states(chosen.GPU_INFO, self.gpu):
-            return dict(labels).get("model", "")
-        return ""
+        return next((labels.get("model", "") for labels, _ in self.states(chosen.GPU_INFO)), "")
 
     @property
     def power_limit(self) -> float | None:
         """The power limit in force last, in watts."""
-        gauge = self.node.gauge(chosen.POWER_LIMIT, self.gpu)
+        gauge = self.gauge(chosen.POWER_LIMIT)
         return gauge.last if gauge is not None else None
 
     @property
     def silent_seconds(self) -> float:
         """Seconds in which the agent said that it does not answer."""
-        return sum(figure.seconds - figure.on for _, figure in self.node.states(chosen.GPU_UP, self.gpu))
+        return sum(figure.seconds - figure.on for _, figure in self.states(chosen.GPU_UP))
 
     def energy(self) -> tuple[float, float, str] | None:
         """Return joules, over how many seconds, and whether they are of the `counter` or integrated from `power`."""
@@ -164,19 +178,15 @@ class GpuFacts:
 
     def state_seconds(self) -> dict[str, float]:
         """Return seconds by what the GPU did, as its agent counted them; empty if that was not recorded."""
-        return {
-            dict(labels).get("state", ""): counter.growth
-            for labels, counter in self.node.growths(chosen.STATE_SECONDS, self.gpu)
-        }
+        return {state: counter.growth for state, counter in self.growth_by(chosen.STATE_SECONDS, "state").items()}
 
     def throttled(self) -> dict[str, tuple[float, float, str]]:
         """Return seconds with reduced clocks by reason, over how many, and who counted: the `driver` or `samples`."""
         found = {
-            dict(labels).get("reason", ""): (figure.on, figure.seconds, "samples")
-            for labels, figure in self.node.states(chosen.THROTTLE_ACTIVE, self.gpu)
+            labels.get("reason", ""): (figure.on, figure.seconds, "samples")
+            for labels, figure in self.states(chosen.THROTTLE_ACTIVE)
         }
-        for labels, counter in self.node.growths(chosen.THROTTLED, self.gpu):
-            reason = dict(labels).get("reason", "")
+        for reason, counter in self.growth_by(chosen.THROTTLED, "reason").items():
             if reason not in found or counter.seconds >= COUNTED_SECONDS:
                 found[reason] = (min(counter.growth, counter.seconds), counter.seconds, "driver")
         return found
@@ -189,21 +199,17 @@ class GpuFacts:
         seconds, over, how = self.throttled().get("sw_power_cap", (0.0, 0.0, ""))
         if over:
             return seconds / over, over, how
-        power, limit = self.node.gauge(chosen.POWER, self.gpu), self.power_limit
+        power, limit = self.gauge(chosen.POWER), self.power_limit
         if power is None or not limit:
             return None
         return power.share_from(0.97 * limit), sum(power.envelope.seconds), "power"
 
     def job(self) -> JobIdentity | None:
         """Return the job that held it for the longest time; None if none did."""
-        held = [
-            (figure.on, labels)
-            for labels, figure in self.node.states(chosen.HOLDER, self.gpu)
-            if dict(labels).get("shared") != "true"
-        ]
+        held = [(figure.on, labels) for labels, figure in self.states(chosen.HOLDER) if labels.get("shared") != "true"]
         if not held:
             return None
-        labels = dict(max(held, key=lambda one: one[0])[1])
+        labels = max(held, key=lambda one: one[0])[1]
         return JobIdentity(
             labels.get("scheduler", ""), labels.get("job_id", ""), labels.get("user", ""), labels.get("name", "")
         )
@@ -225,9 +231,9 @@ class RecordedRun(Struct):
         alone = len(self.nodes) == 1
         return [GpuFacts(node, gpu, alone=alone) for node in self.nodes for gpu in node.entities(Gpu)]
 
-    def ports(self) -> list[tuple[NodeFacts, IbPort]]:
+    def ports(self) -> list[tuple[IbPort, EntityFacts]]:
         """Return all InfiniBand ports, node by node."""
-        return [(node, port) for node in self.nodes for port in node.entities(IbPort)]
+        return [(port, node.of(port)) for node in self.nodes for port in node.entities(IbPort)]
 
     def groups(self) -> list[tuple[JobIdentity | None, list[GpuFacts]]]:
         """GPUs that are to be compared with each other: those of a job, of the same model; None if of no job."""

@@ -66,7 +66,7 @@ def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: Non
         own = list(some)
         readers.append(_NodeReader(name, grid, sum(span.count for _, span in own)))
         readers[-1].read(own, advance)
-    problems = [problem for recording in recordings for problem in _once(recording.problems)]
+    problems = [problem for recording in recordings for problem in recording.problems]
     known = [reader.facts for reader in readers if reader.facts.snapshots]
     if not known:
         raise RecordingError("; ".join(problems) or "there is no snapshot to report on")
@@ -78,16 +78,6 @@ def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: Non
 def interval_of(header: RecordingHeader) -> float:
     """Return seconds between two snapshots; 1 where the header says what cannot be."""
     return header.interval if 0 < header.interval <= _LONGEST_INTERVAL_SECONDS else 1.0
-
-
-def _once(problems: Sequence[str]) -> list[str]:
-    """Return each problem once: the survey and the reading find the same one, and the reading describes it better."""
-    stems = [problem.partition("; read on from")[0] for problem in problems]
-    return [
-        problem
-        for place, (problem, stem) in enumerate(zip(problems, stems, strict=True))
-        if not any(other.startswith(stem) for other in problems[place + 1 :])
-    ]
 
 
 def _batches(some: Iterable[RecordedBlock]) -> Iterator[list[RecordedBlock]]:
@@ -197,7 +187,7 @@ class _NodeReader:
     def _figures(self, series: Series) -> list[SeriesStatistic]:
         facts = self.facts
         key = series.metric.name, series.entity
-        figure = facts.figure(*key, series.labels)
+        figure = facts.figures.get(key, {}).get(series.labels)
         if figure is None:
             figure = figure_of(series, facts.grid) if self._kept < MOST_SERIES else None
             if figure is None:

@@ -14,11 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agent.backends.sysfs import list_names, text
-from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import READ, WRITE, CheckMaker, DoctorNode, read_procfs
+from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
+from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, PlacedLook, read_procfs
 from agent.model import Outcome, Reason
 
-DRIVER = FindingFactory("driver")
 LIBRARY = "libnvidia-ml.so.1"
 FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/nvidia/lib64",
            "usr/lib/wsl/lib")  # fmt: skip
@@ -29,16 +28,16 @@ _IN_CACHE = re.compile(rb"(/[^\0]{1,4096}/libnvidia-ml\.so\.1)\0")
 _IN_NAME = re.compile(r"libnvidia-ml\.so\.([0-9]+(?:\.[0-9]+)+)")
 
 
-def driver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+def driver_checks(node: DoctorNode) -> Iterable[PlacedLook]:
     """Yield the module with its GPUs, the library, and Python's binding to it."""
     if not node.has_driver:
         why = f"backends.devices is {node.config.backends.devices}"
-        yield DRIVER.constant("configuration", DRIVER.ok(f"not needed: {why}"))
+        yield "configuration", lambda _: [ok(f"not needed: {why}")]
         return
-    yield DRIVER.check(node.procfs / "driver/nvidia/version", _module, node)
-    yield DRIVER.check(LIBRARY, _library, node)
-    yield DRIVER.check("pynvml", _binding)
-    yield DRIVER.check(node.root / "run/nvidia-persistenced", _persistence, node)
+    yield node.procfs / "driver/nvidia/version", _module
+    yield LIBRARY, _library
+    yield "pynvml", _binding
+    yield node.root / "run/nvidia-persistenced", _persistence
 
 
 def module_version(node: DoctorNode) -> str:
@@ -55,22 +54,22 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
     version, gpus = module_version(node), node.gpus
     read = _agent_values(node, "coldplate_gpu_up").count(1.0)  # a driver in another kernel (WSL) shows nothing in /proc
     if not version and read:
-        yield DRIVER.ok(f"no /proc/driver/nvidia, but the agent reads {read} GPUs")
+        yield ok(f"no /proc/driver/nvidia, but the agent reads {read} GPUs")
     elif not version and gpus:
         remedy = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm shows why"
-        yield DRIVER.fail(f"{len(gpus)} NVIDIA GPUs on the PCI bus, and the kernel module nvidia is not loaded", remedy)
+        yield fail(f"{len(gpus)} NVIDIA GPUs on the PCI bus, and the kernel module nvidia is not loaded", remedy)
     elif not version:
         remedy = "install the driver, or set backends: {devices: none} on nodes without GPUs"
-        report = DRIVER.fail if node.config.backends.devices == "nvml" else DRIVER.warn
+        report = fail if node.config.backends.devices == "nvml" else warn
         yield report("no NVIDIA GPU on the PCI bus, and no driver", remedy)
     else:
         folder = node.procfs / "driver/nvidia/gpus"
         known = len(list_names(folder)) if folder.is_dir() else 0
         if gpus and known < len(gpus):
             remedy = "dmesg -T | grep -iE 'nvrm|xid|fallen off' shows which one failed; then reset or reseat it"
-            yield DRIVER.fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)
+            yield fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)
         else:
-            yield DRIVER.ok(f"kernel module {version} with {known} GPUs")
+            yield ok(f"kernel module {version} with {known} GPUs")
 
 
 def _agent_values(node: DoctorNode, metric: str) -> list[float]:
@@ -83,7 +82,7 @@ def _library(node: DoctorNode) -> Iterator[DoctorFinding]:
     if path is None:
         if module or node.gpus:
             remedy = "install the driver's libraries (Debian: libnvidia-ml1), then ldconfig"
-            yield DRIVER.fail(f"{LIBRARY} is nowhere", remedy)
+            yield fail(f"{LIBRARY} is nowhere", remedy)
         return
     match = _IN_NAME.search(os.path.realpath(path))
     version = match[1] if match else ""
@@ -92,9 +91,9 @@ def _library(node: DoctorNode) -> Iterator[DoctorFinding]:
             "reboot, or without GPU processes: coldplate pause --for 30m; systemctl stop nvidia-persistenced; "
             "rmmod and modprobe nvidia"
         )
-        yield DRIVER.fail(f"{path} is {version}, and the loaded module is {module}: NVML refuses to work", remedy)
+        yield fail(f"{path} is {version}, and the loaded module is {module}: NVML refuses to work", remedy)
     else:
-        yield DRIVER.ok(f"{path} {version}".rstrip())
+        yield ok(f"{path} {version}".rstrip())
 
 
 def find_library(root: Path) -> Path | None:
@@ -110,9 +109,9 @@ def find_library(root: Path) -> Path | None:
     return next((path for path in places if path.exists()), None)
 
 
-def _binding() -> Iterator[DoctorFinding]:
+def _binding(_: DoctorNode) -> Iterator[DoctorFinding]:
     if find_spec("pynvml") is None:
-        yield DRIVER.fail("Python's module pynvml is missing", "make install; or pip install nvidia-ml-py")
+        yield fail("Python's module pynvml is missing", "make install; or pip install nvidia-ml-py")
 
 
 def _persistence(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -120,69 +119,67 @@ def _persistence(node: DoctorNode) -> Iterator[DoctorFinding]:
         return
     enabled = _agent_values(node, "coldplate_gpu_persistence_enabled")
     if not enabled or not all(enabled):  # it may also be on without the daemon, by the driver's older switch
-        yield DRIVER.warn(
+        yield warn(
             "nvidia-persistenced does not run: without persistence mode GPUs sleep between users, and the agent may "
             "find no device nodes",
             "systemctl enable --now nvidia-persistenced",
         )
 
 
-DEVICES = FindingFactory("devices")
 GPU = re.compile(r"nvidia[0-9]+")
 
 
-def _check_device(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_devices(node: DoctorNode) -> Iterator[DoctorFinding]:
     """Look at all nodes of /dev at once; none is opened."""
-    if not module_version(node):
+    if not node.has_driver or not module_version(node):
         return
     dev = node.root / "dev"
     gpus = [name for name in list_names(dev) if GPU.fullmatch(name)]
     there = [*gpus, *(name for name in ("nvidiactl",) if (dev / name).exists())]
     if len(there) == len(gpus) or not gpus or len(gpus) < len(node.gpus):
-        yield DEVICES.fail(
+        yield fail(
             f"{dev} has {len(gpus)} GPUs{'' if len(there) > len(gpus) else ' and no nvidiactl'}, the PCI bus has "
             f"{len(node.gpus)}: the agent's unit may not make the nodes",
             "nvidia-modprobe -c 0 -u; systemctl enable --now nvidia-persistenced makes them at each boot",
         )
     refused = [name for name in there if not node.user.may(READ | WRITE, (dev / name).stat())]
     if refused:
-        yield DEVICES.fail(
+        yield fail(
             f"{node.user.name} may not open {', '.join(f'{dev}/{name}' for name in refused)}",
             "set NVreg_DeviceFileMode=0666 for the module nvidia, or SupplementaryGroups= in the unit",
         )
     elif gpus:
-        yield DEVICES.ok(f"{node.user.name} may open {', '.join(there)}")
+        yield ok(f"{node.user.name} may open {', '.join(there)}")
 
 
-KERNEL_LOG = FindingFactory("kernel log")
 HANDED = "StandardInput=file:/dev/kmsg"
 KERNEL_LOG_REMEDY = f"in the unit, as in packaging/systemd/coldplate.service: {HANDED} and DeviceAllow=/dev/kmsg r"
 
 
-def _check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
+    if not node.has_driver:
+        return
     path = node.root / "dev/kmsg"
     if node.agent is not None and node.agent.reports:
         report = next((each for each in node.agent.reports if each.backend == "kmsg"), None)
         gaps = () if report is None else report.gaps
         denied = next((each for each in gaps if each.reason is Reason.DENIED), None)
         if denied is not None:
-            yield KERNEL_LOG.warn(f"the agent may not read it: {denied.detail}", KERNEL_LOG_REMEDY)
+            yield warn(f"the agent may not read it: {denied.detail}", KERNEL_LOG_REMEDY)
         elif report is not None and report.outcome is not Outcome.OK:
             why = report.detail or report.outcome.value
-            yield KERNEL_LOG.warn(f"the agent does not read it: {why}", KERNEL_LOG_REMEDY)
+            yield warn(f"the agent does not read it: {why}", KERNEL_LOG_REMEDY)
         elif report is not None:
-            yield KERNEL_LOG.ok("the agent reads it")
+            yield ok("the agent reads it")
         return
     if not path.exists():
-        yield KERNEL_LOG.warn(f"{path} is not there: XIDs come only from the driver", "pass it into the container")
+        yield warn(f"{path} is not there: XIDs come only from the driver", "pass it into the container")
     elif node.unit is not None and HANDED in read_procfs(node.unit):
-        yield KERNEL_LOG.ok("systemd opens it for the agent")
+        yield ok("systemd opens it for the agent")
     elif not node.user.overrides and (_is_restricted(node) or not node.user.may(READ, path.stat())):
-        yield KERNEL_LOG.warn(
-            f"{node.user.name} may not read {path}: XIDs come only from the driver", KERNEL_LOG_REMEDY
-        )
+        yield warn(f"{node.user.name} may not read {path}: XIDs come only from the driver", KERNEL_LOG_REMEDY)
     else:
-        yield KERNEL_LOG.ok(f"{node.user.name} may read {path}")
+        yield ok(f"{node.user.name} may read {path}")
 
 
 def _is_restricted(node: DoctorNode) -> bool:
@@ -191,10 +188,3 @@ def _is_restricted(node: DoctorNode) -> bool:
         return text(node.procfs / "sys/kernel/dmesg_restrict", 8) == "1"
     except OSError:
         return False
-
-
-CHECKS: dict[int, CheckMaker] = {
-    30: driver_checks,
-    40: lambda node: [DEVICES.check(node.root / "dev", _check_device, node)] if node.has_driver else [],
-    50: lambda node: [KERNEL_LOG.check(node.root / "dev/kmsg", _check_kernel_log, node)] if node.has_driver else [],
-}

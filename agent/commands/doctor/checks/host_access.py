@@ -10,69 +10,70 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from agent.backends.power import bmc_of
 from agent.backends.redfish_service import CHASSIS, exchange
 from agent.backends.sysfs import list_names, pci_devices, printable, text
 from agent.broker.ipmidev import DEVICES
-from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import READ, CheckMaker, DoctorNode
+from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
+from agent.commands.doctor.doctor_node import READ, DoctorNode, PlacedLook
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_target import HttpTarget
 
-FABRIC = FindingFactory("fabric")
 CONTROLLER = 0x0207
 """The PCI class of InfiniBand controllers."""
 MAX_ADAPTERS = 256
 """Adapters that are looked into: beyond those they are virtual functions."""
 
 
-def fabric_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+def fabric_checks(node: DoctorNode) -> Iterable[PlacedLook]:
     """Yield each adapter on its own: one whose firmware hangs holds up no other."""
     folder = node.sysfs / "class/infiniband"
     if not node.config.backends.infiniband:
-        yield FABRIC.constant(folder, FABRIC.ok("not read: backends.infiniband is false"))
+        yield folder, lambda _: [ok("not read: backends.infiniband is false")]
         return
     try:
         devices = list_names(folder)[:MAX_ADAPTERS]
     except OSError:
         devices = []
     if not devices:
-        yield FABRIC.check(folder, _none, node, folder)
+        yield folder, partial(_none, folder)
     for device in devices:
-        yield FABRIC.check(folder / device, _adapter, folder / device, device)
+        yield folder / device, partial(_adapter, folder / device)
 
 
-def _none(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
+def _none(folder: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
     adapters = [address for address, _, kind in pci_devices(node.sysfs) if kind >> 8 == CONTROLLER]
     if adapters:
         remedy = "modprobe mlx5_ib (or the adapter's driver); dmesg -T | grep -i mlx5 shows why it is missing"
-        yield FABRIC.fail(f"{len(adapters)} InfiniBand adapters on the PCI bus, and no {folder}", remedy)
+        yield fail(f"{len(adapters)} InfiniBand adapters on the PCI bus, and no {folder}", remedy)
     else:
-        yield FABRIC.ok(f"no adapter in {folder}")
+        yield ok(f"no adapter in {folder}")
 
 
-def _adapter(folder: Path, device: str) -> Iterator[DoctorFinding]:
+def _adapter(folder: Path, _: DoctorNode) -> Iterator[DoctorFinding]:
     for port in list_names(folder / "ports"):
         place = folder / "ports" / port
         said = {name: text(place / name, 64) for name in ("state", "phys_state", "rate", "link_layer")}
-        where = f"{printable(device)} port {printable(port)}"
+        where = f"{printable(folder.name)} port {printable(port)}"
         state = said["state"].partition(": ")[2]
         if state == "ACTIVE":
-            yield FABRIC.ok(f"{where} is active, {said['rate']}, {said['link_layer']}")
+            yield ok(f"{where} is active, {said['rate']}, {said['link_layer']}")
         elif state == "INIT":
             remedy = "start a subnet manager, or look why it ignores the port: sminfo; ibdiagnet"
-            yield FABRIC.warn(f"{where} has a link and no address: no subnet manager answered", remedy)
+            yield warn(f"{where} has a link and no address: no subnet manager answered", remedy)
         else:
             physical = said["phys_state"].partition(": ")[2]
-            remedy = "nothing if no cable is meant to be there; else look at cable and switch: mlxlink -d " + device
-            yield FABRIC.warn(f"{where} is {state or said['state']} ({physical})", remedy)
+            remedy = (
+                "nothing if no cable is meant to be there; else look at cable and switch: mlxlink -d " + folder.name
+            )
+            yield warn(f"{where} is {state or said['state']} ({physical})", remedy)
 
 
-BMC = FindingFactory("BMC")
 BMC_DEADLINE_SECONDS = 3.0
 """Seconds for a controller whose TLS handshake alone may take one."""
 BMC_REMEDIES = {
@@ -84,7 +85,7 @@ BMC_REMEDIES = {
 }
 
 
-def bmc_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+def bmc_checks(node: DoctorNode) -> Iterable[PlacedLook]:
     """Redfish where it is configured, IPMI where it is asked for."""
     sources = node.config.backends.power
     try:
@@ -92,59 +93,59 @@ def bmc_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     except ConfigError:
         target = None  # the subject of the configuration says so
     if target is not None:
-        yield BMC.check(target.shown, _redfish, node, target)
+        yield target.shown, partial(_redfish, target)
     if "ipmi" in sources:
-        yield BMC.check("/dev/ipmi0", _ipmi, node)
+        yield "/dev/ipmi0", _ipmi
 
 
-def _redfish(node: DoctorNode, target: HttpTarget) -> Iterator[DoctorFinding]:
+def _redfish(target: HttpTarget, node: DoctorNode) -> Iterator[DoctorFinding]:
     """Yield one question with the login: more wrong ones would have the controller lock the account."""
     try:
         with closing(HttpClient(target, AnswerBounds(body=1 << 20), node.mono)) as client:
             answer = exchange(client, target, CHASSIS, node.mono() + BMC_DEADLINE_SECONDS)
     except HttpError as error:
-        yield BMC.fail(f"Redfish at {target.shown}: {error}", BMC_REMEDIES[error.fault])
+        yield fail(f"Redfish at {target.shown}: {error}", BMC_REMEDIES[error.fault])
         return
     if answer.status == 200:
-        yield BMC.ok(f"Redfish at {target.shown} answers, and takes the login")
+        yield ok(f"Redfish at {target.shown} answers, and takes the login")
     elif answer.status in (401, 403):
         remedy = "correct backends.redfish.username and password_file; the account needs the role ReadOnly"
-        yield BMC.fail(f"Redfish at {target.shown} refuses the login (HTTP status {answer.status})", remedy)
+        yield fail(f"Redfish at {target.shown} refuses the login (HTTP status {answer.status})", remedy)
     else:
-        yield BMC.fail(f"Redfish at {target.shown}: HTTP status {answer.status}", BMC_REMEDIES[HttpFault.GARBAGE])
+        yield fail(f"Redfish at {target.shown}: HTTP status {answer.status}", BMC_REMEDIES[HttpFault.GARBAGE])
 
 
 def _ipmi(node: DoctorNode) -> Iterator[DoctorFinding]:
     device = next((path for path in DEVICES if (node.root / path.lstrip("/")).exists()), None)
     broker = node.unit_file("coldplate-broker.socket")
     if device is None:
-        yield BMC.ok("no IPMI device: a node without a controller, or without the module ipmi_devintf")
+        yield ok("no IPMI device: a node without a controller, or without the module ipmi_devintf")
     elif broker is None and not node.user.overrides:
         remedy = "make install; systemctl enable --now coldplate-broker.socket"
-        yield BMC.warn(f"{device} is there, and no broker that the agent could ask for the node's power", remedy)
+        yield warn(f"{device} is there, and no broker that the agent could ask for the node's power", remedy)
     else:
-        yield BMC.ok(f"{device} is there, for the broker to ask")
+        yield ok(f"{device} is there, for the broker to ask")
 
 
-RAPL = FindingFactory("processor energy")
 POWERCAP = "class/powercap"
 RAPL_REMEDY = "make install (70-coldplate.rules), then udevadm trigger --action=change --subsystem-match=powercap"
 
 
-def _check_rapl(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_rapl(node: DoctorNode) -> Iterator[DoctorFinding]:
+    if "rapl" not in node.config.backends.power:
+        return
     folder = node.sysfs / POWERCAP
     counters = sorted(folder.glob("intel-rapl:*/energy_uj"))
     refused = [path for path in counters if not node.user.may(READ, path.stat())]
     if not counters:
-        yield RAPL.ok(f"no RAPL in {folder}: nothing is missed")
+        yield ok(f"no RAPL in {folder}: nothing is missed")
     elif refused:
         what = f"{node.user.name} may not read {refused[0]}" + (f" and {len(refused) - 1} more" if refused[1:] else "")
-        yield RAPL.warn(f"{what}: no coldplate_node_rapl_energy_joules_total", RAPL_REMEDY)
+        yield warn(f"{what}: no coldplate_node_rapl_energy_joules_total", RAPL_REMEDY)
     else:
-        yield RAPL.ok(f"{node.user.name} may read all {len(counters)} counters")
+        yield ok(f"{node.user.name} may read all {len(counters)} counters")
 
 
-CLOCK = FindingFactory("clock")
 UNSYNCHRONISED = 0x0040
 """STA_UNSYNC of linux/timex.h."""
 MAX_ERROR_SECONDS = 0.5
@@ -162,7 +163,7 @@ class KernelTimex(ctypes.Structure):
     )
 
 
-def _check_clock() -> Iterator[DoctorFinding]:
+def check_clock(_: DoctorNode) -> Iterator[DoctorFinding]:
     asked = KernelTimex()
     if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked)) < 0:
         number = ctypes.get_errno()
@@ -174,17 +175,7 @@ def judge_clock(status: int, error: float) -> DoctorFinding:
     """Return what the kernel's `status` bits and its largest `error`, in seconds, say."""
     if status & UNSYNCHRONISED:
         remedy = "systemctl enable --now chrony (or systemd-timesyncd); chronyc tracking"
-        return CLOCK.warn("not synchronised: the rack's sums and the times of alerts are off", remedy)
+        return warn("not synchronised: the rack's sums and the times of alerts are off", remedy)
     if error > MAX_ERROR_SECONDS:
-        return CLOCK.warn(f"synchronised, but may be off by {error:.1f} s", "chronyc sources: look for a nearer server")
-    return CLOCK.ok(f"synchronised, off by at most {error * 1000:.0f} ms")
-
-
-CHECKS: dict[int, CheckMaker] = {
-    110: fabric_checks,
-    70: bmc_checks,
-    60: lambda node: (
-        [RAPL.check(node.sysfs / POWERCAP, _check_rapl, node)] if "rapl" in node.config.backends.power else []
-    ),
-    120: lambda _: [CLOCK.check("adjtimex", _check_clock)],
-}
+        return warn(f"synchronised, but may be off by {error:.1f} s", "chronyc sources: look for a nearer server")
+    return ok(f"synchronised, off by at most {error * 1000:.0f} ms")

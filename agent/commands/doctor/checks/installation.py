@@ -9,20 +9,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agent import __version__
 from agent.backends.sysfs import list_names
-from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
 from agent.commands.doctor.doctor_node import (
     READ,
     UNIT,
     UNIT_FOLDERS,
     WRITE,
-    AgentUser,
-    CheckMaker,
     DoctorNode,
+    PlacedLook,
     RunningAgent,
     read_procfs,
 )
@@ -33,31 +33,29 @@ from agent.model import Reason
 from agent.wiring.identity import STATE_DIRECTORY
 from agent.wiring.start_checks import check
 
-CONFIG = FindingFactory("configuration")
 
-
-def configuration_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+def configuration_checks(node: DoctorNode) -> Iterable[PlacedLook]:
     """Yield the file itself, and each that it names."""
-    yield CONFIG.check(node.file or "configuration", _check_configuration, node)
+    yield node.file or "configuration", _check_configuration
     for key, path in sorted(set(named_files(node.config))):
-        yield CONFIG.check(path, _check_named_file, node.user, key, Path(path))
+        yield path, partial(_check_named_file, key, Path(path))
 
 
 def _check_configuration(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.problem:
-        yield CONFIG.fail(node.problem, "correct that line; every key is in docs/configuration.md")
+        yield fail(node.problem, "correct that line; every key is in docs/configuration.md")
         return
     try:
         check(node.config)
     except UserError as error:
-        yield CONFIG.fail(str(error), "correct that key; every key is in docs/configuration.md")
+        yield fail(str(error), "correct that key; every key is in docs/configuration.md")
         return
     if node.file is None:
-        yield CONFIG.ok("no file: every key has its default")
+        yield ok("no file: every key has its default")
     elif not node.user.may(READ, node.file.stat()):
-        yield CONFIG.fail(f"{node.user.name} may not read {node.file}", f"chmod a+r {node.file}")
+        yield fail(f"{node.user.name} may not read {node.file}", f"chmod a+r {node.file}")
     else:
-        yield CONFIG.ok(str(node.file))
+        yield ok(str(node.file))
 
 
 def named_files(section: Section, path: str = "") -> Iterator[tuple[str, str]]:
@@ -71,89 +69,87 @@ def named_files(section: Section, path: str = "") -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _check_named_file(user: AgentUser, key: str, path: Path) -> Iterator[DoctorFinding]:
+def _check_named_file(key: str, path: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
     if not path.is_file():
-        yield CONFIG.fail(f"{key}: {path} is no file", f"write it, readable for {user.name} alone")
-    elif not user.may(READ, path.stat()):
-        yield CONFIG.fail(f"{key}: {user.name} may not read {path}", f"chown coldplate {path}; chmod 0400 {path}")
+        yield fail(f"{key}: {path} is no file", f"write it, readable for {node.user.name} alone")
+    elif not node.user.may(READ, path.stat()):
+        yield fail(f"{key}: {node.user.name} may not read {path}", f"chown coldplate {path}; chmod 0400 {path}")
     else:
-        yield CONFIG.ok(f"{key}: {path} may be read")
+        yield ok(f"{key}: {path} may be read")
 
 
-AGENT = FindingFactory("agent")
 STALE_SECONDS = 30.0
 """Seconds after which a snapshot is no longer what a reload or a slow lane explains."""
 RESTARTS = 3.0
 
 
-def _check_agent(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_agent(node: DoctorNode) -> Iterator[DoctorFinding]:
     view = node.agent
     if view is None:
         start = "systemctl enable --now coldplate.service" if node.unit else "coldplate run, or make install"
         if node.agent_pid is not None:
             log = "journalctl -u coldplate -n 50; with another address, coldplate doctor --url http://HOST:PORT"
-            yield AGENT.fail(f"process {node.agent_pid} runs, and does not answer: {node.no_answer_reason}", log)
+            yield fail(f"process {node.agent_pid} runs, and does not answer: {node.no_answer_reason}", log)
         else:
-            yield AGENT.warn(f"no agent runs ({node.no_answer_reason})", start)
+            yield warn(f"no agent runs ({node.no_answer_reason})", start)
         return
     version = next(view.label_values("coldplate_build_info", "version", 1), "of no known number")
     if version != __version__:
         remedy = "systemctl restart coldplate.service"
-        yield AGENT.warn(f"version {version} runs, and {__version__} is installed", remedy)
+        yield warn(f"version {version} runs, and {__version__} is installed", remedy)
     yield from _troubles(view)
     if view.is_synthetic:
-        yield AGENT.warn(
+        yield warn(
             "its devices are synthetic: nothing that it says of GPUs is real", "leave out --scenario and --backend"
         )
-    yield AGENT.ok(f"version {version} runs at {node.target.shown}, its last sample is {view.age:.1f} s old")
+    yield ok(f"version {version} runs at {node.target.shown}, its last sample is {view.age:.1f} s old")
 
 
 def _troubles(view: RunningAgent) -> Iterator[DoctorFinding]:
     if view.is_paused:
-        yield AGENT.warn("it has released the driver, as coldplate pause asked it to", "coldplate pause --end")
+        yield warn("it has released the driver, as coldplate pause asked it to", "coldplate pause --end")
     if view.age > STALE_SECONDS:
-        yield AGENT.fail(f"the last sample is {view.age:.0f} s old", "journalctl -u coldplate -n 50")
+        yield fail(f"the last sample is {view.age:.0f} s old", "journalctl -u coldplate -n 50")
     if 0.0 in view.values("coldplate_config_last_reload_successful"):
         remedy = "journalctl -u coldplate | grep reload; correct the file, then systemctl reload coldplate"
-        yield AGENT.fail("the last reload was refused: it works with the configuration before", remedy)
+        yield fail("the last reload was refused: it works with the configuration before", remedy)
     if 0.0 in view.values("coldplate_web_config_last_reload_successful"):
         remedy = "journalctl -u coldplate | grep 'web configuration'; correct the file, the certificate or the key"
-        yield AGENT.fail("it protects its pages by a former web configuration: the new one was refused", remedy)
+        yield fail("it protects its pages by a former web configuration: the new one was refused", remedy)
     for thread in view.label_values("coldplate_thread_up", "thread", 0):
-        yield AGENT.fail(f"its thread {thread} is stuck or failed", "journalctl -u coldplate -n 50")
+        yield fail(f"its thread {thread} is stuck or failed", "journalctl -u coldplate -n 50")
     if 0.0 in view.values("coldplate_worker_up") and not view.is_paused:
-        yield AGENT.fail("its device worker does not run or does not answer", "journalctl -u coldplate -n 50; dmesg -T")
+        yield fail("its device worker does not run or does not answer", "journalctl -u coldplate -n 50; dmesg -T")
     if max(view.values("coldplate_worker_restarts_total"), default=0) > RESTARTS:
         count = max(view.values("coldplate_worker_restarts_total"))
-        yield AGENT.warn(f"its device worker was restarted {count:.0f} times", "journalctl -u coldplate | grep worker")
+        yield warn(f"its device worker was restarted {count:.0f} times", "journalctl -u coldplate | grep worker")
     for name in view.label_values("coldplate_state_write_successful", "file", 0):
-        yield AGENT.fail(f"it cannot write {name}", "journalctl -u coldplate | grep state; see the line on state below")
+        yield fail(f"it cannot write {name}", "journalctl -u coldplate | grep state; see the line on state below")
 
 
-UNITS = FindingFactory("unit")
 _PROGRAM = re.compile(r"(?m)^ExecStart=[@:+!-]*(/\S+)")
 SOCKET_UNIT = "coldplate-broker.socket"
 
 
-def _check_unit(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_units(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not (node.root / "run/systemd/system").is_dir():
-        yield UNITS.ok("no systemd here (a container?): the supervisor of the agent restarts it")
+        yield ok("no systemd here (a container?): the supervisor of the agent restarts it")
         return
     unit = node.unit
     if unit is None:
-        yield UNITS.warn(f"{UNIT} is not installed", "make install; systemctl enable --now coldplate.service")
+        yield warn(f"{UNIT} is not installed", "make install; systemctl enable --now coldplate.service")
         return
     if unit.is_symlink() and os.readlink(unit) == "/dev/null":  # noqa: PTH115
-        yield UNITS.fail(f"{UNIT} is masked", f"systemctl unmask {UNIT}")
+        yield fail(f"{UNIT} is masked", f"systemctl unmask {UNIT}")
         return
     yield from _program(node, unit)
     if node.agent_pid is None:
-        yield UNITS.fail(f"{UNIT} does not run", f"systemctl start {UNIT}; journalctl -u coldplate -n 50 shows why")
+        yield fail(f"{UNIT} does not run", f"systemctl start {UNIT}; journalctl -u coldplate -n 50 shows why")
     else:
-        yield UNITS.ok(f"{UNIT} runs, process {node.agent_pid}")
+        yield ok(f"{UNIT} runs, process {node.agent_pid}")
     for name in (UNIT, SOCKET_UNIT):
         if node.unit_file(name) is not None and not is_enabled(node.root, name):
-            yield UNITS.warn(f"{name} is not enabled: it is not there after the next boot", f"systemctl enable {name}")
+            yield warn(f"{name} is not enabled: it is not there after the next boot", f"systemctl enable {name}")
     dropped = [
         name
         for folder in UNIT_FOLDERS
@@ -161,7 +157,7 @@ def _check_unit(node: DoctorNode) -> Iterator[DoctorFinding]:
         for name in list_names(place)
     ]
     if dropped:
-        yield UNITS.ok(f"changed by {', '.join(dropped)}: systemctl cat {UNIT} shows the whole")
+        yield ok(f"changed by {', '.join(dropped)}: systemctl cat {UNIT} shows the whole")
 
 
 def _program(node: DoctorNode, unit: Path) -> Iterator[DoctorFinding]:
@@ -169,7 +165,7 @@ def _program(node: DoctorNode, unit: Path) -> Iterator[DoctorFinding]:
     match = _PROGRAM.search(read_procfs(unit))
     program = node.root / match[1].lstrip("/") if match else None
     if program is not None and not (program.exists() and os.access(program, os.X_OK)):
-        yield UNITS.fail(f"{unit} starts {program}, which is not there or no program", "make install")
+        yield fail(f"{unit} starts {program}, which is not there or no program", "make install")
 
 
 def is_enabled(root: Path, name: str) -> bool:
@@ -184,66 +180,60 @@ def is_enabled(root: Path, name: str) -> bool:
     return False
 
 
-STATE = FindingFactory("state")
 MIN_FREE_BYTES = 64 << 20
 """Bytes that should be free: all state files together take less than a tenth of them."""
 
 
-def state_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+def state_checks(node: DoctorNode) -> Iterable[PlacedLook]:
     given = node.config.state_dir
     path = Path(given) if given is not None else node.root / str(STATE_DIRECTORY).lstrip("/")
-    yield STATE.check(path, _check_state, node, path)
+    yield path, partial(_check_state, path)
 
 
-def _check_state(node: DoctorNode, path: Path) -> Iterator[DoctorFinding]:
+def _check_state(path: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
     if not path.exists():
         if node.unit is not None and node.config.state_dir is None:
-            yield STATE.ok(f"{path} is made by systemd when the unit is started")
+            yield ok(f"{path} is made by systemd when the unit is started")
         elif node.user.may(READ | WRITE, next(each for each in path.absolute().parents if each.exists()).stat()):
-            yield STATE.ok(f"{path} is made when something is written")
+            yield ok(f"{path} is made when something is written")
         else:
-            yield STATE.warn(
+            yield warn(
                 f"{path} is not there: a restart loses alerts, and GPUs that go missing meanwhile are not noticed",
                 f"install -d -o coldplate -m 0700 {path}",
             )
         return
     if not path.is_dir():
-        yield STATE.fail(f"{path} is no directory", "name another one: state_dir")
+        yield fail(f"{path} is no directory", "name another one: state_dir")
         return
     space = os.statvfs(path)
     if space.f_flag & os.ST_RDONLY:
-        yield STATE.fail(
-            f"{path} is on a file system that is mounted read-only", "mount -o remount,rw; dmesg -T | tail"
-        )
+        yield fail(f"{path} is on a file system that is mounted read-only", "mount -o remount,rw; dmesg -T | tail")
     elif not node.user.may(READ | WRITE, path.stat()):
-        yield STATE.fail(f"{node.user.name} may not write {path}", f"chown -R coldplate {path}; chmod 0700 {path}")
+        yield fail(f"{node.user.name} may not write {path}", f"chown -R coldplate {path}; chmod 0700 {path}")
     elif space.f_bavail * space.f_frsize < MIN_FREE_BYTES:
-        yield STATE.warn(f"{path} has {space.f_bavail * space.f_frsize >> 20} MiB left", f"df -h {path}; make room")
+        yield warn(f"{path} has {space.f_bavail * space.f_frsize >> 20} MiB left", f"df -h {path}; make room")
     else:
-        yield STATE.ok(f"{node.user.name} may write {path}")
+        yield ok(f"{node.user.name} may write {path}")
     damaged = [name for name in list_names(path) if name.endswith(".damaged")] if os.access(path, os.R_OK) else []
     if damaged:
-        yield STATE.warn(
-            f"{path} has {', '.join(damaged)}: what was in there is lost", "look at the disk, then remove it"
-        )
+        yield warn(f"{path} has {', '.join(damaged)}: what was in there is lost", "look at the disk, then remove it")
 
 
-SANDBOX = FindingFactory("sandbox")
 TABLE = 'the table "Privileges" of docs/operations.md'
 SHIPPED = "compare systemctl cat coldplate.service with packaging/systemd/coldplate.service"
 
 
-def _check_sandbox(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_sandbox(node: DoctorNode) -> Iterator[DoctorFinding]:
     view = node.agent
     if view is None:
-        yield SANDBOX.ok("no agent runs whose view could be compared")
+        yield ok("no agent runs whose view could be compared")
         return
     if view.is_synthetic or view.is_paused:
         why = "its devices are synthetic" if view.is_synthetic else "it has released the driver"
-        yield SANDBOX.ok(f"{why}: nothing to compare")
+        yield ok(f"{why}: nothing to compare")
         return
     found = [*_denied(view), *_unseen(node, view)]
-    yield from found or [SANDBOX.ok("the agent sees what doctor sees")]
+    yield from found or [ok("the agent sees what doctor sees")]
 
 
 def _denied(view: RunningAgent) -> Iterator[DoctorFinding]:
@@ -256,13 +246,13 @@ def _denied(view: RunningAgent) -> Iterator[DoctorFinding]:
     for detail, metrics in denied.items():
         named = sorted(metrics)
         more = f" and {len(named) - 1} more" if named[1:] else ""
-        yield SANDBOX.warn(one_line(f"{named[0]}{more} is denied: {detail}"), f"what the line names; else {TABLE}")
+        yield warn(one_line(f"{named[0]}{more} is denied: {detail}"), f"what the line names; else {TABLE}")
 
 
 def _unseen(node: DoctorNode, view: RunningAgent) -> Iterator[DoctorFinding]:
     up = sum(view.values("coldplate_gpu_up"))
     if node.has_driver and len(node.gpus) > len(view.values("coldplate_gpu_up")):
-        yield SANDBOX.fail(
+        yield fail(
             f"the PCI bus has {len(node.gpus)} GPUs, and the agent knows {len(view.values('coldplate_gpu_up'))} "
             f"({up:.0f} up)",
             f"DeviceAllow=char-nvidia and its like: {SHIPPED}; in a container, pass /dev/nvidia* in",
@@ -275,15 +265,4 @@ def _unseen(node: DoctorNode, view: RunningAgent) -> Iterator[DoctorFinding]:
     known = {dict(series.all_labels).get("device", "") for series in ports}
     if node.config.backends.infiniband and adapters - known:
         missed = ", ".join(sorted(adapters - known)[:4])
-        yield SANDBOX.warn(
-            f"sysfs has {missed}, and the agent does not", f"{SHIPPED}; in a container, mount the host's /sys"
-        )
-
-
-CHECKS: dict[int, CheckMaker] = {
-    10: configuration_checks,
-    20: lambda node: [AGENT.check(node.target.shown, _check_agent, node)],
-    170: state_checks,
-    180: lambda node: [UNITS.check(node.root / "run/systemd/system", _check_unit, node)],
-    190: lambda node: [SANDBOX.check(node.target.shown, _check_sandbox, node)],
-}
+        yield warn(f"sysfs has {missed}, and the agent does not", f"{SHIPPED}; in a container, mount the host's /sys")

@@ -12,18 +12,17 @@ from agent.backends.jobs.jobs_backend import is_enabled
 from agent.backends.jobs.kubelet import SOCKETS
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
-from agent.commands.doctor.doctor_finding import DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, read_procfs
+from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
+from agent.commands.doctor.doctor_node import DoctorNode, read_procfs
 from agent.lib.proc_stat import parse_stat
 
-SCHEDULER = FindingFactory("scheduler")
 NAMES = frozenset(each.name for each in SCHEDULERS)
 
 
-def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_schedulers(node: DoctorNode) -> Iterator[DoctorFinding]:
     sources = node.config.jobs.sources
     if not sources:
-        yield SCHEDULER.ok("jobs are not looked for: jobs.sources is []")
+        yield ok("jobs are not looked for: jobs.sources is []")
         return
     version = "v2" if (node.sysfs / "fs/cgroup/cgroup.controllers").exists() else "v1 or none"
     jobs: dict[str, set[str]] = {}
@@ -38,32 +37,29 @@ def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
     ignored = [name for name in seen if not is_enabled(name, sources)]
     if ignored:
         all_sources = ", ".join([*sources, *ignored])
-        yield SCHEDULER.warn(f"{', '.join(ignored)} runs here and is not asked", f"jobs: {{sources: [{all_sources}]}}")
+        yield warn(f"{', '.join(ignored)} runs here and is not asked", f"jobs: {{sources: [{all_sources}]}}")
     counted = [f"{name} ({len(jobs.get(name, ()))} jobs in cgroups)" for name in seen if name not in ignored]
     nobody = "no scheduler's: jobs are named after units, containers and sessions"
-    yield SCHEDULER.ok(f"cgroup {version}; {'; '.join(counted) or nobody}")
+    yield ok(f"cgroup {version}; {'; '.join(counted) or nobody}")
 
 
-def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not any(each.name == "kubelet" for each in node.processes) or not is_enabled(
         "kubernetes", node.config.jobs.sources
     ):
         return
     if not (node.root / SOCKETS[1].lstrip("/")).exists():
-        yield SCHEDULER.warn(
+        yield warn(
             f"a kubelet runs, and {SOCKETS[1]} is not there: pods that hold a GPU without a process are not seen",
             "systemctl enable --now coldplate-kubelet.socket",
         )
     elif find_spec("grpc") is None:
-        yield SCHEDULER.warn("a kubelet runs, and Python's module grpc is missing", "make install EXTRAS=kubernetes")
+        yield warn("a kubelet runs, and Python's module grpc is missing", "make install EXTRAS=kubernetes")
     else:
-        yield SCHEDULER.ok("the kubelet can be asked")
+        yield ok("the kubelet can be asked")
 
 
-PROCESSES = FindingFactory("processes")
-
-
-def _check_process(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_processes(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not (node.has_driver and node.config.jobs.sources):
         return
     lines = (line.split() for line in read_procfs(node.procfs / "self/mounts").splitlines())
@@ -72,57 +68,46 @@ def _check_process(node: DoctorNode) -> Iterator[DoctorFinding]:
     hidden, group = values.get("hidepid", "0"), values.get("gid", "")
     allowed = node.user.overrides or (group.isdigit() and int(group) in node.user.groups)
     if hidden in ("0", "off") or allowed:
-        yield PROCESSES.ok("all are seen" if hidden in ("0", "off") else f"hidepid={hidden}, and the agent is exempt")
+        yield ok("all are seen" if hidden in ("0", "off") else f"hidepid={hidden}, and the agent is exempt")
         return
-    yield PROCESSES.warn(
+    yield warn(
         f"/proc is mounted with hidepid={hidden}: {node.user.name} sees no processes of others, and so not their jobs",
         "mount -o remount,hidepid=0 /proc; or gid=GROUP there and SupplementaryGroups=GROUP in the unit",
     )
 
 
-BROKER = FindingFactory("broker")
 START_BROKER = "systemctl enable --now coldplate-broker.socket"
 LOST = "job names, accounts and partitions, and power by IPMI, are missing"
 
 
-def _check_broker(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_broker(node: DoctorNode) -> Iterator[DoctorFinding]:
     """Ask it for the job variables of this very process."""
     if node.config.backends.devices == "synthetic":
         return
     path = node.root / SOCKET.lstrip("/")
     if not path.exists():
         start = START_BROKER if node.unit_file("coldplate-broker.socket") else f"make install; {START_BROKER}"
-        yield BROKER.warn(f"{path} is not there: {LOST}", start)
+        yield warn(f"{path} is not there: {LOST}", start)
         return
     owner = path.stat().st_uid
     if node.user.uid not in (None, owner, 0):
         restart = "systemctl restart coldplate-broker.socket"
         remedy = f"SocketUser=coldplate in coldplate-broker.socket, then {restart}; {START_BROKER}"
-        yield BROKER.fail(f"{path} belongs to uid {owner}, and {node.user.name} is another: it gets no answer", remedy)
+        yield fail(f"{path} belongs to uid {owner}, and {node.user.name} is another: it gets no answer", remedy)
     if os.geteuid() not in (0, owner):
-        yield BROKER.ok(f"{path} is there; whether it answers, only root and its owner can ask")
+        yield ok(f"{path} is there; whether it answers, only root and its owner can ask")
         return
     try:
         BrokerClient(str(path)).variables(os.getpid(), _started())
     except BrokerError as error:
-        yield BROKER.fail(explained(error), f"journalctl -u coldplate-broker -n 20; {START_BROKER}")
+        yield fail(explained(error), f"journalctl -u coldplate-broker -n 20; {START_BROKER}")
     except OSError as error:
         remedy = "compare its unit with packaging/systemd/coldplate-broker.service; journalctl -u coldplate-broker"
-        yield BROKER.fail(f"it answers, and could not read a process: {error.strerror}", remedy)
+        yield fail(f"it answers, and could not read a process: {error.strerror}", remedy)
     else:
-        yield BROKER.ok(f"{path} answers")
+        yield ok(f"{path} answers")
 
 
 def _started() -> int:
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - the broker looks at this process, wherever others are
         return parse_stat(file.read(1024)).started
-
-
-CHECKS: dict[int, CheckMaker] = {
-    80: lambda node: [PROCESSES.check(node.procfs / "mounts", _check_process, node)],
-    90: lambda node: [BROKER.check(node.root / SOCKET.lstrip("/"), _check_broker, node)],
-    100: lambda node: [
-        SCHEDULER.check(node.procfs, _check_scheduler, node),
-        SCHEDULER.check(SOCKETS[0], _kubelet, node),
-    ],
-}

@@ -1,19 +1,18 @@
 """Check the agent's port, the Prometheus servers that scrape it, its rules, and the receivers of alerts.
 
-Sockets are read from /proc/net/tcp and tcp6 (Documentation/networking/proc_net_tcp.rst). A server that scrapes keeps
-its connection open, so it is found there.
+A server that scrapes keeps its connection open, so it is found among the sockets of the node.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from ipaddress import IPv4Address, IPv6Address
+from functools import partial
 
-from agent.backends.sysfs import list_names
-from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, ListedProcess, read_procfs
+import psutil
+
+from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
+from agent.commands.doctor.doctor_node import DoctorNode, PlacedLook
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
@@ -21,103 +20,51 @@ from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.wiring.identity import login_of
 
-PORT = FindingFactory("port")
-LISTENING, ESTABLISHED = "0A", "01"
-"""States of a socket in the fourth column, `st`."""
 
-
-def sockets(node: DoctorNode) -> Iterator[list[str]]:
-    """Yield the columns of each line of both tables; a table that does not exist has no lines."""
-    for name in ("tcp", "tcp6"):
-        try:
-            lines = read_procfs(node.procfs / "net" / name).splitlines()[1:]
-        except FileNotFoundError:
-            continue
-        yield from (columns for line in lines if len(columns := line.split()) > 9)
-
-
-def port_of(address: str) -> int:
-    """Return the port of the tables' ADDRESS:PORT, which is hexadecimal."""
-    return int(address.rpartition(":")[2], 16)
-
-
-def _check_port(node: DoctorNode, port: int) -> Iterator[DoctorFinding]:
-    inodes = {each[9] for each in sockets(node) if each[3] == LISTENING and port_of(each[1]) == port}
+def check_port(port: int, node: DoctorNode) -> Iterator[DoctorFinding]:
+    pids = {each.pid for each in node.connections if each.status == psutil.CONN_LISTEN and each.laddr[1:] == (port,)}
     is_own = node.agent is not None and node.target.port == port
-    if not inodes:
-        yield PORT.ok(f"{port} is free")
+    if not pids:
+        yield ok(f"{port} is free")
     elif is_own:
-        yield PORT.ok(f"{port} is the running agent's")
+        yield ok(f"{port} is the running agent's")
     else:
-        holder = _process_of_sockets(node, inodes)
+        holder = next((each for each in node.processes if each.pid in pids), None)  # None if only root may see it
         if holder is not None and "coldplate" in f"{holder.name} {holder.cgroup}":
-            yield PORT.ok(f"{port} is held by {holder.name}, process {holder.pid}")
+            yield ok(f"{port} is held by {holder.name}, process {holder.pid}")
             return
         who = f"{holder.name}, process {holder.pid}" if holder else "another process; as root, doctor names it"
         remedy = f'stop it, or choose another port: web: {{listen: [":{port + 1}"]}}'
-        yield PORT.fail(f"{port} is taken by {who}, and no agent answers there", remedy)
+        yield fail(f"{port} is taken by {who}, and no agent answers there", remedy)
 
 
-def _process_of_sockets(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
-    """Return the process that has one of these sockets open; None if only root may see it."""
-    links = {f"socket:[{inode}]" for inode in inodes}
-    for each in node.processes:
-        folder = node.procfs / str(each.pid) / "fd"
-        try:
-            if any(_link_target(f"{folder}/{name}") in links for name in list_names(folder)):
-                return each
-        except OSError:
-            continue
-    return None
-
-
-def _link_target(path: str) -> str:
-    try:
-        return os.readlink(path)  # noqa: PTH115 - one call for each of many descriptors
-    except OSError:
-        return ""
-
-
-SCRAPES = FindingFactory("scrapes")
 LOOPBACK = ("127.", "::1", "localhost", "[::1]")
 MAX_SHOWN_PEERS = 4
 
 
-def _check_scrape(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_scrapes(node: DoctorNode) -> Iterator[DoctorFinding]:
     hosts = [host for host, _ in node.listen]
     if hosts and all(host.startswith(LOOPBACK) for host in hosts):
         remedy = 'web: {listen: [":19400"]}, unless a proxy on this node is scraped instead'
-        yield SCRAPES.warn(f"the agent listens on {', '.join(hosts)} alone: no other node can scrape it", remedy)
+        yield warn(f"the agent listens on {', '.join(hosts)} alone: no other node can scrape it", remedy)
         return
     if node.agent is None:
-        yield SCRAPES.ok("no agent runs, so no server can scrape it")
+        yield ok("no agent runs, so no server can scrape it")
         return
-    peers = {
-        peer_of(each[2]) for each in sockets(node) if each[3] == ESTABLISHED and port_of(each[1]) == node.target.port
-    }
+    connected = (each for each in node.connections if each.status == psutil.CONN_ESTABLISHED)
+    peers = {each.raddr[0].removeprefix("::ffff:") for each in connected if each.laddr[1:] == (node.target.port,)}
     remote_peers = sorted(peer for peer in peers if not peer.startswith(LOOPBACK))
     if remote_peers:
         more = f" and {len(remote_peers) - MAX_SHOWN_PEERS} more" if len(remote_peers) > MAX_SHOWN_PEERS else ""
-        yield SCRAPES.ok(f"connected from {', '.join(remote_peers[:MAX_SHOWN_PEERS])}{more}")
+        yield ok(f"connected from {', '.join(remote_peers[:MAX_SHOWN_PEERS])}{more}")
         return
-    yield SCRAPES.warn(
+    yield warn(
         "no other host is connected at this moment; a server that scrapes at long intervals may not be seen here",
         f'ask the server for up{{job="coldplate"}}; from it, curl http://HOST:{node.target.port}/-/ready shows whether '
         "a firewall is between; add the node to its scrape_configs",
     )
 
 
-def peer_of(address: str) -> str:
-    """Return the address of the tables' ADDRESS:PORT: hexadecimal words of four bytes, each in little-endian order."""
-    words = bytes.fromhex(address.partition(":")[0])
-    address_bytes = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
-    if len(address_bytes) == 4:
-        return str(IPv4Address(address_bytes))
-    found = IPv6Address(address_bytes)
-    return str(found.ipv4_mapped or found)
-
-
-RECEIVERS = FindingFactory("receivers")
 RECEIVER_DEADLINE_SECONDS = 2.0
 READY = "/-/ready"
 """The path that an Alertmanager answers with 200 (its documentation, management API)."""
@@ -130,7 +77,7 @@ RECEIVER_REMEDIES = {
 }
 
 
-def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+def receiver_checks(node: DoctorNode) -> Iterable[PlacedLook]:
     """Yield a check of each receiver, and one of the running agent's deliveries."""
     notify = node.config.notify
     is_configured = False
@@ -140,17 +87,21 @@ def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
             try:
                 target = HttpTarget(url, timeout=receiver.timeout, **login_of(receiver))
             except ValueError as error:
-                yield RECEIVERS.constant(kind, RECEIVERS.fail(f"notify.{kind}: {error}", "correct that URL"))
+                yield kind, partial(_malformed, f"notify.{kind}: {error}")
                 continue
             is_configured = True
-            yield RECEIVERS.check(target.shown, _check_receiver, node, kind, target)
+            yield target.shown, partial(_check_receiver, kind, target)
     if not is_configured:
         where = "the log" if notify.log else "no receiver at all"
-        yield RECEIVERS.constant("notify", RECEIVERS.ok(f"none configured: alerts go to {where}"))
-    yield RECEIVERS.check(node.target.shown, _check_deliveries, node)
+        yield "notify", lambda _: [ok(f"none configured: alerts go to {where}")]
+    yield node.target.shown, _check_deliveries
 
 
-def _check_receiver(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator[DoctorFinding]:
+def _malformed(problem: str, _: DoctorNode) -> Iterator[DoctorFinding]:
+    yield fail(problem, "correct that URL")
+
+
+def _check_receiver(kind: str, target: HttpTarget, node: DoctorNode) -> Iterator[DoctorFinding]:
     """Send a GET, which changes nothing. An Alertmanager must report that it is ready; a webhook may answer anything
     but a refused login.
     """
@@ -160,16 +111,16 @@ def _check_receiver(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator
         with closing(HttpClient(target, AnswerBounds(body=1 << 20), node.mono)) as client:
             status = client.exchange(request, node.mono() + RECEIVER_DEADLINE_SECONDS).status
     except HttpError as error:
-        yield RECEIVERS.fail(f"{kind} {target.shown}: {error}", RECEIVER_REMEDIES[error.fault])
+        yield fail(f"{kind} {target.shown}: {error}", RECEIVER_REMEDIES[error.fault])
         return
     if status in (401, 403):
         remedy = f"correct notify.{kind}: username and password_file, or bearer_token_file"
-        yield RECEIVERS.fail(f"{kind} {target.shown} refuses the login (HTTP status {status})", remedy)
+        yield fail(f"{kind} {target.shown} refuses the login (HTTP status {status})", remedy)
     elif is_alertmanager and status != 200:
         remedy = "add the path that its --web.route-prefix has to the URL, or find out why it is not ready"
-        yield RECEIVERS.fail(f"{kind} {target.shown}: {READY} is answered with HTTP status {status}", remedy)
+        yield fail(f"{kind} {target.shown}: {READY} is answered with HTTP status {status}", remedy)
     else:
-        yield RECEIVERS.ok(f"{kind} {target.shown} answers")
+        yield ok(f"{kind} {target.shown} answers")
 
 
 def _check_deliveries(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -178,16 +129,13 @@ def _check_deliveries(node: DoctorNode) -> Iterator[DoctorFinding]:
     queued = sum(node.agent.values("coldplate_notifications_queued"))
     dropped = sum(node.agent.values("coldplate_notifications_dropped_total"))
     if queued:
-        yield RECEIVERS.warn(f"{queued:.0f} alerts wait to be delivered", "journalctl -u coldplate | grep notify")
+        yield warn(f"{queued:.0f} alerts wait to be delivered", "journalctl -u coldplate | grep notify")
     if dropped:
         remedy = "journalctl -u coldplate | grep notify shows what the receiver rejected"
-        yield RECEIVERS.warn(f"{dropped:.0f} alerts were dropped since the agent was started", remedy)
+        yield warn(f"{dropped:.0f} alerts were dropped since the agent was started", remedy)
 
 
-RULES = FindingFactory("rules")
-
-
-def _check_rule_files(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_rule_files(node: DoctorNode) -> Iterator[DoctorFinding]:
     from agent.wiring.alerting import load_files
 
     try:
@@ -195,29 +143,18 @@ def _check_rule_files(node: DoctorNode) -> Iterator[DoctorFinding]:
     except ConfigError as error:
         first, *problems = str(error).splitlines()
         for problem in problems or [first]:
-            yield RULES.fail(problem.strip(), "correct it; coldplate rules check FILE shows every error")
+            yield fail(problem.strip(), "correct it; coldplate rules check FILE shows every error")
         return
     for warning in (warning for file in files for warning in file.warnings):
-        yield RULES.warn(str(warning), "coldplate rules check FILE shows more")
+        yield warn(str(warning), "coldplate rules check FILE shows more")
     count = sum(file.rule_count for file in files)
-    yield RULES.ok(f"{count} rules in {len(files)} files" if files else "none: rules.files is []")
+    yield ok(f"{count} rules in {len(files)} files" if files else "none: rules.files is []")
 
 
-def _check_evaluations(node: DoctorNode) -> Iterator[DoctorFinding]:
+def check_evaluations(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.agent is None:
         return
     failing = sum(node.agent.values("coldplate_rule_evaluation_failures_total"))
     if failing:
         remedy = f"curl -s {node.target.shown}/api/v1/rules | grep lastError"
-        yield RULES.warn(f"{failing:.0f} evaluations failed since the agent was started", remedy)
-
-
-CHECKS: dict[int, CheckMaker] = {
-    130: lambda node: [PORT.check(f"port {port}", _check_port, node, port) for _, port in node.listen if port],
-    140: lambda node: [
-        RULES.check("rules.files", _check_rule_files, node),
-        RULES.check(node.target.shown, _check_evaluations, node),
-    ],
-    150: receiver_checks,
-    160: lambda node: [SCRAPES.check(node.procfs / "net/tcp", _check_scrape, node)],
-}
+        yield warn(f"{failing:.0f} evaluations failed since the agent was started", remedy)

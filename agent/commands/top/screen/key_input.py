@@ -9,31 +9,22 @@ import codecs
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Union
+from typing import NamedTuple, Union
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 
-class KeyPress(Struct, frozen=True):
-    """One key: a character, or a name such as `up`, `enter` and `page-down`."""
+class Press(NamedTuple):
+    """One key: a character, or a name such as `up`, `enter` and `page-down`; or what the mouse did.
+
+    `click`: its first button went down on this line of the screen, counted from 0. `scroll`: its wheel was turned by
+    these lines, below 0 upwards.
+    """
 
     name: str
+    line: int = 0
 
-
-class MouseClick(Struct, frozen=True):
-    """The first mouse button went down on this line of the screen, counted from 0."""
-
-    line: int
-
-
-class MouseScroll(Struct, frozen=True):
-    """The wheel was turned; `lines` is below 0 upwards."""
-
-    lines: int
-
-
-Press = Union[KeyPress, MouseClick, MouseScroll]
 
 _SEQUENCE = re.compile(r"\x1b(?:\[(?P<csi>[0-?]*[ -/]*[@-~])|O(?P<ss3>.))", re.DOTALL)
 _MOUSE = re.compile(r"<(\d{1,4});\d{1,5};(\d{1,5})([Mm])", re.ASCII)
@@ -77,13 +68,13 @@ class KeyReader:
     def flush(self) -> list[Press]:
         """Return what was left as it stands: nothing more came."""
         left, self._left = self._left, ""
-        return [KeyPress("escape")] if left else []
+        return [Press("escape")] if left else []
 
 
 def _key(character: str) -> Press | None:
     """Return the key of a character; None for one that means nothing here."""
     name = _PLAIN.get(character, character)
-    return KeyPress(name) if name.isprintable() else None
+    return Press(name) if name.isprintable() else None
 
 
 def _sequence(found: re.Match[str]) -> Press | None:
@@ -91,11 +82,11 @@ def _sequence(found: re.Match[str]) -> Press | None:
     mouse = _MOUSE.fullmatch(csi)
     if mouse is None:
         name = _CSI.get(csi)
-        return None if name is None else KeyPress(name)
+        return None if name is None else Press(name)
     button, line = int(mouse[1]), int(mouse[2])
     if button in (_WHEEL_UP, _WHEEL_DOWN):
-        return MouseScroll(-_WHEEL_LINES if button == _WHEEL_UP else _WHEEL_LINES)
-    return MouseClick(line - 1) if button == 0 and mouse[3] == "M" else None
+        return Press("scroll", -_WHEEL_LINES if button == _WHEEL_UP else _WHEEL_LINES)
+    return Press("click", line - 1) if button == 0 and mouse[3] == "M" else None
 
 
 GpuKey = tuple[str, str]
@@ -161,12 +152,12 @@ class OnScreen(Struct, frozen=True):
 
 def press(state: UiState, event: Press, screen: OnScreen) -> UiState:
     """Return the state after a key, a click or a turn of the wheel."""
-    if isinstance(event, MouseClick):
-        return _clicked(state, event, screen)
-    if isinstance(event, MouseScroll):
-        return state if state.is_helping else _moved(state, screen, event.lines)
+    if event.name == "click":
+        return _clicked(state, event.line, screen)
+    if event.name == "scroll":
+        return state if state.is_helping else _moved(state, screen, event.line)
     if state.is_typing:
-        return _typed(state, event)
+        return _typed(state, event.name)
     if state.is_helping:
         return replace(state, is_helping=False, has_quit=event.name == "q")
     if event.name in _MOVES:
@@ -175,16 +166,15 @@ def press(state: UiState, event: Press, screen: OnScreen) -> UiState:
     return state if act is None else act(state, screen)
 
 
-def _typed(state: UiState, key: KeyPress) -> UiState:
-    if key.name == "enter":
+def _typed(state: UiState, key: str) -> UiState:
+    if key == "enter":
         return replace(state, is_typing=False)
-    if key.name == "escape":
+    if key == "escape":
         return replace(state, is_typing=False, filter="")
-    if key.name == "backspace":
+    if key == "backspace":
         return replace(state, filter=state.filter[:-1])
-    if len(key.name) == 1 and key.name.isprintable():
-        return replace(state, filter=(state.filter + key.name)[:MOST_FILTER])
-    return replace(state, filter=f"{state.filter} ") if key.name == "space" else state
+    character = " " if key == "space" else key
+    return replace(state, filter=(state.filter + character)[:MOST_FILTER]) if len(character) == 1 else state
 
 
 def _moved(state: UiState, screen: OnScreen, lines: int) -> UiState:
@@ -198,11 +188,11 @@ def _moved(state: UiState, screen: OnScreen, lines: int) -> UiState:
     return replace(state, selected=key, zoom=OneGpu(key) if isinstance(state.zoom, OneGpu) else state.zoom)
 
 
-def _clicked(state: UiState, click: MouseClick, screen: OnScreen) -> UiState:
+def _clicked(state: UiState, line: int, screen: OnScreen) -> UiState:
     """Select the row; a click on the one that is selected zooms into it."""
-    if click.line not in screen.lines or state.is_helping:
+    if line not in screen.lines or state.is_helping:
         return replace(state, is_helping=False)
-    key = screen.rows[screen.first + screen.lines.index(click.line)]
+    key = screen.rows[screen.first + screen.lines.index(line)]
     return _entered(state, screen) if key == state.selected else replace(state, selected=key)
 
 

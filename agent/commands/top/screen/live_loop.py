@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import select
 import signal
+import sys
 import termios
 import tty
 from collections.abc import Callable
@@ -16,8 +18,9 @@ from rich.console import Console
 
 from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OnScreen, Press, UiState, press
-from agent.commands.top.screen.text_layout import Glyphs, TextLayout
+from agent.commands.top.screen.text_layout import TextLayout, glyphs_for
 from agent.commands.top.screen.view_builder import ScreenData
+from agent.lib.clock import clock
 from agent.lib.wakeups import WakePipe
 
 _ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l"
@@ -100,19 +103,17 @@ _NOTED = (*_ENDING, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 
 class LiveLoop:
-    """Runs until the person leaves or a signal ends it. `clock` returns monotonic seconds; for the main thread."""
+    """Runs until the person leaves or a signal ends it. For the main thread, on the terminal of standard input."""
 
-    def __init__(
-        self, terminal: tuple[int, int], console: Console, encoding: str, glyphs: Glyphs,
-        scene: Callable[[], ScreenData], clock: Callable[[], float], pipe: WakePipe,
-    ) -> None:  # fmt: skip
-        self._source = terminal[0]
-        self._modes = TerminalModes(*terminal)
-        self._painter = Painter(console, encoding)
-        self._glyphs = glyphs
-        self._make_scene = scene
-        self._clock = clock
-        self._pipe = pipe
+    def __init__(self, make_scene: Callable[[], ScreenData], pipe: WakePipe, *, is_ascii: bool) -> None:
+        """`pipe` wakes when there is another scene to make."""
+        self._make_scene, self._pipe = make_scene, pipe
+        self._source = sys.stdin.fileno()
+        self._modes = TerminalModes(self._source, sys.stdout.fileno())
+        # The console styles; this loop writes.
+        console = Console(file=io.StringIO(), force_terminal=True, highlight=False)
+        self._painter = Painter(console, sys.stdout.encoding)
+        self._glyphs = glyphs_for(sys.stdout.encoding, os.environ, is_ascii=is_ascii)
         self._keys = KeyReader()
         self._on_screen = OnScreen()
         self._scene: ScreenData | None = None
@@ -120,13 +121,13 @@ class LiveLoop:
         self._ending = 0
         self.state = UiState()
 
-    def run(self, state: UiState) -> int:
+    def run(self, *, mouse: bool) -> int:
         """Return the exit status: 0 if the person left, else 128 and the number of the signal."""
-        self.state = state
+        self.state = UiState(mouse=mouse)
         before = {number: signal.signal(number, self._note) for number in _NOTED}
         wakeup = signal.set_wakeup_fd(self._pipe.into, warn_on_full_buffer=False)
         try:
-            self._modes.enter(state.mouse)
+            self._modes.enter(mouse)
             self._loop()
         except TerminalGoneError:
             self._ending = self._ending or signal.SIGHUP
@@ -144,7 +145,7 @@ class LiveLoop:
         while not self.state.has_quit and not self._ending:
             wait = None
             if is_stale:
-                wait = max(drawn + BREATH_SECONDS - self._clock(), 0.0)
+                wait = max(drawn + BREATH_SECONDS - clock().mono, 0.0)
             if self._keys.is_waiting:
                 wait = ESCAPE_SECONDS
             typed, has_data = self._wait(wait)
@@ -153,9 +154,9 @@ class LiveLoop:
                 self._modes.use_mouse(self.state.mouse)
                 self._draw(fresh=False)
             is_stale = is_stale or has_data
-            if self._take_signals() or (is_stale and self._clock() - drawn >= BREATH_SECONDS):
+            if self._take_signals() or (is_stale and clock().mono - drawn >= BREATH_SECONDS):
                 self._draw(fresh=True)
-                drawn, is_stale = self._clock(), False
+                drawn, is_stale = clock().mono, False
 
     def _wait(self, seconds: float | None) -> tuple[list[Press], bool]:
         """Return what was typed, and whether there is news."""

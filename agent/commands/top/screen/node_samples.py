@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from agent.model import Alert, Entity, Gpu, Labels, PastMoment, Series, Snapshot
 
@@ -115,47 +115,39 @@ WINDOW_SECONDS = 60.0
 """Seconds over which the growth of an error counter is shown."""
 
 
-class Traffic(Struct, frozen=True):
-    """At one moment. What has no two samples yet is absent.
+class Traffic:
+    """What the counters of one node did up to its last sample. A counter that fell starts again.
 
-    `rates` in the counter's unit per second, `growth` in its unit over the window, both by metric name and entity.
+    `rates` in the counter's unit per second, `growth` in its unit over the window, both by metric name and entity. What
+    has no two samples yet is absent.
     """
 
-    rates: Mapping[tuple[str, Entity], float] = field(default_factory=dict)
-    growth: Mapping[tuple[str, Entity, Labels], float] = field(default_factory=dict)
-
-
-class TrafficMeter:
-    """Compares each snapshot of one node with those before. A counter that fell starts again."""
-
     def __init__(self) -> None:
+        self.rates: dict[tuple[str, Entity], float] = {}
+        self.growth: dict[tuple[str, Entity, Labels], float] = {}
         self._windows: dict[Series, deque[tuple[float, float]]] = {}
         """Of each counter the samples of the last minute: monotonic seconds and values."""
-        self._traffic = Traffic()
         self._at: float | None = None
 
-    def take(self, snapshot: Snapshot) -> Traffic:
-        """Return what the counters did up to this snapshot; the same snapshot again changes nothing."""
+    def take(self, snapshot: Snapshot) -> None:
+        """Compare a snapshot with those before; the same one again changes nothing."""
         now = snapshot.at.mono
         if self._at == now:
-            return self._traffic
+            return
         if self._at is not None and now < self._at:  # the node's agent or the node itself was restarted
             self._windows = {}
-        windows: dict[Series, deque[tuple[float, float]]] = {}
-        rates: dict[tuple[str, Entity], float] = {}
-        growth: dict[tuple[str, Entity, Labels], float] = {}
+        before, self._windows, self._at = self._windows, {}, now
+        self.rates, self.growth = {}, {}
         for series, value in snapshot:
             name = series.metric.name
             if name not in _COUNTERS:
                 continue
-            window = windows[series] = _window(self._windows.get(series), value, now)
+            window = self._windows[series] = _window(before.get(series), value, now)
             if len(window) > 1 and name in TRAFFIC:
-                before, last = window[-2]
-                rates[name, series.entity] = (value - last) / (now - before)
+                since, last = window[-2]
+                self.rates[name, series.entity] = (value - last) / (now - since)
             elif len(window) > 1:
-                growth[name, series.entity, series.labels] = value - window[0][1]
-        self._windows, self._at, self._traffic = windows, now, Traffic(rates, growth)
-        return self._traffic
+                self.growth[name, series.entity, series.labels] = value - window[0][1]
 
 
 def _window(window: deque[tuple[float, float]] | None, value: float, now: float) -> deque[tuple[float, float]]:

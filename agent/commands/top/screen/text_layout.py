@@ -65,11 +65,11 @@ UNICODE = Glyphs(("✖", "▲", "·", "✔"), "▏▎▍▌▋▊▉", "█", " 
 ASCII = Glyphs(("x", "!", ".", " "), "", "#", ".", "_.-=+*#", "-", "C", "Enter", "Up/Down", True)
 
 
-def glyphs_for(encoding: str | None, environment: Mapping[str, str]) -> Glyphs:
+def glyphs_for(encoding: str | None, environment: Mapping[str, str], *, is_ascii: bool = False) -> Glyphs:
     """Return those that an output of this encoding can show, ASCII where the locale is C: Python writes UTF-8 even
     there.
     """
-    if next(filter(None, map(environment.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "") in ("C", "POSIX"):
+    if is_ascii or next(filter(None, map(environment.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "") in ("C", "POSIX"):
         return ASCII
     try:
         "✖▏▁─°".encode(encoding or "ascii")

@@ -13,7 +13,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from agent.commands.top.screen.node_samples import Sighting, TrafficMeter
+from agent.commands.top.screen.node_samples import Sighting, Traffic
 from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
 from agent.health.device_states import ComparedGpus
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
@@ -242,9 +242,7 @@ class ViewKeeper:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._known = defaultdict[str, tuple[TrafficMeter, NodeHistory]](
-            lambda: (TrafficMeter(), NodeHistory(interval))
-        )
+        self._known = defaultdict[str, tuple[Traffic, NodeHistory]](lambda: (Traffic(), NodeHistory(interval)))
 
     def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> ScreenData:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
@@ -257,11 +255,10 @@ class ViewKeeper:
     def _node(self, sighting: Sighting, mono: float) -> NodeView:
         if sighting.snapshot is None:
             return NodeView(sighting.name, sighting.origin, problem=sighting.problem or "nothing known yet")
-        meter, history = self._known[sighting.name]
-        node = view_of(sighting.name, sighting.origin, sighting.snapshot, meter.take(sighting.snapshot))
-        node.alerts = sighting.alerts
-        node.past = sighting.past
-        node.processes = sighting.processes
+        traffic, history = self._known[sighting.name]
+        traffic.take(sighting.snapshot)
+        node = view_of(sighting.name, sighting.origin, sighting.snapshot, traffic)
+        node.alerts, node.past, node.processes = sighting.alerts, sighting.past, sighting.processes
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
         history.take(node)
         return node

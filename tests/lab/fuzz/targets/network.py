@@ -31,7 +31,7 @@ from agent.backends.synthetic.rack_service import (
 from agent.catalogue.equipment import LEAK_STATES
 from agent.commands.check.node_check import query_agent
 from agent.commands.doctor.doctor_node import parse_snapshot
-from agent.commands.import_.import_columns import ImportProblems, LogFormatError
+from agent.commands.import_.imported_sample import ImportProblems, LogFormatError
 from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
 from agent.lib.certificates import first_expiry
 from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError

@@ -17,7 +17,7 @@ from agent.backends.nvml.trace_replay import DriverTrace, DriverTraceError, Repl
 from agent.backends.protocol import AbsentError, DeviceError, LaneSample, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
-from agent.commands.import_.import_columns import ImportedSample, ImportProblems, LogFormatError, SnapshotMaker
+from agent.commands.import_.imported_sample import ImportedSample, ImportProblems, LogFormatError, SnapshotMaker
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
 from agent.lib.state_files import DamagedError, seal
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series
