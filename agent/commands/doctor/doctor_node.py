@@ -231,8 +231,11 @@ class DoctorNode(Struct, dict=True):
     @cached_property
     def connections(self) -> list[Any]:
         """The TCP sockets, as psutil lists them: with the process of each that this user may see."""
-        psutil.PROCFS_PATH = str(self.procfs)
-        return psutil.net_connections("tcp")
+        of_process, psutil.PROCFS_PATH = psutil.PROCFS_PATH, str(self.procfs)
+        try:
+            return psutil.net_connections("tcp")
+        finally:
+            psutil.PROCFS_PATH = of_process
 
     @cached_property
     def agent_pid(self) -> int | None:
