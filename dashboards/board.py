@@ -141,19 +141,31 @@ class Board:
             templating=core.Templating([_SOURCE_VARIABLE, *map(_variable, self._variables)]),
             annotations=core.Annotations([_GRAFANA_ANNOTATIONS, *self._alert_annotations()]),
             links=[self._board_link(each) for each in BOARDS if each != self.name],
-            panels=[self._panel(number, *each) for number, each in enumerate(self._placed, 1)],
+            panels=self._panels(),
         )
         options = {
             number: self._panel_options(panel)
             for number, (panel, _) in enumerate(self._placed, 1)
             if isinstance(panel, DashboardPanel)
         }
-        return grafana_json.collapse(grafana_json.fix_dashboard(made, options), self._collapsed)
+        return grafana_json.fix_dashboard(made, options)
 
-    def _panel(self, number: int, panel: DashboardPanel | str, place: Json) -> Any:
-        position = core.GridPos(**place)
-        if isinstance(panel, str):
-            return core.RowPanel(title=panel, id=number, gridPos=position)
+    def _panels(self) -> list[Any]:
+        """Return rows and panels. Those of a collapsed row are inside it: Grafana asks nothing for them."""
+        made: list[Any] = []
+        beside = made
+        for number, (panel, place) in enumerate(self._placed, 1):
+            position = core.GridPos(**place)
+            if isinstance(panel, str):
+                is_collapsed = panel in self._collapsed
+                row = core.RowPanel(title=panel, id=number, gridPos=position, collapsed=is_collapsed)
+                made.append(row)
+                beside = row.panels if is_collapsed else made
+            else:
+                beside.append(self._panel(number, panel, position))
+        return made
+
+    def _panel(self, number: int, panel: DashboardPanel, position: Any) -> Any:
         return _CLASSES[panel.look](
             title=panel.title,
             description=panel.description,

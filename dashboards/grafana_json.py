@@ -7,7 +7,7 @@ meant, and keys that Grafana no longer reads. No other module handles this.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from string import ascii_uppercase
 from typing import Any
 
@@ -175,7 +175,7 @@ SCHEMA_VERSION = 41
 _TOP = ("annotations", "description", "editable", "graphTooltip", "links", "panels", "refresh", "schemaVersion",
         "tags", "templating", "time", "timepicker", "timezone", "title", "uid", "version")  # fmt: skip
 _PANEL = ("datasource", "description", "gridPos", "id", "targets", "title", "transformations", "transparent", "type")
-_ROW = ("collapsed", "gridPos", "id", "panels", "title", "type")
+_ROW = ("collapsed", "gridPos", "id", "title", "type")
 _TARGET = ("expr", "format", "instant", "legendFormat")
 _VARIABLE = ("allValue", "datasource", "hide", "includeAll", "label", "multi", "name", "query", "refresh", "regex",
              "sort", "type")  # fmt: skip
@@ -192,25 +192,9 @@ def fix_dashboard(dashboard: Any, panel_options: Mapping[int, Json]) -> Json:
     return made
 
 
-def collapse(dashboard: Json, rows: Collection[str]) -> Json:
-    """Put the panels of those rows into them: Grafana asks nothing for a collapsed row."""
-    kept: list[Json] = []
-    inside: Json | None = None
-    for panel in dashboard["panels"]:
-        if panel["type"] == "row":
-            inside = panel if panel["title"] in rows else None
-            panel["collapsed"] = inside is not None
-            kept.append(panel)
-        elif inside is not None:
-            inside["panels"].append(panel)
-        else:
-            kept.append(panel)
-    return {**dashboard, "panels": kept}
-
-
 def _panel(raw: Json, panel_options: Mapping[int, Json]) -> Json:
     if raw["type"] == "row":
-        return _only(raw, _ROW)
+        return {**_only(raw, _ROW), "panels": [_panel(each, panel_options) for each in raw["panels"]]}
     made = _only(raw, _PANEL)
     made.update(panel_options[raw["id"]])
     made["pluginVersion"] = PLUGIN_VERSION
