@@ -7,7 +7,6 @@ meant, and keys that Grafana no longer reads. No other module handles this.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from string import ascii_uppercase
 from typing import Any
 
@@ -161,9 +160,10 @@ def texts_of(texts: dict[str, str]) -> Json:
     return {"type": "value", "options": shown}
 
 
-def override(header: str, key: str, value: Any) -> Json:
-    """Return one property of a column, which is named by its header."""
-    return {"matcher": {"id": "byName", "options": header}, "properties": [{"id": key, "value": value}]}
+def override(of: str, properties: Json, by: str = "byName") -> Json:
+    """Return properties of the columns or series of this name, which is a column's header."""
+    listed = [{"id": key, "value": value} for key, value in properties.items()]
+    return {"matcher": {"id": by, "options": of}, "properties": listed}
 
 
 def data_link(title: str, url: str) -> Json:
@@ -181,22 +181,25 @@ _VARIABLE = ("allValue", "datasource", "hide", "includeAll", "label", "multi", "
              "sort", "type")  # fmt: skip
 
 
-def fix_dashboard(dashboard: Any, panel_options: Mapping[int, Json]) -> Json:
-    """Return the dashboard as JSON; `panel_options` has options and field configuration of each panel by its id."""
+IN_PLACE = "inPlace"
+"""The key of a panel with what takes the place of grafanalib's options and field configuration."""
+
+
+def fix_dashboard(dashboard: Any) -> Json:
+    """Return the dashboard as JSON."""
     raw = json.loads(json.dumps(dashboard.to_json_data(), cls=DashboardEncoder))
     made = {key: raw[key] for key in _TOP}
     made["schemaVersion"] = SCHEMA_VERSION
     made["timepicker"] = {}
-    made["panels"] = [_panel(each, panel_options) for each in raw["panels"]]
+    made["panels"] = list(map(_panel, raw["panels"]))
     made["templating"] = {"list": [_variable(each) for each in raw["templating"]["list"]]}
     return made
 
 
-def _panel(raw: Json, panel_options: Mapping[int, Json]) -> Json:
+def _panel(raw: Json) -> Json:
     if raw["type"] == "row":
-        return {**_only(raw, _ROW), "panels": [_panel(each, panel_options) for each in raw["panels"]]}
-    made = _only(raw, _PANEL)
-    made.update(panel_options[raw["id"]])
+        return {**_only(raw, _ROW), "panels": list(map(_panel, raw["panels"]))}
+    made = {**_only(raw, _PANEL), **raw[IN_PLACE]}
     made["pluginVersion"] = PLUGIN_VERSION
     made["targets"] = [_target(letter, each) for letter, each in zip(ascii_uppercase, raw["targets"], strict=False)]
     for target in made["targets"]:
