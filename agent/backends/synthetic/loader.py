@@ -31,7 +31,6 @@ SHIPPED = Path(__file__).parent / "scenarios"
 MOST_ITEMS = 500
 """Most jobs, phases of a job, and faults."""
 PARTS: Mapping[str, Callable[[MachineType], Sequence[str]]] = {
-    "port": lambda machine: machine.ports,
     "optic": lambda machine: machine.optics,
     "detector": lambda machine: (*machine.leak_detectors, *(machine.rack.leak_detectors if machine.rack else ())),
     "pump": lambda machine: machine.rack.pumps if machine.rack else (),
@@ -124,10 +123,6 @@ class ScenarioReader:
     def number(self, keys: Mapping[str, object], key: str, path: str, parameter: Parameter) -> float:
         return float(self.value(keys, key, path, parameter))
 
-    def word(self, keys: Mapping[str, object], key: str, path: str, known: Iterable[str]) -> str:
-        """Return one of these words, which has to be there."""
-        return str(self.value(keys, key, path, Parameter(choice(known), None)))
-
     def optional(self, keys: Mapping[str, object], key: str, path: str) -> float | None:
         return None if keys.get(key) is None else self.number(keys, key, path, Parameter(span, None))
 
@@ -135,15 +130,22 @@ class ScenarioReader:
         """Return the whole file, on its own machine or on another."""
         known = ("description", "topology", "seed", "jobs", "faults", "expect")
         keys = self.mapping(self.file.raw, "", known, ("description", "topology"))
-        machine = machine or TOPOLOGIES[self.word(keys, "topology", "", TOPOLOGIES)]
+        topology = str(self.value(keys, "topology", "", Parameter(choice(TOPOLOGIES), None)))
+        machine = machine or TOPOLOGIES[topology]
         seed = self.seed(keys)
         expect = keys.get("expect", [])
         notes = [expect] if isinstance(expect, str) else self.sequence(expect, "expect")
         jobs = tuple(self.job(each, path, machine) for path, each in self.items(keys.get("jobs"), "jobs"))
         self.apart(jobs)
-        description = _one_spaced(self.value(keys, "description", "", Parameter(text, None)))
-        faults = tuple(self.fault(each, path, machine) for path, each in self.items(keys.get("faults"), "faults"))
-        return Scenario(name, description, machine, seed, jobs, faults, tuple(map(_one_spaced, notes)))
+        return Scenario(
+            name,
+            " ".join(str(self.value(keys, "description", "", Parameter(text, None))).split()),
+            machine,
+            seed,
+            jobs,
+            tuple(self.fault(each, path, machine) for path, each in self.items(keys.get("faults"), "faults")),
+            tuple(" ".join(str(note).split()) for note in notes),
+        )
 
     def seed(self, keys: Mapping[str, object]) -> int:
         seed = keys.get("seed", 1)
@@ -187,7 +189,7 @@ class ScenarioReader:
     def kind(self, item: object, path: str, known: Iterable[str]) -> str:
         if not isinstance(item, dict):
             self.fail(path, f"expected a mapping of keys, found {shown(item)}")
-        return self.word(item, "kind", path, known)
+        return str(self.value(item, "kind", path, Parameter(choice(known), None)))
 
     def fault(self, raw: object, path: str, machine: MachineType) -> ScenarioFault:
         name = self.kind(raw, path, FAULTS)
@@ -202,20 +204,26 @@ class ScenarioReader:
             self.fail(f"{path}.kind", f"{machine.name} is not cooled by water")
         if name in ("reservoir-low", "humid-air") and not machine.rack:
             self.fail(f"{path}.kind", f"{machine.name} has no distribution unit")
+        part = next((word for word in PARTS if word in keys), "")
         values = {key: self.value(keys, key, path, each) for key, each in kind.parameters.items()}
         if name == "checkpoint-stall" and float(values["takes"]) >= float(values["every"]):
             self.fail(f"{path}.takes", "must be shorter than `every`")
-        if name in OF_COOLANT:
-            keys = {**keys, "gpu": "all"}
         return ScenarioFault(
             name,
             self.window(keys, path),
-            self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else (),
-            self._link(keys["link"], path, machine) if "link" in keys else 0,
+            self._gpus_of(name, keys, path, machine),
+            str(self.value(keys, "port", path, Parameter(choice(machine.ports), None))) if "port" in keys else "",
+            self._link(keys, path, machine) if "link" in keys else 0,
             {key: value for key, value in values.items() if isinstance(value, float)},
             {key: value for key, value in values.items() if isinstance(value, str)},
-            self._part(keys, path, machine),
+            self._part(part, keys, path, machine) if part else "",
         )
+
+    def _gpus_of(self, kind: str, keys: Mapping[str, object], path: str, machine: MachineType) -> tuple[int, ...]:
+        """Return the GPUs that a fault is done to; what befalls the coolant reaches all of them."""
+        if kind in OF_COOLANT:
+            return self.gpus("all", path, machine)
+        return self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else ()
 
     def window(self, keys: Mapping[str, object], path: str) -> Window:
         """When something holds: its keys `at`, `duration` and `repeat`."""
@@ -231,17 +239,15 @@ class ScenarioReader:
                 self.fail(f"{path}.duration", "must be shorter than `repeat`")
         return window
 
-    def _part(self, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
-        """Return the name of the part that a fault is done to; empty for none."""
-        key = next((word for word in PARTS if word in keys), None)
-        if key is None:
-            return ""
+    def _part(self, key: str, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
+        """Return the name of a part that only some machines have."""
         parts = PARTS[key](machine)
         if not parts:
             self.fail(f"{path}.{key}", f"{machine.name} has none")
-        return self.word(keys, key, path, parts)
+        return str(self.value(keys, key, path, Parameter(choice(parts), None)))
 
-    def _link(self, link: object, path: str, machine: MachineType) -> int:
+    def _link(self, keys: Mapping[str, object], path: str, machine: MachineType) -> int:
+        link = keys["link"]
         if isinstance(link, bool) or not isinstance(link, int) or not 0 <= link < machine.nvlinks:
             self.fail(f"{path}.link", f"{machine.name} has NVLinks 0 to {machine.nvlinks - 1}, found {shown(link)}")
         return link
@@ -277,10 +283,6 @@ class ScenarioReader:
                     where = f"{path or f'jobs[{number}]'}.gpus"
                     whose = f"job {before.id}" if path else f"jobs[{other}]"
                     self.fail(where, f"GPU {min(shared)} is held by {whose} at the same time")
-
-
-def _one_spaced(text: object) -> str:
-    return " ".join(str(text).split())
 
 
 def _end(job: ScenarioJob) -> float:

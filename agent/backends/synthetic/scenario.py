@@ -93,13 +93,15 @@ class ScenarioJob(Struct, frozen=True):
 class ScenarioFault(Struct, frozen=True):
     """Something that goes wrong, or is done to the node, while its window holds.
 
-    `gpus` and `link` are set if the kind needs them, and `part`: a port, an optical interface, a leak detector, a pump,
-    a feed or a shelf. `parameters` are numbers, `options` words.
+    `gpus`, `port` and `link` are set if the kind needs them, and `part`: an optical interface, a leak detector, a pump
+    or a feed.
+    `parameters` are numbers, `options` words.
     """
 
     kind: str
     window: Window
     gpus: tuple[int, ...] = ()
+    port: str = ""
     link: int = 0
     parameters: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
@@ -152,8 +154,9 @@ def announced(scenario: Scenario, wall: float) -> Iterator[str]:
 
 
 def _where(fault: ScenarioFault) -> str:
-    if fault.part:
-        return f" of {fault.part}"
+    part = fault.port or fault.part
+    if part:
+        return f" of {part}"
     if not fault.gpus:
         return ""
     gpus = f"GPU {', '.join(map(str, fault.gpus))}"

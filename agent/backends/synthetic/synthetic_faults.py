@@ -65,12 +65,13 @@ class ReadGate:
 class ReadingCorruptor:
     """Removes values, or replaces them by impossible ones or by those that a scenario sets."""
 
-    def __init__(self, scenario: Scenario, gpu: int | None = None, part: str = "") -> None:
-        """Take a GPU, or the part that is an InfiniBand port or an optical interface."""
+    def __init__(self, scenario: Scenario, gpu: int | None = None, port: str = "", part: str = "") -> None:
+        """Take a GPU, an InfiniBand port, or the part that is an optical interface."""
         self._faults = tuple(
             fault
             for fault in scenario.faults
-            if fault.kind in SPOILING and (gpu in fault.gpus if gpu is not None else fault.part == part)
+            if fault.kind in SPOILING
+            and (gpu in fault.gpus if gpu is not None else (fault.port, fault.part) == (port, part))
         )
 
     def active(self, t: float) -> Sequence[ScenarioFault]:

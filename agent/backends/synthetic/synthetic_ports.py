@@ -261,7 +261,7 @@ class SyntheticPort:
         device = machine.ports[number]
         self.device = device
         self._tracks, self._rate = tracks, machine.port_rate
-        faults = [fault for fault in scenario.faults if fault.part == device]
+        faults = [fault for fault in scenario.faults if fault.port == device]
         self._down = [fault for fault in faults if fault.kind == "ib-down"]
         self._avoided = [fault for fault in faults if fault.kind == "ib-share"]
         self._slow = [fault for fault in faults if fault.kind == "ib-rate"]
@@ -271,7 +271,7 @@ class SyntheticPort:
                 errors.setdefault(fault.options["counter"], []).append(fault)
         self._counts = {counter: ErrorTally(each, "rate", "burst") for counter, each in errors.items()}
         self._history = [1e12 * (1.0 + uniform(scenario.seed, number, way, 51)) for way in (0, 1)]
-        self._spoiler = ReadingCorruptor(scenario, part=device)
+        self._spoiler = ReadingCorruptor(scenario, port=device)
         self._restart()
         entity = IbPort(device, "1")
         self._series: dict[Lane, list[tuple[str, Series]]] = {}

@@ -93,7 +93,7 @@ def faults(site: SimulatedSite) -> Iterator[tuple[str, Window, dict[str, str]]]:
 def part(fault: ScenarioFault) -> dict[str, str]:
     """Return the labels of the part of a node that has the fault."""
     gpu = {"gpu": str(fault.gpus[0])} if len(fault.gpus) == 1 else {}
-    return {**gpu, "device": fault.part} if fault.part else gpu
+    return {**gpu, "device": fault.port} if fault.port else gpu
 
 
 def onsets(window: Window, seconds: float) -> Iterator[float]:

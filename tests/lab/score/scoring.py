@@ -104,7 +104,7 @@ def _subjects(expected: Expected, scenario: Scenario) -> Sequence[Mapping[str, s
     assert expected.fault is not None, f"{expected.alert}: only a fault has a GPU or a port"
     fault = scenario.faults[expected.fault]
     if expected.of == "port":
-        return [{"device": fault.part}]
+        return [{"device": fault.port or fault.part}]
     if expected.of == "detector":
         return [{"detector": fault.part}]
     return [{"gpu": str(gpu)} for gpu in fault.gpus]
