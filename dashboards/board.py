@@ -13,7 +13,7 @@ from grafanalib import core
 from msgspec import Struct
 
 from dashboards import grafana_json
-from dashboards.grafana_json import Json
+from dashboards.grafana_json import Json, override
 from dashboards.panels import DashboardPanel, Mapped
 from dashboards.queries import PanelQuery, alerts_of_job, legend_for, narrowed
 
@@ -141,19 +141,26 @@ class Board:
             templating=core.Templating([_SOURCE_VARIABLE, *map(_variable, self._variables)]),
             annotations=core.Annotations([_GRAFANA_ANNOTATIONS, *self._alert_annotations()]),
             links=[self._board_link(each) for each in BOARDS if each != self.name],
-            panels=[self._panel(number, *each) for number, each in enumerate(self._placed, 1)],
+            panels=self._panels(),
         )
-        options = {
-            number: self._panel_options(panel)
-            for number, (panel, _) in enumerate(self._placed, 1)
-            if isinstance(panel, DashboardPanel)
-        }
-        return grafana_json.collapse(grafana_json.fix_dashboard(made, options), self._collapsed)
+        return grafana_json.fix_dashboard(made)
 
-    def _panel(self, number: int, panel: DashboardPanel | str, place: Json) -> Any:
-        position = core.GridPos(**place)
-        if isinstance(panel, str):
-            return core.RowPanel(title=panel, id=number, gridPos=position)
+    def _panels(self) -> list[Any]:
+        """Return rows and panels. Those of a collapsed row are inside it: Grafana asks nothing for them."""
+        made: list[Any] = []
+        beside = made
+        for number, (panel, place) in enumerate(self._placed, 1):
+            position = core.GridPos(**place)
+            if isinstance(panel, str):
+                is_collapsed = panel in self._collapsed
+                row = core.RowPanel(title=panel, id=number, gridPos=position, collapsed=is_collapsed)
+                made.append(row)
+                beside = row.panels if is_collapsed else made
+            else:
+                beside.append(self._panel(number, panel, position))
+        return made
+
+    def _panel(self, number: int, panel: DashboardPanel, position: Any) -> Any:
         return _CLASSES[panel.look](
             title=panel.title,
             description=panel.description,
@@ -163,6 +170,7 @@ class Board:
             maxDataPoints=None,
             targets=[self._target(panel, each) for each in panel.queries],
             transformations=_transformations(panel),
+            extraJson={grafana_json.IN_PLACE: self._panel_options(panel)},
         )
 
     def _target(self, panel: DashboardPanel, query: PanelQuery) -> Any:
@@ -197,7 +205,7 @@ class Board:
         """Return widths and links of the columns of a table: a node links to its board."""
         if panel.look != "table":
             return []
-        made = [grafana_json.override(header, "custom.width", width) for header, width in _widths(panel).items()]
+        made = [override(header, {"custom.width": width}) for header, width in _widths(panel).items()]
         for header, target in panel.links:
             values = {
                 each.name: f'${{__data.fields["{shown}"]}}'
@@ -206,15 +214,15 @@ class Board:
                 if each.label == label and not each.many  # an alert without a GPU would select none
             }
             url = link(self.name, target, **values) + "&${__url_time_range}"
-            made.append(grafana_json.override(header, "links", [grafana_json.data_link(f"Open {BOARDS[target]}", url)]))
+            made.append(override(header, {"links": [grafana_json.data_link(f"Open {BOARDS[target]}", url)]}))
         for header, texts in panel.texts:
-            made.append(grafana_json.override(header, "mappings", [grafana_json.texts_of(texts)]))
+            made.append(override(header, {"mappings": [grafana_json.texts_of(texts)]}))
         if panel.runbook:
             alert = dict(panel.labels)["alertname"]
             address = f'http://${{__value.raw}}/runbooks/${{__data.fields["{alert}"]}}'
             opened = {**grafana_json.data_link("Open the runbook", address), "targetBlank": True}
-            made.append(grafana_json.override(panel.runbook, "links", [opened]))
-            made.append(grafana_json.override(panel.runbook, "mappings", [grafana_json.OPEN]))
+            made.append(override(panel.runbook, {"links": [opened]}))
+            made.append(override(panel.runbook, {"mappings": [grafana_json.OPEN]}))
         return made
 
     def _board_link(self, target: str) -> Any:
@@ -315,33 +323,33 @@ def _mappings(mapped: Mapped) -> list[Json]:
 def _column_overrides(panel: DashboardPanel) -> list[Json]:
     made = []
     for column in panel.columns:
-        properties: list[Json] = [{"id": "unit", "value": column.unit}]
+        properties: Json = {"unit": column.unit}
         if column.first:
-            properties.append({"id": "custom.align", "value": "left"})
+            properties["custom.align"] = "left"
         if column.decimals is not None:
-            properties.append({"id": "decimals", "value": column.decimals})
+            properties["decimals"] = column.decimals
         if column.limits:
-            properties.append({"id": "thresholds", "value": grafana_json.thresholds(column.limits)})
-        properties.append({"id": "mappings", "value": [*_mappings(column.mapped), grafana_json.NOTHING]})
+            properties["thresholds"] = grafana_json.thresholds(column.limits)
+        properties["mappings"] = [*_mappings(column.mapped), grafana_json.NOTHING]
         if column.limits or column.mapped:
             cell: Json = {"type": "color-background", "mode": "basic", **({"applyToRow": True} if column.row else {})}
-            properties.append({"id": "custom.cellOptions", "value": cell})
-        made.append({"matcher": {"id": "byName", "options": column.header}, "properties": properties})
+            properties["custom.cellOptions"] = cell
+        made.append(override(column.header, properties))
     return made
 
 
 def _line_overrides(panel: DashboardPanel) -> list[Json]:
     """Return series that are limits, drawn as dashed lines beside what they limit."""
-    style: list[Json] = [
-        {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
-        {"id": "custom.fillOpacity", "value": 0},
-        {"id": "custom.stacking", "value": {"group": "limits", "mode": "none"}},
-    ]
+    style: Json = {
+        "custom.lineStyle": {"fill": "dash", "dash": [10, 10]},
+        "custom.fillOpacity": 0,
+        "custom.stacking": {"group": "limits", "mode": "none"},
+    }
     made = []
     for line in panel.lines:
         name, color = (line, "red") if isinstance(line, str) else line
-        colored = {"id": "color", "value": {"mode": "fixed", "fixedColor": color}}
-        made.append({"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": [*style, colored]})
+        colored = {"mode": "fixed", "fixedColor": color}
+        made.append(override(f"/{name}/", {**style, "color": colored}, by="byRegexp"))
     return made
 
 

@@ -7,7 +7,6 @@ meant, and keys that Grafana no longer reads. No other module handles this.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
 from string import ascii_uppercase
 from typing import Any
 
@@ -161,9 +160,10 @@ def texts_of(texts: dict[str, str]) -> Json:
     return {"type": "value", "options": shown}
 
 
-def override(header: str, key: str, value: Any) -> Json:
-    """Return one property of a column, which is named by its header."""
-    return {"matcher": {"id": "byName", "options": header}, "properties": [{"id": key, "value": value}]}
+def override(of: str, properties: Json, by: str = "byName") -> Json:
+    """Return properties of the columns or series of this name, which is a column's header."""
+    listed = [{"id": key, "value": value} for key, value in properties.items()]
+    return {"matcher": {"id": by, "options": of}, "properties": listed}
 
 
 def data_link(title: str, url: str) -> Json:
@@ -175,44 +175,31 @@ SCHEMA_VERSION = 41
 _TOP = ("annotations", "description", "editable", "graphTooltip", "links", "panels", "refresh", "schemaVersion",
         "tags", "templating", "time", "timepicker", "timezone", "title", "uid", "version")  # fmt: skip
 _PANEL = ("datasource", "description", "gridPos", "id", "targets", "title", "transformations", "transparent", "type")
-_ROW = ("collapsed", "gridPos", "id", "panels", "title", "type")
+_ROW = ("collapsed", "gridPos", "id", "title", "type")
 _TARGET = ("expr", "format", "instant", "legendFormat")
 _VARIABLE = ("allValue", "datasource", "hide", "includeAll", "label", "multi", "name", "query", "refresh", "regex",
              "sort", "type")  # fmt: skip
 
 
-def fix_dashboard(dashboard: Any, panel_options: Mapping[int, Json]) -> Json:
-    """Return the dashboard as JSON; `panel_options` has options and field configuration of each panel by its id."""
+IN_PLACE = "inPlace"
+"""The key of a panel with what takes the place of grafanalib's options and field configuration."""
+
+
+def fix_dashboard(dashboard: Any) -> Json:
+    """Return the dashboard as JSON."""
     raw = json.loads(json.dumps(dashboard.to_json_data(), cls=DashboardEncoder))
     made = {key: raw[key] for key in _TOP}
     made["schemaVersion"] = SCHEMA_VERSION
     made["timepicker"] = {}
-    made["panels"] = [_panel(each, panel_options) for each in raw["panels"]]
+    made["panels"] = list(map(_panel, raw["panels"]))
     made["templating"] = {"list": [_variable(each) for each in raw["templating"]["list"]]}
     return made
 
 
-def collapse(dashboard: Json, rows: Collection[str]) -> Json:
-    """Put the panels of those rows into them: Grafana asks nothing for a collapsed row."""
-    kept: list[Json] = []
-    inside: Json | None = None
-    for panel in dashboard["panels"]:
-        if panel["type"] == "row":
-            inside = panel if panel["title"] in rows else None
-            panel["collapsed"] = inside is not None
-            kept.append(panel)
-        elif inside is not None:
-            inside["panels"].append(panel)
-        else:
-            kept.append(panel)
-    return {**dashboard, "panels": kept}
-
-
-def _panel(raw: Json, panel_options: Mapping[int, Json]) -> Json:
+def _panel(raw: Json) -> Json:
     if raw["type"] == "row":
-        return _only(raw, _ROW)
-    made = _only(raw, _PANEL)
-    made.update(panel_options[raw["id"]])
+        return {**_only(raw, _ROW), "panels": list(map(_panel, raw["panels"]))}
+    made = {**_only(raw, _PANEL), **raw[IN_PLACE]}
     made["pluginVersion"] = PLUGIN_VERSION
     made["targets"] = [_target(letter, each) for letter, each in zip(ascii_uppercase, raw["targets"], strict=False)]
     for target in made["targets"]:

@@ -91,11 +91,6 @@ def legend_of(row: Metric, pinned: frozenset[str]) -> str:
     return " ".join(parts)
 
 
-def legend_by(labels: tuple[str, ...], pinned: frozenset[str]) -> str:
-    """Return the legend of a query that is aggregated by those labels."""
-    return " ".join(filter(None, (_SHOWN.get(each, f"{{{{{each}}}}}") for each in labels if each not in pinned)))
-
-
 TOKEN = re.compile(r'"[^"]*"|\$?\{\w[^}]*\}|\$\w+|[a-zA-Z_:][a-zA-Z0-9_:]*')
 BUILTIN = {"up": ("cluster", "instance"), "ALERTS": ("instance",)}
 """Series that Prometheus itself makes, with the labels by which they can be narrowed."""
@@ -171,8 +166,9 @@ def legend_for(query: PanelQuery, title: str, pinned: frozenset[str]) -> str:
     if bare is not None:
         return legend_of(BY_NAME[bare[1]], pinned) or title
     by = _BY.search(query.expr)
-    labels = tuple(each.strip() for each in by[1].split(",")) if by else ()
-    return legend_by(labels, pinned) or title
+    labels = [each.strip() for each in by[1].split(",")] if by else []
+    shown = (_SHOWN.get(each, f"{{{{{each}}}}}") for each in labels if each not in pinned)
+    return " ".join(filter(None, shown)) or title
 
 
 RATE = "[$__rate_interval]"

@@ -50,20 +50,69 @@ def _peak(row: Metric) -> Metric:
     )
 
 
-_BASE: tuple[Metric, ...] = (
-    gpu.ROWS
-    + jobs.ROWS
-    + links.ROWS
-    + links.QUALITY
-    + infiniband.ROWS
-    + optics.ROWS
-    + optics.TRANSCEIVERS
-    + node.ROWS
-    + equipment.ROWS
-    + rack.ROWS
-    + rack.EQUIPMENT
-    + agent.ROWS
+SECTIONS: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
+    ("gpu-presence", "GPU: presence", gpu.PRESENCE),
+    ("gpu-ledger", "GPU: where its time goes", gpu.LEDGER),
+    ("gpu-work", "GPU: work", gpu.WORK),
+    ("gpu-memory", "GPU: memory", gpu.MEMORY),
+    ("gpu-power", "GPU: power, heat, clocks", gpu.POWER),
+    ("gpu-throttling", "GPU: throttling", gpu.THROTTLING),
+    ("gpu-faults", "GPU: faults", gpu.FAULTS),
+    ("gpu-mig", "GPU: MIG", gpu.MIG),
+    ("jobs-holders", "Jobs: holders", jobs.HOLDERS),
+    ("jobs-facts", "Jobs: facts", jobs.FACTS),
+    ("jobs-sums", "Jobs: sums over GPUs", jobs.SUMS),
+    ("nvlink", "NVLink", links.NVLINK),
+    ("nvlink-quality", "NVLink: physical layer", links.QUALITY),
+    ("nvlink-fabric", "NVLink: fabric", links.FABRIC),
+    ("pcie", "PCIe", links.PCIE),
+    ("infiniband-ports", "InfiniBand: ports", infiniband.PORTS),
+    ("infiniband-traffic", "InfiniBand: traffic", infiniband.TRAFFIC),
+    ("infiniband-trouble", "InfiniBand: trouble", infiniband.TROUBLE),
+    ("infiniband-legacy", "InfiniBand: legacy", infiniband.LEGACY),
+    ("infiniband-transport", "InfiniBand: transport", infiniband.TRANSPORT),
+    ("infiniband-roce", "InfiniBand: RoCE", infiniband.ROCE),
+    ("ethernet", "Ethernet: physical layer", optics.ETHERNET),
+    ("transceivers", "Ethernet: transceivers", optics.TRANSCEIVERS),
+    ("hca", "Network adapters: temperatures", optics.ADAPTERS),
+    ("node-processor", "Node: processor", node.PROCESSOR),
+    ("node-memory", "Node: memory", node.MEMORY),
+    ("node-memory-errors", "Node: memory errors", node.MEMORY_ERRORS),
+    ("node-faults", "Node: faults", node.FAULTS),
+    ("node-storage", "Node: storage", node.STORAGE),
+    ("node-network", "Node: network", node.NETWORK),
+    ("node-identity", "Node: identity", node.IDENTITY),
+    ("node-power", "Node: power", node.POWER),
+    ("node-meters", "Node: power of its parts", node.METERS),
+    ("node-rapl", "Node: RAPL", node.RAPL),
+    ("node-nvswitch", "Node: NVSwitch", node.NVSWITCH),
+    ("node-gpus", "Node: sums over GPUs", node.GPU_SUMS),
+    ("equipment-leaks", "Equipment: leaks", equipment.LEAKS),
+    ("equipment-coolant", "Equipment: coolant", equipment.COOLANT),
+    ("equipment-air", "Equipment: fans and air", equipment.AIR),
+    ("rack-limits", "Rack: limits", rack.LIMITS),
+    ("rack-power", "Rack: power", rack.POWER),
+    ("rack-peers", "Rack: peers", rack.PEERS),
+    ("rack-breakers", "Rack: breakers", rack.BREAKERS),
+    ("rack-domains", "Rack: NVLink domains", rack.DOMAINS),
+    ("rack-parts", "Rack: parts of its equipment", rack.PARTS),
+    ("rack-loops", "Rack: coolant loops", rack.LOOPS),
+    ("rack-air", "Rack: air at its equipment", rack.AMBIENT),
+    ("rack-distribution", "Rack: power shelves and PDUs", rack.DISTRIBUTION),
+    ("agent-backends", "Agent: backends", agent.BACKENDS),
+    ("agent-sampler", "Agent: sampler", agent.SAMPLER),
+    ("agent-vitals", "Agent: vitals", agent.VITALS),
+    ("agent-overhead", "Agent: overhead", agent.OVERHEAD),
+    ("agent-expectations", "Agent: expectations", agent.EXPECTATIONS),
+    ("agent-rules", "Agent: rules", agent.RULES),
+    ("agent-notifications", "Agent: notifications", agent.NOTIFICATIONS),
+    ("agent-flight", "Agent: flight recorder", agent.FLIGHT),
+    ("agent-pushes", "Agent: pushes", agent.PUSHES),
+    ("recorded", "Recorded processes", agent.RECORDED),
 )
+"""Every row, in groups that belong together: the word of a group in the configuration, its title, and its rows."""
+
+_BASE = tuple(row for _, _, rows in SECTIONS for row in rows)
 ROLLING: dict[str, tuple[Metric, ...]] = {row.name: _rolling(row) for row in _BASE if row.rolling}
 """For each rolling row, its minimum, mean and maximum rows, in the order of STATISTICS."""
 

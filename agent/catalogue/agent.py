@@ -200,5 +200,3 @@ RECORDED = (
           "In a recording: resident memory of those processes; what they share counts for each.",
           Lane.SLOW, Source("/proc/PID/stat"), span=(0, 2.0**52)),
 )  # fmt: skip
-
-ROWS = BACKENDS + SAMPLER + VITALS + OVERHEAD + EXPECTATIONS + RULES + NOTIFICATIONS + FLIGHT + PUSHES + RECORDED

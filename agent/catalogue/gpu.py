@@ -262,5 +262,3 @@ MIG = (
     _mig_ratio("tensor_active", "Share of cycles in which the tensor pipes of the GPU instance were active."),
     _mig_ratio("dram_active", "Device memory bandwidth that the GPU instance used, as a share of its maximum."),
 )  # fmt: skip
-
-ROWS = PRESENCE + LEDGER + WORK + MEMORY + POWER + THROTTLING + FAULTS + MIG

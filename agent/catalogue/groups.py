@@ -5,25 +5,11 @@ Boards, and the rules of a server, say which profile they need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 
 from msgspec import Struct
 
-from agent.catalogue import (
-    PEAKS,
-    ROLLING,
-    agent,
-    equipment,
-    gpu,
-    infiniband,
-    jobs,
-    links,
-    node,
-    optics,
-    rack,
-    statistics_of,
-)
+from agent.catalogue import PEAKS, ROLLING, SECTIONS, statistics_of
 from agent.model import Metric, Shown
 
 ROLLING_WORD = "rolling"
@@ -40,69 +26,9 @@ class Group(Struct, frozen=True, eq=False):
     rows: tuple[Metric, ...]
 
 
-def _group(word: str, title: str, rows: Iterable[Metric]) -> Group:
-    return Group(word, title, tuple(each for row in rows for each in (row, *statistics_of(row.name))))
-
-
-GROUPS: tuple[Group, ...] = (
-    _group("gpu-presence", "GPU: presence", gpu.PRESENCE),
-    _group("gpu-ledger", "GPU: where its time goes", gpu.LEDGER),
-    _group("gpu-work", "GPU: work", gpu.WORK),
-    _group("gpu-memory", "GPU: memory", gpu.MEMORY),
-    _group("gpu-power", "GPU: power, heat, clocks", gpu.POWER),
-    _group("gpu-throttling", "GPU: throttling", gpu.THROTTLING),
-    _group("gpu-faults", "GPU: faults", gpu.FAULTS),
-    _group("gpu-mig", "GPU: MIG", gpu.MIG),
-    _group("jobs-holders", "Jobs: holders", jobs.HOLDERS),
-    _group("jobs-facts", "Jobs: facts", jobs.FACTS),
-    _group("jobs-sums", "Jobs: sums over GPUs", jobs.SUMS),
-    _group("nvlink", "NVLink", links.NVLINK),
-    _group("nvlink-quality", "NVLink: physical layer", links.QUALITY),
-    _group("nvlink-fabric", "NVLink: fabric", links.FABRIC),
-    _group("pcie", "PCIe", links.PCIE),
-    _group("infiniband-ports", "InfiniBand: ports", infiniband.PORTS),
-    _group("infiniband-traffic", "InfiniBand: traffic", infiniband.TRAFFIC),
-    _group("infiniband-trouble", "InfiniBand: trouble", infiniband.TROUBLE),
-    _group("infiniband-legacy", "InfiniBand: legacy", infiniband.LEGACY),
-    _group("infiniband-transport", "InfiniBand: transport", infiniband.TRANSPORT),
-    _group("infiniband-roce", "InfiniBand: RoCE", infiniband.ROCE),
-    _group("ethernet", "Ethernet: physical layer", optics.ETHERNET),
-    _group("transceivers", "Ethernet: transceivers", optics.TRANSCEIVERS),
-    _group("hca", "Network adapters: temperatures", optics.ADAPTERS),
-    _group("node-processor", "Node: processor", node.PROCESSOR),
-    _group("node-memory", "Node: memory", node.MEMORY),
-    _group("node-memory-errors", "Node: memory errors", node.MEMORY_ERRORS),
-    _group("node-faults", "Node: faults", node.FAULTS),
-    _group("node-storage", "Node: storage", node.STORAGE),
-    _group("node-network", "Node: network", node.NETWORK),
-    _group("node-identity", "Node: identity", node.IDENTITY),
-    _group("node-power", "Node: power", node.POWER),
-    _group("node-meters", "Node: power of its parts", node.METERS),
-    _group("node-rapl", "Node: RAPL", node.RAPL),
-    _group("node-nvswitch", "Node: NVSwitch", node.NVSWITCH),
-    _group("node-gpus", "Node: sums over GPUs", node.GPU_SUMS),
-    _group("equipment-leaks", "Equipment: leaks", equipment.LEAKS),
-    _group("equipment-coolant", "Equipment: coolant", equipment.COOLANT),
-    _group("equipment-air", "Equipment: fans and air", equipment.AIR),
-    _group("rack-limits", "Rack: limits", rack.LIMITS),
-    _group("rack-power", "Rack: power", rack.POWER),
-    _group("rack-peers", "Rack: peers", rack.PEERS),
-    _group("rack-breakers", "Rack: breakers", rack.BREAKERS),
-    _group("rack-domains", "Rack: NVLink domains", rack.DOMAINS),
-    _group("rack-parts", "Rack: parts of its equipment", rack.PARTS),
-    _group("rack-loops", "Rack: coolant loops", rack.LOOPS),
-    _group("rack-air", "Rack: air at its equipment", rack.AMBIENT),
-    _group("rack-distribution", "Rack: power shelves and PDUs", rack.DISTRIBUTION),
-    _group("agent-backends", "Agent: backends", agent.BACKENDS),
-    _group("agent-sampler", "Agent: sampler", agent.SAMPLER),
-    _group("agent-vitals", "Agent: vitals", agent.VITALS),
-    _group("agent-overhead", "Agent: overhead", agent.OVERHEAD),
-    _group("agent-expectations", "Agent: expectations", agent.EXPECTATIONS),
-    _group("agent-rules", "Agent: rules", agent.RULES),
-    _group("agent-notifications", "Agent: notifications", agent.NOTIFICATIONS),
-    _group("agent-flight", "Agent: flight recorder", agent.FLIGHT),
-    _group("agent-pushes", "Agent: pushes", agent.PUSHES),
-    _group("recorded", "Recorded processes", agent.RECORDED),
+GROUPS = tuple(
+    Group(word, title, tuple(each for row in rows for each in (row, *statistics_of(row.name))))
+    for word, title, rows in SECTIONS
 )
 """Every row of the catalogue once, in the order of the reference."""
 

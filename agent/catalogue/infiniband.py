@@ -198,15 +198,13 @@ FILES = (STATE_ID, PHYSICAL_STATE_ID, RATE, LIFESPAN, *TRAFFIC, *TROUBLE, *LEGAC
 """The rows that are read from one file of a port."""
 
 PORTS = (PORT_UP, LINK_DOWN_EVENTS, INFO, STATE_ID, PHYSICAL_STATE_ID, RATE, LIFESPAN, NEAREST_HCA)
-ROWS: tuple[Metric, ...] = (PORT_UP, LINK_DOWN_EVENTS, INFO, *FILES, NEAREST_HCA)
-
 _LEVEL = re.compile(r"active_|watermark_|db_fifo_register$")
 """Files of bnxt_re's hw_counters that rise and fall (Linux, drivers/infiniband/hw/bnxt_re/hw_counters.c)."""
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 _drivers: dict[str, Metric] = {}
-_names: set[str] = {row.name for row in ROWS}
+_names: set[str] = {row.name for row in (*PORTS, *FILES)}
 
 
 DRIVER_ROWS = 8_192

@@ -78,5 +78,3 @@ SUMS = (
     _of_gpus("power_mean_watts", "sum of coldplate_gpu_power_mean_watts", "Power of the GPUs of this node", 1e6),
 )  # fmt: skip
 """What a server of many nodes reads in place of each GPU."""
-
-ROWS: tuple[Metric, ...] = HOLDERS + FACTS + SUMS

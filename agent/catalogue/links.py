@@ -190,9 +190,6 @@ PCIE = (
           Lane.COLD, Call("nvmlDeviceGetMaxPcieLinkWidth"), span=(1, 32)),
 )  # fmt: skip
 
-ROWS = NVLINK + FABRIC + PCIE
-
-
 _BINS = range(nvml.FI_DEV_NVLINK_COUNT_FEC_HISTORY_15 + 1 - nvml.FI_DEV_NVLINK_COUNT_FEC_HISTORY_0)
 
 

@@ -144,7 +144,6 @@ RAPL = (
     _rapl("part_", "Energy of a part of a processor package, core or uncore; included in the package's energy."),
     _rapl("platform_", "Energy of the whole platform as measured by the processor (psys), including the packages."),
 )
-POWER_PARTS = METERS + RAPL
 
 GPU_SUMS = (
     gauge("coldplate_node_gpus_up", Node, "GPUs of this node that answer.",
@@ -172,17 +171,3 @@ NVSWITCH = (
             "SXid errors of NVSwitches in the kernel log, by code (`other` after 256); fatal, nonfatal or unsaid.",
             Lane.FAST, Source("/dev/kmsg"), labels=("pci", "sxid", "grade"), span=(0, 1e12)),
 )  # fmt: skip
-
-ROWS: tuple[Metric, ...] = (
-    PROCESSOR
-    + MEMORY
-    + STORAGE
-    + NETWORK
-    + MEMORY_ERRORS
-    + FAULTS
-    + IDENTITY
-    + POWER
-    + POWER_PARTS
-    + GPU_SUMS
-    + NVSWITCH
-)

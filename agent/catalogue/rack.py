@@ -85,9 +85,6 @@ DOMAINS = (
           Lane.FAST, Source("configuration: rack.nvlink_domains"), span=(0, 72)),
 )  # fmt: skip
 
-ROWS = LIMITS + POWER + PEERS + BREAKERS + DOMAINS
-
-
 PART_STATES = LEAK_STATES
 """What a part can be; `unavailable` is one that is switched off or cannot be read, which is never the same as well."""
 _UNIT = ("equipment", "unit")
@@ -166,5 +163,3 @@ SUPPLY_POWER = _gauge("supply_power_watts", "PowerSupplyMetrics.OutputPowerWatts
 SUPPLY_RATING = _gauge("supply_rated_watts", "PowerSupply.PowerCapacityWatts",
                        "Power that a power supply of a shelf is rated for.", (0, 1e6), (*_UNIT, "part"))  # fmt: skip
 DISTRIBUTION = (DISTRIBUTION_POWER, CIRCUIT_POWER, CIRCUIT_CURRENT, CIRCUIT_RATING, SUPPLY_POWER, SUPPLY_RATING)
-
-EQUIPMENT: tuple[Metric, ...] = PARTS + LOOPS + AMBIENT + DISTRIBUTION

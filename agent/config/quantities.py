@@ -91,7 +91,10 @@ def limit(value: object, power_factor: float) -> float:
         given = _given(value, _DIRECT, "{amperes: 180, volts_dc: 800}")
         watts = given["amperes"] * given["volts_dc"] * given["derate"]
     elif isinstance(value, dict):
-        watts = _current(value) * power_factor
+        given = _given(value, _CURRENT, "{amperes: 60, volts: 415, phases: 3}")
+        if given["phases"] not in (1, 3):
+            raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are phase to phase")
+        watts = given["amperes"] * given["volts"] * math.sqrt(given["phases"]) * given["derate"] * power_factor
     else:
         factors = {**_POWER.factors, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
         example = "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}"
@@ -101,14 +104,6 @@ def limit(value: object, power_factor: float) -> float:
     return watts
 
 
-def _current(value: dict[object, object]) -> float:
-    """Return volt-amperes of a current."""
-    given = _given(value, _CURRENT, "{amperes: 60, volts: 415, phases: 3}")
-    if given["phases"] not in (1, 3):
-        raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are phase to phase")
-    return given["amperes"] * given["volts"] * math.sqrt(given["phases"]) * given["derate"]
-
-
 def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> dict[str, float]:
     """Return the numbers of a mapping that must have these keys, and may have `derate`."""
     unknown = [key for key in value if key not in (*keys, "derate")]
@@ -116,7 +111,12 @@ def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> 
     if unknown or missing:
         problem = f"unknown key {shown(unknown[0])}" if unknown else f"{missing[0]} is missing"
         raise ValueError(f"{problem}; write {example}, with derate: 0.8 if needed")
-    given = {str(key): _named_number(str(key), each) for key, each in {"derate": 1, **value}.items()}
+    given = {}
+    for key, each in {"derate": 1, **value}.items():
+        try:
+            given[str(key)] = _number(each)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}; give it without a unit") from None
     if not 0 < given["derate"] <= 1:
         raise ValueError(f"derate: {given['derate']:g} is out of range; give the usable share, such as 0.8")
     return given
@@ -142,13 +142,6 @@ def _number(value: object) -> float:
         return float(value)
     except ValueError:
         raise ValueError(f"{shown(value)} is not a number") from None
-
-
-def _named_number(name: str, value: object) -> float:
-    try:
-        return _number(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}; give it without a unit") from None
 
 
 class Notation(Enum):

@@ -48,7 +48,7 @@ _OF_SYNTHETIC = frozenset(
         "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_gpus",
         "coldplate_job_processes", "coldplate_job_energy_joules_total", "coldplate_node_power_watts",
         "coldplate_node_nvswitch_sxid_errors_total",
-        *(row.name for row in (*optics.ROWS, *optics.TRANSCEIVERS, *equipment.ROWS)),
+        *(row.name for row in (*optics.ROWS, *equipment.ROWS)),
     }
 )  # fmt: skip
 

@@ -53,6 +53,10 @@ def _task(task: str) -> OtlpName:
     return OtlpName("hw.gpu.utilization", _GAUGE, "1", (*_GPU, ("hw.gpu.task", task)))
 
 
+def _total(name: str, unit: str, attributes: Labels = (), renamed: Labels = ()) -> OtlpName:
+    return OtlpName(name, _COUNTER, unit, attributes, renamed)
+
+
 CONVENTIONS = {
     "coldplate_gpu_utilization_ratio": _task("general"),
     "coldplate_gpu_encoder_utilization_ratio": _task("encoder"),
@@ -60,43 +64,31 @@ CONVENTIONS = {
     "coldplate_gpu_memory_used_bytes": OtlpName("hw.gpu.memory.usage", _SUM, "By", _GPU),
     "coldplate_gpu_memory_total_bytes": OtlpName("hw.gpu.memory.limit", _SUM, "By", _GPU),
     "coldplate_gpu_power_watts": OtlpName("hw.power", _GAUGE, "W", _GPU),
-    "coldplate_gpu_energy_joules_total": OtlpName("hw.energy", _COUNTER, "J", _GPU),
+    "coldplate_gpu_energy_joules_total": _total("hw.energy", "J", _GPU),
     "coldplate_gpu_temperature_celsius": OtlpName("hw.temperature", _GAUGE, "Cel", sensor="GPU"),
     "coldplate_gpu_memory_temperature_celsius": OtlpName("hw.temperature", _GAUGE, "Cel", sensor="GPU_MEMORY"),
-    "coldplate_gpu_pcie_transmit_bytes_total": OtlpName("hw.gpu.io", _COUNTER, "By", (*_GPU, *_SENT)),
-    "coldplate_gpu_pcie_receive_bytes_total": OtlpName("hw.gpu.io", _COUNTER, "By", (*_GPU, *_GOT)),
+    "coldplate_gpu_pcie_transmit_bytes_total": _total("hw.gpu.io", "By", (*_GPU, *_SENT)),
+    "coldplate_gpu_pcie_receive_bytes_total": _total("hw.gpu.io", "By", (*_GPU, *_GOT)),
     "coldplate_infiniband_port_up": OtlpName("hw.network.up", _SUM, "1", _PORT),
-    "coldplate_infiniband_port_data_transmitted_bytes_total": OtlpName(
-        "hw.network.io", _COUNTER, "By", (*_PORT, *_SENT)
-    ),
-    "coldplate_infiniband_port_data_received_bytes_total": OtlpName("hw.network.io", _COUNTER, "By", (*_PORT, *_GOT)),
+    "coldplate_infiniband_port_data_transmitted_bytes_total": _total("hw.network.io", "By", (*_PORT, *_SENT)),
+    "coldplate_infiniband_port_data_received_bytes_total": _total("hw.network.io", "By", (*_PORT, *_GOT)),
     "coldplate_node_power_watts": OtlpName("hw.host.power", _GAUGE, "W", (("hw.id", "host"),)),
-    "coldplate_node_cpu_seconds_total": OtlpName("system.cpu.time", _COUNTER, "s", (), (("mode", "cpu.mode"),)),
+    "coldplate_node_cpu_seconds_total": _total("system.cpu.time", "s", (), (("mode", "cpu.mode"),)),
     "coldplate_node_cpus": OtlpName("system.cpu.logical.count", _SUM, "{cpu}"),
     "coldplate_node_memory_total_bytes": OtlpName("system.memory.limit", _SUM, "By"),
     "coldplate_node_memory_used_bytes": OtlpName("system.memory.usage", _SUM, "By", (("system.memory.state", "used"),)),
     "coldplate_node_memory_available_bytes": OtlpName("system.memory.linux.available", _SUM, "By"),
-    "coldplate_node_disk_read_bytes_total": OtlpName(
-        "system.disk.io", _COUNTER, "By", (("disk.io.direction", "read"),), _DISK
-    ),
-    "coldplate_node_disk_written_bytes_total": OtlpName(
-        "system.disk.io", _COUNTER, "By", (("disk.io.direction", "write"),), _DISK
-    ),
+    "coldplate_node_disk_read_bytes_total": _total("system.disk.io", "By", (("disk.io.direction", "read"),), _DISK),
+    "coldplate_node_disk_written_bytes_total": _total("system.disk.io", "By", (("disk.io.direction", "write"),), _DISK),
     "coldplate_node_filesystem_size_bytes": OtlpName("system.filesystem.limit", _SUM, "By", (), _MOUNT),
     "coldplate_node_filesystem_used_bytes": OtlpName("system.filesystem.usage", _SUM, "By", _USED, _MOUNT),
-    "coldplate_node_network_receive_bytes_total": OtlpName("system.network.io", _COUNTER, "By", _GOT, _INTERFACE),
-    "coldplate_node_network_transmit_bytes_total": OtlpName("system.network.io", _COUNTER, "By", _SENT, _INTERFACE),
-    "coldplate_node_network_receive_errors_total": OtlpName(
-        "system.network.errors", _COUNTER, "{error}", _GOT, _INTERFACE
-    ),
-    "coldplate_node_network_transmit_errors_total": OtlpName(
-        "system.network.errors", _COUNTER, "{error}", _SENT, _INTERFACE
-    ),
-    "coldplate_node_network_receive_drops_total": OtlpName(
-        "system.network.packet.dropped", _COUNTER, "{packet}", _GOT, _INTERFACE
-    ),
-    "coldplate_node_network_transmit_drops_total": OtlpName(
-        "system.network.packet.dropped", _COUNTER, "{packet}", _SENT, _INTERFACE
+    "coldplate_node_network_receive_bytes_total": _total("system.network.io", "By", _GOT, _INTERFACE),
+    "coldplate_node_network_transmit_bytes_total": _total("system.network.io", "By", _SENT, _INTERFACE),
+    "coldplate_node_network_receive_errors_total": _total("system.network.errors", "{error}", _GOT, _INTERFACE),
+    "coldplate_node_network_transmit_errors_total": _total("system.network.errors", "{error}", _SENT, _INTERFACE),
+    "coldplate_node_network_receive_drops_total": _total("system.network.packet.dropped", "{packet}", _GOT, _INTERFACE),
+    "coldplate_node_network_transmit_drops_total": _total(
+        "system.network.packet.dropped", "{packet}", _SENT, _INTERFACE
     ),
 }
 """By our names. Minimum, mean and maximum of a row have no counterpart, and keep their own names."""

@@ -14,7 +14,7 @@ from agent.backends.host import HostBackend
 from agent.backends.host.kernel import CPU_MODES
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendProtocol
-from agent.catalogue import gpu, infiniband, jobs, links, node
+from agent.catalogue import SECTIONS
 from agent.catalogue.bindings import growth_of
 from agent.catalogue.infiniband import driver_counter
 from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
@@ -25,7 +25,8 @@ from agent.sampler.schedule import Settings
 from tests.frames import read_of
 from tests.largest import machine
 
-MEASURED = (*gpu.ROWS, *links.ROWS, *links.QUALITY, *infiniband.ROWS, *node.ROWS, *jobs.ROWS)
+_MEASURED = ("gpu", "nvlink", "pcie", "infiniband", "node", "jobs")
+MEASURED = [row for word, _, rows in SECTIONS if word.startswith(_MEASURED) for row in rows]
 """The rows that some backend reads, and that pass the plausibility checks."""
 
 SPARE = 1.5

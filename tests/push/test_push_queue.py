@@ -11,9 +11,8 @@ import pytest
 
 from agent.lib.state_files import seal
 from exporters.push import push_queue
-from exporters.push.push_queue import DAMAGED, EXPIRED, OVERFLOW, PushFigures, PushPace, PushQueue
+from exporters.push.push_queue import DAMAGED, EXPIRED, FORM, OVERFLOW, PushFigures, PushPace, PushQueue
 from exporters.push.remote_write import parse_retry_after
-from exporters.push.request_folder import FORM
 from exporters.push.write_request import WriteRequest
 
 NOW = 1000.0

@@ -33,9 +33,7 @@ def of_kind(node, kind: str, t: float, lane: Lane) -> dict[str, float]:
     return {name: value for name, value in node.node(t, lane).items() if name.startswith(kind)}
 
 
-@pytest.mark.parametrize(
-    ("topology", "rows"), [("dgx-h100-optics", (*optics.ROWS, *optics.TRANSCEIVERS)), ("nvl72-tray", WATER)]
-)
+@pytest.mark.parametrize(("topology", "rows"), [("dgx-h100-optics", optics.ROWS), ("nvl72-tray", WATER)])
 def test_the_rows_are_those_of_the_real_backends_with_their_labels_in_their_lanes(play, write, topology, rows):
     node = play(write(scenario(topology)))
     seen = {}

@@ -13,7 +13,7 @@ from agent.backends.equipment import rack_resources
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend
 from agent.backends.synthetic import load_scenario
 from agent.backends.synthetic.rack_service import CDU, SHELVES, services_of_scenario
-from agent.catalogue.rack import EQUIPMENT
+from agent.catalogue.rack import AMBIENT, DISTRIBUTION, LOOPS, PARTS
 from agent.model import Instant, Lane
 from tests.synthetic.conftest import TRAINING, scenario
 
@@ -57,7 +57,7 @@ def test_every_row_of_real_equipment_is_told_all_is_well_and_other_machines_have
 ) -> None:
     well = rack()
     names = {name.partition("/")[0] for name in well.read(60.0)} | {"part_state"}
-    wanted = {row.name.removeprefix("coldplate_rack_") for row in EQUIPMENT}
+    wanted = {row.name.removeprefix("coldplate_rack_") for row in PARTS + LOOPS + AMBIENT + DISTRIBUTION}
     assert wanted - names == set()
     assert well.states(90.0) == {}
     assert services_of_scenario(load_scenario("healthy-training"), lambda: 0.0) == {}

@@ -142,8 +142,7 @@ class GpuEnumerator:
         """Guards the next two, so that a GPU is always in one of them. Never held during a call."""
         self._pending: dict[int, _PendingGpu] = {}
         self._channels: dict[int, NvmlGpuChannel] = {}
-        self.identified: tuple[NvmlGpuChannel, ...] = ()
-        """The GPUs identified so far, in that order; `roster` appends those that came later."""
+        """The GPUs identified so far, in that order."""
         self._source_error: SourceError | None = None
         """Set by a call's thread; `poll` raises it."""
         self._count = 0
@@ -159,7 +158,7 @@ class GpuEnumerator:
             self._start_call(gpu, now)
         self._call_threads.wait([gpu.call_name for gpu in gpus], self._timeout)
         with self._lock:
-            self.identified = tuple(channel for _, channel in sorted(self._channels.items()))
+            self._channels = dict(sorted(self._channels.items()))
 
     def poll(self, now: float) -> None:
         """Retry the pending GPUs that are due, and count the GPUs. Raises SourceError if NVML must be opened again."""
@@ -176,13 +175,16 @@ class GpuEnumerator:
         if now - self._counted >= RECOUNT_SECONDS and self._call_threads.start("count", self._recount):
             self._counted = now
 
-    def roster(self) -> Roster:
-        """Return the channels of the identified GPUs, in the order of identification, and the GPUs still pending."""
+    def channels(self) -> tuple[NvmlGpuChannel, ...]:
+        """Return those of the identified GPUs: of `start` by index, then in the order of identification."""
         with self._lock:
-            late = [channel for channel in self._channels.values() if channel not in self.identified]
-            self.identified += tuple(late)
+            return tuple(self._channels.values())
+
+    def roster(self) -> Roster:
+        """Return the channels of the identified GPUs, and the GPUs still pending."""
+        with self._lock:
             missing = [Unidentified(str(each.index), each.reason, each.detail) for each in self._pending.values()]
-            return Roster(self.identified, tuple(missing))
+            return Roster(tuple(self._channels.values()), tuple(missing))
 
     def _start_call(self, gpu: _PendingGpu, now: float) -> None:
         if self._call_threads.start(gpu.call_name, lambda: self._identify(gpu)):

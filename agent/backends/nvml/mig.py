@@ -6,14 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS
-from agent.backends.nvml.driver import (
-    INVALID_ARGUMENT,
-    NOT_FOUND,
-    Driver,
-    DriverError,
-    GpuHandle,
-    RefusableRows,
-)
+from agent.backends.nvml.driver import INVALID_ARGUMENT, NOT_FOUND, Driver, DriverError, GpuHandle, RefusableRows
 from agent.backends.nvml.fields import GpmSampler
 from agent.backends.nvml.lane_reader import LaneReader
 from agent.catalogue import metric

@@ -98,7 +98,7 @@ class NvmlSource:
         self._enumerator.start(count, now.mono)
         watch.settle(min(self._timeout, REGISTRATION_SECONDS))
         self.roster(now)
-        return self._enumerator.identified
+        return self._enumerator.channels()
 
     def roster(self, now: Instant) -> Roster:
         """Return the GPUs that have identified themselves, and those that have not. Raises SourceError."""
@@ -150,7 +150,7 @@ class NvmlSource:
         if self._watch is not None:
             self._watch.close()
         if self._enumerator is not None:
-            for channel in self._enumerator.identified:
+            for channel in self._enumerator.channels():
                 channel.close()
         try:
             self._driver.call("nvmlShutdown")

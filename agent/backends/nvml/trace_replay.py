@@ -155,7 +155,6 @@ class ReplayDriver:
         self._pause = pause
         self._allocated = count(1)
         self._answers: dict[object, list[Any]] = {}
-        self._at: dict[object, int] = {}
         self._lock = threading.Lock()
         self._samples: dict[int, object] = {}
         self.unknown: set[object] = set()
@@ -185,9 +184,7 @@ class ReplayDriver:
             if answers is None:
                 self.unknown.add(question)
                 return None
-            at = self._at.get(question, 0)
-            self._at[question] = at + 1
-            return answers[min(at, len(answers) - 1)]
+            return answers.pop(0) if len(answers) > 1 else answers[0]
 
     def call(self, name: str, *args: Any) -> Any:
         if name == FIELDS:

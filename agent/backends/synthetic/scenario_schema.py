@@ -125,9 +125,7 @@ _PORT_COUNTERS = choice(
     row.name.removeprefix(PORT_PREFIX) for row in ROWS if row.entity is IbPort and row.kind is Kind.COUNTER
 )
 _REASONS = choice(reason.value for reason in Reason)
-_SETTABLE = choice(
-    row.name for row in ROWS if row.entity in (Gpu, NvLink, IbPort) or row in optics.ROWS or row in optics.TRANSCEIVERS
-)
+_SETTABLE = choice(row.name for row in ROWS if row.entity in (Gpu, NvLink, IbPort) or row in optics.ROWS)
 
 PHASES: dict[str, PhaseKind] = {
     "idle": PhaseKind({}, "The process holds its memory and launches no kernels."),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heapreplace
-from math import inf
 from queue import Empty, SimpleQueue
 
 from agent.backends.protocol import DeviceError, SourceError
@@ -233,19 +231,19 @@ class XidFeed:
     def __init__(self, scenario: Scenario, uuids: tuple[str, ...], begin: float) -> None:
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Xid | None] = SimpleQueue()
-        self._due = [
-            (_first_after(window, begin), number, window, xid)
-            for number, (window, xid) in enumerate(_xids(scenario, uuids))
-        ]
-        """A heap of when each XID comes next, with its number, its window and itself, whose time does not count."""
-        heapify(self._due)
+        self._xids = list(_xids(scenario, uuids))
+        self._counts = [_onsets_before(window, begin) for window, _ in self._xids]
+        """How often each of them has come."""
 
     def advance(self, t: float, now: Instant) -> None:
+        due = []
         with self._lock:
-            while self._due and (earliest := self._due[0])[0] <= t:
-                due, number, window, xid = earliest
-                self._queue.put(replace(xid, wall=now.wall - (t - due)))
-                heapreplace(self._due, (_first_after(window, due + _NEXT_SECONDS), number, window, xid))
+            for place, (window, xid) in enumerate(self._xids):
+                onsets = range(self._counts[place] + 1, window.started(t) + 1)
+                due += [(window.onset(number), place, xid) for number in onsets]
+                self._counts[place] += len(onsets)
+            for onset, _, xid in sorted(due):
+                self._queue.put(replace(xid, wall=now.wall - (t - onset)))
 
     def wait(self, timeout: float) -> list[Xid]:
         """Return what has happened: at once if anything has, else after `timeout` seconds, or when closed."""
@@ -264,18 +262,10 @@ class XidFeed:
         self._queue.put(None)
 
 
-_NEXT_SECONDS = 1e-3
-
-
-def _first_after(window: Window, t: float) -> float:
-    """Return the first moment at or after `t` at which the window begins."""
+def _onsets_before(window: Window, t: float) -> int:
+    """Return how often the window has begun before `t`, not counting an onset at `t` itself."""
     times = window.started(t)
-    if times == 0:
-        return window.at
-    latest = window.onset(times)
-    if latest >= t:
-        return latest
-    return inf if window.repeat is None else latest + window.repeat
+    return times - 1 if times and window.onset(times) >= t else times
 
 
 def _xids(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[tuple[Window, Xid]]:

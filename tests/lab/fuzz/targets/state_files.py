@@ -39,8 +39,8 @@ from agent.worker.worker_messages import (
     unseal,
 )
 from alerts import alert_state
+from exporters.push.push_queue import FORM as PUSH_FORM
 from exporters.push.push_queue import PushFigures, PushQueue
-from exporters.push.request_folder import FORM as PUSH_FORM
 from exporters.push.write_request import WriteRequest
 from tests.lab.fuzz.target import Target
 from tests.lab.fuzz.targets.kernel import NOW, check
@@ -278,7 +278,7 @@ TARGETS = (
            "agent/backends/nvml/gpu_enumeration.py"), use_driver, (DRIVER_SAID, b""),
            (AbsentError, SourceError, DeviceError), seconds=4.0,
            words=tuple(f'["{name}", '.encode() for name in CALLS)),
-    Target("push-buffer", ("exporters/push/request_folder.py",), use_push_buffer,
+    Target("push-buffer", ("exporters/push/push_queue.py",), use_push_buffer,
            (PUSHED, PUSHED[:-3], b"Sbody", b"S", b"")),
     Target("nvidia-smi-logs", ("agent/commands/import_/nvidia_smi_log.py",), use_smi, (), (LogFormatError,)),
 )  # fmt: skip
