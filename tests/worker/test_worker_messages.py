@@ -142,22 +142,23 @@ def test_no_device_leaves_and_none_becomes_another(rows: object) -> None:
 
 
 def identity_row(**changes: object) -> list[object]:
-    row = dict(zip(("key", "index", "uuid", "slot", "serial", "model", "facts"), ROWS[0], strict=True))
-    return list((row | changes).values())
+    key, gpu = ROWS[0]
+    row = dict(zip(("index", "slot", "serial", "model", "facts"), gpu, strict=True)) | changes
+    return [row.pop("key", key), list(row.values())]
 
 
 @pytest.mark.parametrize(
     ("rows", "missing"),
     [
-        ([], []), ([[]], []), ([["a", "b"]], []), ([[f"channel {number}"] for number in range(81)], []),
+        ([], []), ([[]], []), ([["a", "b"]], []), ([[f"channel {number}", None] for number in range(81)], []),
         *(([identity_row(**changes)], []) for changes in (
-            {"key": "GPU-z"}, {"uuid": "", "key": ""}, {"index": 0}, {"model": "x" * 257}, {"serial": "a\x00b"},
+            {"key": ""}, {"key": "x" * 65}, {"index": 0}, {"model": "x" * 257}, {"serial": "a\x00b"},
             {"slot": "\ud800"}, {"facts": [["gpu", "9"]]}, {"facts": [["a-b", "9"]]}, {"facts": [["__name__", "9"]]},
             {"facts": [["a", "1"], ["a", "2"]]}, {"facts": [["a", 1]]}, {"facts": [["a", "\n"]]},
             {"facts": [[f"a{number}", ""] for number in range(17)]},
         )),
         ([ROWS[0], ROWS[0]], []),
-        ([ROWS[0], identity_row(key="GPU-b", uuid="GPU-b")], []),
+        ([ROWS[0], identity_row(key="GPU-b")], []),
         *(([ROWS[0]], missing) for missing in (
             [["0", "timeout", ""]], [["1", "timeout", ""], ["1", "lost", ""]], [["1", "tired", ""]],
             [["1", "lost", "x" * 600]],
