@@ -29,7 +29,7 @@ from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import drill_file, node_name
 from agent.wiring.peering import load_rack, make_rack_monitor
 from agent.wiring.pushing import make_pushes
-from agent.wiring.reconfiguration import rack_options, reloading
+from agent.wiring.reconfiguration import reloading
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
 from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 from agent.wiring.start_checks import check, load_choice
@@ -76,7 +76,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     files = StateFiles(threads, time.monotonic, time.time)
     watch = watch_web_file(config, lambda: clock().wall, threads)
     rack = make_rack_monitor(
-        config, rack_options(config, options), now, threads, path=drill_file(config, RACK_STATE), put=files.put
+        config, load_rack(config, options.folder), now, threads, path=drill_file(config, RACK_STATE), put=files.put
     )
     _announce(config, options)
     flight = make_flight_recorder(config, threads)
@@ -173,7 +173,6 @@ def dry_start(config: Config, folder: Path) -> int:
     Relative paths start at `folder`. No device, socket or server is touched.
     """
     check(config)
-    load_rack(config, folder, 0.0)
     check_receivers(config)
     load_choice(config, folder)
     watch_web_file(config, lambda: clock().wall, Threads())

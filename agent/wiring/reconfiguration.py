@@ -11,10 +11,7 @@ from agent.config.schema import Config, Section
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
 from agent.daemon.sampling import SamplingLoop
 from agent.health.examination import ExpectationSeries
-from agent.model import Lane
 from agent.rack.monitor import RackMonitor
-from agent.rack.rack_options import RackOptions
-from agent.sampler.schedule import slowest
 from agent.wiring.alerting import Receivers, load_alerting, ranges_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.peering import load_rack
@@ -54,7 +51,7 @@ def reloading(
         selection = check(config)
         new = load_alerting(config, options.folder, receivers, running)
         settings = load_settings(config, ranges_of(new.rules.groups))  # not slower than the rules can bear
-        of_rack, choice = rack_options(config, options), load_choice(config, options.folder)
+        of_rack, choice = load_rack(config, options.folder), load_choice(config, options.folder)
         terms = None if watch is None else load_terms(config, watch)
         # All of it can be used: from here on nothing fails.
         for key in keys_for_a_restart(booted, config):
@@ -69,11 +66,6 @@ def reloading(
             watch.enforce(terms)
 
     return reload
-
-
-def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:
-    """Return the rack's part of the configuration, with the staleness of the slowest sampling. Raises ConfigError."""
-    return load_rack(config, options.folder, slowest(load_settings(config)).stale_after(Lane.FAST))
 
 
 def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:
