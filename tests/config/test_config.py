@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from agent import cli
 from agent.config.default_file import default_file
-from agent.config.reading import load, parse
+from agent.config.reading import keys_for_a_restart, load, parse
 from agent.config.schema import Config, ConfigError, LoginConfig
 from agent.lib.http_target import HttpLogin
 from agent.rack.rack_options import RackOptions
 from agent.sampler.schedule import Settings
 from agent.wiring.identity import LOGIN, login_of
 from agent.wiring.peering import load_rack
-from agent.wiring.reconfiguration import keys_for_a_restart
 from agent.wiring.sources import load_settings
 from tests.each import for_each
 from tests.lab.generate import configuration_table
