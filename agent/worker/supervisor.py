@@ -370,16 +370,10 @@ class Supervisor:
                 self._state, self.opened_at, self._waited = "running", now, 0.0
             self.refusal, self._seen = None, True
         elif isinstance(message, Refusal):
-            self._refused(message)
+            if self.refusal != message:
+                level = logging.INFO if message.absent else logging.WARNING
+                facts = {"source": self._options.source}
+                log.log(level, "devices: %s", message.detail, extra={"facts": facts})
+            self.refusal = message
         elif isinstance(message, (LaneSample, ChannelError)):
             self._asked, self._waited, self._stuck = False, 0.0, STUCK_SECONDS
-
-    def _refused(self, refusal: Refusal) -> None:
-        if self.refusal != refusal:
-            log.log(
-                logging.INFO if refusal.absent else logging.WARNING,
-                "devices: %s",
-                refusal.detail,
-                extra={"facts": {"source": self._options.source}},
-            )
-        self.refusal = refusal
