@@ -143,6 +143,7 @@ def test_no_device_leaves_and_none_becomes_another(rows: object) -> None:
 
 def identity_row(**changes: object) -> list[object]:
     key, gpu = ROWS[0]
+    assert isinstance(gpu, list)
     row = dict(zip(("index", "slot", "serial", "model", "facts"), gpu, strict=True)) | changes
     return [row.pop("key", key), list(row.values())]
 
