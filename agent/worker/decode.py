@@ -194,7 +194,7 @@ def _parsed(body: bytes) -> _AnyMessage:
         raise
     except msgspec.DecodeError:
         message = msgspec.convert(json.loads(body), _AnyMessage)
-    if not isinstance(message, _Sample):  # which has no text
+    if not isinstance(message, (_Sample, _Layout)):  # one has no text, the other many names that must be known ones
         _check_texts(message)
     return message
 
@@ -325,6 +325,7 @@ class Decoder:
             raise MessageError(f"{name} does not belong to {entity}")
         if tuple(label for label, _ in labels) != metric.labels:
             raise MessageError(f"{metric.name} has the labels {metric.labels}, not {labels!r:.80}")
+        _check_texts(labels)
         return Series(metric, entity, labels)
 
     def _entity(self, channel: int, name: _EntityName) -> Entity:
@@ -342,6 +343,7 @@ class Decoder:
             raise MessageError(f"{own.gpu} reports {name!r:.80}")
         if isinstance(name, _NodeName):
             return Node()
+        _check_texts(name)
         port = IbPort(name.device, name.port)
         if port not in self._entities and sum(type(each) is IbPort for each in self._entities) >= limits.PORTS:
             raise MessageError(f"more than {limits.PORTS} ports")

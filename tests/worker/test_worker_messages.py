@@ -342,7 +342,7 @@ LAYOUTS_REFUSED = [
     [series_row(labels=[["domain", str(number)]]) for number in range(1025)],
     *([series_row(labels=labels)] for labels in (
         (), [["domain", "sm"], ["domain", "sm"]], [["domain", 7]], [["domain", "x" * 257]], [["domain"]],
-        [["do main", "sm"]],
+        [["do main", "sm"]], [["domain", "s\x1b"]],
     )),
     *([series_row(entity=entity)] for entity in (
         ["gpu", "1", "GPU-b"], ["gpu", "0", "GPU-b"], ["nvlink", "0", "GPU-a", 1], ["node"], ["gpu", "0", "GPU-a", 1],
