@@ -58,6 +58,18 @@ def fields_of(section: type[Section]) -> dict[str, SchemaField]:
     return made
 
 
+def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:
+    """Return keys that differ but that a reload cannot apply: they determine processes, sockets and files."""
+    changed = []
+    for field in fields_of(type(old)).values():
+        before, after = getattr(old, field.attribute), getattr(new, field.attribute)
+        if field.key is not None and field.key.restart and before != after:
+            changed.append(f"{path}{field.name}")
+        elif isinstance(before, Section) and isinstance(after, Section):
+            changed += keys_for_a_restart(before, after, f"{path}{field.name}.")
+    return changed
+
+
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
     """Return the configuration in a file; the defaults if the file is missing and need not exist. Raises ConfigError.
 

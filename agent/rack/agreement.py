@@ -16,7 +16,7 @@ Polling twice for a moment is harmless, not polling is not: who begins to hear a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from msgspec import Struct
@@ -45,18 +45,6 @@ class PeerClock(Struct):
             return False
         self.shift = round(offset)
         return True
-
-
-def own_lead(offsets: Sequence[float]) -> float | None:
-    """Return seconds that this node's clock is ahead of the peers', by the median of `offsets`; None without a peer.
-
-    Of two in the middle, the one closer to this node's clock counts: of three clocks the two that agree are right.
-    """
-    if not offsets:
-        return None
-    ordered = sorted(offsets)
-    middle = (ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2])
-    return -min(middle, key=abs)
 
 
 GRACE_SECONDS = 30.0

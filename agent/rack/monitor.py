@@ -23,7 +23,7 @@ from agent.model import EMPTY_FRAME, Frame, Instant, Layout, Reading, Snapshot, 
 from agent.rack.agreement import NODES, Absences, Turns, differing, most_nodes
 from agent.rack.breakers import Heats
 from agent.rack.finder import Entry, Finder, PeerTarget
-from agent.rack.nvlink_domain import DomainCounter, DomainShare, add_up
+from agent.rack.nvlink_domain import DomainCounter, DomainShare
 from agent.rack.peer_messages import MOST_SHARES, VERSION, PeerFault, Report, encode
 from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
@@ -199,7 +199,7 @@ class RackMonitor:
             reason = PeerFault.EXCESS.value
             made.append(series.reading("peer_failures_total", self._excess, peer=self._member.instance, reason=reason))
         domains = [(report.instance, report.domains) for report in self._peers.reports()]
-        made += series.of_domains(add_up([(self._member.instance, self._domains), *domains]))
+        made += series.of_domains([(self._member.instance, self._domains), *domains])
         if not self._is_settled(now):
             return made
         limits = [report.limits for report in self._peers.reports() if report.limits is not None]

@@ -1,4 +1,4 @@
-"""NVLink domains of a rack's GPUs: this node's report, and the sum over the reports of all nodes.
+"""NVLink domains of a rack's GPUs, as each node reports them.
 
 Between trays, NVLink is one domain: a cluster, and within it a clique of GPUs that reach each other. A GPU of another
 clique, or of none, fails every job that spans the rack, although its own node looks well.
@@ -7,7 +7,7 @@ clique, or of none, fails every job that spans the rack, although its own node l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -51,25 +51,6 @@ class DomainCounter:
             for place, domain in places:
                 found[domain] += int(values[place] == 1)
         return tuple(DomainShare(*domain, gpus) for domain, gpus in sorted(found.items()) if gpus)
-
-
-class RackDomains(NamedTuple):
-    """GPUs by node and domain, and those of each node that have joined none."""
-
-    joined: Mapping[tuple[str, str, str], int]
-    unjoined: Mapping[str, int]
-
-
-def add_up(reports: Iterable[tuple[str, Iterable[DomainShare]]]) -> RackDomains:
-    """Return the sum of the reports, by the name that each node gives itself; nodes of one name count together."""
-    joined: Counter[tuple[str, str, str]] = Counter()
-    unjoined: Counter[str] = Counter()
-    for node, shares in reports:
-        for share in shares:
-            unjoined[node] += 0 if share.cluster_uuid else share.gpus
-            if share.cluster_uuid:
-                joined[node, share.cluster_uuid, share.clique] += share.gpus
-    return RackDomains(joined, unjoined)
 
 
 def _places(layout: Layout) -> tuple[tuple[int, tuple[str, str]], ...]:

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from agent.catalogue.node import NODE_POWER
 from agent.lib.logs import LogOnce
 from agent.model import Instant, Node, Series
-from agent.rack.agreement import LIMIT_SECONDS, PeerClock, own_lead
+from agent.rack.agreement import LIMIT_SECONDS, PeerClock
 from agent.rack.finder import PeerTarget
 from agent.rack.peer_messages import GarbageError, PeerFault, Report, decode
 from agent.rack.power import PowerLedger
@@ -98,9 +98,13 @@ class Peers:
             self._leave(peer)
             peer.tried, peer.own, peer.misses, peer.run = True, True, 0, None
             return OWN_REST
-        fault, detail = self._objection(peer, report, sent, received)
-        if fault is not None:
-            return self._fail(peer, fault, detail)
+        if (report.rack, report.cluster) != (self._member.rack, self._member.cluster):
+            theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
+            remedy = "give each node the peers and name of its own rack"
+            return self._fail(peer, PeerFault.FOREIGN, f"it belongs to {theirs}; {remedy}")
+        off = report.now - (sent.wall + (received.mono - sent.mono) / 2)
+        if not peer.clock.hear(off):
+            return self._fail(peer, PeerFault.CLOCK, f"its clock is {off:+.1f} s off this node's and drifts")
         self._take(peer, report, received.mono)
         return 0
 
@@ -144,25 +148,17 @@ class Peers:
         return None if report is None else report.source
 
     def own_lead(self) -> float | None:
-        """Return seconds that our clock is ahead of those of the peers that answer; None if none does."""
+        """Return seconds that our clock is ahead of those of the peers that answer, by the median; None if none does.
+
+        Of two in the middle, the one closer to this node's clock counts: of three clocks the two that agree are right.
+        """
         heard = {peer.run: peer.clock.offset for peer in self.others() if peer.up}
-        return own_lead([offset for offset in heard.values() if offset is not None])
+        offsets = sorted(offset for offset in heard.values() if offset is not None)
+        return -min(offsets[(len(offsets) - 1) // 2], offsets[len(offsets) // 2], key=abs) if offsets else None
 
     def power_series(self) -> Iterator[tuple[str, Series]]:
         """Return the series of node power of each agent that answered, with its run."""
         return iter(self._series.items())
-
-    def _objection(self, peer: Peer, report: Report, sent: Instant, received: Instant) -> tuple[PeerFault | None, str]:
-        """Return why an answer does not count; None if it does."""
-        member = self._member
-        if (report.rack, report.cluster) != (member.rack, member.cluster):
-            theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
-            return PeerFault.FOREIGN, f"it belongs to {theirs}; give each node the peers and name of its own rack"
-        took = received.mono - sent.mono
-        off = report.now - (sent.wall + took / 2)
-        if not peer.clock.hear(off):
-            return PeerFault.CLOCK, f"its clock is {off:+.1f} s off this node's and drifts"
-        return None, ""
 
     def _take(self, peer: Peer, report: Report, now: float) -> None:
         if peer.run != report.run:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
 
+from msgspec import Struct
+
 from agent.lib.certificates import HttpTrust
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_link import HttpLink, HttpRequest, Place
@@ -42,6 +44,16 @@ _FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.GA
 _TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
 
 
+class _Polled(Struct, eq=False):
+    """A peer with its connection. `sent` is when it was asked; None unless its answer is awaited."""
+
+    target: PeerTarget
+    link: HttpLink
+    rest: int = 0
+    """Rounds for which to leave it alone."""
+    sent: Instant | None = None
+
+
 class Poller:
     """`targets` gives the peers to ask now. `phase` is where in a second rounds begin, from 0 to 1.
 
@@ -65,10 +77,7 @@ class Poller:
         self._answered, self._failed = answered, failed
         self._clock = clock
         self._phase = phase
-        self._peers: dict[str, PeerTarget] = {}
-        self._links: dict[str, HttpLink] = {}
-        self._rests: dict[str, int] = {}
-        self._pending: dict[str, Instant] = {}
+        self._peers: dict[str, _Polled] = {}
         self._wake_pipe = WakePipe()
         self._stopping = False
         self._once = LogOnce(log)
@@ -98,8 +107,8 @@ class Poller:
             except Exception as error:
                 self._start_again(error)
             due = self._next(self._clock())
-        for link in self._links.values():
-            link.close()
+        for peer in self._peers.values():
+            peer.link.close()
         self._wake_pipe.close()
 
     def _next(self, now: Instant) -> float:
@@ -109,76 +118,82 @@ class Poller:
 
     def _round(self) -> None:
         self._meet()
-        for name in self._links:
-            rest = self._rests.get(name, 0)
-            if rest > 0:
-                self._rests[name] = rest - 1
+        for peer in self._peers.values():
+            if peer.rest > 0:
+                peer.rest -= 1
             else:
-                self._pending[name] = self._clock()
-                self._go_on(name, lambda link: link.begin(QUESTION))
+                peer.sent = self._clock()
+                self._go_on(peer, lambda link: link.begin(QUESTION))
         until = self._clock().mono + TIMEOUT_SECONDS
-        while self._pending and not self._stopping:
+        while any(peer.sent for peer in self._peers.values()) and not self._stopping:
             select.select((), (), (), GATHER_SECONDS)
             left = until - self._clock().mono
             if left <= 0:
                 break
             self._wait(left)
-        for name in list(self._pending):
-            self._fail(name, PeerFault.TIMEOUT, f"no complete response within {TIMEOUT_SECONDS:g} s")
+        for peer in self._peers.values():
+            if peer.sent is not None:
+                self._fail(peer, PeerFault.TIMEOUT, f"no complete response within {TIMEOUT_SECONDS:g} s")
 
     def _meet(self) -> None:
         """Take in new targets, and close the connections of those that are gone."""
-        self._peers = {target.name: target for target in self._targets()}
-        for name in [name for name in self._links if name not in self._peers]:
-            self._links.pop(name).close()
-            self._rests.pop(name, None)
-        for name in self._peers:
-            if name not in self._links:
-                self._links[name] = HttpLink(partial(self._find, name), self._access, self._trust, BOUNDS)
+        targets = self._targets()
+        before, self._peers = self._peers, {}
+        for target in targets:
+            name = target.name
+            if name in before:
+                self._peers[name] = before.pop(name)
+                self._peers[name].target = target
+            else:
+                link = HttpLink(partial(self._find, name), self._access, self._trust, BOUNDS)
+                self._peers[name] = _Polled(target, link)
+        for peer in before.values():
+            peer.link.close()
 
     def _find(self, name: str) -> Place:
-        target = self._peers[name]
+        target = self._peers[name].target
         return Place(target.host, target.port, target.addresses)
 
     def _wait(self, seconds: float) -> None:
         poll = select.poll()
         poll.register(self._wake_pipe, select.POLLIN)
-        names: dict[int, str] = {}
-        for name, link in self._links.items():
-            if link.is_open:
-                poll.register(link, link.events)
-                names[link.fileno()] = name
+        peers: dict[int, _Polled] = {}
+        for peer in self._peers.values():
+            if peer.link.is_open:
+                poll.register(peer.link, peer.link.events)
+                peers[peer.link.fileno()] = peer
         for ready, _ in poll.poll(ceil(seconds * 1000)):
-            if ready in names:
-                self._go_on(names[ready], HttpLink.advance)
+            if ready in peers:
+                self._go_on(peers[ready], HttpLink.advance)
             else:
                 self._wake_pipe.drain()
 
-    def _go_on(self, name: str, step: Callable[[HttpLink], HttpAnswer | None]) -> None:
+    def _go_on(self, peer: _Polled, step: Callable[[HttpLink], HttpAnswer | None]) -> None:
         try:
-            answer = step(self._links[name])
+            answer = step(peer.link)
         except HttpError as error:
             remedy = _TRUST if error.fault is HttpFault.UNTRUSTED else ""
-            self._fail(name, _FAULTS.get(error.fault, PeerFault.CONNECT), f"{error}{remedy}")
+            self._fail(peer, _FAULTS.get(error.fault, PeerFault.CONNECT), f"{error}{remedy}")
             return
-        if answer is None or name not in self._pending:
+        if answer is None or peer.sent is None:
             return
         if answer.status != _OK:
-            self._fail(name, PeerFault.HTTP, f"HTTP status {answer.status}{_REMEDIES.get(answer.status, '')}")
+            self._fail(peer, PeerFault.HTTP, f"HTTP status {answer.status}{_REMEDIES.get(answer.status, '')}")
             return
-        sent = self._pending.pop(name)
-        self._rests[name] = self._answered(self._peers[name], answer.body, sent, self._clock())
+        sent, peer.sent = peer.sent, None
+        peer.rest = self._answered(peer.target, answer.body, sent, self._clock())
 
-    def _fail(self, name: str, fault: PeerFault, detail: str) -> None:
+    def _fail(self, peer: _Polled, fault: PeerFault, detail: str) -> None:
         """Report a failure, unless a peer only closed its connection between two rounds: the next opens a new one."""
-        self._links[name].close()
-        if self._pending.pop(name, None) is not None:
-            self._rests[name] = self._failed(self._peers[name], fault, detail)
+        peer.link.close()
+        if peer.sent is not None:
+            peer.sent = None
+            peer.rest = self._failed(peer.target, fault, detail)
 
     def _start_again(self, error: Exception) -> None:
         """Start from scratch with the next round: a defect in this code must not end polling."""
         text = "polling the peers failed; continuing with the next round"
         self._once.problem("round", text, what=repr(error), level=logging.ERROR, error=error)
-        self._pending.clear()
-        for link in self._links.values():
-            link.close()
+        for peer in self._peers.values():
+            peer.link.close()
+            peer.sent = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.model import Frame, Instant, Rack
 from agent.rack.agreement import BUDGET, FEEDS
 from agent.rack.breakers import State
-from agent.rack.nvlink_domain import RackDomains
+from agent.rack.nvlink_domain import DomainShare
 from agent.rack.peer_messages import Report
 from agent.rack.peers import Peer
 from agent.rack.power import Sum
@@ -72,11 +73,18 @@ class RackSeries:
                 elif name.startswith(FEEDS):
                     yield self.reading("feed_limit_watts", watts, feed=name.removeprefix(FEEDS), **of)
 
-    def of_domains(self, domains: RackDomains) -> Iterator[OwnReading]:
-        """Yield how many GPUs of each node are in which NVLink domain, and in none."""
-        for (node, cluster, clique), gpus in domains.joined.items():
+    def of_domains(self, reports: Iterable[tuple[str, Iterable[DomainShare]]]) -> Iterator[OwnReading]:
+        """Yield how many GPUs are in which NVLink domain, and in none, by the name that each node gives itself."""
+        joined: Counter[tuple[str, str, str]] = Counter()
+        unjoined: Counter[str] = Counter()
+        for node, shares in reports:
+            for share in shares:
+                unjoined[node] += 0 if share.cluster_uuid else share.gpus
+                if share.cluster_uuid:
+                    joined[node, share.cluster_uuid, share.clique] += share.gpus
+        for (node, cluster, clique), gpus in joined.items():
             yield self.reading("nvlink_gpus", gpus, peer=node, cluster_uuid=cluster, clique=clique)
-        for node, gpus in domains.unjoined.items():
+        for node, gpus in unjoined.items():
             yield self.reading("nvlink_unjoined_gpus", gpus, peer=node)
 
 

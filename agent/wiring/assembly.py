@@ -1,4 +1,6 @@
-"""Build the whole daemon from its configuration, all parts in order; or check that it could, without a start."""
+"""Build the whole daemon from its configuration, all parts in order, and apply a changed one to the running parts; or
+check that it could be built, without a start.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,18 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.config.reading import with_places
+from agent.config.reading import keys_for_a_restart, with_places
 from agent.config.schema import Config
 from agent.daemon.costs import Governing
 from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.pausing import REQUEST, GpuRemovals, PauseWatch, boot_of
 from agent.daemon.reloading import LastReload, Notifier, Reloader
-from agent.daemon.sampling import FrameProvider
+from agent.daemon.rule_manager import AlertingSettings, RuleManager
+from agent.daemon.sampling import FrameProvider, SamplingLoop
 from agent.daemon.self_report import Readiness, SelfMetrics
 from agent.daemon.service import Service
 from agent.health.examination import ExpectationSeries
@@ -23,17 +27,20 @@ from agent.lib.clock import clock
 from agent.lib.state_files import StateFiles
 from agent.lib.threads import Part, Threads
 from agent.lib.wording import utc
+from agent.rack.monitor import RackMonitor
 from agent.recording.file_records import RecordingHeader
 from agent.wiring.alerting import Receivers, check_receivers, load_alerting, load_rules, make_rule_manager, ranges_of
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import drill_file, node_name
 from agent.wiring.peering import load_rack, make_rack_monitor
 from agent.wiring.pushing import make_pushes
-from agent.wiring.reconfiguration import rack_options, reloading
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
-from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
+from agent.wiring.sources import family_of, load_settings, make_sampling_loop, read_scenario
 from agent.wiring.start_checks import check, load_choice
-from agent.wiring.web_serving import Exposed, make_server, neighbours_of, urls_of, watch_web_file
+from agent.wiring.web_serving import Exposed, load_terms, make_server, neighbours_of, urls_of, watch_web_file
+
+if TYPE_CHECKING:
+    from exporters.protection.web_gate import WebWatch
 
 flight_log = logging.getLogger("coldplate.flight")
 
@@ -76,7 +83,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     files = StateFiles(threads, time.monotonic, time.time)
     watch = watch_web_file(config, lambda: clock().wall, threads)
     rack = make_rack_monitor(
-        config, rack_options(config, options), now, threads, path=drill_file(config, RACK_STATE), put=files.put
+        config, load_rack(config, options.folder), now, threads, path=drill_file(config, RACK_STATE), put=files.put
     )
     _announce(config, options)
     flight = make_flight_recorder(config, threads)
@@ -146,6 +153,49 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     )
 
 
+def reloading(
+    read_config: Callable[[], Config],
+    booted: Config,
+    options: CommandLineOptions,
+    alerting: AlertingSettings,
+    receivers: Receivers,
+    *,
+    exposed: Exposed,
+    sampling: SamplingLoop,
+    rack: RackMonitor,
+    rules: RuleManager,
+    expectations: ExpectationSeries,
+    watch: WebWatch | None,
+) -> Callable[[], None]:
+    """Return what reloads the configuration. It raises ConfigError, and then nothing has changed.
+
+    `booted` is the configuration that the agent was started with, and `alerting` what is in force of it.
+    """
+    running = alerting.rules
+
+    def reload() -> None:
+        nonlocal running
+        config = read_config()
+        selection = check(config)
+        new = load_alerting(config, options.folder, receivers, running)
+        settings = load_settings(config, ranges_of(new.rules.groups))  # not slower than the rules can bear
+        of_rack, choice = load_rack(config, options.folder), load_choice(config, options.folder)
+        terms = None if watch is None else load_terms(config, watch)
+        # All of it can be used: from here on nothing fails.
+        for key in keys_for_a_restart(booted, config):
+            log.warning("%s has changed: the change takes effect at the next restart", key)
+        exposed.expose(selection, neighbours_of(config))
+        running = new.rules
+        sampling.reconfigure(settings)
+        rules.reconfigure(new)
+        rack.reconfigure(of_rack)
+        expectations.reconfigure(choice)
+        if watch is not None and terms is not None:
+            watch.enforce(terms)
+
+    return reload
+
+
 def _announce(config: Config, options: CommandLineOptions) -> None:
     """Log which of the devices are not real, and their scheduled faults."""
     if is_replay(config):
@@ -173,7 +223,6 @@ def dry_start(config: Config, folder: Path) -> int:
     Relative paths start at `folder`. No device, socket or server is touched.
     """
     check(config)
-    load_rack(config, folder, 0.0)
     check_receivers(config)
     load_choice(config, folder)
     watch_web_file(config, lambda: clock().wall, Threads())

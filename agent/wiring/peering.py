@@ -15,7 +15,7 @@ from agent.daemon.sampling import FrameProvider
 from agent.daemon.self_report import SelfMetrics
 from agent.lib.state_files import load_state, seal, unseal
 from agent.lib.threads import Threads
-from agent.model import Instant
+from agent.model import Instant, Lane
 from agent.rack.breakers import CLASSES, Breaker, electronic
 from agent.rack.finder import MOST, Entry, parse_entry
 from agent.rack.monitor import RackMonitor
@@ -23,9 +23,10 @@ from agent.rack.peer_messages import Access
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack
+from agent.sampler.schedule import slowest
 from agent.wiring.command_line import scenario_of
 from agent.wiring.identity import SCRAPE_JOB, instance, login_of, rack_name
-from agent.wiring.sources import equipment_of
+from agent.wiring.sources import equipment_of, load_settings
 
 log = logging.getLogger("coldplate.rack")
 
@@ -34,8 +35,11 @@ FORM = "coldplate-rack/1"
 
 
 @with_places
-def load_rack(config: Config, folder: Path, stale_after: float) -> RackOptions:
-    """Return the rack's part of the configuration; relative paths start at `folder`. Raises ConfigError."""
+def load_rack(config: Config, folder: Path) -> RackOptions:
+    """Return the rack's part of the configuration; relative paths start at `folder`. Raises ConfigError.
+
+    A sample counts as the node's power until it is stale with the slowest sampling.
+    """
     rack, peer, shelves = config.rack, config.rack.peer, config.rack.shelves
     if len(rack.peers) > MOST:
         raise ConfigError(f"rack.peers: has {len(rack.peers)} entries; the limit is {MOST}, list one rack only")
@@ -50,7 +54,7 @@ def load_rack(config: Config, folder: Path, stale_after: float) -> RackOptions:
         rack.node_nameplate,
         tuple(entries),
         access,
-        stale_after,
+        slowest(load_settings(config)).stale_after(Lane.FAST),
         rack.power_budget,
         tuple(rack.feeds.items()),
         tuple(_breaker(name, each, rack.feeds) for name, each in rack.breakers.items()),
@@ -62,7 +66,7 @@ def load_rack(config: Config, folder: Path, stale_after: float) -> RackOptions:
 def providers_of_one_run(config: Config, folder: Path, wall: float) -> dict[str, FrameProvider]:
     """Return what a command that samples the node itself reports of the rack and of itself. Raises ConfigError."""
     return {
-        "reporting the rack's configuration": ConfiguredRack(load_rack(config, folder, 0.0)),
+        "reporting the rack's configuration": ConfiguredRack(load_rack(config, folder)),
         "reporting the agent's own metrics": SelfMetrics(scenario_of(config), LastReload(wall)),
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.config.schema import Config, ConfigError, OtlpConfig, RemoteWriteConfig, parse_value
+from agent.config.schema import Config, ConfigError, OtlpConfig, parse_value
 from agent.lib.http_target import HttpTarget
 from agent.lib.textfile import SECRET, ReadError, read_text
 from agent.lib.threads import Threads
@@ -114,15 +114,11 @@ def _remote_write(config: Config, name: str, target: HttpTarget) -> RemoteWriteS
 
     each = config.push.remote_write[name]
     labels = {"instance": instance(config), "job": SCRAPE_JOB, **each.labels}
-    folder = _folder(config, name, each)
-    return RemoteWriteSettings(name, target, each.interval, labels, folder, each.buffer.size, each.buffer.age)
-
-
-def _folder(config: Config, name: str, each: RemoteWriteConfig) -> Path | None:
-    if each.buffer.directory is not None:
-        return Path(each.buffer.directory)
-    folder = drill_file(config, "push")
-    if folder is None:
+    buffer = each.buffer
+    if buffer.directory is not None:
+        folder: Path | None = Path(buffer.directory)
+    elif (folder := drill_file(config, "push")) is not None:
+        folder /= name
+    else:
         log.info("push %s: no state directory: unsent samples stay in memory, a restart drops them", name)
-        return None
-    return folder / name
+    return RemoteWriteSettings(name, target, each.interval, labels, folder, buffer.size, buffer.age)

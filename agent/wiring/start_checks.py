@@ -30,7 +30,7 @@ def check(config: Config) -> SeriesSelection:
         from agent.backends.equipment.rack_equipment_backend import services_of
 
         services_of(config.rack)
-    load_rack(config, Path(), 0.0)
+    load_rack(config, Path())
     check_jobs(config.jobs)
     check_pushes(config)
     if config.backends.devices == "synthetic":

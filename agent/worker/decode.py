@@ -11,24 +11,25 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
-from agent.backends.protocol import ChannelError, LaneSample
+from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME, ROWS, equipment, optics
 from agent.catalogue.bindings import Call, DeviceValue, Field, Gpm, is_measured
 from agent.model import (
     EMPTY_LAYOUT,
-    LANES,
     Entity,
     Frame,
     Gap,
     Gpu,
     GpuIdentity,
     IbPort,
+    Labels,
     Lane,
     Layout,
     Metric,
@@ -38,8 +39,8 @@ from agent.model import (
     Series,
     Xid,
 )
-from agent.worker import message_checks, worker_messages
-from agent.worker.worker_messages import LINKS, PORTS, Alive, Hello, Message, MessageError, Refusal, unseal
+from agent.worker import worker_messages as limits
+from agent.worker.worker_messages import Alive, Hello, Message, MessageError, Refusal, check_channels, unseal
 
 JOBS, JOB_SM = "coldplate_gpu_job_info", "coldplate_gpu_job_sm_ratio"
 _OF_SYNTHETIC = frozenset(
@@ -77,64 +78,149 @@ def _family(binding: object) -> str | None:
     return "nvml" if isinstance(binding, Field | Call | Gpm) else None
 
 
-class Entities:
-    """Makes the entities of messages, each only once."""
-
-    def __init__(self) -> None:
-        self._own: list[Gpu | None] = []
-        self._gpus: dict[tuple[str, str], Gpu] = {}
-        self._links: dict[tuple[Gpu, int], NvLink] = {}
-        self._ports: dict[tuple[str, str], IbPort] = {}
-        self._node = Node()
-
-    def enlist(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
-        self._own = [None if identity is None else identity.gpu for _, identity in channels]
-        self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in self._own if gpu is not None}
-
-    def of(self, channel: int, parts: Any) -> Entity:
-        """Return the entity that these parts name. Raises MessageError, or another exception for malformed parts."""
-        own = self._own[channel]
-        kind, *rest = parts
-        if kind in ("gpu", "nvlink"):
-            gpu = self._gpus[rest[0], rest[1]]
-            if own is not None and gpu is not own:
-                raise MessageError(f"{own} reports {gpu}")
-            return gpu if kind == "gpu" and len(rest) == 2 else self._link(gpu, rest)
-        if own is not None:
-            raise MessageError(f"{own} reports {kind!r:.20}")
-        if kind == "ib":
-            return self._port(rest)
-        if parts != ["node"]:
-            raise MessageError(f"not an entity: {parts!r:.80}")
-        return self._node
-
-    def _link(self, gpu: Gpu, rest: Any) -> NvLink:
-        _, _, number = rest
-        key = (gpu, message_checks.whole(number, LINKS))
-        return self._links.setdefault(key, NvLink(gpu, number))
-
-    def _port(self, rest: Any) -> IbPort:
-        device, port = rest
-        key = (message_checks.name(device), message_checks.name(port))
-        if key not in self._ports and len(self._ports) >= PORTS:
-            raise MessageError(f"more than {PORTS} ports, or a name of more than {worker_messages.NAME} characters")
-        return self._ports.setdefault(key, IbPort(*key))
+Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Moment = Annotated[float, Meta(ge=0, le=1e15)]
+"""Seconds, finite: any other time would never become old."""
+Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME)]
+LabelValue = Annotated[str, Meta(max_length=limits.LABEL)]
+Detail = Annotated[str, Meta(max_length=limits.TEXT)]
 
 
-Place = tuple[int, Lane]
-"""A channel's number, and a lane."""
-
-_LANES = {lane.value: lane for lane in LANES}
-_NUMBERS = {int, float}
-_JSON = msgspec.json.Decoder()
+class _Tagged(Struct, array_like=True, forbid_unknown_fields=True):
+    """A list: the tag of its class, and these items."""
 
 
-def _parsed(body: bytes) -> Any:
-    """Return a JSON value. The standard library reads NaN, which a driver may report, at ten times the cost."""
+class _NodeName(_Tagged, tag="node"):
+    pass
+
+
+class _PortName(_Tagged, tag="ib"):
+    device: Name
+    port: Name
+
+
+class _GpuName(_Tagged, tag="gpu"):
+    index: str
+    uuid: str
+
+
+class _LinkName(_Tagged, tag="nvlink"):
+    index: str
+    uuid: str
+    link: Annotated[int, Meta(ge=0, lt=limits.LINKS)]
+
+
+_EntityName = _NodeName | _PortName | _GpuName | _LinkName
+_Pairs = tuple[tuple[str, LabelValue], ...]
+_Facts = Annotated[_Pairs, Meta(max_length=limits.FACTS)]
+_Gpu = tuple[Name, LabelValue, LabelValue, LabelValue, _Facts]
+"""Index, slot, serial, model and facts; the UUID is the channel's key."""
+_Missing = tuple[Name, Reason, Detail]
+_SeriesRow = tuple[str, _EntityName, _Pairs]
+_GapRow = tuple[str, _EntityName, Reason, Detail]
+_Process = tuple[
+    Annotated[int, Meta(ge=0, lt=limits.PID)],
+    Annotated[int, Meta(ge=0)] | None,
+    Annotated[int, Meta(ge=0, lt=2**32)] | None,
+    Annotated[float, Meta(ge=0, le=1)] | None,
+]
+_Event = tuple[
+    Name, Annotated[int, Meta(ge=0, lt=limits.CODE)], Annotated[float, Meta(ge=0, le=1e11)], Literal["nvml"], Detail
+]
+
+
+class _Hello(_Tagged, tag="hello"):
+    source: str
+    channels: Annotated[tuple[tuple[Name, _Gpu | None], ...], Meta(max_length=limits.CHANNELS)]
+    missing: Annotated[tuple[_Missing, ...], Meta(max_length=limits.CHANNELS)]
+
+
+class _Alive(_Tagged, tag="alive"):
+    order: Whole
+
+
+class _Absent(_Tagged, tag="absent"):
+    detail: Detail
+
+
+class _Failed(_Tagged, tag="failed"):
+    detail: Detail
+
+
+class _Xids(_Tagged, tag="xid"):
+    number: Whole
+    events: Annotated[tuple[_Event, ...], Meta(max_length=limits.EVENTS)]
+
+
+class _OfLane(_Tagged):
+    channel: Whole
+    lane: Lane
+
+
+class _Layout(_OfLane, tag="layout"):
+    edition: Whole
+    series: Annotated[tuple[_SeriesRow, ...], Meta(max_length=limits.SERIES_OF_LANE)]
+
+
+class _Gaps(_OfLane, tag="gaps"):
+    edition: Whole
+    gaps: Annotated[tuple[_GapRow, ...], Meta(max_length=limits.GAPS_OF_LANE)]
+
+
+class _Error(_OfLane, tag="error"):
+    mono: Moment
+    reason: Reason
+    detail: Detail
+
+
+class _Sample(_OfLane, tag="sample"):
+    editions: tuple[Whole, Whole]
+    mono: Moment
+    duration: Annotated[float, Meta(ge=0, le=limits.DURATION_SECONDS)]
+    calls: Annotated[int, Meta(ge=0, lt=limits.CALLS)]
+    values: tuple[int | float, ...]
+    processes: Annotated[tuple[_Process, ...], Meta(max_length=limits.PROCESSES)] | None = None
+
+
+_AnyMessage = _Sample | _Alive | _Layout | _Gaps | _Error | _Xids | _Hello | _Absent | _Failed
+_decoder = msgspec.json.Decoder(_AnyMessage)
+
+
+def _parsed(body: bytes) -> _AnyMessage:
+    """Return a message. The standard library reads NaN, which a driver may report, at ten times the cost."""
     try:
-        return _JSON.decode(body)
+        message: _AnyMessage = _decoder.decode(body)
+    except msgspec.ValidationError:
+        raise
     except msgspec.DecodeError:
-        return json.loads(body)
+        message = msgspec.convert(json.loads(body), _AnyMessage)
+    if not isinstance(message, (_Sample, _Layout)):  # one has no text, the other many names that must be known ones
+        _check_texts(message)
+    return message
+
+
+def _check_texts(part: object) -> None:
+    """Check that all texts are printable: they become values of labels and parts of log lines."""
+    if isinstance(part, str) and not part.isprintable():
+        raise MessageError(f"an unprintable text: {part!r:.60}")
+    if isinstance(part, (tuple, Struct)):
+        for each in part if isinstance(part, tuple) else astuple(part):
+            _check_texts(each)
+
+
+class _LaneState(Struct):
+    """What the samples of one lane of a channel refer to, and the time of the newest one."""
+
+    layout_edition: int = 0
+    layout: Layout = EMPTY_LAYOUT
+    gaps_edition: int = 0
+    gaps: tuple[Gap, ...] = ()
+    newest: float = -1.0
+
+    def advance(self, mono: float) -> None:
+        if mono <= self.newest:
+            raise MessageError("a sample that is not newer than the previous one")
+        self.newest = mono
 
 
 class Decoder:
@@ -148,19 +234,21 @@ class Decoder:
         self._inherited: dict[tuple[str, Lane], Layout] = {} if before is None else before.legacy
         self._rows, self._missable = rows_of(source), missable(source)
         self._hello: Hello | None = None
-        self._said: object = None
-        """The last `hello`, accepted or not."""
+        self._last_hello: _Hello | None = None
+        """Accepted or not."""
         self._channels: tuple[tuple[str, GpuIdentity | None], ...] = ()
-        self._entities = Entities()
-        self._layouts: dict[Place, tuple[int, Layout]] = {}
-        self._gaps: dict[Place, tuple[int, tuple[Gap, ...]]] = {}
-        self._owners: dict[Series, Place] = {}
-        self._newest: dict[Place, float] = {}
+        self._gpus: dict[tuple[str, str], Gpu] = {}
+        self._entities: dict[Entity, Entity] = {}
+        """Links and ports, each only once."""
+        self._lanes: dict[tuple[int, Lane], _LaneState] = {}
+        self._owners: dict[Series, _LaneState] = {}
         self._events = 0
-        self._kinds: dict[str, Callable[..., Message | Alive | None]] = {
-            "sample": self._sample, "alive": self._alive, "layout": self._layout, "gaps": self._take_gaps,
-            "error": self._error, "xid": self._xid, "hello": self._take_hello,
-            "absent": partial(self._refusal, True), "failed": partial(self._refusal, False),
+        self._methods: dict[type, Callable[[Any], Message | Alive | None]] = {
+            _Sample: self._take_sample, _Layout: self._take_layout, _Gaps: self._take_gaps, _Error: self._take_error,
+            _Xids: self._take_xids, _Hello: self._take_hello,
+            _Alive: lambda message: Alive(message.order),
+            _Absent: lambda message: Refusal(True, message.detail),
+            _Failed: lambda message: Refusal(False, message.detail),
         }  # fmt: skip
 
     @property
@@ -169,139 +257,137 @@ class Decoder:
 
         By the channel's key: it has another number where a GPU before it is lost or back.
         """
-        own = {(self._channels[number][0], lane): layout for (number, lane), (_, layout) in self._layouts.items()}
-        return {**self._inherited, **own}
+        own = {(self._channels[number][0], lane): state.layout for (number, lane), state in self._lanes.items()}
+        return self._inherited | {key: layout for key, layout in own.items() if layout is not EMPTY_LAYOUT}
 
     def decode(self, line: bytes) -> Message | Alive | None:
         """Return the message of a line; None if it only changed what is remembered. Raises MessageError."""
         body = unseal(line)
         try:
-            kind, *parts = _parsed(body)
-            return self._kinds[kind](*parts)
+            message = _parsed(body)
+            return self._methods[type(message)](message)
         except MessageError:
             raise
-        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise MessageError(f"{type(error).__name__}: {error}"[: worker_messages.TEXT]) from error
+        except (msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+            raise MessageError(f"{type(error).__name__}: {error}"[: limits.TEXT]) from error
 
-    def _alive(self, order: Any) -> Alive:
-        return Alive(message_checks.whole(order, 2**63))
-
-    def _refusal(self, absent: bool, detail: Any) -> Refusal:
-        return Refusal(absent, message_checks.text(detail, worker_messages.TEXT))
-
-    def _take_hello(self, source: Any, channels: Any, unidentified: Any) -> Hello | None:
+    def _take_hello(self, message: _Hello) -> Hello | None:
         """Believe a hello that comes twice in a row; a worker's channels stay, and others may only join them."""
-        before, self._said = self._said, [source, channels, unidentified]
-        if source != self._source:
-            raise MessageError(f"the source is {source!r:.40}, not {self._source}")
-        made = message_checks.roster(channels), message_checks.unidentified(unidentified)
-        message_checks.indexes(*made)
+        before, self._last_hello = self._last_hello, message
+        if message.source != self._source:
+            raise MessageError(f"the source is {message.source!r:.40}, not {self._source}")
+        channels = tuple(
+            (key, None if gpu is None else GpuIdentity(Gpu(gpu[0], key), *gpu[1:])) for key, gpu in message.channels
+        )
+        check_channels(channels)
+        missing = tuple(Unidentified(*each) for each in message.missing)
+        gpus = [identity.gpu for _, identity in channels if identity is not None]
+        indexes = [gpu.index for gpu in gpus] + [each.index for each in missing]
+        if len(set(indexes)) != len(indexes) or not (channels or message.missing):
+            raise MessageError("no device at all, or two with the same index")
         known = self._channels
-        if made[0][: len(known)] != known:
+        if channels[: len(known)] != known:
             raise MessageError("a channel changed its identity")
-        hello = Hello(self._source, *made)
-        if self._said != before or hello == self._hello:
+        hello = Hello(self._source, channels, missing)
+        if message != before or hello == self._hello:
             return None
-        self._hello, self._channels = hello, hello.channels
-        self._entities.enlist(hello.channels)
+        self._hello, self._channels = hello, channels
+        self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in gpus}
         return hello
 
-    def _place(self, channel: Any, lane: Any) -> Place:
-        number = message_checks.whole(channel, len(self._channels))
-        return number, _LANES[lane]
+    def _state(self, message: _OfLane) -> _LaneState:
+        if message.channel >= len(self._channels) or message.lane is Lane.EVENT:
+            raise MessageError(f"no such channel or lane: {message.channel}, {message.lane.value}")
+        return self._lanes.setdefault((message.channel, message.lane), _LaneState())
 
-    def _layout(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
-        place, edition = self._place(channel, lane), message_checks.whole(edition, 2**63)
-        made = tuple(self._series(place[0], row) for row in message_checks.rows(rows, worker_messages.SERIES_OF_LANE))
+    def _take_layout(self, message: _Layout) -> None:
+        state = self._state(message)
+        made = tuple(self._series(message.channel, *row) for row in message.series)
         if len(set(made)) != len(made):
             raise MessageError("a duplicate series")
-        if any(self._owners.get(series, place) != place for series in made):
+        if any(self._owners.get(series, state) is not state for series in made):
             raise MessageError("a series already belongs to another lane")
-        _, layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
-        if len(self._owners) - len(layout) + len(made) > worker_messages.SERIES:
-            raise MessageError(f"more than {worker_messages.SERIES} series")
-        if made != layout.series:
-            for series in layout.series:
+        if len(self._owners) - len(state.layout) + len(made) > limits.SERIES:
+            raise MessageError(f"more than {limits.SERIES} series")
+        if made != state.layout.series:
+            for series in state.layout.series:
                 del self._owners[series]
-            inherited = self._inherited.get((self._channels[place[0]][0], place[1]), EMPTY_LAYOUT)
+            key = (self._channels[message.channel][0], message.lane)
+            inherited = self._inherited.get(key, EMPTY_LAYOUT)
             # Equal series keep their layout: other code knows it by identity.
-            layout = inherited if inherited.series == made else Layout(made)
-            self._owners.update(dict.fromkeys(layout.series, place))
-        self._layouts[place] = (edition, layout)
+            state.layout = inherited if inherited.series == made else Layout(made)
+            self._owners.update(dict.fromkeys(state.layout.series, state))
+        state.layout_edition = message.edition
 
-    def _series(self, channel: int, row: Any) -> Series:
-        name, parts, pairs = row
-        metric = self._rows[name]
-        entity = self._entities.of(channel, parts)
+    def _series(self, channel: int, name: str, parts: _EntityName, labels: Labels) -> Series:
+        metric, entity = self._rows[name], self._entity(channel, parts)
         if type(entity) is not metric.entity:
             raise MessageError(f"{name} does not belong to {entity}")
-        return Series(metric, entity, message_checks.labels(metric, pairs))
+        if tuple(label for label, _ in labels) != metric.labels:
+            raise MessageError(f"{metric.name} has the labels {metric.labels}, not {labels!r:.80}")
+        _check_texts(labels)
+        return Series(metric, entity, labels)
 
-    def _take_gaps(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
-        place = self._place(channel, lane)
-        made = tuple(self._gap(place[0], row) for row in message_checks.rows(rows, worker_messages.GAPS_OF_LANE))
-        others = sum(len(gaps) for where, (_, gaps) in self._gaps.items() if where != place)
-        if others + len(made) > worker_messages.GAPS:
-            raise MessageError(f"more than {worker_messages.GAPS} gaps")
-        self._gaps[place] = (message_checks.whole(edition, 2**63), made)
+    def _entity(self, channel: int, name: _EntityName) -> Entity:
+        """Return the entity of this name, if the channel may report it. Raises MessageError and KeyError."""
+        own = self._channels[channel][1]
+        if isinstance(name, (_GpuName, _LinkName)):
+            gpu = self._gpus[name.index, name.uuid]
+            if own is not None and gpu is not own.gpu:
+                raise MessageError(f"{own.gpu} reports {gpu}")
+            if isinstance(name, _GpuName):
+                return gpu
+            link = NvLink(gpu, name.link)
+            return self._entities.setdefault(link, link)
+        if own is not None:
+            raise MessageError(f"{own.gpu} reports {name!r:.80}")
+        if isinstance(name, _NodeName):
+            return Node()
+        _check_texts(name)
+        port = IbPort(name.device, name.port)
+        if port not in self._entities and sum(type(each) is IbPort for each in self._entities) >= limits.PORTS:
+            raise MessageError(f"more than {limits.PORTS} ports")
+        return self._entities.setdefault(port, port)
 
-    def _gap(self, channel: int, row: Any) -> Gap:
-        name, parts, reason, detail = row
-        return Gap(
-            self._missable[name],
-            self._entities.of(channel, parts),
-            Reason(reason),
-            message_checks.text(detail, worker_messages.TEXT),
+    def _take_gaps(self, message: _Gaps) -> None:
+        state = self._state(message)
+        made = tuple(
+            Gap(self._missable[name], self._entity(message.channel, parts), reason, detail)
+            for name, parts, reason, detail in message.gaps
         )
+        if sum(len(each.gaps) for each in self._lanes.values()) - len(state.gaps) + len(made) > limits.GAPS:
+            raise MessageError(f"more than {limits.GAPS} gaps")
+        state.gaps_edition, state.gaps = message.edition, made
 
-    def _xid(self, number: Any, rows: Any) -> tuple[Xid, ...]:
+    def _take_xids(self, message: _Xids) -> tuple[Xid, ...]:
         """Return the events of a message: it is numbered, so that one that comes twice counts once."""
-        made = tuple(message_checks.xid(row) for row in message_checks.rows(rows, worker_messages.EVENTS))
-        if message_checks.whole(number, 2**63) <= self._events:
+        if message.number <= self._events:
             raise MessageError("XID errors that were already sent")
-        self._events = number
-        return made
+        self._events = message.number
+        return tuple(Xid(*each) for each in message.events)
 
-    def _error(self, channel: Any, lane: Any, mono: Any, reason: Any, detail: Any) -> ChannelError:
-        place = self._place(channel, lane)
-        error = ChannelError(
-            self._channels[place[0]][0],
-            place[1],
-            message_checks.moment(mono),
-            Reason(reason),
-            message_checks.text(detail, worker_messages.TEXT),
+    def _take_error(self, message: _Error) -> ChannelError:
+        self._state(message).advance(message.mono)
+        key = self._channels[message.channel][0]
+        return ChannelError(key, message.lane, message.mono, message.reason, message.detail)
+
+    def _take_sample(self, message: _Sample) -> LaneSample:
+        state, values, processes = self._state(message), message.values, message.processes
+        if message.editions != (state.layout_edition, state.gaps_edition):
+            raise MessageError(f"a sample with editions {message.editions!r:.60}, which are not the last ones sent")
+        if len(state.layout) != len(values):
+            raise MessageError(f"{len(values)} values for {len(state.layout)} series")
+        # Each raises OverflowError for a whole number with which nothing can be computed.
+        array("d", values)
+        array("Q", [memory for _, memory, _, _ in processes or () if memory is not None])
+        state.advance(message.mono)
+        return LaneSample(
+            self._channels[message.channel][0],
+            message.lane,
+            message.mono,
+            message.duration,
+            message.calls,
+            Frame(state.layout, values),
+            state.gaps,
+            None if processes is None else tuple(GpuProcess(*each) for each in processes),
         )
-        self._advance(place, error.mono)
-        return error
-
-    def _sample(  # noqa: PLR0917 - the fields of a message, in their order
-        self, channel: Any, lane: Any, editions: Any, mono: Any, duration: Any, calls: Any, values: Any,
-        processes: Any = None,
-    ) -> LaneSample:  # fmt: skip
-        place = self._place(channel, lane)
-        edition, layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
-        gap_edition, gaps = self._gaps.get(place, (0, ()))
-        if editions != [edition, gap_edition]:
-            raise MessageError(f"a sample with editions {editions!r:.60}, which are not the last ones sent")
-        if len(layout) != len(values):
-            raise MessageError(f"{len(values)} values for {len(layout)} series")
-        if not _NUMBERS.issuperset(map(type, values)):
-            raise MessageError("a value that is not a number")
-        array("d", values)  # raises OverflowError for a whole number with which nothing can be computed
-        sample = LaneSample(
-            self._channels[place[0]][0],
-            place[1],
-            message_checks.moment(mono),
-            message_checks.moment(duration, worker_messages.DURATION_SECONDS),
-            message_checks.whole(calls, worker_messages.CALLS),
-            Frame(layout, tuple(values)),
-            gaps,
-            message_checks.processes(processes),
-        )
-        self._advance(place, sample.mono)
-        return sample
-
-    def _advance(self, place: Place, mono: float) -> None:
-        if mono <= self._newest.get(place, -1.0):
-            raise MessageError("a sample that is not newer than the previous one")
-        self._newest[place] = mono

@@ -14,13 +14,13 @@ from collections.abc import Iterable
 
 from agent.backends.protocol import AbsentError, Channel, DeviceSource, Roster, SourceError, Unidentified
 from agent.model import LANES, Reason
-from agent.worker import message_checks
 from agent.worker.reader_pool import QUICK_SECONDS, Clock, Post, ReaderPool
 from agent.worker.worker_messages import (
     ANEW,
     STOP,
     TEXT,
     MessageError,
+    check_channels,
     clean,
     encode,
     encode_events,
@@ -150,13 +150,12 @@ class WorkerLoop:
 
     def _enlist(self, channel: Channel) -> Unidentified | None:
         """Give the channel its number, if the main process will accept what it says about itself."""
-        row = encode_identity(channel.key, channel.identity)
         try:
-            message_checks.roster([*self._channels.values(), row])
+            check_channels([(each.key, each.identity) for each in (*self._channels, channel)])
         except MessageError as error:
             index = "?" if channel.identity is None else channel.identity.gpu.index
             return Unidentified(index, Reason.MALFORMED, f"it reports an invalid identity: {error}")
-        self._channels[channel] = row
+        self._channels[channel] = encode_identity(channel.key, channel.identity)
         return None
 
     def _follow_events(self) -> None:

@@ -99,6 +99,8 @@ class Supervisor:
         self._process: ChildProcess | None = None
         self._decoder = Decoder(options.source)
         self._trust = WorkerTrust()
+        self.garbage = 0
+        """Rejected lines of all workers."""
         self._state = "down"
         self._since = 0.0
         self.opened_at: float | None = None
@@ -155,11 +157,6 @@ class Supervisor:
         """The descriptor to poll for messages; None without a worker."""
         return self._process.descriptor if self._process else None
 
-    @property
-    def garbage(self) -> int:
-        """Rejected lines of all workers."""
-        return self._trust.garbage
-
     def step(self, now: float) -> None:
         """Start, check or end the worker, or collect its end, as its state requires. Call it at least once a second."""
         if self._process is None:
@@ -200,15 +197,15 @@ class Supervisor:
         messages, self._unread = self._unread, []
         lines = self._process.lines(now) if self._process else []
         self._trust.weigh(sum(map(len, lines)), now)
-        refused = 0
+        most = self.garbage + REJECTED_AT_ONCE
         for line in lines:
             try:
                 message = self._decoder.decode(line)
                 self._doubt(message, now)
             except MessageError as error:
                 self._trust.refuse(error, now)
-                refused += 1
-                if refused == REJECTED_AT_ONCE:
+                self.garbage += 1
+                if self.garbage == most:
                     break  # the worker is broken, and must not delay a snapshot
                 continue
             if isinstance(message, Alive):
@@ -259,7 +256,7 @@ class Supervisor:
         self._silent, self._waited, self._asked = 0.0, 0.0, False
         self._killed = self._noticed = self.heard = False
         self.opened_at = None
-        self._trust.begin()
+        self._trust = WorkerTrust()
         self._starts += 1
         if self._starts > 1 and (self.refusal is None or not self.refusal.absent):
             self.restarts += 1
@@ -373,16 +370,10 @@ class Supervisor:
                 self._state, self.opened_at, self._waited = "running", now, 0.0
             self.refusal, self._seen = None, True
         elif isinstance(message, Refusal):
-            self._refused(message)
+            if self.refusal != message:
+                level = logging.INFO if message.absent else logging.WARNING
+                facts = {"source": self._options.source}
+                log.log(level, "devices: %s", message.detail, extra={"facts": facts})
+            self.refusal = message
         elif isinstance(message, (LaneSample, ChannelError)):
             self._asked, self._waited, self._stuck = False, 0.0, STUCK_SECONDS
-
-    def _refused(self, refusal: Refusal) -> None:
-        if self.refusal != refusal:
-            log.log(
-                logging.INFO if refusal.absent else logging.WARNING,
-                "devices: %s",
-                refusal.detail,
-                extra={"facts": {"source": self._options.source}},
-            )
-        self.refusal = refusal

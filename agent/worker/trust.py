@@ -21,15 +21,9 @@ FLOOD_ROOM = 64 * 2**20
 
 
 class WorkerTrust:
-    """How far the worker is trusted. Times are monotonic seconds."""
+    """How far one worker is trusted. Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        self.garbage = 0
-        """Rejected lines of all workers."""
-        self.begin()
-
-    def begin(self) -> None:
-        """Start with another worker, which is trusted."""
         self.lost = ""
         """Why the worker is no longer trusted; empty while it is."""
         self._first: float | None = None
@@ -38,14 +32,12 @@ class WorkerTrust:
         self._asked: float | None = None
         self._level = 0.0
         self._weighed: float | None = None
-        self._has_logged = False
 
     def refuse(self, error: MessageError, now: float) -> None:
         """Record that a line was garbage."""
-        self.garbage += 1
         # Only the first is a warning: a broken worker would fill the journal with the others.
-        log.log(logging.DEBUG if self._has_logged else logging.WARNING, "device worker sent garbage: %s", error)
-        self._has_logged = True
+        level = logging.WARNING if self._first is None else logging.DEBUG
+        log.log(level, "device worker sent garbage: %s", error)
         if self._first is None or now - self._last > CALM_SECONDS:
             self._first = now
         self._last = now

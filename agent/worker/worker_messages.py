@@ -20,10 +20,12 @@ the main process 2.5 KB from the pipe to the page. Anything beyond these limits 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from zlib import crc32
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
+from agent.catalogue import metric
 from agent.lib.record import Record
 from agent.model import Entity, Gap, Gpu, GpuIdentity, IbPort, Node, NvLink, Reason, Series, Xid
 
@@ -64,6 +66,9 @@ PID = 2**32
 ANEW, STOP = "anew", "stop"
 """Orders beside the lanes: send everything again that is remembered; end."""
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+"""Names of labels in Prometheus's data model, but for those that it reserves."""
+_TAKEN_LABELS = frozenset({"gpu", "uuid", *metric("coldplate_gpu_info").labels})
 
 
 class MessageError(ValueError):
@@ -151,11 +156,40 @@ def encode_processes(processes: Sequence[GpuProcess] | None) -> list[list[object
 
 def encode_identity(key: str, identity: GpuIdentity | None) -> list[object]:
     if identity is None:
-        return [key]
-    gpu = identity.gpu
+        return [key, None]
     facts = [(name, clean(value, LABEL)) for name, value in identity.facts]
     texts = (clean(each, LABEL) for each in (identity.slot, identity.serial, identity.model))
-    return [key, gpu.index, gpu.uuid, *texts, facts]
+    return [key, [identity.gpu.index, *texts, facts]]
+
+
+def check_channels(channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
+    """Check keys, indexes and names of facts. Raises MessageError.
+
+    A worker does so before it sends them, so that a device with strange values loses its own samples and not the trust
+    in the worker.
+    """
+    gpus = [identity for _, identity in channels if identity is not None]
+    keys, slots = [key for key, _ in channels], [each.slot for each in gpus if each.slot]
+    if len(set(keys)) != len(keys) or len(set(slots)) != len(slots):
+        raise MessageError("two channels with the same key or slot")
+    if len(channels) > CHANNELS:
+        raise MessageError(f"more than {CHANNELS} channels")
+    for name in (*keys, *(each.gpu.index for each in gpus)):
+        if not name or len(name) > NAME or not name.isprintable():
+            raise MessageError(f"not a name of at most {NAME} characters: {name!r:.60}")
+    for key, identity in channels:
+        if identity is None:
+            continue
+        if key != identity.gpu.uuid:
+            raise MessageError(f"the channel {key!r:.40} is the GPU {identity.gpu.uuid!r:.40}")
+        facts = {name for name, _ in identity.facts}
+        if len(facts) != len(identity.facts) or len(facts) > FACTS or not all(map(_may_be_fact, facts)):
+            raise MessageError(f"facts that cannot be labels: {sorted(facts)!r:.80}")
+
+
+def _may_be_fact(name: str) -> bool:
+    """Return whether coldplate_gpu_info may have a label of this name beside its own."""
+    return len(name) <= NAME and name not in _TAKEN_LABELS and _LABEL_NAME.fullmatch(name) is not None
 
 
 def encode_unidentified(missing: Sequence[Unidentified]) -> list[list[object]]:

@@ -76,12 +76,8 @@ STEPS: dict[str, Telling] = {
 }
 """Rows whose step from one snapshot to the next is a change."""
 
-LEVELS: dict[str, tuple[str, float, str]] = {
-    "coldplate_gpu_clock_hertz": ("SM clock", 1e-9, "GHz"),
-}
-"""Rows that wander: what they are called, and the factor and unit in which they are shown."""
-LEVEL_LABELS = frozenset({("domain", "sm")})
-"""Of a row with several series the one that is watched."""
+SM_CLOCK = "coldplate_gpu_clock_hertz"
+"""A row that wanders: of its series that of the multiprocessors is watched."""
 
 MOMENTS: dict[str, str] = {
     "coldplate_gpu_xid_last_timestamp_seconds": "XID {xid}",
@@ -117,14 +113,12 @@ class _Level(Struct):
     now: float
     since: float | None = None
 
-    def move(self, value: float, at: float) -> bool:
-        """Take a value; whether it is elsewhere."""
+    def move(self, value: float, at: float) -> None:
         self.now = value
         if abs(value - self.usual) <= STEADY_SHARE * self.usual:
             self.since = None
         elif self.since is None:
             self.since = at
-        return self.since is not None
 
 
 class _Watched(Struct):
@@ -148,7 +142,6 @@ class ChangeJournal:
         self._watched: dict[Layout, _Watched] = {}
         self._values: dict[Series, float] = {}
         self._levels: dict[Series, _Level] = {}
-        self._wandering: dict[Series, _Level] = {}
 
     def take(self, frames: Sequence[Frame], at: float) -> None:
         """Note what changed since the snapshot before; `at` is in wall seconds."""
@@ -202,16 +195,11 @@ class ChangeJournal:
         if len(self._values) + len(self._levels) > len(known) + SPARE:
             self._values = {series: value for series, value in self._values.items() if series in known}
             self._levels = {series: level for series, level in self._levels.items() if series in known}
-        self._wandering = {series: level for series, level in self._wandering.items() if series in self._levels}
 
     def _see(self, series: Series, value: float, at: float) -> None:
         name = series.metric.name
-        if name in LEVELS:
-            level = self._levels.setdefault(series, _Level(value, value))
-            if level.move(value, at):
-                self._wandering[series] = level
-            else:
-                self._wandering.pop(series, None)
+        if name == SM_CLOCK:
+            self._levels.setdefault(series, _Level(value, value)).move(value, at)
             return
         before = self._values.get(series)
         self._values[series] = value
@@ -224,13 +212,11 @@ class ChangeJournal:
 
     def _settle(self, at: float) -> None:
         """Note the levels that have stayed elsewhere for long enough; from then on they are usual there."""
-        for series, level in list(self._wandering.items()):
+        for series, level in self._levels.items():
             if level.since is not None and at - level.since >= STEADY_SECONDS:
-                what, factor, unit = LEVELS[series.metric.name]
-                text = f"{what} from {level.usual * factor:.1f} to {level.now * factor:.1f} {unit}"
+                text = f"SM clock from {level.usual * 1e-9:.1f} to {level.now * 1e-9:.1f} GHz"
                 self._note(Change(level.since, series.entity, text))
-                self._levels[series] = _Level(level.now, level.now)
-                del self._wandering[series]
+                level.usual, level.since = level.now, None
 
     def _note_moment(self, series: Series, moment: float, at: float) -> None:
         """Note an event whose moment the row itself gives. `began` shows whether the agent ran at that moment."""
@@ -250,7 +236,7 @@ class ChangeJournal:
 
 def _is_watched(series: Series) -> bool:
     name = series.metric.name
-    return name in STEPS or name in MOMENTS or (name in LEVELS and set(series.labels) >= LEVEL_LABELS)
+    return name in STEPS or name in MOMENTS or (name == SM_CLOCK and ("domain", "sm") in series.labels)
 
 
 BEFORE_SECONDS = 120.0

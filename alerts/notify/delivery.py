@@ -15,15 +15,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from math import inf
 
 from msgspec import Struct
 
+from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError
 from agent.lib.http_client import DENIED, HttpClient
+from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels, Phase
-from alerts.notify.receiver import BOUNDS, Counts, Notice, ReceiverAnswer, ServerClock, UnreachableError, post
+from alerts.notify.receiver import Counts, Notice, ServerClock
 
 CAPACITY = 10_000
 """As many as Prometheus queues for its Alertmanagers."""
@@ -93,6 +96,8 @@ log = logging.getLogger("coldplate.notify")
 
 ABOUT_CONTENT = frozenset({400, 413, 422})
 """Statuses that mean that this batch has something wrong in it, or is too large; all others are about the server."""
+BOUNDS = AnswerBounds(body=64 * 1024)
+_JSON = (("Content-Type", "application/json"),)
 SHOWN = 200
 """Most characters of a server's answer that are shown."""
 LAST_WORD_SECONDS = 0.5
@@ -115,37 +120,8 @@ def jitter() -> float:
     return int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
 
 
-class _Rhythm:
-    """How many notices to send next, and when."""
-
-    def __init__(self, pace: Pace, jitter: Callable[[], float]) -> None:
-        self._pace = pace
-        self._jitter = jitter
-        self._failures = 0
-        self._size = pace.batch
-        self._alone = 0
-        self.not_before = float("-inf")
-
-    def limit(self) -> int:
-        if self._alone:
-            self._alone -= 1
-            return 1
-        return self._size
-
-    def reached(self) -> None:
-        self._failures = 0
-        self._size = min(self._pace.batch, self._size * 2)
-
-    def refused(self, number: int) -> None:
-        """Send the next ones one by one."""
-        self._alone = number
-
-    def failed(self, now: float) -> None:
-        """Wait, and send less: a single alert may make the server fail, and the others must get past it."""
-        self._failures += 1
-        self._size = max(1, self._size // 2)
-        pause = min(self._pace.longest, self._pace.first * 2.0 ** min(self._failures - 1, 30))
-        self.not_before = now + pause * (0.5 + 0.5 * self._jitter())
+class _UnreachableError(Exception):
+    """There was no answer, or none that is usable. The text says why."""
 
 
 class _RefusedError(Exception):
@@ -180,7 +156,14 @@ class HttpReceiver:
         self.counts = Counts()
         self._clock = clock
         self._client = HttpClient(target, BOUNDS, lambda: clock().mono)
-        self._rhythm = _Rhythm(pace, jitter)
+        self._pace = pace
+        self._jitter = jitter
+        self._failures = 0
+        self._size = pace.batch
+        """How many notices to send at once."""
+        self._alone = 0
+        """How many of the next ones to send one by one: they are of a batch that was refused."""
+        self._not_before = -inf
         self._wake = threading.Condition()  # guards the queue and what follows
         self._queue = NotificationQueue(pace.capacity, self.expires)
         self._in_hand = 0
@@ -229,7 +212,7 @@ class HttpReceiver:
     def stop(self, grace: float) -> None:
         with self._wake:
             self._end = self._clock().mono + grace
-            self._rhythm.not_before = float("-inf")
+            self._not_before = -inf
             self._wake.notify_all()
             thread = self._thread
         if thread is not None and not thread.join(grace):
@@ -260,11 +243,12 @@ class HttpReceiver:
                 now = self._clock()
                 if self._end is not None and (now.mono >= self._end or not self._queue):
                     return []
-                pause = self._rhythm.not_before - now.mono
+                pause = self._not_before - now.mono
                 if pause > 0:
                     self._wake.wait(pause if self._end is None else min(pause, self._end - now.mono))
                     continue
-                batch, outdated = self._queue.take(self._rhythm.limit(), now.wall) if self._queue else ([], 0)
+                batch, outdated = self._queue.take(1 if self._alone else self._size, now.wall)
+                self._alone = max(self._alone - len(batch), 0)
                 self.counts.add(dropped=outdated)
                 if batch:
                     self._in_hand = len(batch)
@@ -275,29 +259,30 @@ class HttpReceiver:
     def _attempt(self, batch: Sequence[Notice]) -> None:
         answer, sent, received = self._post(batch)
         delivered = 200 <= answer.status < 300
-        if self.expires and delivered and self._server_clock.hear(answer.date, sent, received):
+        if self.expires and delivered and self._server_clock.hear(answer.headers.get("date", ""), sent, received):
             self._tell_clocks()
             answer, _, _ = self._post(batch)  # at once, since the times just sent may have ended alerts
-        answer = answer._replace(text=self._client.masked(answer.text))
         if answer.status in ABOUT_CONTENT:
-            raise _RefusedError(f"HTTP status {answer.status}: {answer.text[:SHOWN]}")
+            raise _RefusedError(self._explain(answer))
         if not 200 <= answer.status < 300:
-            raise UnreachableError(_explain(answer))
+            raise _UnreachableError(self._explain(answer))
         self.counts.add(sent=len(batch))
         self._settle(batch, postponed=False)
         self._back()
         for notice in batch if self._refusals else ():
             self._refusals.pop(notice.alert.labels, None)
 
-    def _post(self, batch: Sequence[Notice]) -> tuple[ReceiverAnswer, Instant, Instant]:
+    def _post(self, batch: Sequence[Notice]) -> tuple[HttpAnswer, Instant, Instant]:
         """Make one exchange; returns the answer, and when it began and ended."""
-        body = self._encoded(batch)
+        request = HttpRequest("POST", self.target.path + self.path or "/", _JSON, self._encoded(batch))
         sent = self._clock()
         until = sent.mono + self.target.timeout
         if self._end is not None:
             until = min(until, self._end)
-        answer = post(self._client, self.target.path + self.path or "/", body, until)
-        return answer, sent, self._clock()
+        try:
+            return self._client.deliver(request, until), sent, self._clock()
+        except HttpError as error:
+            raise _UnreachableError(self._client.explain(error)) from error
 
     def _encoded(self, batch: Sequence[Notice]) -> bytes:
         """Return the batch with times by the receiver's clock, or by ours if its times cannot be written."""
@@ -320,17 +305,21 @@ class HttpReceiver:
             self.counts.add(dropped=1)
             self._tell_refusal(batch[0].alert.labels, refusal)
         else:
-            self._rhythm.refused(len(batch))
+            self._alone = len(batch)
         self._settle(batch, postponed=not alone, first=True)
         self._back()
 
     def _postpone(self, batch: list[Notice], error: Exception) -> None:
-        known = isinstance(error, UnreachableError)
+        """Wait, and send less: a single alert may make the server fail, and the others must get past it."""
+        known = isinstance(error, _UnreachableError)
         if not known:
             self._client.close()  # its state is not known
         self.counts.add(failed=1)
+        pause = min(self._pace.longest, self._pace.first * 2.0 ** min(self._failures, 30))
+        self._failures += 1
+        self._size = max(1, self._size // 2)
         with self._wake:
-            self._rhythm.failed(self._clock().mono)
+            self._not_before = self._clock().mono + pause * (0.5 + 0.5 * self._jitter())
         self._settle(batch, postponed=True)
         why = self._client.masked(str(error)) or type(error).__name__
         facts = {"notifier": self.name, "url": self.url, "error": why}
@@ -345,7 +334,8 @@ class HttpReceiver:
 
     def _back(self) -> None:
         """Record that the server has answered."""
-        self._rhythm.reached()
+        self._failures = 0
+        self._size = min(self._pace.batch, self._size * 2)
         self._once.over("away", "alerts are delivered again", facts={"notifier": self.name, "url": self.url})
 
     def _tell_clocks(self) -> None:
@@ -367,12 +357,10 @@ class HttpReceiver:
         facts = {"notifier": self.name, "url": self.url, "labels": f"{{{pairs}}}", "answer": str(refusal)}
         log.warning("alert refused", extra={"facts": facts})
 
-
-def _explain(answer: ReceiverAnswer) -> str:
-    if 300 <= answer.status < 400:
-        return (
-            f"redirected to {answer.text[:SHOWN]!r} (HTTP status {answer.status}), which is not followed: set that url"
-        )
-    if answer.status in DENIED:
-        return f"login refused (HTTP status {answer.status}): {answer.text[:SHOWN]}"
-    return f"HTTP status {answer.status}: {answer.text[:SHOWN]}"
+    def _explain(self, answer: HttpAnswer) -> str:
+        status = f"HTTP status {answer.status}"
+        if 300 <= answer.status < 400:
+            place = self._client.masked(answer.headers.get("location", ""))[:SHOWN]
+            return f"redirected to {place!r} ({status}), which is not followed: set that url"
+        text = self._client.masked(answer.body.decode("utf-8", "replace"))[:SHOWN]
+        return f"login refused ({status}): {text}" if answer.status in DENIED else f"{status}: {text}"

@@ -26,9 +26,6 @@ LAST_WORD_SECONDS = 1.0
 VALID_FOR = 4
 """Two evaluations or deliveries may fail before a firing alert counts as ended."""
 
-State = tuple[Phase, int, int]
-"""A phase of one incident, with the times at which it fired and was resolved, in milliseconds."""
-
 
 class _Known(Struct, eq=False):
     """What was sent about one alert. `notified` are the identities of the receivers that know its state.
@@ -37,7 +34,6 @@ class _Known(Struct, eq=False):
     """
 
     alert: Alert
-    state: State
     sent_at: float | None = None
     notified: frozenset[int] = frozenset()
     is_held: bool = False
@@ -113,7 +109,6 @@ class Dispatcher:
         with self._lock:
             for known in (each for group in self._groups.values() for each in group.values()):
                 known.alert = moved(known.alert, seconds)
-                known.state = _state(known.alert)
                 if known.sent_at is not None:
                     known.sent_at += seconds
             self._restored = {
@@ -147,7 +142,7 @@ class Dispatcher:
             post = _Post(self.receivers, self._external, at)
             for known in (each for group in self._groups.values() for each in group.values()):
                 notified = known.notified & kept | {id(heir) for old, heir in heirs if id(old) in known.notified}
-                if known.state[0] is Phase.RESOLVED:
+                if known.alert.phase is Phase.RESOLVED:
                     notified = everyone
                 elif changed and not known.is_held:
                     ended = replace(known.alert, phase=Phase.RESOLVED, resolved_at=at)
@@ -167,13 +162,11 @@ class Dispatcher:
 
     def _tell(self, known: _Known | None, alert: Alert, at: float, post: _Post, inhibited: bool) -> _Known:
         """Post what has to be sent about an alert that is not pending; returns what was sent so far."""
-        state = _state(alert)
-        if known is None or known.state != state:
+        if known is None or _state(known.alert) != _state(alert):
             was_held = known is not None and known.is_held
-            known = _Known(alert, state)
-            known.is_held = was_held if alert.phase is Phase.RESOLVED else inhibited
+            known = _Known(alert, is_held=was_held if alert.phase is Phase.RESOLVED else inhibited)
             restored = self._restored.pop(alert.labels, None)
-            if restored is not None and _state(restored[0]) == state:
+            if restored is not None and _state(restored[0]) == _state(alert):
                 known.notified = restored[1] & post.everyone
         known.alert = alert
         known.is_held = known.is_held and (inhibited or alert.phase is Phase.RESOLVED)
@@ -204,7 +197,8 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _state(alert: Alert) -> State:
+def _state(alert: Alert) -> tuple[Phase, int, int]:
+    """Return the phase of an incident, with the times at which it fired and was resolved, in milliseconds."""
     return alert.phase, _ms(alert.fired_at or 0.0), _ms(alert.resolved_at or 0.0)
 
 
@@ -227,7 +221,7 @@ def _end(before: dict[Labels, _Known], after: dict[Labels, _Known], at: float, p
     Alertmanager finds out by itself, from endsAt; for receivers of changes they would fire forever.
     """
     for labels, known in before.items():
-        if labels not in after and known.state[0] is Phase.FIRING and not known.is_held:
+        if labels not in after and known.alert.phase is Phase.FIRING and not known.is_held:
             post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.notified)
 
 

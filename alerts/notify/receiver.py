@@ -1,4 +1,4 @@
-"""A receiver of alerts: its interface, its counters, its connection, and the difference between its clock and ours.
+"""A receiver of alerts: its interface, its counters, and the difference between its clock and ours.
 
 Alertmanager compares `endsAt` with its own clock. From a node whose clock is ten minutes behind every alert would be
 expired on arrival, and one that other nodes also send would be resolved for all of them each time it is sent. The
@@ -16,9 +16,6 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple, Protocol
 
-from agent.lib.http_answers import AnswerBounds, HttpError
-from agent.lib.http_client import HttpClient
-from agent.lib.http_link import HttpRequest
 from agent.lib.logs import LogOnce
 from agent.model import Alert, Instant
 from alerts.lifecycle import moved
@@ -150,30 +147,3 @@ def _parsed(date: str) -> float | None:
         return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
-
-
-BOUNDS = AnswerBounds(body=64 * 1024)
-_JSON = (("Content-Type", "application/json"),)
-
-
-class UnreachableError(Exception):
-    """There was no answer, or none that is usable. The text says why."""
-
-
-class ReceiverAnswer(NamedTuple):
-    """A status, the text that came with it or the location of a redirect, and the server's date if there was one."""
-
-    status: int
-    text: str
-    date: str = ""
-
-
-def post(client: HttpClient, path: str, body: bytes, until: float) -> ReceiverAnswer:
-    """Send JSON and read the answer, by a deadline on the monotonic clock. Raises UnreachableError."""
-    try:
-        answer = client.deliver(HttpRequest("POST", path, _JSON, body), until)
-    except HttpError as error:
-        raise UnreachableError(client.explain(error)) from error
-    if 300 <= answer.status < 400:
-        return ReceiverAnswer(answer.status, answer.headers.get("location", ""))
-    return ReceiverAnswer(answer.status, answer.body.decode("utf-8", "replace"), answer.headers.get("date", ""))

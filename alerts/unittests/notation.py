@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from itertools import accumulate, chain, repeat
+from collections.abc import Iterator
+from itertools import accumulate, repeat
 
 from msgspec import Struct
 
@@ -45,17 +45,8 @@ class SampleRun(Struct, frozen=True):
         return accumulate(repeat(self.increment, self.count - 1), initial=self.value)
 
 
-class Samples:
-    """The samples of a series, one for each interval. They are made as they are read, however many there are."""
-
-    __slots__ = ("_runs", "count")
-
-    def __init__(self, runs: Iterable[SampleRun]) -> None:
-        self._runs = tuple(runs)
-        self.count = sum(run.count for run in self._runs)
-
-    def __iter__(self) -> Iterator[float | None]:
-        return chain.from_iterable(self._runs)
+Samples = tuple[SampleRun, ...]
+"""The samples of a series, one for each interval. They are made as they are read, however many there are."""
 
 
 def series(text: str) -> Labels:
@@ -77,7 +68,7 @@ def metric(text: str) -> Labels:
 
 def values(text: str) -> Samples:
     """Return the samples of a series. Raises ValueError with the remedy."""
-    return Samples(map(_run, text.split()))
+    return tuple(map(_run, text.split()))
 
 
 def _run(item: str) -> SampleRun:

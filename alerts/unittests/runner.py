@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 
 from msgspec import Struct
@@ -173,7 +174,7 @@ class Given:
 
     def __init__(self, test: Test, storage: AnyStore) -> None:
         self._storage = storage
-        self._series = [(labels, iter(samples)) for labels, samples in test.series]
+        self._series = [(labels, chain.from_iterable(samples)) for labels, samples in test.series]
         self._interval = round(test.interval * 1000)
         self._next = 0
 

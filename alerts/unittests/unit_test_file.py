@@ -170,7 +170,7 @@ class _UnitTestLoader:
             text = f"needs more than {MOST_STEPS} evaluations; use an earlier eval_time or a longer evaluation_interval"
             reader.fail(node, where, text)
         read = int(test.end / test.interval) + 1
-        self._samples += sum(min(samples.count, read) for _, samples in test.series)
+        self._samples += sum(min(sum(run.count for run in samples), read) for _, samples in test.series)
         if self._samples > MOST_SAMPLES:
             text = f"with this the file has more than {MOST_SAMPLES} samples up to the last eval_time"
             reader.fail(node, where, f"{text}; use a longer interval or an earlier eval_time")

@@ -15,7 +15,7 @@ from agent.cli import main
 from agent.lib.commandline import Progress
 from agent.model import Framer, Node, Reading, Series, Snapshot
 from agent.recording.recording_reader import Recording
-from alerts.backtest.play import AlertSpan, NodePlay, RecordedRounds, RulePlay
+from alerts.backtest.play import AlertSpan, NodePlay, RulePlay
 from alerts.backtest.span_differences import SpanDifference, differences, labels_set_by
 from alerts.engine import Ruleset
 from tests.backtest.simulated import Lived, heat, lived, recorded, rules, ruleset, temperatures
@@ -269,12 +269,12 @@ def test_a_snapshot_that_two_files_have_counts_once(hot_rules: Ruleset) -> None:
     ids=["each second", "faster than rules", "slower than rules", "late"],
 )
 def test_rounds_come_when_the_daemon_has_them(times: tuple[float, ...], period: float, expected: list[float]) -> None:
-    rounds = RecordedRounds(1.0, period)
+    node = NodePlay("node", (), 1.0, period)
     taken = [
-        one.now.mono - 1000.0
+        now.mono - 1000.0
         for number, at in enumerate(times, start=1)
         for snapshot in heat([50.0], start=at, sequence=number)
-        for one in rounds.take(snapshot)
+        for _, now in node.rounds(snapshot)
     ]
     assert taken == pytest.approx(expected)
 

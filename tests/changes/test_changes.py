@@ -12,11 +12,11 @@ from alerts import alert_state
 from alerts.changes import ANNOTATION
 from alerts.changes.change_journal import (
     KEPT_SECONDS,
-    LEVELS,
     MOMENTS,
     MOST,
     MOST_TOLD,
     QUIET_SECONDS,
+    SM_CLOCK,
     SPARE,
     STEPS,
     ChangeJournal,
@@ -69,7 +69,7 @@ class Told:
 
 
 def test_nothing_changed_is_an_answer_with_its_span_and_claims_nothing_of_before_the_agents_start() -> None:
-    assert {*STEPS, *LEVELS, *MOMENTS} <= BY_NAME.keys()
+    assert {*STEPS, SM_CLOCK, *MOMENTS} <= BY_NAME.keys()
     told = Told().seconds(0, 300, {UP: 1.0, ("coldplate_gpu_power_watts", GPU_0, ()): 1.0})
     assert told.of(240, 300, gpu="3", uuid="GPU-3") == (
         "nothing else that the agent watches changed on this node from 22:02:00Z to 22:05:00Z"

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from agent import cli
 from agent.config.default_file import default_file
-from agent.config.reading import load, parse
+from agent.config.reading import keys_for_a_restart, load, parse
 from agent.config.schema import Config, ConfigError, LoginConfig
 from agent.lib.http_target import HttpLogin
 from agent.rack.rack_options import RackOptions
 from agent.sampler.schedule import Settings
-from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.identity import LOGIN, login_of
-from agent.wiring.reconfiguration import keys_for_a_restart, rack_options
+from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
 from tests.each import for_each
 from tests.lab.generate import configuration_table
@@ -350,6 +349,6 @@ def test_a_key_whose_change_needs_a_restart_is_reported_and_the_others_are_not()
 
 def test_the_sampler_the_rack_and_a_login_start_from_the_defaults_of_the_schema() -> None:
     assert load_settings(Config()) == Settings()
-    assert rack_options(Config(), CommandLineOptions()) == RackOptions()
+    assert load_rack(Config(), Path()) == RackOptions()
     assert set(HttpLogin.__struct_fields__) == {*LOGIN, "pinned"}
     assert HttpLogin(**login_of(LoginConfig())) == HttpLogin()

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from agent import __version__
-from agent.config.reading import parse
+from agent.config.reading import keys_for_a_restart, parse
 from agent.config.schema import ConfigError
 from agent.lib.threads import Threads
 from agent.model import Instant, Node, Reading, Series
 from agent.wiring import pushing
 from agent.wiring.pushing import make_pushes
-from agent.wiring.reconfiguration import keys_for_a_restart
 from agent.wiring.start_checks import check
 from exporters.push.otlp_push import OtlpPush
 from exporters.push.push_queue import PushFigures, PushGroup

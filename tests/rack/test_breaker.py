@@ -221,7 +221,7 @@ def breaker_rig(path: Path, wall: float) -> tuple[Rig, list[bytes]]:
         to.write_bytes(body)
         written.append(body)
 
-    options = load_rack(config, Path(), 3.0)
+    options = load_rack(config, Path())
     rig.watch = make_rack_monitor(config, options, lambda: rig.now, Threads(), path=path, put=put)
     return rig, written
 

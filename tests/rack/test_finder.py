@@ -202,7 +202,7 @@ node: {rack: r1}
 rack: {peers: ['n1:1', 'n1:1', peers.json], nodes_expected: 4, node_nameplate: 10.2kW, feeds: {a: 30kW, b: 31kW}}
 """
     config = parse(text, "c.yaml")
-    options = load_rack(config, Path("/etc/coldplate"), 3.0)
+    options = load_rack(config, Path("/etc/coldplate"))
     assert options.entries == (HostEntry("n1", 1), Path("/etc/coldplate/peers.json"))
     assert (options.name, options.nodes_expected, options.nameplate, options.stale_after) == ("r1", 4, 10_200.0, 3.0)
     assert options.feeds == (("a", 30_000.0), ("b", 31_000.0))

@@ -111,7 +111,7 @@ def test_domains_that_cannot_be_are_refused_with_the_whole_report(tray: Tray, do
 
 def test_a_rack_that_is_partitioned_on_purpose_says_so(tmp_path: Path) -> None:
     config = parse("rack: {name: r1, nvlink_domains: 2}", "test.yaml")
-    assert Tray(load_rack(config, tmp_path, 3.0)).shown("domains_expected") == {(): 2}
+    assert Tray(load_rack(config, tmp_path)).shown("domains_expected") == {(): 2}
 
 
 def test_a_synthetic_gpu_leaves_its_clique_and_comes_back(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from agent.lib.threads import Threads
 from agent.model import Instant, Lane
 from agent.wiring import identity
 from agent.wiring.alerting import Receivers, check_receivers, load_alerting, make_rule_manager
-from agent.wiring.assembly import dry_start
+from agent.wiring.assembly import dry_start, reloading
 from agent.wiring.command_line import CommandLineOptions
-from agent.wiring.reconfiguration import reloading
 from agent.wiring.start_checks import check
 from agent.wiring.web_serving import Exposed
 from alerts.notify.receiver import Receiver

@@ -10,7 +10,7 @@ from agent.worker.supervisor import Supervisor, WorkerOptions
 from agent.worker.worker_messages import Message, encode
 from agent.worker.worker_process import ChildProcess
 
-HELLO = encode("hello", "nvml", [["fabric"]], [])
+HELLO = encode("hello", "nvml", [["fabric", None]], [])
 STEP = 0.25
 
 

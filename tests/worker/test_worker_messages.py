@@ -142,22 +142,24 @@ def test_no_device_leaves_and_none_becomes_another(rows: object) -> None:
 
 
 def identity_row(**changes: object) -> list[object]:
-    row = dict(zip(("key", "index", "uuid", "slot", "serial", "model", "facts"), ROWS[0], strict=True))
-    return list((row | changes).values())
+    key, gpu = ROWS[0]
+    assert isinstance(gpu, list)
+    row = dict(zip(("index", "slot", "serial", "model", "facts"), gpu, strict=True)) | changes
+    return [row.pop("key", key), list(row.values())]
 
 
 @pytest.mark.parametrize(
     ("rows", "missing"),
     [
-        ([], []), ([[]], []), ([["a", "b"]], []), ([[f"channel {number}"] for number in range(81)], []),
+        ([], []), ([[]], []), ([["a", "b"]], []), ([[f"channel {number}", None] for number in range(81)], []),
         *(([identity_row(**changes)], []) for changes in (
-            {"key": "GPU-z"}, {"uuid": "", "key": ""}, {"index": 0}, {"model": "x" * 257}, {"serial": "a\x00b"},
+            {"key": ""}, {"key": "x" * 65}, {"index": 0}, {"model": "x" * 257}, {"serial": "a\x00b"},
             {"slot": "\ud800"}, {"facts": [["gpu", "9"]]}, {"facts": [["a-b", "9"]]}, {"facts": [["__name__", "9"]]},
             {"facts": [["a", "1"], ["a", "2"]]}, {"facts": [["a", 1]]}, {"facts": [["a", "\n"]]},
             {"facts": [[f"a{number}", ""] for number in range(17)]},
         )),
         ([ROWS[0], ROWS[0]], []),
-        ([ROWS[0], identity_row(key="GPU-b", uuid="GPU-b")], []),
+        ([ROWS[0], identity_row(key="GPU-b")], []),
         *(([ROWS[0]], missing) for missing in (
             [["0", "timeout", ""]], [["1", "timeout", ""], ["1", "lost", ""]], [["1", "tired", ""]],
             [["1", "lost", "x" * 600]],
@@ -340,7 +342,7 @@ LAYOUTS_REFUSED = [
     [series_row(labels=[["domain", str(number)]]) for number in range(1025)],
     *([series_row(labels=labels)] for labels in (
         (), [["domain", "sm"], ["domain", "sm"]], [["domain", 7]], [["domain", "x" * 257]], [["domain"]],
-        [["do main", "sm"]],
+        [["do main", "sm"]], [["domain", "s\x1b"]],
     )),
     *([series_row(entity=entity)] for entity in (
         ["gpu", "1", "GPU-b"], ["gpu", "0", "GPU-b"], ["nvlink", "0", "GPU-a", 1], ["node"], ["gpu", "0", "GPU-a", 1],

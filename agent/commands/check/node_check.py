@@ -277,7 +277,7 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckE
 
     check(config)
     began = clock().mono
-    configured: FrameProvider = ConfiguredRack(load_rack(config, options.folder, 0.0))
+    configured: FrameProvider = ConfiguredRack(load_rack(config, options.folder))
     # Beside synthetic devices, this machine is not the node that is judged.
     host = config.backends.host and scenario_of(config) is None
     backends = replace(config.backends, host=host, power=(), redfish=None)

@@ -140,7 +140,7 @@ class NodeSources:
         self._ends.append(own.stop)
 
     def _begin_rack(self) -> None:
-        rack = load_rack(self._config, self._options.folder, 0.0)
+        rack = load_rack(self._config, self._options.folder)
         if not rack.entries:
             raise ConfigError("--rack: no peers are configured; set rack.peers, or name nodes with --url")
         self._finder = Finder(rack.entries, lambda: clock().mono, threads=self._threads)

@@ -32,7 +32,7 @@ from agent.health.examination import ExpectationChoice, ExpectationSeries
 from agent.model import Alert, Frame, Framer, Instant, Labels, Lane, Phase, Reading, Snapshot, readings_of
 from agent.rack.agreement import Absences
 from agent.rack.breakers import Heats
-from agent.rack.nvlink_domain import DomainCounter, DomainShare, RackDomains, add_up
+from agent.rack.nvlink_domain import DomainCounter, DomainShare
 from agent.rack.power import Sum as RackPowerSum
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, RackSeries
@@ -118,11 +118,11 @@ class Peers:
         ]
         return tuple(_readings(self._own.frame(made)))
 
-    def _joined(self, snapshot: Snapshot, others: Sequence[str]) -> RackDomains:
+    def _joined(self, snapshot: Snapshot, others: Sequence[str]) -> list[tuple[str, tuple[DomainShare, ...]]]:
         """The NVLink domains of all nodes that answer, if they have one."""
         own = self._census.of(snapshot.frames)
         self._domains = self._domains or own
-        return add_up(((self._names[0], own), *((name, self._domains) for name in others)))
+        return [(self._names[0], own), *((name, self._domains) for name in others)]
 
 
 def _readings(frame: Frame) -> list[Reading]:

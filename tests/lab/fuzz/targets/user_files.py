@@ -47,7 +47,7 @@ def use_config(data: bytes, folder: Path) -> None:
     check(used)
     if b"site.rules.yml" in data:  # the shipped rules take a second to load, and are not what is tried here
         load_alerting(used, folder, Receivers(clock))
-    load_rack(used, folder, 1.0)
+    load_rack(used, folder)
     load_settings(used)
 
 
