@@ -48,7 +48,6 @@ UNFUZZED = {
     "agent/worker/loop.py": "the supervisor's orders",
     "agent/worker/supervisor.py": "calls agent/worker/decode.py",
     "alerts/notify/delivery.py": "random bytes",
-    "alerts/notify/receiver.py": "a receiver's answer, which is only shown",
     "exporters/push/remote_write.py": "a receiver's answer, which is only shown",
     "exporters/push/write_request.py": "a constant of its own",
     "exporters/protection/tls.py": "certificates of the operator's, which OpenSSL reads",
