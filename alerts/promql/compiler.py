@@ -227,7 +227,7 @@ class _Compiler:
         if isinstance(plan, ScalarPlan):
             return operators.scalar_operation("*", operators.Constant(-1.0), plan)
         assert isinstance(plan, VectorPlan), "the types have been checked"
-        return operators.NegativeVector(plan, self._nameless())
+        return instant.Relabelled(plan, self._nameless(), True)
 
     def _row(self, node: BinaryExpr) -> Plan:
         """Plan a row of operators, the leftmost of which is innermost in the tree."""
@@ -284,6 +284,11 @@ class _Compiler:
     def _nameless(self) -> Derivation:
         return Derivation(self.space, drop_metadata)
 
+    def _each_value(
+        self, function: Callable[..., instant.ValueFunction | None], vector: VectorPlan, *numbers: ScalarPlan
+    ) -> VectorPlan:
+        return instant.EachValue(function, vector, numbers, self._nameless())
+
     def of_windows(
         self, function: ranges.RangeFunction, matrix: MatrixPlan, argument: ScalarPlan | None = None
     ) -> VectorPlan:
@@ -295,15 +300,13 @@ class _Compiler:
         name, arguments = call.name, call.arguments
         if name in ranges.RANGE_FUNCTIONS:
             return self.of_windows(ranges.RANGE_FUNCTIONS[name], self.matrix(arguments[0]))
-        if name in instant.VALUE_FUNCTIONS:
-            return instant.EachValue(instant.VALUE_FUNCTIONS[name], self.vector(arguments[0]), self._nameless())
-        if name in DATE_FUNCTIONS:
+        function = instant.VALUE_FUNCTIONS.get(name) or DATE_FUNCTIONS.get(name)
+        if function is not None:
             vector = self.vector(arguments[0]) if arguments else instant.VectorOf(self.space, instant.TimePlan())
-            return instant.EachValue(DATE_FUNCTIONS[name], vector, self._nameless())
+            return self._each_value(lambda: function, vector)
         if name in instant.NUMBERED_FUNCTIONS:
-            numbers = tuple(map(self.scalar, arguments[1:]))
-            function = instant.NUMBERED_FUNCTIONS[name]
-            return instant.WithNumbers(function, self.vector(arguments[0]), numbers, self._nameless())
+            numbers = map(self.scalar, arguments[1:])
+            return self._each_value(instant.NUMBERED_FUNCTIONS[name], self.vector(arguments[0]), *numbers)
         if name not in _PLANS:
             raise FlawError(call.at, f"function {name}() is not supported here; a Prometheus server evaluates it")
         try:
@@ -323,8 +326,7 @@ class _Compiler:
         argument = _unwrapped(argument)
         if isinstance(argument, VectorSelector):
             return selectors.TimestampSelector(*self._instant(argument), self._nameless())
-        now = (instant.TimePlan(),)
-        return instant.WithNumbers(lambda now: lambda _value: now, self.vector(argument), now, self._nameless())
+        return self._each_value(lambda now: lambda _value: now, self.vector(argument), instant.TimePlan())
 
     def label_replace(self, vector: Expression, *arguments: Expression) -> Plan:
         target, replacement, source, pattern = map(self.string, arguments)
