@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from alerts.durations import LONGEST, UNITS
+from alerts import durations
 
 _SHORT = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\"}
 _ESCAPES = {letter: character for character, letter in _SHORT.items()}
@@ -194,26 +194,17 @@ def whole(text: str) -> int | None:
     return -value if match[1] == "-" else value
 
 
-_ORDER = list(UNITS)
-_PART = re.compile(r"([0-9]+)([^0-9]+)")
+_UNIT = re.compile(r"(?<![0-9])[0-9]+([^0-9]+)")
 
 
 def milliseconds(text: str) -> int:
-    """Return the milliseconds of a duration such as `1h30m`: whole numbers with units, the largest first."""
-    invalid = ValueError(f"not a valid duration string: {quoted(text)}")
-    total, at, last = 0, 0, -1
-    while at < len(text):
-        match = _PART.match(text, at)
-        count = match[1].lstrip("0") if match else ""
-        if match is None or len(count) > 20 or int(count or 0) >= 2**64:
-            raise invalid
-        if match[2] not in UNITS:
-            raise ValueError(f"unknown unit {quoted(match[2])} in duration {quoted(text)}")
-        if _ORDER.index(match[2]) <= last:
-            raise invalid
-        last = _ORDER.index(match[2])
-        total += int(count or 0) * UNITS[match[2]]
-        if total > LONGEST:
-            raise ValueError("duration out of range")
-        at = match.end()
+    """Return the milliseconds of a duration such as `1h30m`. Raises ValueError with Prometheus's words."""
+    total = durations.milliseconds(text)
+    if total is None:
+        unknown = next((unit for unit in _UNIT.findall(text) if unit not in durations.UNITS), None)
+        if unknown is not None:
+            raise ValueError(f"unknown unit {quoted(unknown)} in duration {quoted(text)}")
+        raise ValueError(f"not a valid duration string: {quoted(text)}")
+    if total > durations.LONGEST:
+        raise ValueError("duration out of range")
     return total

@@ -43,7 +43,7 @@ _HEXADECIMAL_PLACES = 13
 """Hexadecimal digits of a float after the first one."""
 _LARGEST = 1_000_000
 """Go ignores a width beyond this."""
-_INDEX = r"\[[^\]]*\]|\["
+_INDEX = r"\[[^\]]{0,1000}\]|\["
 _VERB = re.compile(
     rf"""%(?P<signs>[-+#\ 0]*)(?P<index>{_INDEX})?(?:(?P<star>\*)|0*[1-9][0-9]{{7}}.*|0*(?P<width>[0-9]+))?
     (?P<point>\.(?=.)(?P<of_precision>{_INDEX})?(?:(?P<precise_star>\*)|0*[1-9][0-9]{{7}}.*|0*(?P<precision>[0-9]*)))?
