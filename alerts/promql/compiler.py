@@ -17,17 +17,15 @@ from alerts.promql.aggregations import (
     SELECTIONS,
     CountValuesPlan,
     Grouping,
-    QuantilePlan,
     ReductionPlan,
     SelectionPlan,
-    groups_of,
     largest_first,
     smallest_first,
 )
 from alerts.promql.histogram import HistogramFunction, bucket_fraction, bucket_quantile, drop_bucket_bound
 from alerts.promql.labels import EvaluationError, Matcher, PromqlError, drop_metadata, line_and_column
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
-from alerts.promql.numbers import DATE_FUNCTIONS
+from alerts.promql.numbers import DATE_FUNCTIONS, quantile
 from alerts.promql.operators import Operand, OperatorRow
 from alerts.promql.plan import (
     LOOKBACK_MS,
@@ -264,14 +262,15 @@ class _Compiler:
     def _aggregate(self, node: AggregateExpr) -> VectorPlan:
         name, parameter, grouping = node.operator, node.parameter, node.grouping
         vector = self.vector(node.operand)
+        groups = Derivation(self.space, grouping.group) if grouping.without or grouping.labels else None
         if name in REDUCTIONS:
-            return ReductionPlan(groups_of(self.space, vector, grouping), REDUCTIONS[name])
+            return ReductionPlan(self.space, vector, groups, REDUCTIONS[name])
         assert parameter is not None, "the parser asks for it"
         if name in SELECTIONS:
             rank = largest_first if name == "topk" else smallest_first
             return SelectionPlan(vector, self.scalar(parameter), Derivation(self.space, grouping.group), rank)
         if name == "quantile":
-            return QuantilePlan(groups_of(self.space, vector, grouping), self.scalar(parameter))
+            return ReductionPlan(self.space, vector, groups, quantile, self.scalar(parameter))
         label = self.string(parameter)
         try:
             instant.check_name(label, "label name")
