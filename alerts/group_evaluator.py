@@ -129,7 +129,7 @@ class GroupEvaluator:
     @property
     def remembered(self) -> Iterator[tuple[Identity, AlertRecord]]:
         """All that must survive a restart."""
-        return ((work.rule.identity, record) for work in self._works for record in work.records.values())
+        return ((work.rule.identity, each) for work in self._works if work.records for each in work.records.values())
 
     def _work(
         self,
@@ -235,7 +235,7 @@ class GroupEvaluator:
 
     def alerts(self) -> list[Alert]:
         """Return the alerts that are pending, firing, or were resolved a short while ago, rule by rule."""
-        return [record.alert for _, record in self.remembered]
+        return [record.alert for work in self._works if work.records for record in work.records.values()]
 
     def known(self) -> tuple[list[Alert], list[Alert]]:
         """Return the alerts, and separately those of rules that failed, whose state is not known now."""
