@@ -194,16 +194,17 @@ def whole(text: str) -> int | None:
     return -value if match[1] == "-" else value
 
 
-_UNIT = re.compile(r"(?<![0-9])[0-9]+([^0-9]+)")
+_UNIT = re.compile(rf"(?:[0-9]+(?:{'|'.join(durations.UNITS)})(?=[0-9]))*[0-9]+([^0-9]+)")
+"""Finds the first unit of a duration that is none, or the last one."""
 
 
 def milliseconds(text: str) -> int:
     """Return the milliseconds of a duration such as `1h30m`. Raises ValueError with Prometheus's words."""
     total = durations.milliseconds(text)
     if total is None:
-        unknown = next((unit for unit in _UNIT.findall(text) if unit not in durations.UNITS), None)
-        if unknown is not None:
-            raise ValueError(f"unknown unit {quoted(unknown)} in duration {quoted(text)}")
+        match = _UNIT.match(text)
+        if match is not None and match[1] not in durations.UNITS:
+            raise ValueError(f"unknown unit {quoted(match[1])} in duration {quoted(text)}")
         raise ValueError(f"not a valid duration string: {quoted(text)}")
     if total > durations.LONGEST:
         raise ValueError("duration out of range")
