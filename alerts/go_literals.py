@@ -195,7 +195,7 @@ def whole(text: str) -> int | None:
 
 
 _UNIT = re.compile(rf"(?:[0-9]+(?:{'|'.join(durations.UNITS)})(?=[0-9]))*[0-9]+([^0-9]+)")
-"""Finds the first unit of a duration that is none, or the last one."""
+"""Finds the first unknown unit of a duration, or the last unit."""
 
 
 def milliseconds(text: str) -> int:
