@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 
-from alerts.durations import LONGEST, UNITS
+from alerts import durations
 
 _SHORT = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\"}
 _ESCAPES = {letter: character for character, letter in _SHORT.items()}
-_DIGITS = {"x": (2, 16), "u": (4, 16), "U": (8, 16)}
 _NO_CHARACTERS = range(0xD800, 0xE000)
 _LAST = 0x10FFFF
 _ESCAPE = re.compile(r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3}))")
+_UNESCAPED = {quote: re.compile(rf"[^{quote}\\\n]*") for quote in "\"'"} | {"`": re.compile("[^`]*")}
 _HALVES = re.compile("[\ud800-\udfff]")
 _SPECIAL = re.compile(r"[^ !#-&(-\[\]-~]")
 """Characters that may have to be escaped in either kind of quotes."""
@@ -81,49 +80,69 @@ def unquoted(source: str) -> str:
     """Return the value of a text in quotes or backquotes. Raises ValueError."""
     if source[0] == "`":
         return source[1:-1].replace("\r", "")
-    pieces = _pieces(source[1:-1], source[0])  # among them bytes that may be parts of one character
+    pieces, _ = read_quoted(source)  # among them bytes that may be parts of one character
     return from_octets(b"".join(bytes((piece,)) if isinstance(piece, int) else octets(piece) for piece in pieces))
 
 
 def character(source: str) -> int:
     """Return the code of a character in single quotes. Raises ValueError."""
-    pieces = list(_pieces(source[1:-1], "'"))
-    if len(pieces) != 1:
+    pieces, _ = read_quoted(source)
+    if len(pieces) == 1 and isinstance(pieces[0], int):
+        return pieces[0]
+    text = "".join(map(str, pieces))
+    if len(text) != 1:
         raise ValueError(f"malformed character constant: {source}")
-    (piece,) = pieces
-    return piece if isinstance(piece, int) else ord(piece)
+    return ord(text)
 
 
-def _pieces(inner: str, quote: str) -> Iterator[str | int]:
-    """Yield the characters of a quoted text; a byte given by its number stays a number."""
-    at = 0
-    while at < len(inner):
-        letter = inner[at]
-        if letter in (quote, "\n"):
-            raise ValueError("invalid syntax")
-        if letter != "\\":
-            yield letter
-            at += 1
-            continue
-        match = _ESCAPE.match(inner, at)
+def read_quoted(text: str, start: int = 0) -> tuple[list[str | int], int]:
+    """Return the parts of a text whose opening quote is at `start`, and where it ends; a byte given by its number stays
+    a number.
+
+    Raises ValueError with the words of Prometheus's lexer.
+    """
+    quote, at = text[start], start + 1
+    pieces: list[str | int] = []
+    while True:
+        plain = _UNESCAPED[quote].match(text, at)
+        assert plain is not None, "the pattern matches the empty text"
+        if plain[0]:
+            pieces.append(plain[0])
+        at = plain.end()
+        if text.startswith(quote, at):
+            return pieces, at + 1
+        if not text.startswith("\\", at):
+            raise ValueError("unterminated raw string" if quote == "`" else "unterminated quoted string")
+        match = _ESCAPE.match(text, at)
         if match is None or (match[1] in ("'", '"') and match[1] != quote):
-            raise ValueError("invalid syntax: unknown escape sequence")
-        yield _escaped(match)
+            raise _wrong_escape(text, at + 1)
+        pieces.append(_escaped(match))
         at = match.end()
+
+
+def _wrong_escape(text: str, at: int) -> ValueError:
+    """Return what is wrong with the escape whose kind is at a place."""
+    kind = text[at : at + 1]
+    if kind and kind not in "xuU01234567":
+        return ValueError(f"unknown escape sequence {_rune(kind)}")
+    digits = "01234567" if kind.isdigit() else "0123456789abcdefABCDEF"
+    wrong = next((each for each in text[at + (kind in "xuU") :] if each not in digits), "")
+    return ValueError(
+        f"illegal character {_rune(wrong)} in escape sequence" if wrong else "escape sequence not terminated"
+    )
+
+
+def _rune(letter: str) -> str:
+    return f"U+{ord(letter):04X} {letter!r}" if letter.isprintable() else f"U+{ord(letter):04X}"
 
 
 def _escaped(match: re.Match[str]) -> str | int:
     if match[1]:
         return _ESCAPES.get(match[1], match[1])
-    if match[2] or match[5]:
-        code = int(match[2], 16) if match[2] else int(match[5], 8)
-        if code > 255:
-            raise ValueError("invalid syntax: an octal escape is beyond a byte")
-        return code
-    code = int(match[3] or match[4], 16)
-    if code > _LAST or code in _NO_CHARACTERS:
-        raise ValueError("invalid syntax: escape sequence is an invalid Unicode code point")
-    return chr(code)
+    code = int(match[5], 8) if match[5] else int(match[2] or match[3] or match[4], 16)
+    if code > (255 if match[5] else _LAST) or code in _NO_CHARACTERS:
+        raise ValueError("escape sequence is an invalid Unicode code point")
+    return code if match[2] or match[5] else chr(code)
 
 
 _DECIMAL = re.compile(r"[+-]?(?:(?:[0-9](?:_?[0-9])*)(?:\.(?:[0-9](?:_?[0-9])*)?)?|\.[0-9](?:_?[0-9])*)"
@@ -175,26 +194,18 @@ def whole(text: str) -> int | None:
     return -value if match[1] == "-" else value
 
 
-_ORDER = list(UNITS)
-_PART = re.compile(r"([0-9]+)([^0-9]+)")
+_UNIT = re.compile(rf"(?:[0-9]+(?:{'|'.join(durations.UNITS)})(?=[0-9]))*[0-9]+([^0-9]+)")
+"""Finds the first unknown unit of a duration, or the last unit."""
 
 
 def milliseconds(text: str) -> int:
-    """Return the milliseconds of a duration such as `1h30m`: whole numbers with units, the largest first."""
-    invalid = ValueError(f"not a valid duration string: {quoted(text)}")
-    total, at, last = 0, 0, -1
-    while at < len(text):
-        match = _PART.match(text, at)
-        count = match[1].lstrip("0") if match else ""
-        if match is None or len(count) > 20 or int(count or 0) >= 2**64:
-            raise invalid
-        if match[2] not in UNITS:
-            raise ValueError(f"unknown unit {quoted(match[2])} in duration {quoted(text)}")
-        if _ORDER.index(match[2]) <= last:
-            raise invalid
-        last = _ORDER.index(match[2])
-        total += int(count or 0) * UNITS[match[2]]
-        if total > LONGEST:
-            raise ValueError("duration out of range")
-        at = match.end()
+    """Return the milliseconds of a duration such as `1h30m`. Raises ValueError with Prometheus's words."""
+    total = durations.milliseconds(text)
+    if total is None:
+        match = _UNIT.match(text)
+        if match is not None and match[1] not in durations.UNITS:
+            raise ValueError(f"unknown unit {quoted(match[1])} in duration {quoted(text)}")
+        raise ValueError(f"not a valid duration string: {quoted(text)}")
+    if total > durations.LONGEST:
+        raise ValueError("duration out of range")
     return total

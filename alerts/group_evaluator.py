@@ -85,8 +85,6 @@ class GroupEvaluator:
         ]
         self._orphans: dict[Labels, None] = {}
         """Series written by rules that are no longer in the group."""
-        self.remembered: tuple[tuple[Identity, AlertRecord], ...] = ()
-        """All that must survive a restart."""
         self._barren: object = None
         """The version of the store in which no rule of the group reads a series."""
 
@@ -115,7 +113,6 @@ class GroupEvaluator:
         self._end(store, self._orphans, stamp)
         self._orphans = {}
         self.duration, self.evaluated_at = self._timer() - began, at
-        self._note_records()
         version = store.version
         is_barren = evaluated == len(self._works) and all(work.barren_in is version for work in self._works)
         self._barren = version if is_barren else None
@@ -129,10 +126,10 @@ class GroupEvaluator:
             work.duration, work.evaluated_at = 0.0, at
         return GroupOutcome((), (), tuple(work.rule.name for work in self._works), 0.0)
 
-    def _note_records(self) -> None:
-        self.remembered = tuple(
-            (work.rule.identity, record) for work in self._works for record in work.records.values()
-        )
+    @property
+    def remembered(self) -> Iterator[tuple[Identity, AlertRecord]]:
+        """All that must survive a restart."""
+        return ((work.rule.identity, each) for work in self._works if work.records for each in work.records.values())
 
     def _work(
         self,
@@ -191,7 +188,6 @@ class GroupEvaluator:
         for mine in self._works:
             if same := known.get(mine.rule.identity):
                 mine.adopt(same.pop(0))
-        self._note_records()
         self._orphans = dict(before._orphans)
         for left in known.values():
             for work in left:
@@ -229,7 +225,6 @@ class GroupEvaluator:
             if records and isinstance(work, AlertingRuleEvaluator):
                 work.resume(dict(records))
                 work.kept_until = dict.fromkeys(records, until)
-        self._note_records()
 
     def shift(self, seconds: float, move: Callable[[AlertRecord], AlertRecord]) -> None:
         """Adjust to a clock that was set by `seconds`; `move` changes the times of a record."""
@@ -237,11 +232,10 @@ class GroupEvaluator:
             work.rests_until += seconds
             work.records = {labels: move(record) for labels, record in work.records.items()}
             work.kept_until = {labels: until + seconds for labels, until in work.kept_until.items()}
-        self._note_records()
 
     def alerts(self) -> list[Alert]:
         """Return the alerts that are pending, firing, or were resolved a short while ago, rule by rule."""
-        return [record.alert for _, record in self.remembered]
+        return [record.alert for work in self._works if work.records for record in work.records.values()]
 
     def known(self) -> tuple[list[Alert], list[Alert]]:
         """Return the alerts, and separately those of rules that failed, whose state is not known now."""

@@ -1,19 +1,18 @@
 """The life cycle of one alert, as a pure function with Prometheus's states.
 
-`step` gets the state of an alert, the result of this evaluation, and the time; it returns the new
-state, and the transition if there was one. It keeps nothing, reads no clock, and knows neither queries
-nor templates nor receivers. The table that it implements is Prometheus's own `AlertingRule.Eval`.
+`step` gets the state of an alert, the result of this evaluation, and the time; it returns the new state. It keeps
+nothing, reads no clock, and knows neither queries nor templates nor receivers. The table that it implements is
+Prometheus's own `AlertingRule.Eval`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Union
 
 from msgspec import Struct, field, structs
 
 from agent.lib.record import replace
-from agent.model import Alert, Labels, Phase, Transition
+from agent.model import Alert, Labels, Phase
 
 RETENTION_SECONDS = 15 * 60.0
 """Seconds for which a resolved alert is remembered, so that its end can be sent again."""
@@ -56,24 +55,18 @@ def moved(alert: Alert, seconds: float) -> Alert:
     )
 
 
-Step = tuple[Union[AlertRecord, None], Union[Transition, None]]
-
-
-def step(record: AlertRecord | None, condition: Holds | None, now: float, terms: RuleTiming) -> Step:
-    """Return the new record of an alert at `now`, in wall seconds, and its transition; (None, None) if there is no
-    alert.
+def step(record: AlertRecord | None, condition: Holds | None, now: float, terms: RuleTiming) -> AlertRecord | None:
+    """Return the new record of an alert at `now`, in wall seconds; None if there is no alert.
 
     Without a `condition` its query is false, or its series is gone, which is the same to Prometheus.
     """
     if condition is not None:
         if record is None or record.alert.phase is Phase.RESOLVED:
-            return _begin(record, condition, now, terms)
+            return _begin(condition, now, terms)
         return _continue(record, condition, now, terms)
     if record is None or record.alert.phase is Phase.PENDING:
-        return None, None
-    if record.alert.phase is Phase.RESOLVED:
-        return _remember(record, now)
-    return _miss(record, now, terms)
+        return None
+    return _remember(record, now) if record.alert.phase is Phase.RESOLVED else _miss(record, now, terms)
 
 
 def _reached(since: float, now: float, span: float) -> bool:
@@ -81,7 +74,7 @@ def _reached(since: float, now: float, span: float) -> bool:
     return round((now - since) * 1000) >= round(span * 1000)
 
 
-def _begin(record: AlertRecord | None, condition: Holds, now: float, terms: RuleTiming) -> Step:
+def _begin(condition: Holds, now: float, terms: RuleTiming) -> AlertRecord:
     """Begin a new incident, even if an old one is still remembered."""
     fires = _reached(now, now, terms.hold)
     alert = Alert(
@@ -93,10 +86,10 @@ def _begin(record: AlertRecord | None, condition: Holds, now: float, terms: Rule
         fired_at=now if fires else None,
         annotations=condition.annotations,
     )
-    return AlertRecord(alert), Transition(alert, record.alert.phase if record else None, now)
+    return AlertRecord(alert)
 
 
-def _continue(record: AlertRecord, condition: Holds, now: float, terms: RuleTiming) -> Step:
+def _continue(record: AlertRecord, condition: Holds, now: float, terms: RuleTiming) -> AlertRecord:
     before = record.alert.phase
     alert = replace(record.alert, value=condition.value, annotations=condition.annotations)
     held = _reached(alert.active_at, now, terms.hold)
@@ -104,20 +97,18 @@ def _continue(record: AlertRecord, condition: Holds, now: float, terms: RuleTimi
         alert = replace(alert, phase=Phase.FIRING, fired_at=now)
     elif before is Phase.FIRING and not held:  # a reload made `for` longer: as in Prometheus 3, it must pass first
         alert = replace(alert, phase=Phase.PENDING, fired_at=None)
-    return AlertRecord(alert), None if alert.phase is before else Transition(alert, before, now)
+    return AlertRecord(alert)
 
 
-def _miss(record: AlertRecord, now: float, terms: RuleTiming) -> Step:
+def _miss(record: AlertRecord, now: float, terms: RuleTiming) -> AlertRecord:
     """Handle a firing alert whose element is gone: it is kept for a while, or resolved."""
     since = now if record.missing_since is None else record.missing_since
     if terms.keep > 0 and not _reached(since, now, terms.keep):
-        return structs.replace(record, missing_since=since), None
-    alert = replace(record.alert, phase=Phase.RESOLVED, resolved_at=now)
-    return AlertRecord(alert), Transition(alert, Phase.FIRING, now)
+        return structs.replace(record, missing_since=since)
+    return AlertRecord(replace(record.alert, phase=Phase.RESOLVED, resolved_at=now))
 
 
-def _remember(record: AlertRecord, now: float) -> Step:
+def _remember(record: AlertRecord, now: float) -> AlertRecord | None:
     resolved_at = record.alert.resolved_at
     assert resolved_at is not None, "a resolved alert knows when"
-    over = round((now - resolved_at) * 1000) > round(RETENTION_SECONDS * 1000)
-    return (None if over else record), None
+    return None if round((now - resolved_at) * 1000) > round(RETENTION_SECONDS * 1000) else record

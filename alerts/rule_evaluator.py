@@ -225,14 +225,13 @@ class AlertingRuleEvaluator(RuleEvaluator):
         records: dict[Labels, AlertRecord] = {}
         for labels in budget.each([*{**self.records, **holding}], _STEP):
             before, condition = self.records.get(labels), holding.get(labels)
-            if condition is None and labels in self.kept_until:
-                record, transition = before, None
-            else:
-                record, transition = step(before, condition, at, self.rule.terms)
+            is_kept = condition is None and labels in self.kept_until
+            record = before if is_kept else step(before, condition, at, self.rule.terms)
             if record is not None:
                 records[labels] = record = self._explained(record, before, at)
-            if transition is not None:
-                found.append(transition if record is None else replace(transition, alert=record.alert))
+                phase = None if before is None else before.alert.phase
+                if record.alert.phase is not phase:
+                    found.append(Transition(record.alert, phase, at))
         active = [record.alert for record in records.values() if record.alert.phase is not Phase.RESOLVED]
         if 0 < self._limit < len(active):
             self.resume({})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from agent.lib.wording import format_value
 from alerts.promql import numbers
@@ -45,78 +44,45 @@ class Grouping(NamedTuple):
             return drop_labels(labels, frozenset(self.labels) | {METRIC_NAME})
         return keep_labels(labels, frozenset(self.labels))
 
-    @property
-    def single(self) -> bool:
-        """Whether there is only one group."""
-        return not self.without and not self.labels
-
-
-class _Whole(Struct, eq=False):
-    """A vector as one group. The elements are released: the group has only the values."""
-
-    inner: VectorPlan
-    _space: LabelSpace
-
-    def of(self, moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
-        before = moment.budget.held
-        values = [value for _, value in moment.budget.each(self.inner.run(moment))]
-        moment.budget.settle(before, 1)
-        return [(self._space.canonical(()), values)] if values else []
-
-
-class _Groups(Struct, eq=False):
-    """A vector divided into groups, which have only the values as well."""
-
-    inner: VectorPlan
-    _derivation: Derivation
-
-    def of(self, moment: EvaluationContext) -> list[tuple[Labels, list[float]]]:
-        before = moment.budget.held
-        found: dict[int, tuple[Labels, list[float]]] = {}
-        derive = self._derivation.of
-        for labels, value in moment.budget.each(self.inner.run(moment)):
-            group = derive(labels)
-            known = found.get(id(group))
-            if known is None:
-                found[id(group)] = (group, [value])
-            else:
-                known[1].append(value)
-        moment.budget.settle(before, len(found))
-        return list(found.values())
-
-
-def groups_of(space: LabelSpace, vector: VectorPlan, grouping: Grouping) -> _Whole | _Groups:
-    """Plan the division of a vector into groups."""
-    return _Whole(vector, space) if grouping.single else _Groups(vector, Derivation(space, grouping.group))
-
 
 class ReductionPlan(VectorPlan):
-    """An aggregation that reduces the values of each group to one number."""
+    """An aggregation that reduces the values of each group to one number; a quantile's share comes before them.
 
-    _groups: _Whole | _Groups
-    _reduce: Reduction
+    Without `_grouping` everything is one group. The elements are released: the groups have only the values.
+    """
+
+    _space: LabelSpace
+    _inner: VectorPlan
+    _grouping: Derivation | None
+    _reduce: Callable[..., float]
+    _share: ScalarPlan | None = None
 
     @property
     def certain(self) -> bool:
-        return self._groups.inner.certain
+        return self._share is None and self._inner.certain
 
     def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._groups.inner.is_barren(moment)
+        return self._share is None and self._inner.is_barren(moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
-        each, reduce = moment.budget.each, self._reduce
-        return [(labels, reduce(values, each)) for labels, values in self._groups.of(moment)]
-
-
-class QuantilePlan(VectorPlan):
-    """The quantile of each group."""
-
-    _groups: _Whole | _Groups
-    _share: ScalarPlan
-
-    def run(self, moment: EvaluationContext) -> Elements:
-        share, each = self._share.run(moment), moment.budget.each
-        return [(labels, numbers.quantile(share, values, each)) for labels, values in self._groups.of(moment)]
+        budget = moment.budget
+        reduce = self._reduce if self._share is None else partial(self._reduce, self._share.run(moment))
+        before = budget.held
+        elements = budget.each(self._inner.run(moment))
+        groups: dict[int, tuple[Labels, list[float]]] = {}
+        if self._grouping is not None:
+            derive = self._grouping.of
+            for labels, value in elements:
+                group = derive(labels)
+                known = groups.get(id(group))
+                if known is None:
+                    groups[id(group)] = (group, [value])
+                else:
+                    known[1].append(value)
+        elif values := [value for _, value in elements]:
+            groups[0] = (self._space.canonical(()), values)
+        budget.settle(before, len(groups))
+        return [(labels, reduce(values, budget.each)) for labels, values in groups.values()]
 
 
 def smallest_first(element: Element) -> tuple[bool, float]:

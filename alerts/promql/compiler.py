@@ -17,17 +17,15 @@ from alerts.promql.aggregations import (
     SELECTIONS,
     CountValuesPlan,
     Grouping,
-    QuantilePlan,
     ReductionPlan,
     SelectionPlan,
-    groups_of,
     largest_first,
     smallest_first,
 )
 from alerts.promql.histogram import HistogramFunction, bucket_fraction, bucket_quantile, drop_bucket_bound
 from alerts.promql.labels import EvaluationError, Matcher, PromqlError, drop_metadata, line_and_column
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
-from alerts.promql.numbers import DATE_FUNCTIONS
+from alerts.promql.numbers import DATE_FUNCTIONS, quantile
 from alerts.promql.operators import Operand, OperatorRow
 from alerts.promql.plan import (
     LOOKBACK_MS,
@@ -227,7 +225,7 @@ class _Compiler:
         if isinstance(plan, ScalarPlan):
             return operators.scalar_operation("*", operators.Constant(-1.0), plan)
         assert isinstance(plan, VectorPlan), "the types have been checked"
-        return operators.NegativeVector(plan, self._nameless())
+        return instant.Relabelled(plan, self._nameless(), True)
 
     def _row(self, node: BinaryExpr) -> Plan:
         """Plan a row of operators, the leftmost of which is innermost in the tree."""
@@ -264,14 +262,15 @@ class _Compiler:
     def _aggregate(self, node: AggregateExpr) -> VectorPlan:
         name, parameter, grouping = node.operator, node.parameter, node.grouping
         vector = self.vector(node.operand)
+        groups = Derivation(self.space, grouping.group) if grouping.without or grouping.labels else None
         if name in REDUCTIONS:
-            return ReductionPlan(groups_of(self.space, vector, grouping), REDUCTIONS[name])
+            return ReductionPlan(self.space, vector, groups, REDUCTIONS[name])
         assert parameter is not None, "the parser asks for it"
         if name in SELECTIONS:
             rank = largest_first if name == "topk" else smallest_first
             return SelectionPlan(vector, self.scalar(parameter), Derivation(self.space, grouping.group), rank)
         if name == "quantile":
-            return QuantilePlan(groups_of(self.space, vector, grouping), self.scalar(parameter))
+            return ReductionPlan(self.space, vector, groups, quantile, self.scalar(parameter))
         label = self.string(parameter)
         try:
             instant.check_name(label, "label name")
@@ -284,6 +283,11 @@ class _Compiler:
     def _nameless(self) -> Derivation:
         return Derivation(self.space, drop_metadata)
 
+    def _each_value(
+        self, function: Callable[..., instant.ValueFunction | None], vector: VectorPlan, *numbers: ScalarPlan
+    ) -> VectorPlan:
+        return instant.EachValue(function, vector, numbers, self._nameless())
+
     def of_windows(
         self, function: ranges.RangeFunction, matrix: MatrixPlan, argument: ScalarPlan | None = None
     ) -> VectorPlan:
@@ -295,15 +299,13 @@ class _Compiler:
         name, arguments = call.name, call.arguments
         if name in ranges.RANGE_FUNCTIONS:
             return self.of_windows(ranges.RANGE_FUNCTIONS[name], self.matrix(arguments[0]))
-        if name in instant.VALUE_FUNCTIONS:
-            return instant.EachValue(instant.VALUE_FUNCTIONS[name], self.vector(arguments[0]), self._nameless())
-        if name in DATE_FUNCTIONS:
+        function = instant.VALUE_FUNCTIONS.get(name) or DATE_FUNCTIONS.get(name)
+        if function is not None:
             vector = self.vector(arguments[0]) if arguments else instant.VectorOf(self.space, instant.TimePlan())
-            return instant.EachValue(DATE_FUNCTIONS[name], vector, self._nameless())
+            return self._each_value(lambda: function, vector)
         if name in instant.NUMBERED_FUNCTIONS:
-            numbers = tuple(map(self.scalar, arguments[1:]))
-            function = instant.NUMBERED_FUNCTIONS[name]
-            return instant.WithNumbers(function, self.vector(arguments[0]), numbers, self._nameless())
+            numbers = map(self.scalar, arguments[1:])
+            return self._each_value(instant.NUMBERED_FUNCTIONS[name], self.vector(arguments[0]), *numbers)
         if name not in _PLANS:
             raise FlawError(call.at, f"function {name}() is not supported here; a Prometheus server evaluates it")
         try:
@@ -323,8 +325,7 @@ class _Compiler:
         argument = _unwrapped(argument)
         if isinstance(argument, VectorSelector):
             return selectors.TimestampSelector(*self._instant(argument), self._nameless())
-        now = (instant.TimePlan(),)
-        return instant.WithNumbers(lambda now: lambda _value: now, self.vector(argument), now, self._nameless())
+        return self._each_value(lambda now: lambda _value: now, self.vector(argument), instant.TimePlan())
 
     def label_replace(self, vector: Expression, *arguments: Expression) -> Plan:
         target, replacement, source, pattern = map(self.string, arguments)

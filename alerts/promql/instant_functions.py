@@ -68,23 +68,7 @@ for _function in (
 
 
 class EachValue(VectorPlan):
-    """A function of each element's value; the metric's name is lost."""
-
-    _function: ValueFunction
-    _vector: VectorPlan
-    _nameless: Derivation
-
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._vector.is_barren(moment)
-
-    def run(self, moment: EvaluationContext) -> Elements:
-        elements = moment.budget.each(self._vector.run(moment))
-        function, nameless = self._function, self._nameless.of
-        return refuse_same_labels([(nameless(labels), function(value)) for labels, value in elements])
-
-
-class WithNumbers(VectorPlan):
-    """A function of each element's value and some numbers, such as `clamp` and `round`; the metric's name is lost.
+    """A function of each element's value and some numbers, if any, as of `clamp`; the metric's name is lost.
 
     `_function` takes the numbers and returns a function of each value, or None if the result is empty.
     """
@@ -93,6 +77,9 @@ class WithNumbers(VectorPlan):
     _vector: VectorPlan
     _numbers: tuple[ScalarPlan, ...]
     _nameless: Derivation
+
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return not self._numbers and self._vector.is_barren(moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         elements = self._vector.run(moment)
@@ -228,7 +215,7 @@ def label_replace(
             raise LimitError(f"label_replace(): {error}") from None
         return labels if value is None else _with(space, labels, target, value)
 
-    return _Relabelled(vector, Derivation(space, replaced))
+    return Relabelled(vector, Derivation(space, replaced))
 
 
 def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: str, sources: list[str]) -> VectorPlan:
@@ -245,14 +232,15 @@ def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: st
             raise LimitError(f"label_join(): the value would have {length} characters; the limit is {LONGEST_VALUE}")
         return _with(space, labels, target, separator.join(values))
 
-    return _Relabelled(vector, Derivation(space, joined))
+    return Relabelled(vector, Derivation(space, joined))
 
 
-class _Relabelled(VectorPlan):
-    """The elements of a vector with other labels."""
+class Relabelled(VectorPlan):
+    """The elements of a vector with other labels, and perhaps with the negatives of their values."""
 
     _inner: VectorPlan
     _derivation: Derivation
+    _is_negative: bool = False
 
     def is_barren(self, moment: EvaluationContext) -> bool:
         return self._inner.is_barren(moment)
@@ -264,7 +252,7 @@ class _Relabelled(VectorPlan):
             made = derive(labels)
             if moment.steps is not None:
                 moment.steps.refuse_clash(self, labels, made, moment.budget)
-            found.append((made, value))
+            found.append((made, -value if self._is_negative else value))
         return refuse_same_labels(found)
 
 

@@ -142,22 +142,6 @@ class _Filter(_VectorAndNumber):
         return [element for element in elements if compare(element[1], number)]
 
 
-class NegativeVector(VectorPlan):
-    """The negative of each value; the metric's name is lost."""
-
-    _inner: VectorPlan
-    _nameless: Derivation
-
-    def run(self, moment: EvaluationContext) -> Elements:
-        found = []
-        for labels, value in moment.budget.each(self._inner.run(moment)):
-            made = self._nameless.of(labels)
-            if moment.steps is not None:
-                moment.steps.refuse_clash(self, labels, made, moment.budget)
-            found.append((made, -value))
-        return refuse_same_labels(found)
-
-
 Operand = Union[ScalarPlan, VectorPlan]
 
 

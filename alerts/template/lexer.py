@@ -35,11 +35,15 @@ _TOKEN = re.compile(
 
 
 class Token(NamedTuple):
-    """A piece of text, a sign or word of an action, or an action's beginning or end; `at` is its offset."""
+    """A piece of text, a sign or word of an action, or an action's beginning or end.
+
+    `at` is its offset; `is_apart` says whether spaces are before it.
+    """
 
     kind: str
     text: str
     at: int
+    is_apart: bool = False
 
 
 def place(source: str, at: int) -> str:
@@ -89,12 +93,15 @@ def _comment(source: str, start: int, inner: int) -> tuple[int, bool]:
 
 def _action(source: str, start: int, at: int) -> Generator[Token, None, re.Match[str]]:
     """Yield the tokens of the action that begins at `start`, from `at` on; return the match of its end."""
-    depth = 0
+    depth, is_apart = 0, False
     while True:
         found = _TOKEN.match(source, at)
         if found is None:
             raise _no_token(source, start, at)
         kind = str(found.lastgroup)
+        if kind == "space":
+            at, is_apart = found.end(), True
+            continue
         if kind == "close":
             if depth:
                 raise _flaw(source, at, "the parenthesis is not closed; end it with )")
@@ -105,13 +112,13 @@ def _action(source: str, start: int, at: int) -> Generator[Token, None, re.Match
             depth += {"(": 1, ")": -1}.get(kind, 0)
             if depth < 0:
                 raise _flaw(source, at, "unexpected ): no parenthesis is open")
-        token = Token(kind, found[0], at)
+        token = Token(kind, found[0], at, is_apart)
         if kind in ("variable", "field", "word"):
             token = _name(source, token)
         elif kind == "number":
             _check_number(source, found)
         yield token
-        at += len(token.text)
+        at, is_apart = at + len(token.text), False
 
 
 def _flaw(source: str, at: int, problem: str) -> TemplateError:
@@ -143,7 +150,7 @@ def _name(source: str, begun: Token) -> Token:
     if following not in " \t\r\n.,|:()" and not source.startswith("}}", end):
         raise _flaw(source, end, f"{following!r} cannot follow {text!r}; write a space between")
     kind = {".": "dot", "true": "truth", "false": "truth"}.get(text, text if text in KEYWORDS else begun.kind)
-    return Token(kind, text, begun.at)
+    return Token(kind, text, begun.at, begun.is_apart)
 
 
 def _check_number(source: str, found: re.Match[str]) -> None:

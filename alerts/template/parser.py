@@ -66,13 +66,10 @@ class _Parser:
     def template(self) -> Parsed:
         nodes: list[Node] = []
         while self._peek().kind != "eof":
-            if self._peek().kind == "open":
-                begin = self._next()
-                spaces = self._next() if self._peek().kind == "space" else None
-                if self._peek().kind == "define":
-                    self._definition(self._next())
-                    continue
-                self._lookahead[:0] = [begin, spaces] if spaces else [begin]
+            if self._peek().kind == "open" and self._peek(1).kind == "define":
+                self._next()
+                self._definition(self._next())
+                continue
             node = self._node()
             if isinstance(node, Token):
                 raise self._error(node, f"{{{{ {node.kind} }}}} has nothing to end; remove it")
@@ -98,18 +95,8 @@ class _Parser:
             self._lookahead.append(next(self._tokens))
         return self._lookahead[ahead]
 
-    def _peek_non_space(self) -> Token:
-        """Skip spaces, and return the next token without consuming it."""
-        while self._peek().kind == "space":
-            self._next()
-        return self._peek()
-
-    def _next_non_space(self) -> Token:
-        self._peek_non_space()
-        return self._next()
-
     def _expect(self, *kinds: str, what: str) -> Token:
-        token = self._next_non_space()
+        token = self._next()
         if token.kind not in kinds:
             raise self._error(token, f"{token.text or 'the end'!r} is unexpected {what}")
         return token
@@ -149,7 +136,7 @@ class _Parser:
     def _nodes(self, opening: Token) -> tuple[Body, Token]:
         """Return the nodes up to an `else` or `end`, and the token of that."""
         nodes: list[Node] = []
-        while self._peek_non_space().kind != "eof":
+        while self._peek().kind != "eof":
             node = self._node()
             if isinstance(node, Token):
                 return tuple(nodes), node
@@ -158,12 +145,12 @@ class _Parser:
 
     def _node(self) -> Node | Token:
         """Return the next node; for an `else` or `end`, its token."""
-        token = self._next_non_space()
+        token = self._next()
         if token.kind == "plain":
             return TextNode(token.at, token.text)
         if token.kind != "open":
             raise self._error(token, f"{token.text!r} is unexpected")
-        word = self._peek_non_space()
+        word = self._peek()
         read = self._ACTIONS.get(word.kind)
         if read is not None:
             return read(self, self._next())
@@ -176,7 +163,7 @@ class _Parser:
         return ActionNode(word.at, self._pipeline("action", "close"))
 
     def _else(self, word: Token) -> Token:
-        if self._peek_non_space().kind not in ("if", "with"):
+        if self._peek().kind not in ("if", "with"):
             self._expect("close", what="after else")
         return word
 
@@ -215,7 +202,7 @@ class _Parser:
     def _template_call(self, opening: Token) -> Node:
         del opening  # all of _ACTIONS have it
         name = self._expect("text", what="after template, which needs a name in quotes")
-        if self._peek_non_space().kind == "close":
+        if self._peek().kind == "close":
             self._next()
             return TemplateNode(name.at, self._unquoted(name), None)
         return TemplateNode(name.at, self._unquoted(name), self._pipeline("template", "close"))
@@ -235,11 +222,11 @@ class _Parser:
     # pipelines
 
     def _pipeline(self, kind: str, closes: str) -> PipeNode:
-        at = self._peek_non_space().at
+        at = self._peek().at
         declares, assigns = self._variable_declaration(kind)
         commands: list[CommandNode] = []
         while True:
-            token = self._peek_non_space()
+            token = self._peek()
             if token.kind == closes:
                 self._next()
                 break
@@ -263,52 +250,41 @@ class _Parser:
     def _variable_declaration(self, kind: str) -> tuple[tuple[str, ...], bool]:
         """Return the variables that a pipeline sets, and whether it assigns (`=`) rather than declares (`:=`) them."""
         names: list[str] = []
-        while self._peek_non_space().kind == "variable":
-            position = 2 if self._peek(1).kind == "space" else 1
-            following = self._peek(position)
+        while self._peek().kind == "variable":
+            following = self._peek(1)
             if following.kind not in (":=", "=", ","):
                 break
             names.append(self._next().text)
-            self._next_non_space()
+            self._next()
             self._variables.append(names[-1])
             if following.kind != ",":
                 return tuple(names), following.kind == "="
             if kind != "range" or len(names) > 1:
                 raise self._error(following, "only range declares two variables at once")
-            if self._peek_non_space().kind not in ("variable", "close", ")"):
+            if self._peek().kind not in ("variable", "close", ")"):
                 raise self._error(self._peek(), "range can only initialize variables")
         return tuple(names), False
 
     def _command(self) -> CommandNode:
-        at = self._peek_non_space().at
-        operands: list[Operand] = []
-        while True:
-            self._peek_non_space()
-            operand = self._operand()
-            if operand is not None:
-                operands.append(operand)
-            token = self._peek()
-            if token.kind == "space":
-                self._next()
-                continue
-            if token.kind == "|":
-                self._next()
-            elif token.kind not in ("close", ")"):
-                if token.kind in _OPERANDS:
-                    raise self._error(token, f"a space is missing before {token.text!r}")
-                raise self._unexpected_token(token)
-            break
-        if not operands:
-            raise self._error(at, "a value is missing")
+        at = self._peek().at
+        operands = [self._operand()]
+        while (token := self._peek()).kind in _OPERANDS:
+            if not token.is_apart:
+                raise self._error(token, f"a space is missing before {token.text!r}")
+            operands.append(self._operand())
+        if token.kind == "|":
+            self._next()
+        elif token.kind not in ("close", ")"):
+            raise self._unexpected_token(token)
         return CommandNode(at, tuple(operands))
 
-    def _operand(self) -> Operand | None:
+    def _operand(self) -> Operand:
         term = self._term()
-        if term is None or self._peek().kind != "field":
-            return term
         at, names = self._peek().at, []
-        while self._peek().kind == "field":
+        while self._peek().kind == "field" and not self._peek().is_apart:
             names.append(self._next().text[1:])
+        if not names:
+            return term
         if isinstance(term, FieldNode):
             return FieldNode(at, (*term.fields, *names))
         if isinstance(term, VariableNode):
@@ -317,11 +293,8 @@ class _Parser:
             raise self._error(at, f"this value has no field .{names[0]}")
         return ChainNode(at, term, tuple(names))
 
-    def _term(self) -> Operand | None:
-        token = self._peek()
-        if token.kind not in _OPERANDS:
-            return None
-        self._next()
+    def _term(self) -> Operand:
+        token = self._next()
         if token.kind == "(":
             self._enter(token.at)
             pipeline = self._pipeline("parentheses", ")")

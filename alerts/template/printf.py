@@ -5,13 +5,15 @@ A width or precision is at most 1,000; in Go, a million.
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from alerts.go_literals import can_backquote, octets, quoted
 from alerts.limits import LONGEST_TEXT
-from alerts.template.number_format import exact, special, spelled
+from alerts.template.number_format import shortest
 from alerts.template.values import (
     FIELDS,
     WIDEST_VERB,
@@ -28,28 +30,45 @@ from alerts.template.values import (
 )
 
 _STRINGABLE = "vsxXq"
+_FLOATS = "vfFeEgGbxX"
 _ADDRESS = 0x1C0000000000
 """What is shown for an address, which is different in Prometheus each time."""
 _INTEGERS = {
-    "d": (10, ""), "v": (10, ""), "b": (2, "0b"), "o": (8, "0"), "O": (8, ""), "x": (16, "0x"), "X": (16, "0X"),
+    "d": ("d", ""), "v": ("d", ""), "b": ("b", "0b"), "o": ("o", "0"), "O": ("o", ""), "x": ("x", "0x"),
+    "X": ("X", "0X"),
 }  # fmt: skip
+"""Python's letter for a verb, and the prefix that `#` adds."""
 _STRUCT = ("Labels", "ExternalLabels", "ExternalURL", "Value")
+_HEXADECIMAL_PLACES = 13
+"""Hexadecimal digits of a float after the first one."""
 _LARGEST = 1_000_000
 """Go ignores a width beyond this."""
+_INDEX = r"\[[^\]]{0,1000}\]|\["
+_VERB = re.compile(
+    rf"""%(?P<signs>[-+#\ 0]*)(?P<index>{_INDEX})?(?:(?P<star>\*)|0*[1-9][0-9]{{7}}.*|0*(?P<width>[0-9]+))?
+    (?P<point>\.(?=.)(?P<of_precision>{_INDEX})?(?:(?P<precise_star>\*)|0*[1-9][0-9]{{7}}.*|0*(?P<precision>[0-9]*)))?
+    (?:(?<!\])(?P<of_value>{_INDEX}))?(?P<verb>.?)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""A verb; after an absurdly long number Go reads on at the end of the text, and finds no verb."""
 
 
 class Flags(NamedTuple):
-    """The flags of a verb. `syntax` is `%#v`, `names` is `%+v`."""
+    """The flags of a verb. `signs` are of `#+- 0`; `syntax` is `%#v`, `names` is `%+v`."""
 
-    width: int | None = None
+    signs: str = ""
+    width: int = 0
     precision: int | None = None
-    plus: bool = False
-    minus: bool = False
-    sharp: bool = False
-    space: bool = False
-    zero: bool = False
     syntax: bool = False
     names: bool = False
+
+    @property
+    def sign(self) -> str:
+        """The sign of a positive number."""
+        return "+" if "+" in self.signs else " " if " " in self.signs else ""
+
+    def without(self, sign: str) -> Flags:
+        return self._replace(signs=self.signs.replace(sign, ""))
 
 
 PLAIN = Flags()
@@ -77,7 +96,7 @@ def show(value: Value) -> str:
         return value
     if value is None:
         return "<no value>"
-    return _struct(value, "v", PLAIN) if isinstance(value, Element) else argument(value, "v", PLAIN)
+    return _composite(value, "v", PLAIN, 0) if isinstance(value, Element) else argument(value, "v", PLAIN)
 
 
 def sprintf(text: str, values: Sequence[Value]) -> str:
@@ -91,137 +110,85 @@ class _Format:
     def __init__(self, text: str, values: Sequence[Value]) -> None:
         self._text = text
         self._values = values
-        self._at = 0
         self._next = 0
         self._is_reordered = False
         self._is_good = True
+        """Whether the numbers of arguments of the current verb are valid."""
 
     def pieces(self) -> Iterator[str]:
-        text = self._text
-        while self._at < len(text):
-            percent = text.find("%", self._at)
-            if percent != self._at:
-                yield text[self._at : percent if percent >= 0 else len(text)]
-            if percent < 0:
-                break
-            self._at = percent + 1
-            yield from self._verb()
+        end = 0
+        for found in _VERB.finditer(self._text):
+            yield self._text[end : found.start()]
+            yield from self._verb(found)
+            end = found.end()
+        yield self._text[end:]
         if not self._is_reordered and self._next < len(self._values):
             extra = (
                 "<nil>" if each is None else f"{type_name(each)}={argument(each, 'v', PLAIN)}"
                 for each in self._values[self._next :]
-            )  # fmt: skip
+            )
             yield f"%!(EXTRA {', '.join(extra)})"
 
-    def _verb(self) -> Iterator[str]:
+    def _verb(self, found: re.Match[str]) -> Iterator[str]:
         self._is_good = True
-        flags = self._flags()
-        after_index = self._index()
-        width = self._star()
-        if width is not _NONE:
+        flags = Flags(found["signs"], int(found["width"] or 0))
+        has_index = self._index(found["index"])
+        if found["star"]:
+            width, has_index = self._star(), False
             if width is None:
                 yield "%!(BADWIDTH)"
             elif width < 0:
-                flags = flags._replace(minus=True, zero=False)
-            flags = flags._replace(width=None if width is None else abs(width))
-            after_index = False
-        else:
-            number = self._number()
-            flags = flags._replace(width=number)
-            self._is_good = self._is_good and not (after_index and number is not None)
-        if self._at + 1 < len(self._text) and self._text[self._at] == ".":
-            self._at += 1
-            self._is_good = self._is_good and not after_index
-            after_index = self._index()
-            precision = self._star()
-            if precision is not _NONE:
+                flags = flags._replace(signs=flags.signs + "-")
+            flags = flags._replace(width=abs(width or 0))
+        self._is_good &= not (has_index and (found["width"] or found["point"]))
+        if found["point"]:
+            has_index = self._index(found["of_precision"])
+            precision: int | None = int(found["precision"] or 0)
+            if found["precise_star"]:
+                precision, has_index = self._star(), False
                 if precision is None or precision < 0:
-                    precision = None
                     yield "%!(BADPREC)"
-                after_index = False
-            else:
-                precision = self._number() or 0
+                    precision = None
             flags = flags._replace(precision=precision)
-        if not after_index:
-            self._index()
-        if self._at >= len(self._text):
-            yield "%!(NOVERB)"
-            return
-        verb = self._text[self._at]
-        self._at += 1
-        yield self._written(verb, flags)
+        self._is_good &= not (has_index and found["of_value"])
+        self._index(found["of_value"])
+        yield self._written(found["verb"], flags.without("0") if "-" in flags.signs else flags)
 
     def _written(self, verb: str, flags: Flags) -> str:
-        if verb == "%":
-            return "%"
+        if verb in ("", "%"):
+            return verb or "%!(NOVERB)"
         if not self._is_good:
             return f"%!{verb}(BADINDEX)"
         if self._next >= len(self._values):
             return f"%!{verb}(MISSING)"
-        if max(flags.width or 0, flags.precision or 0) > WIDEST_VERB:
+        if max(flags.width, flags.precision or 0) > WIDEST_VERB:
             raise RenderError(f"printf {self._text[:100]!r}: a verb is wider than {WIDEST_VERB}")
         if verb == "v":
-            flags = flags._replace(syntax=flags.sharp, sharp=False, names=flags.plus, plus=False)
+            flags = flags._replace(syntax="#" in flags.signs, names="+" in flags.signs).without("#").without("+")
         self._next += 1
         return argument(self._values[self._next - 1], verb, flags)
 
-    def _flags(self) -> Flags:
-        found = PLAIN
-        while self._at < len(self._text):
-            name = _SIGNS.get(self._text[self._at])
-            if name is None:
-                break
-            found = found._replace(**{name: True})
-            self._at += 1
-        return found._replace(zero=False) if found.minus else found
-
-    def _number(self) -> int | None:
-        begin = self._at
-        while self._text[self._at : self._at + 1] in _DIGITS:
-            self._at += 1
-        digits = self._text[begin : self._at].lstrip("0") or self._text[begin : self._at][:1]
-        if not digits:
-            return None
-        if len(digits) > len(str(_LARGEST)) + 1 or int(digits) > 10 * _LARGEST:
-            self._at = len(self._text)  # as Go does with an absurdly long number
-            return None
-        return int(digits)
-
-    def _index(self) -> bool:
-        """Read the number of an argument, `[3]`, if there is one; returns whether there was."""
-        if self._text[self._at : self._at + 1] != "[":
+    def _index(self, written: str | None) -> bool:
+        """Go to the argument of a number such as `[3]`, if there is one; returns whether there was."""
+        if not written:
             return False
         self._is_reordered = True
-        close = self._text.find("]", self._at)
-        if close < 0:
-            self._at += 1
-            self._is_good = False
-            return False
-        digits = self._text[self._at + 1 : close]
-        self._at = close + 1
+        digits = written[1:-1]
         is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(_LARGEST))
-        if is_number and 0 <= int(digits) - 1 < len(self._values):
+        if is_number and 0 < int(digits) <= len(self._values):
             self._next = int(digits) - 1
-            return True
-        self._is_good = False
+        else:
+            self._is_good = False
         return is_number
 
     def _star(self) -> int | None:
-        """Return a width given as an argument: None if that is invalid, _NONE if there is no star."""
-        if self._text[self._at : self._at + 1] != "*":
-            return _NONE
-        self._at += 1
+        """Return a width given as an argument; None if it is invalid."""
         if self._next >= len(self._values):
             return None
         value = self._values[self._next]
         self._next += 1
         is_integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
         return value if is_integer and isinstance(value, int) else None
-
-
-_SIGNS = {"#": "sharp", "0": "zero", "+": "plus", "-": "minus", " ": "space"}
-_NONE = sys.maxsize
-_DIGITS = tuple("0123456789")
 
 
 def argument(value: Value, verb: str, flags: Flags) -> str:
@@ -252,15 +219,11 @@ def _value(value: Value, verb: str, flags: Flags, depth: int) -> str:
         if verb in _STRINGABLE and not (flags.syntax and isinstance(value, Span)):
             return _string(str(value), verb, flags)
         return _integer(value.nanoseconds, verb, flags) if isinstance(value, Span) else _bad(value, verb, flags)
-    if isinstance(value, Element):
-        return f"&{_struct(value, verb, flags)}" if depth == 0 else _pointer(value, verb, flags)
-    if isinstance(value, Root):
-        return _struct(value, verb, flags)
-    if isinstance(value, list):
-        return _list(value, verb, flags)
     if value is None:
         return "<nil>" if verb == "v" else f"%!{verb}(<nil>)"
-    return _map(value, verb, flags, depth)
+    if isinstance(value, Element):
+        return f"&{_composite(value, verb, flags, 1)}" if depth == 0 else _pointer(value, verb, flags)
+    return _composite(value, verb, flags, depth + 1)
 
 
 def _pointer(value: Element, verb: str, flags: Flags) -> str:
@@ -276,39 +239,33 @@ def _bad(value: Value, verb: str, flags: Flags) -> str:
     return f"%!{verb}({type_name(value)}={argument(bare, 'v', flags)})"
 
 
-def _struct(value: Element | Root, verb: str, flags: Flags) -> str:
-    names = [name for name in _STRUCT if FIELDS[name] in value._fields]
-    shown = [
-        (f"{name}:" if flags.names or flags.syntax else "") + _value(getattr(value, FIELDS[name]), verb, flags, 1)
-        for name in names
-    ]
+def _composite(
+    value: Element | Root | list[Element] | Mapping[str, str] | Arguments, verb: str, flags: Flags, depth: int
+) -> str:
+    """Return a struct, a list or a map with its parts, which are so deep within the argument."""
+    begin, end = "{", "}"
+    parts: Iterator[str]
+    if isinstance(value, (Element, Root)):
+        fields = {name: getattr(value, FIELDS[name]) for name in _STRUCT if FIELDS[name] in value._fields}
+        named = flags.names or flags.syntax
+        parts = ((f"{name}:" if named else "") + _value(field, verb, flags, depth) for name, field in fields.items())
+    elif isinstance(value, list):
+        begin, end = "[", "]"
+        parts = (_value(each, verb, flags, depth) for each in value)
+    else:
+        begin, end = "map[", "]"
+        parts = (f"{_value(key, verb, flags, depth)}:{_value(value[key], verb, flags, depth)}" for key in sorted(value))
     if flags.syntax:
-        return f"{type_name(value).lstrip('*')}{{{joined(shown, ', ')}}}"
-    return f"{{{joined(shown, ' ')}}}"
+        return f"{type_name(value).lstrip('*')}{{{joined(parts, ', ')}}}"
+    return f"{begin}{joined(parts, ' ')}{end}"
 
 
-def _map(value: Mapping[str, str] | Arguments, verb: str, flags: Flags, depth: int) -> str:
-    pairs = (
-        f"{_value(key, verb, flags, depth + 1)}:{_value(value[key], verb, flags, depth + 1)}" for key in sorted(value)
-    )
-    if flags.syntax:
-        return f"{type_name(value)}{{{joined(pairs, ', ')}}}"
-    return f"map[{joined(pairs, ' ')}]"
-
-
-def _list(value: list[Element], verb: str, flags: Flags) -> str:
-    each = (_value(element, verb, flags, 1) for element in value)
-    if flags.syntax:
-        return f"{type_name(value)}{{{joined(each, ', ')}}}"
-    return f"[{joined(each, ' ')}]"
-
-
-def _padded(text: str, flags: Flags, fill: str = "") -> str:
-    if not flags.width or len(text) > LONGEST_TEXT:
+def _padded(text: str, flags: Flags) -> str:
+    if len(text) > LONGEST_TEXT:
         return text
-    if flags.minus:
+    if "-" in flags.signs:
         return text.ljust(flags.width)
-    return text.rjust(flags.width, fill or ("0" if flags.zero else " "))
+    return text.rjust(flags.width, "0" if "0" in flags.signs else " ")
 
 
 def _string(value: str, verb: str, flags: Flags) -> str:
@@ -317,78 +274,100 @@ def _string(value: str, verb: str, flags: Flags) -> str:
     if flags.precision is not None:
         value = value[: flags.precision]
     if verb == "q" or (verb == "v" and flags.syntax):
-        is_raw = flags.sharp and can_backquote(value)
-        value = f"`{value}`" if is_raw else quoted(value, ascii_only=flags.plus)
+        is_raw = "#" in flags.signs and can_backquote(value)
+        value = f"`{value}`" if is_raw else quoted(value, ascii_only="+" in flags.signs)
     return _padded(value, flags)
 
 
 def _octets(raw: bytes, verb: str, flags: Flags) -> str:
-    raw = raw if flags.precision is None else raw[: flags.precision]
-    prefix = f"0{verb}" if flags.sharp else ""
-    digits = [f"{each:02x}" if verb == "x" else f"{each:02X}" for each in raw]
-    separated = [prefix + each for each in digits] if flags.space else [prefix if digits else "", *digits]
-    text = (" " if flags.space else "").join(separated)
-    return _padded(text, flags)
+    raw = raw[: flags.precision]
+    prefix = f"0{verb}" if "#" in flags.signs else ""
+    digits = raw.hex(" ") if " " in flags.signs else raw.hex()
+    digits = digits.upper() if verb == "X" else digits
+    return _padded(prefix + digits.replace(" ", f" {prefix}") if digits else "", flags)
 
 
 def _integer(value: int, verb: str, flags: Flags) -> str:
     if verb in "cq":
         code = value if 0 <= value <= sys.maxunicode and not 0xD800 <= value < 0xE000 else 0xFFFD
-        return _padded(quoted(chr(code), "'", ascii_only=flags.plus) if verb == "q" else chr(code), flags)
+        shown = quoted(chr(code), "'", ascii_only="+" in flags.signs) if verb == "q" else chr(code)
+        return _padded(shown, flags)
+    blank = flags.without("0")
     if verb == "U":
-        return _code(value, flags)
+        return _padded(_code(value, flags), blank)
     if verb not in _INTEGERS:
         return _bad(value, verb, flags)
-    base, prefix = _INTEGERS[verb]
+    letter, prefix = _INTEGERS[verb]
+    is_sharp = "#" in flags.signs
     if verb == "v" and flags.syntax and isinstance(value, Typed) and value.kind.startswith("uint"):
-        base, prefix, flags = 16, "0x", flags._replace(sharp=True)
+        letter, prefix, is_sharp = "x", "0x", True
     if flags.precision == 0 and value == 0:
-        return _padded("", flags, " ")
-    digits = f"{abs(value):{ {2: 'b', 8: 'o', 10: 'd', 16: 'X' if verb == 'X' else 'x'}[base] }}"
-    signed = value < 0 or flags.plus or flags.space
-    if flags.precision is not None:
-        digits = digits.rjust(flags.precision, "0")
-    elif flags.zero and flags.width:
-        digits = digits.rjust(flags.width - signed, "0")
-    if flags.sharp and not (base == 8 and digits.startswith("0")):
+        return _padded("", blank)
+    sign = "-" if value < 0 else flags.sign
+    least = flags.precision if flags.precision is not None else flags.width - len(sign) if "0" in flags.signs else 0
+    digits = f"{abs(value):{letter}}".rjust(least, "0")
+    if is_sharp and not (letter == "o" and digits.startswith("0")):
         digits = prefix + digits
-    digits = f"0o{digits}" if verb == "O" else digits
-    sign = "-" if value < 0 else "+" if flags.plus else " " if flags.space else ""
-    return _padded(sign + digits, flags, " ")
+    return _padded(f"{sign}{'0o' if verb == 'O' else ''}{digits}", blank)
 
 
 def _code(value: int, flags: Flags) -> str:
     unsigned = value % 2**64
     text = f"U+{unsigned:0{max(4, flags.precision or 0)}X}"
-    if flags.sharp and unsigned <= sys.maxunicode and chr(unsigned).isprintable():
+    if "#" in flags.signs and unsigned <= sys.maxunicode and chr(unsigned).isprintable():
         text += f" '{chr(unsigned)}'"
-    return _padded(text, flags, " ")
-
-
-_FLOATS = "vfFeEgGbxX"
+    return text
 
 
 def _float(value: float, verb: str, flags: Flags) -> str:
-    odd = special(value)
-    if odd is not None:
-        sign, text = ("-", "Inf") if odd == "-Inf" else ("+", odd.lstrip("+"))
-        if sign == "+":
-            sign = "+" if flags.plus else " " if flags.space else "+" if text == "Inf" else ""
-        return _padded(sign + text, flags, " ")
+    if not math.isfinite(value):
+        sign = "-" if value < 0 else flags.sign or ("+" if math.isinf(value) else "")
+        return _padded(f"{sign}{'NaN' if math.isnan(value) else 'Inf'}", flags.without("0"))
     letter = {"v": "g", "F": "f"}.get(verb, verb)
-    precision = flags.precision if flags.precision is not None else 6 if letter in "feE" else None
-    text = spelled(value, letter, precision)
-    sign, digits = (
-        ("-", text[1:]) if text.startswith("-") else ("+" if flags.plus else " " if flags.space else "", text)
-    )
-    if flags.sharp and letter != "b":
-        digits = exact(digits, letter, precision)
-    if sign and flags.zero and flags.width:
+    sign = "-" if math.copysign(1.0, value) < 0 else flags.sign
+    digits = _digits(abs(value), letter, flags)
+    if sign and "0" in flags.signs:
         return sign + digits.rjust(flags.width - 1, "0")
     return _padded(sign + digits, flags)
+
+
+def _digits(value: float, letter: str, flags: Flags) -> str:
+    """Return a float that is not negative, by one of the verbs e, E, f, g, G, b, x and X."""
+    precision, sharp = flags.precision, "#" if "#" in flags.signs else ""
+    if letter in "feE" or (letter in "gG" and precision is not None):
+        return f"%{sharp}.{6 if precision is None else precision}{letter}" % value
+    if letter == "b":
+        return _binary(value)
+    text = shortest(value) if letter in "gG" else _hexadecimal(value, precision)
+    if sharp:  # a point, and as many digits as the precision: of `0x1` Go counts the x, too
+        number, mark, exponent = text.partition("p" if letter in "xX" else "e")
+        least = 0 if letter == "X" else 6 if precision is None else precision
+        missing = least - len(number.replace(".", "").lstrip("0")) - (number == "0")
+        text = f"{number}{'' if '.' in number else '.'}{'0' * missing}{mark}{exponent}"
+    return text.upper() if letter in "GX" else text
+
+
+def _binary(value: float) -> str:
+    """Return a whole mantissa and the power of 2."""
+    exponent = max(math.frexp(value)[1] - 53, -1074) if value else -1074
+    return f"{int(math.ldexp(value, -exponent))}p{exponent:+d}"
+
+
+def _hexadecimal(value: float, precision: int | None) -> str:
+    """Return a mantissa from 1 on, in hexadecimal digits, and the power of 2."""
+    mantissa, exponent = math.frexp(value)
+    places = _HEXADECIMAL_PLACES if precision is None else min(precision, _HEXADECIMAL_PLACES)
+    digits = round(2 * mantissa * 16**places)  # halves to even, as the product is exact
+    exponent -= value != 0
+    if digits == 2 * 16**places:
+        digits, exponent = digits // 2, exponent + 1
+    text = f"{digits:0{places + 1}x}"
+    fraction = text[1:].rstrip("0") if precision is None else text[1:].ljust(precision, "0")
+    return f"0x{text[0]}{'.' if fraction else ''}{fraction}p{exponent:+03d}"
 
 
 def _complex(value: complex, verb: str, flags: Flags) -> str:
     if verb not in _FLOATS:
         return _bad(value, verb, flags)
-    return f"({_float(value.real, verb, flags)}{_float(value.imag, verb, flags._replace(plus=True))}i)"
+    signed = flags._replace(signs=f"{flags.signs}+")
+    return f"({_float(value.real, verb, flags)}{_float(value.imag, verb, signed)}i)"

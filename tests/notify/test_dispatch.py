@@ -55,7 +55,7 @@ def test_alertmanagers_are_notified_exactly_when_prometheus_would(resend, interv
     for holds, later in steps:
         at += later
         condition = Holds(LABELS, 1.0) if holds else None
-        record, _ = step(record, condition, at, RuleTiming("GpuHot", hold, keep))
+        record = step(record, condition, at, RuleTiming("GpuHot", hold, keep))
         alerts = [record.alert] if record else []
         for alert in alerts:
             if theirs.identity != alert.active_at:

@@ -33,22 +33,34 @@ def read_number(cursor: Cursor) -> float:
 
 def read_offset(cursor: Cursor) -> int:
     """Read what follows `offset`, in nanoseconds. An operator after it applies to the selector, not to the offset."""
-    at, signs = cursor.at, _signs(cursor)
-    seconds = _signed_seconds(cursor, signs, at, "offset", "number or duration")
-    if len(signs) > 1:
-        _refuse_arithmetic(cursor, at)
-    return _checked(seconds, at)
+    return _read_duration(cursor, "offset", "number or duration")[1]
 
 
 def read_span(cursor: Cursor, expected: str) -> int:
     """Read a range or step between square brackets, in nanoseconds."""
-    at, signs = cursor.at, _signs(cursor)
-    seconds = _signed_seconds(cursor, signs, at, "subquery selector", expected)
-    _refuse_arithmetic(cursor, at)
-    duration = _checked(seconds, at)
+    at = cursor.at
+    seconds, duration = _read_duration(cursor, "subquery selector", expected)
     if seconds <= 0:
         raise FlawError(at, "duration must be greater than 0")
     return duration
+
+
+def _read_duration(cursor: Cursor, context: str, expected: str) -> tuple[float, int]:
+    """Read a number or duration with its signs, in seconds and in nanoseconds."""
+    at, signs = cursor.at, ""
+    while cursor.kind in _SIGNS:
+        signs += cursor.kind
+        cursor.advance()
+    if cursor.kind not in ("number", "duration", "("):
+        cursor.unexpected(context, expected)
+    is_arithmetic = cursor.kind == "("
+    seconds = 0.0 if is_arithmetic else read_number(cursor) * (-1) ** signs.count("-")
+    if is_arithmetic or (cursor.kind in _DURATION_OPERATORS and (context != "offset" or len(signs) > 1)):
+        raise FlawError(at, "experimental duration expression is not enabled; write the result, such as 10m")
+    try:
+        return seconds, nanoseconds(seconds)
+    except ValueError as error:
+        raise FlawError(at, str(error)) from None
 
 
 def read_instant(cursor: Cursor, selector_at: int) -> AtModifier:
@@ -71,39 +83,6 @@ def read_instant(cursor: Cursor, selector_at: int) -> AtModifier:
         shown = f"{seconds:.6f}" if math.isfinite(seconds) else "NaN" if seconds != seconds else "+Inf"
         raise FlawError(selector_at, f"timestamp out of bounds for @ modifier: {shown}")
     return AtModifier(-seconds if negative else seconds, at)
-
-
-def _signs(cursor: Cursor) -> str:
-    signs = []
-    while cursor.kind in _SIGNS:
-        signs.append(cursor.kind)
-        cursor.advance()
-    return "".join(signs)
-
-
-def _signed_seconds(cursor: Cursor, signs: str, at: int, context: str, expected: str) -> float:
-    if cursor.kind == "(":
-        raise _arithmetic(at)
-    if cursor.kind not in ("number", "duration"):
-        cursor.unexpected(context, expected)
-    seconds = read_number(cursor)
-    return -seconds if signs.count("-") % 2 else seconds
-
-
-def _refuse_arithmetic(cursor: Cursor, at: int) -> None:
-    if cursor.kind in _DURATION_OPERATORS:
-        raise _arithmetic(at)
-
-
-def _arithmetic(at: int) -> FlawError:
-    return FlawError(at, "experimental duration expression is not enabled; write the result, such as 10m")
-
-
-def _checked(seconds: float, at: int) -> int:
-    try:
-        return nanoseconds(seconds)
-    except ValueError as error:
-        raise FlawError(at, str(error)) from None
 
 
 _OPERATORS = (*COMPARISONS, *ARITHMETIC, *SET_OPERATORS, "=~", "!~")

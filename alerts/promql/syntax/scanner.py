@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from alerts.go_literals import read_quoted
 from alerts.promql.syntax.literals import quoted
 
 
@@ -39,120 +40,35 @@ Python allows 1,000 nested calls. Parsing and compiling take at most five of the
 so half of them are left to the caller."""
 
 
-_DECIMAL_DIGITS = "0123456789"
-_HEXADECIMAL_DIGITS = "0123456789abcdefABCDEF"
-_EXPONENT = "eE"
-_NOT_AFTER_MARK = "._eE"
+_MARK = r"(?![._eE]|\Z)"
+_DIGITS = rf"(?:[0-9]|_{_MARK})*"
+_HEXADECIMAL_DIGITS = rf"(?:[0-9a-dfA-DF][0-9a-fA-F]*|_{_MARK})*"
+_DOT, _EXPONENT = r"\.(?![._])", rf"[eE](?:[+-]|(?![+-])){_MARK}"
+_NUMBER = re.compile(
+    rf"""0[xX]_?\.?[0-9a-fA-F]?{_HEXADECIMAL_DIGITS}(?:{_EXPONENT}{_HEXADECIMAL_DIGITS})?
+       | 0?\.?[0-9]?{_DIGITS}(?:{_DOT}{_DIGITS}(?:{_EXPONENT}{_DIGITS})?|{_EXPONENT}{_DIGITS}(?:{_DOT}{_DIGITS})?)?""",
+    re.VERBOSE,
+)
+_NO_NUMBER = re.compile(r"(?:[eE][+-]?|[._])[._eE]?")
+"""The end of what is not a number, because of a mark that cannot follow."""
 _UNITS = re.compile(r"[smhdwy]s?(?:[0-9]+[smhdw]s?)*")
 _WORD = re.compile(r"[0-9A-Za-z_]")
 
 
 def scan_numeral(text: str, start: int) -> tuple[str, int]:
     """Return "number" or "duration", or "" for neither, and where it ends or cannot go on."""
-    end, is_number = _number(text, start)
-    if is_number and not _WORD.match(text, end):
+    number = _NUMBER.match(text, start)
+    assert number is not None, "the pattern matches the empty text"
+    end = number.end()
+    flaw = _NO_NUMBER.match(text, end)
+    if flaw is not None:
+        end = flaw.end()
+    elif not _WORD.match(text, end):
         return "number", end
     units = _UNITS.match(text, end)
     if units is not None and not _WORD.match(text, units.end()):
         return "duration", units.end()
     return "", end if units is None else units.end()
-
-
-def _number(text: str, start: int) -> tuple[int, bool]:
-    """Return where a number ends, and whether it is valid up to there."""
-    at, digits = start, _DECIMAL_DIGITS
-    if text[at] == "0":
-        at += 1
-        if text[at : at + 1] in ("x", "X"):
-            at += 1
-            digits = _HEXADECIMAL_DIGITS
-            at += text[at : at + 1] == "_"
-    at += text[at : at + 1] == "."
-    at += _is_one(text, at, digits)
-    dot = exponent = False
-    while _is_one(text, at, digits + "._eE"):
-        mark = text[at]
-        if (mark == "." and dot) or (mark in _EXPONENT and exponent):
-            return at + 1, False
-        if mark == ".":
-            dot = True
-            at += 1
-            if _is_one(text, at, "_."):
-                return at + 1, False
-            if digits is _HEXADECIMAL_DIGITS:
-                return at, False
-        elif mark in _EXPONENT or mark == "_":
-            at += 1
-            if mark != "_":
-                exponent = True
-                at += _is_one(text, at, "+-")
-            if _is_one(text, at, _NOT_AFTER_MARK):
-                return at + 1, False
-            if at >= len(text):
-                return at, False
-        else:
-            while _is_one(text, at, digits):
-                at += 1
-    return at, True
-
-
-def _is_one(text: str, at: int, characters: str) -> bool:
-    return at < len(text) and text[at] in characters
-
-
-_PLAIN = {'"': re.compile(r'[^"\\\n\ufffd]*'), "'": re.compile(r"[^'\\\n\ufffd]*"), "`": re.compile(r"[^`\ufffd]*")}
-_DIGITS = {"x": (2, 16, 255), "u": (4, 16, 0x10FFFF), "U": (8, 16, 0x10FFFF)}
-_OCTAL = (3, 8, 255)
-_SURROGATES = range(0xD800, 0xE000)
-
-
-def scan_quoted(text: str, start: int) -> int:
-    """Return where the text with its opening quote at `start` ends. Raises ValueError with Prometheus's words.
-
-    Queries must not contain U+FFFD, which stands for what was not UTF-8.
-    """
-    quote = text[start]
-    at = start + 1
-    while True:
-        plain = _PLAIN[quote].match(text, at)
-        assert plain is not None, "the pattern matches the empty text"
-        at = plain.end()
-        if text[at : at + 1] == quote:
-            return at + 1
-        if text[at : at + 1] == "\ufffd":
-            raise ValueError("invalid UTF-8 rune")
-        if text[at : at + 1] != "\\":
-            raise ValueError("unterminated raw string" if quote == "`" else "unterminated quoted string")
-        at = _escape(text, at + 1, quote)
-
-
-def _escape(text: str, at: int, quote: str) -> int:
-    """Return where an escape ends; the character after its backslash is at `at`."""
-    kind = text[at : at + 1]
-    if not kind:
-        raise ValueError("escape sequence not terminated")
-    if kind in "abfnrtv\\" or kind == quote:
-        return at + 1
-    if kind in _DIGITS:
-        at += 1
-    elif kind not in "01234567":
-        raise ValueError(f"unknown escape sequence {_rune(kind)}")
-    count, base, largest = _DIGITS.get(kind, _OCTAL)
-    value = 0
-    for position in range(at, at + count):
-        digit = text[position : position + 1]
-        if not digit:
-            raise ValueError("escape sequence not terminated")
-        if digit not in "0123456789abcdefABCDEF" or int(digit, 16) >= base:
-            raise ValueError(f"illegal character {_rune(digit)} in escape sequence")
-        value = value * base + int(digit, 16)
-    if value > largest or value in _SURROGATES:
-        raise ValueError("escape sequence is an invalid Unicode code point")
-    return at + count
-
-
-def _rune(character: str) -> str:
-    return f"U+{ord(character):04X} {character!r}" if character.isprintable() else f"U+{ord(character):04X}"
 
 
 AGGREGATIONS = frozenset((
@@ -299,9 +215,12 @@ class Scanner:
             return kind, end
         if character in "\"'`" and self._mode is not _RANGE_BEGIN:
             try:
-                return "string", scan_quoted(self._text, at)
+                end = read_quoted(self._text, at)[1]
             except ValueError as error:
                 raise FlawError(at, str(error)) from None
+            if "\ufffd" in self._text[at:end]:  # it stands for what was not UTF-8
+                raise FlawError(at, "invalid UTF-8 rune")
+            return "string", end
         where = _WHERE.get(self._mode, "")
         if character == "{":
             raise FlawError(at, "unexpected left brace '{'")
