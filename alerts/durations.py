@@ -4,8 +4,6 @@ Not the configuration's quantities: those allow fractions and one unit, these al
 fraction.
 """
 
-from __future__ import annotations
-
 import re
 
 from agent.lib.wording import shown

@@ -7,8 +7,6 @@ The shipped groups come first in a round, so that slow rules of a site do not de
 leaves groups of the site to the next one.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The rule engine's own series: alerts, evaluations, windows, notifications. They become part of the next snapshot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 

@@ -4,8 +4,6 @@ A Go string is bytes. Those that are not UTF-8 are kept as Python keeps them in 
 Whatever is invalid is a ValueError with the words of Go or Prometheus.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

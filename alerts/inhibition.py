@@ -6,8 +6,6 @@ alert that matches its source matchers fires and has the same values of the labe
 empty. As in Alertmanager, alerts that match both sides do not mute each other.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache

@@ -5,8 +5,6 @@ nothing, reads no clock, and knows neither queries nor templates nor receivers. 
 Prometheus's own `AlertingRule.Eval`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec import Struct, field, structs

@@ -8,8 +8,6 @@ A round comes with each new snapshot, and without one where none comes for a whi
 the time of a recording, and so evaluates at the same moments.
 """
 
-from __future__ import annotations
-
 MAX_RULES = 500
 """Rules of a site on a node, beside the shipped ones: thousands belong on a Prometheus server."""
 MAX_RULE_TOKENS = 40_000

@@ -5,8 +5,6 @@ name that no alert has, a number that the query does not contain, a query or tem
 recording rule is never changed or left out, because other rules read it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 

@@ -6,8 +6,6 @@ The `runbook_url` of the pack's alerts leads to the agents, which serve the runb
 address. A site gives that address to its agents and to `coldplate render rules`, so that node and server agree.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import re

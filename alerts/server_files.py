@@ -5,8 +5,6 @@ that again for thousands of nodes: it evaluates what compares agents with each o
 same rules. Labels of a group are written with each rule, so that older Prometheus servers can read them.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Scalars are read as written: `severity: 1` is the string "1", as in Prometheus. 
 unknown, or duplicate, is an error with its line and the nearest valid key.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -2,8 +2,6 @@
 
 The files are read as data; whether their queries are right is not judged here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

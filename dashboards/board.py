@@ -4,8 +4,6 @@ grafanalib makes the JSON, and `dashboards.grafana_json` corrects it. `to_json_d
 commands need of a dashboard.
 """
 
-from __future__ import annotations
-
 from string import ascii_uppercase
 from typing import Any
 

@@ -3,8 +3,6 @@
 It needs grafanalib, which users of the generated files do not.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

@@ -4,8 +4,6 @@ grafanalib writes schema version 12, options of panels from before Grafana 9, em
 meant, and keys that Grafana no longer reads. No other module handles this.
 """
 
-from __future__ import annotations
-
 import json
 from string import ascii_uppercase
 from typing import Any

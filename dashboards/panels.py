@@ -3,8 +3,6 @@
 Nothing here knows Grafana's JSON or where on the board a panel will be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Union

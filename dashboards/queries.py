@@ -4,8 +4,6 @@ A board writes `max by (gpu) (coldplate_gpu_power_watts)`; the matchers that its
 labels that each metric has. Queries are text here: the tests show that they parse.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ Names are replaced only where they are used as names: in queries, legends and th
 text. Recorded series keep their names, since the rules that write them are evaluated before a site relabels anything.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

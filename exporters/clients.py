@@ -5,8 +5,6 @@ seconds come first. An error with a client affects only that client. When slots,
 client goes that costs most and loses least.
 """
 
-from __future__ import annotations
-
 import logging
 import selectors
 import socket

@@ -4,8 +4,6 @@
 prometheus_client costs about 14 MiB of memory, and its pages take twenty times as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

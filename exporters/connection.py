@@ -5,8 +5,6 @@ server's business. Memory per client is bounded: one request and one chunk in, a
 bytes of head beside a body that all clients share.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections import deque

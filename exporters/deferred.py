@@ -1,7 +1,5 @@
 """Give responses later: a handler returns one at once, and it is completed in any thread; those to reloads are such."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from http import HTTPStatus

@@ -9,8 +9,6 @@ It does not choose: it renders every reading of the snapshot, and adds none. The
 on the order in which backends answered, which makes golden files and diffs of pages possible.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum

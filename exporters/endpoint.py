@@ -1,7 +1,5 @@
 """An endpoint: a path with its handler, and the facts about the daemon that handlers get."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 

@@ -3,8 +3,6 @@
 Long responses are generated piece by piece, so that their producer can do something else in between.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps

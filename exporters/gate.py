@@ -4,8 +4,6 @@ A transport sends bytes over a socket as they are, or encrypted (`protection/tls
 counts what it takes, and `blocked` says that it holds bytes that the socket has not taken.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterable
 from contextlib import suppress

@@ -5,8 +5,6 @@ because a lenient parser is where request smuggling starts. It knows no sockets 
 chunked bodies, header folding, trailers and upgrades: no client of an exporter needs them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from http import HTTPStatus

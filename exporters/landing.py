@@ -5,8 +5,6 @@ last snapshot and the alerts, so it reads no device, and it refreshes itself whi
 verdict: healthy or not, and why, the worst first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import groupby

@@ -4,8 +4,6 @@ It shows a bounded number of alerts, each with a bounded text: a runaway rule mu
 that no browser can open. The whole list is at `/api/v1/alerts`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Generator, Iterable, Iterator
 from heapq import nsmallest

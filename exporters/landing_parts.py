@@ -4,8 +4,6 @@ Firing alerts show what is bad; the findings beside them are what can be seen at
 passed. Reasons for low clocks are those of the driver; those that are normal are shown without colour.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 

@@ -4,8 +4,6 @@ When descriptors run out an idle client is evicted, and if none is connected the
 reserve: whatever else in the process holds descriptors, one scraper at a time is served.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import select

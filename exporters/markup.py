@@ -3,8 +3,6 @@
 Wide screens show tables. On narrow ones each row is a card whose values carry their headings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from enum import IntEnum
 

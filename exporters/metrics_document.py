@@ -1,7 +1,5 @@
 """The reference of all metrics, as Markdown, generated from the catalogue."""
 
-from __future__ import annotations
-
 from agent.catalogue.groups import GROUPS, Group, Profile, profile_of
 from agent.model import Backend, Gpu, IbPort, Metric, Node, NvLink, Rack, Shown
 from exporters.compatibility import PROFILES

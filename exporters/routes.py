@@ -7,8 +7,6 @@ stale.
 All endpoints except the metrics, whose path is configured, are in `exporters/endpoints/`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from http import HTTPStatus

@@ -4,8 +4,6 @@ Key names, value formats and the order of groups are those of Prometheus (`web/a
 engine nor HTTP: reports and a selection in, bytes out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone

@@ -6,8 +6,6 @@ headings, paragraphs, lists with indented continuations, fenced code, tables, `c
 else is text, and everything is escaped, so a runbook cannot contain markup.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus

@@ -9,8 +9,6 @@ Handlers run in the loop and must be quick: they return existing bytes, or a res
 comes later. There is no chunked body, no upgrade and no access log.
 """
 
-from __future__ import annotations
-
 import logging
 import selectors
 import socket

@@ -1,7 +1,5 @@
 """The snapshot and the last minutes as JSON, in the envelope of Prometheus's own API."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Asks a site without a server between."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agent.commands.simulate.site_pages import SitePages

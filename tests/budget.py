@@ -4,8 +4,6 @@ Counted are pytest's processes, the ended processes that they started, and those
 In CI a folder that takes twice its budget fails the run: the suite stays one that people run.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """One test for many values, where each takes less time than pytest takes for a test: rows, texts, queries."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable

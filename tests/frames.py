@@ -1,7 +1,5 @@
 """Frames, snapshots and reads of plain readings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from agent.backends.protocol import BackendSample

@@ -1,7 +1,5 @@
 """Texts of a grammar that is a table: queries, expressions, templates and rule files that nobody would think of."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Mapping, Sequence

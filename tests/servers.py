@@ -1,7 +1,5 @@
 """The real programs that tests use, started on a free port of the loopback interface and ended by the test."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Calls from far down the stack, as code is called that others call in turn."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import TypeVar

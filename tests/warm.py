@@ -3,8 +3,6 @@
 Loading it takes a third of a second each time, which would be most of what such tests cost.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

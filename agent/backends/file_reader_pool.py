@@ -10,8 +10,6 @@ read in flight.
 While nothing hangs, a round takes one thread and one hand-over between threads, whatever the number of files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

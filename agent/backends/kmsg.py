@@ -8,8 +8,6 @@ Reading starts at the end of the log, so an error of last week is not counted to
 ever written. A line counts no matter who wrote it (only root can), so a drill may be written to /dev/kmsg.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -7,8 +7,6 @@ the last one is exposed again: it is as old as what the controller itself would 
 error removes it at once, and so does no answer at all within the source's timeout.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -7,8 +7,6 @@ A family of devices is a package in `agent/backends/` whose name is a value of t
 `make_source(options)`, which returns an implementation of `DeviceSource`, and only the device worker imports it.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ change the slash at the path's end, and proxies of the environment are not used,
 away. The connection is kept, since a TLS handshake takes a small controller a second or more.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from math import inf

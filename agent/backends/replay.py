@@ -3,8 +3,6 @@
 No worker reads it and no sampler conditions it: values in a recording have been through both.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet

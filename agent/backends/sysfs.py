@@ -3,8 +3,6 @@
 A driver decides what is there: how many entries a directory has, how long a file is, which bytes are in a name.
 """
 
-from __future__ import annotations
-
 import os
 from itertools import islice
 from pathlib import Path

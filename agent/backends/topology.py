@@ -5,8 +5,6 @@ The labels use its words. This module reads directory names and NUMA nodes only,
 does not change: one that does not answer now keeps its place.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Sequence

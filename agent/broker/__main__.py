@@ -1,7 +1,5 @@
 """The broker's process. systemd starts it with its socket on a request, and it exits when idle."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -3,8 +3,6 @@
 One client at a time, one request per connection. An unknown user gets no answer at all.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -4,8 +4,6 @@ Each request has its own connection, which is always closed, so that a late answ
 to go. A broker that is absent, hangs or sends nonsense is an OSError, within the caller's timeout.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -4,8 +4,6 @@ The structures are packed here, with the addresses of buffers in them. Tested wi
 controller (`make test-systemd MACHINE=full`), never with a real one.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -6,8 +6,6 @@ content, if there is any. The broker returns no environment variables but those 
 IPMI request: Get Power Reading of the DCMI specification 1.5, section 6.6.1.
 """
 
-from __future__ import annotations
-
 import struct
 
 NETFN_GROUP = 0x2C

@@ -1,7 +1,5 @@
 """The metric catalogue: one row for each metric, and everything else reads it."""
 
-from __future__ import annotations
-
 from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.catalogue.bindings import Derived
 from agent.lib.record import replace

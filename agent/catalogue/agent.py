@@ -1,7 +1,5 @@
 """The rows about the agent itself: its backends, its worker, its configuration, its alerts."""
 
-from __future__ import annotations
-
 from agent.catalogue.bindings import Derived, Source, counter, gauge, info, state
 from agent.model import Backend, Lane, Metric, Node
 

@@ -5,8 +5,6 @@ A counter that grows faster than its bound is left out. The bounds leave room fo
 what a damaged counter shows: all ones in 32 or in 64 bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 from typing import Any

@@ -4,8 +4,6 @@ Names and units of the sources are those of DMTF's schemas LeakDetector, Coolant
 Thermal (Redfish DSP8010).
 """
 
-from __future__ import annotations
-
 from agent.catalogue.bindings import Source, gauge, state
 from agent.model import Lane, Metric, Node, Shown
 

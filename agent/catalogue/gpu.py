@@ -3,8 +3,6 @@
 Field ids, units and windows: NVIDIA's NVML API reference and the constants of nvidia-ml-py.
 """
 
-from __future__ import annotations
-
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Call, Derived, Field, Gpm, Source, counter, gauge, info, state
 from agent.model import Gpu, Lane, Metric, Node, Shown

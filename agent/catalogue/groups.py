@@ -3,8 +3,6 @@
 Boards, and the rules of a server, say which profile they need.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from msgspec import Struct

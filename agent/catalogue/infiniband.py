@@ -4,8 +4,6 @@
 to the adapter's firmware, so the fast lane holds only traffic and the link's state.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial

@@ -3,8 +3,6 @@
 A job's name is only on info series: the number of measurements would grow with every job that ever ran.
 """
 
-from __future__ import annotations
-
 from agent.catalogue.bindings import JOB_WATTS, Derived, Source, counter, gauge, info
 from agent.model import Gpu, Lane, Metric, Node
 

@@ -5,8 +5,6 @@ ratios. NVIDIA calls errors of packets effective errors. A link corrects codewor
 and requests blocks again that it could not correct (PLR, physical layer retransmission).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from agent.catalogue import nvml_constants as nvml

@@ -3,8 +3,6 @@
 They are what the rules need to distinguish a slow GPU from a node that starves it.
 """
 
-from __future__ import annotations
-
 from agent.catalogue.bindings import (
     GPU_SECONDS,
     NODE_WATTS,

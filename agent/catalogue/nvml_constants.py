@@ -3,8 +3,6 @@
 Written down here since the catalogue is read where there is no NVML. A test holds each against nvidia-ml-py.
 """
 
-from __future__ import annotations
-
 FI_DEV_ECC_SBE_VOL_TOTAL = 3
 FI_DEV_ECC_DBE_VOL_TOTAL = 4
 FI_DEV_ECC_SBE_AGG_TOTAL = 5

@@ -4,8 +4,6 @@ A codeword ("block") is what forward error correction works on: 5,440 bits with 
 91 and 119). `device` is the port's interface. Lanes of a module are counted from 1, as SFF-8636 and CMIS do.
 """
 
-from __future__ import annotations
-
 from agent.catalogue.bindings import PACKETS, Source, counter, gauge, info
 from agent.model import Lane, Metric, Node, Shown, Unit
 

@@ -1,7 +1,5 @@
 """Makes frames of the agent's own readings, which are computed again at each tick."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

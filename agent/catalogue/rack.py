@@ -5,8 +5,6 @@ units, power shelves and PDUs.
 of the sources are those of DMTF's schemas CoolingUnit, PowerDistribution and what these link to (DSP8010).
 """
 
-from __future__ import annotations
-
 from agent.catalogue.bindings import Derived, Source, counter, gauge, state
 from agent.catalogue.equipment import LEAK_STATES
 from agent.model import Lane, Metric, Rack

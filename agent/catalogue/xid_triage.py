@@ -9,8 +9,6 @@ How bad an NVLink 5 error is (XID 144 to 150), the driver's log line says, not t
 It has the unit, a word, and registers: the first describes the interrupt, the second is the unit's error status.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from enum import Enum

@@ -15,8 +15,6 @@ Every command is imported for the help, which must cost next to nothing: what a 
 in the functions that use it.
 """
 
-from __future__ import annotations
-
 TASKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("see what the node does", ("top", "once", "report")),
     ("find out what is wrong", ("check", "doctor")),

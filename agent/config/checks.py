@@ -4,8 +4,6 @@ A text must not break a page, log, label or address. An implausible value is rej
 that it does hours later, in a thread or in a receiver's parser, would be hard to trace back.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Mapping

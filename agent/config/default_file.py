@@ -1,7 +1,5 @@
 """A configuration file with every key and its default."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

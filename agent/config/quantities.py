@@ -2,8 +2,6 @@
 schema is besides its type and default: how its value is written, its bounds, what it is for.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ wrong type is explained in an operator's terms, with the remedy. Errors that are
 FILE:LINE: key: problem; remedy.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import typing

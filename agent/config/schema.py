@@ -4,8 +4,6 @@ Parsing, checking, the warning that a key needs a restart, the reference in docs
 default file are derived from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, ParamSpec, TypeVar
 

@@ -1,7 +1,5 @@
 """Words of device families and profiles, in a file that the command line can import at no cost."""
 
-from __future__ import annotations
-
 DEVICES = ("auto", "nvml", "synthetic", "replay", "trace", "none")
 NOT_OF_NODE = ("synthetic", "replay", "trace")
 """Those with which the GPUs that are shown are not this node's."""

@@ -1,7 +1,5 @@
 """Decides when to write the state of alerts and windows, so that a restart or a crash does not lose it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Costs of the agent: processor time and memory by process, processor time by thread, and the governor that keeps it
 within a budget."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

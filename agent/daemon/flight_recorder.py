@@ -4,8 +4,6 @@ The sampling thread only hands snapshots over. They are packed in a thread of th
 a disk that hangs costs the files, and nothing else.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -3,8 +3,6 @@
 Followers and reporting parts run in the sampling thread: by `Isolation` a failure affects only the one that failed.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from array import array

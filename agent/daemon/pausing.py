@@ -7,8 +7,6 @@ Without a request the driver is released for a GPU that the kernel is taking awa
 hangs until no process has it open any more. The driver says in the kernel log that it waits, once for each attempt.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

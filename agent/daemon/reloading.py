@@ -3,8 +3,6 @@
 Each request gets the result of a reload that started after it. A failed reload keeps the current configuration.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

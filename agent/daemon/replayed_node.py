@@ -1,7 +1,5 @@
 """A node whose readings come from a recording: takes the sampler's place in the sampling loop."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Sampling never waits for it. If snapshots arrive faster than rules are evaluated
 continues with the last, as a Prometheus server does that scrapes an unchanged page.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -3,8 +3,6 @@
 It belongs to the roof, because it reads the clock and owns the worker process. It runs in one thread.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

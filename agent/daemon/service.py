@@ -4,8 +4,6 @@ The main thread only waits for signals, supervises the other threads and notifie
 while all vital threads are healthy.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import signal

@@ -1,7 +1,5 @@
 """The state of one GPU or port at a moment, before a rule's `for` has passed: throttle causes and signs of faults."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median_high
 from typing import NamedTuple

@@ -2,8 +2,6 @@
 Expectations are also made of a node as it is, for the nodes that are to be like it.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections import Counter

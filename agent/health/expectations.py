@@ -3,8 +3,6 @@
 Numbers are in the unit that their name ends in, as people write them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path

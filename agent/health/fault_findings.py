@@ -1,8 +1,6 @@
 """Findings of faults on a node of any model: errors that need a repair, throttling by the hardware, filesystems that do
 not answer, Fabric Manager, errors of the host's memory."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from operator import eq

@@ -3,8 +3,6 @@
 Other findings use what compares one metric of all GPUs with its expectation, and names several GPUs in one text.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping
 from operator import eq, ge

@@ -1,7 +1,5 @@
 """Findings of the links and ports of a node: PCIe, NVLink and its fabric, InfiniBand ports and the way to them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from operator import ge
 

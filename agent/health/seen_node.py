@@ -1,7 +1,5 @@
 """A snapshot as its judges look at it: readings by metric and device, and why those that are absent are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice

@@ -1,7 +1,5 @@
 """Verdicts, and findings: the results of comparing a node with its expectations, each with a verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """The clocks: the roof reads them, and passes what they say down as an argument."""
 
-from __future__ import annotations
-
 import time
 
 from agent.model import Instant

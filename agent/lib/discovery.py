@@ -1,7 +1,5 @@
 """The modules of a package, for what is registered by being there: a new file in a folder is found."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules

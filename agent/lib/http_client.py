@@ -4,8 +4,6 @@ A timeout of the socket would restart with every byte, so that a server that tri
 remaining time is set before each wait. Only looking up the server's name cannot be cut short.
 """
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket

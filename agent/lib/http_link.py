@@ -4,8 +4,6 @@ The owner of many waits for all at once; the owner of one waits through `HttpCli
 proxies of the environment are not used, because each would carry credentials away.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -4,8 +4,6 @@ A secret is read from its file for each connection, and never sent unencrypted o
 webhooks are protected only by their path, and some servers repeat what they were sent.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterable, Mapping

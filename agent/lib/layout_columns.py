@@ -1,7 +1,5 @@
 """Work on whole columns: items of a sequence by position, and results that are kept for each layout of a round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from operator import itemgetter
 from typing import Generic, TypeVar

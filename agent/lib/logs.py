@@ -3,8 +3,6 @@
 A line has `ts`, `level`, `logger` and `msg`, then the pairs that the caller gave as `extra={"facts": {...}}`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """What /proc/PID/stat says of a process (proc(5))."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 

@@ -4,8 +4,6 @@ Nothing here waits for a writer, except for a pipe that was passed on the comman
 the file system: a network mount whose server is gone blocks `stat`, `open` and `read` indefinitely.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

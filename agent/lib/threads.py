@@ -4,8 +4,6 @@ Its work restarts after a pause, a thread that could not be started is started l
 reported. A thread that hangs cannot be killed; if it is `vital`, the watchdog gets the whole process restarted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Wakes a thread that waits in poll, select or a selector: from another thread, or when a signal comes."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

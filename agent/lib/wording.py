@@ -1,7 +1,5 @@
 """Texts in messages: foreign ones in one line, addresses, numbers, lists of devices, times, and the user's error."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable

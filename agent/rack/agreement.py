@@ -14,8 +14,6 @@ agents that hear the same peers choose the same one without a message, and when 
 Polling twice for a moment is harmless, not polling is not: who begins to hear a better one goes on for a while.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
 

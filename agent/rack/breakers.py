@@ -23,8 +23,6 @@ here is the slowest of its kind that passes those tests from cold, and takes `ho
 
 A real breaker may be faster than the slowest allowed one, especially in a hot cabinet: the time is not a guarantee."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import exp, inf, log
 

@@ -4,8 +4,6 @@ Files are read when they change, and DNS is queried periodically, apart from pol
 kept until others are found: a failing name server removes no peer.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

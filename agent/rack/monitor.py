@@ -4,8 +4,6 @@ It may be called from any thread: the sampler's for the series, the server's for
 peers' power, and the poller's own, which delivers their responses.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import Counter as Tally

@@ -4,8 +4,6 @@ Between trays, NVLink is one domain: a cluster, and within it a clique of GPUs t
 clique, or of none, fails every job that spans the rack, although its own node looks well.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple

@@ -3,8 +3,6 @@
 A reader trusts nothing that it has not checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import Enum
 from typing import Annotated

@@ -4,8 +4,6 @@ An agent is identified by the run that it reports, not by the address at which i
 itself among the peers, and a node that is listed twice counts once.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterator

@@ -5,8 +5,6 @@ has its own fraction of a second, so that the agents of a rack do not all poll a
 after it started, whatever the peers do: one that hangs, trickles or floods affects only itself.
 """
 
-from __future__ import annotations
-
 import logging
 import select
 from collections.abc import Callable, Sequence

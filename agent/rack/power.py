@@ -7,8 +7,6 @@ counts, as long as it is not stale.
 While a node is silent the sum waits for it, for at most `LAG_SECONDS` seconds, and then continues without it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import floor, fsum
 

@@ -1,7 +1,5 @@
 """The rack's part of the configuration, in the terms of the parts that watch it."""
 
-from __future__ import annotations
-
 from math import inf
 
 from msgspec import Struct, field

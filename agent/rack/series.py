@@ -1,7 +1,5 @@
 """Makes the readings of a rack: its own, what is configured of it, and the limits that other agents report."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 

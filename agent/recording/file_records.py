@@ -5,8 +5,6 @@ Rows of numbers are stored by column: a column that does not change takes one va
 64-bit floats. Exclusive-or with the value before, or bytes sorted by their place, compressed worse and took longer.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

@@ -3,8 +3,6 @@
 Making every snapshot takes some 100 us each, most of it for values that a report does not look at.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator, Sequence

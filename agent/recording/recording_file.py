@@ -3,8 +3,6 @@
 A recording is readable wherever its writer ends. The flight recorder uses the packer, which opens no file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ A pseudonym is a keyed hash: the same in the files of many nodes, and not to be 
 The label's name decides what is replaced; an unknown label is, since an alert's rule may have put anything into it.
 """
 
-from __future__ import annotations
-
 import re
 
 from msgspec import structs

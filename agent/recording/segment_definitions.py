@@ -4,8 +4,6 @@ Metrics, entities, series and layouts; and of the backends' reports everything b
 share a reason. Each kind is numbered from 0. Every text and number of a file that is read may be anything.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

@@ -1,7 +1,5 @@
 """Runs one backend in its own thread, so that a slow file or a slow BMC delays nothing else."""
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable

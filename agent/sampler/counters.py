@@ -6,8 +6,6 @@ rejected, and the next one decides. If that follows plausibly from the rejected 
 and is re-based; if it follows from the one before, the rejected one was garbage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import repeat
 from operator import ge, mul, sub, truediv

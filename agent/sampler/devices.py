@@ -4,8 +4,6 @@ No GPU may be counted twice: a GPU that is known and silent is one GPU, even whi
 GPUs are matched with those that the driver counts but that have not identified themselves.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 A read that has been in flight for too long counts as failed. Every metric that has gaps has a series of its own.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter as Tally
 from collections import defaultdict

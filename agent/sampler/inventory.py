@@ -4,8 +4,6 @@ There is a series for each GPU ever seen, so that one that falls silent shows as
 GPU is missing at boot, or name the previous GPU of a slot. It stores the identity of a GPU, never its measurements.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ says nothing here, since a GPU that waits for another one is fully busy. Work at
 number is often absent; absence says nothing about a job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from math import sqrt
 from operator import itemgetter

@@ -11,8 +11,6 @@ constant is spread over the eight GPUs, so that smaller boards of the same kind 
 other coefficients, which can be configured.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import add, itemgetter, sub

@@ -6,8 +6,6 @@ swing. Where that is unknown or long ago, it tries a step back now and then, and
 back.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple

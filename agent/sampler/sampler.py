@@ -4,8 +4,6 @@ It reads no clock and touches no device: the loop that owns it passes readings a
 lane of each channel are a block, which is withdrawn when it becomes stale.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 

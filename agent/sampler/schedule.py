@@ -5,8 +5,6 @@ cold lane go first, and the fast one last. Staleness follows the periods (`Setti
 ends because its lane is slower. What else depends on them sets their limits.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 from msgspec import Struct

@@ -6,8 +6,6 @@ error counts under the code `other`, or under the device `other`. A GPU may repo
 a broken library thousands: each kind is logged at once, and a storm once a minute with its count.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter as Tally
 from collections import deque

@@ -3,8 +3,6 @@
 Agents are named as `node7`, `node7:19400` or `https://node7:443`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Builds the rule engine and the receivers from the configuration, and finds how slowly rules let each lane be read."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence

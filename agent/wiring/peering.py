@@ -1,7 +1,5 @@
 """Builds the rack monitor from the configuration."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Mapping

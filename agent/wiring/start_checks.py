@@ -1,7 +1,5 @@
 """Checks of a configuration beyond its schema, at start and at each reload, and the expectations that it names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent.backends.jobs import check_jobs

@@ -4,8 +4,6 @@ It loads only what its source needs: the fewer libraries share an address space 
 the less can be corrupted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import gc

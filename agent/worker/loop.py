@@ -4,8 +4,6 @@ The main thread never calls the driver, so it answers every order at once: this 
 from a hung worker.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import select

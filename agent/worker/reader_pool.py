@@ -7,8 +7,6 @@ than channels, and a channel never has more than one read in flight: a GPU that 
 and nothing else.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import deque

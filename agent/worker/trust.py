@@ -1,7 +1,5 @@
 """How far a worker is trusted: what is rejected, when everything is requested again, and when it is replaced."""
 
-from __future__ import annotations
-
 import logging
 
 from agent.worker.worker_messages import MessageError

@@ -17,8 +17,6 @@ GPUs, each with 18 NVLinks that offer every type of error, and MIG on all. That 
 the main process 2.5 KB from the pipe to the page. Anything beyond these limits is garbage.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ would store them: only a limited amount is relayed, in whole lines, with a note 
 end of the pipe does not block: what does not fit is lost, because a GPU must not wait for a log reader.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -4,8 +4,6 @@ Recorded series of alerts come from the rules that the daemon had; for rules tha
 the played rules give. A span reaches from pending over firing to the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from operator import attrgetter

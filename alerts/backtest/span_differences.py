@@ -4,8 +4,6 @@ Two spans are of the same alert if its name, its node and its labels agree and t
 of that name sets itself are left out of this: a version that changes the severity still speaks of the same alert.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 

@@ -10,8 +10,6 @@ to its job, then to the node, then to the other parts of it. The text says over 
 that an empty one is an answer too.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """Alerts to one Alertmanager, over its API v2, as Prometheus sends them: each instance gets every alert."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from math import floor

@@ -5,8 +5,6 @@ COLDPLATE_ALERTNAME=GpuHot`; elsewhere, and if the journal does not accept them 
 is no queue, and nothing waits: a line is written at once.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -7,8 +7,6 @@ a proxy in between may set it, and its clock may be wrong. So only responses to 
 more than an hour are ignored.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -4,8 +4,6 @@ There is no grouping: a post contains what has changed since the last. Nothing i
 has no end and is never too old to send.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ any number of instants, over any source of samples. Nothing here reads a clock, 
 request) or knows about rules. Native histograms, and the functions for them, are not supported.
 """
 
-from __future__ import annotations
-
 from alerts.promql.labels import (
     EvaluationError,
     Labels,

@@ -1,7 +1,5 @@
 """Aggregation operators: a vector divided into groups, and each group reduced to one element or a few."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

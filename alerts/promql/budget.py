@@ -4,8 +4,6 @@ All iteration over elements or samples goes through `Budget.each`, and code that
 `Budget.hold`. Limits are checked only in these calls, so the work between two of them must be small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar

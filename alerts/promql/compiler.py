@@ -1,7 +1,5 @@
 """Compiles the tree of a query to a plan. PromQL that is not supported here is rejected by name."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Functions of classic histograms, whose buckets are series that differ in the label `le`."""
 
-from __future__ import annotations
-
 import math
 import sys
 from bisect import bisect_left

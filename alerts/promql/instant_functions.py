@@ -5,8 +5,6 @@ The arguments of label functions are literals, so an invalid expression or label
 compiled.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -12,8 +12,6 @@ query that is valid but meets data that it must not combine; the texts are those
 them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Union
 

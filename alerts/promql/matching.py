@@ -4,8 +4,6 @@ The errors, their texts and the order in which they are found are those of Prome
 filters an element out does so before that element could count as a duplicate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple

@@ -8,8 +8,6 @@ proleptic Gregorian one in UTC, counted from a year so long ago that no count is
 bits end.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ A row such as `a + b + c` is evaluated one after the other: as nested plans it w
 Python allows 1,000 nested calls, while generated rules have rows of any length.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

@@ -5,8 +5,6 @@ series. So two label sets are equal if they are the same object, a group is foun
 group, its matching signature, the set without the metric name) are a look-up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Union
 

@@ -1,7 +1,5 @@
 """A compiled query: evaluates it at an instant, says what it reads, and where its text has numbers."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Sequence
 

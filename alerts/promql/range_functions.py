@@ -5,8 +5,6 @@ wider than the samples' usual distance first shrinks to half that distance, and 
 counter was zero be closer still.
 """
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Callable

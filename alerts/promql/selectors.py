@@ -4,8 +4,6 @@ Ranges and the five-minute look-back are open on the left, as in Prometheus 3. A
 instant selectors and is invisible to range selectors.
 """
 
-from __future__ import annotations
-
 from array import array
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ Prometheus's staleness marker is the one NaN that means that a series has ended.
 marker's bits differ, so every test checks the bits.
 """
 
-from __future__ import annotations
-
 import struct
 from array import array
 from bisect import bisect_right

@@ -5,8 +5,6 @@ Python's `re` backtracks, and one pattern of six characters could block every th
 external expressions are compiled by `Regex`; `re` is for patterns in the code.
 """
 
-from __future__ import annotations
-
 from alerts.regex.linear import RegexError, RegexLimitError, TextTooLongError
 from alerts.regex.pattern import Expansion, Regex
 

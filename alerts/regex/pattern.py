@@ -9,8 +9,6 @@ is the group named 1x, and empty without such a group. A `$` that starts no name
 `extract` of Go's package regexp.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

@@ -5,8 +5,6 @@ notices only when an alert fires is a warning, and then yields Prometheus's own 
 alerts fire at a time, and a tree takes ten times the memory.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from alerts.promql.budget import Budget

@@ -1,7 +1,5 @@
 """Go's comparisons, which distinguish types: a float compares only with a float."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from alerts.template.printf import PLAIN, argument

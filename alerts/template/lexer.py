@@ -1,7 +1,5 @@
 """Splits a template into text and actions, and an action into tokens, as Go's text/template does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator, Iterator
 from typing import NamedTuple

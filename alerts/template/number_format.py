@@ -1,7 +1,5 @@
 """Numbers and durations in templates, as Go reads and writes them, and as Prometheus shows them to people."""
 
-from __future__ import annotations
-
 import math
 
 from agent.lib.wording import format_value, with_exponent

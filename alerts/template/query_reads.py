@@ -9,8 +9,6 @@ A query whose metric or range is unknown is refused.
 The mistakes are those that Prometheus notices only when an alert fires.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """Renders a parsed template for one alert, in the steps and with the errors of Go's text/template."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 

@@ -4,8 +4,6 @@ Each declares its argument types, by Go's names, because Go checks them before i
 out arguments, and `call`, which always fails, are left to the renderer.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import unicodedata

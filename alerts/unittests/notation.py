@@ -5,8 +5,6 @@ gaps, `a+bxn` adds step by step (so its rounding errors add up too), and `NaNx3`
 word there. Native histograms (`{{...}}`) are rejected.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

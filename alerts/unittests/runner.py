@@ -4,8 +4,6 @@ It evaluates every group from time 0 on in steps of the evaluation interval, com
 of the cases, and evaluates the queries at the end. A query sees samples only up to the last step, as in promtool.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """Reads unit-test files in promtool's format, strictly."""
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import math

@@ -1,7 +1,5 @@
 """The recent past of the series that rules read, and of no others."""
 
-from __future__ import annotations
-
 from alerts.windows.needs import Needs
 from alerts.windows.store import Windows
 

@@ -4,8 +4,6 @@ Derived from the selectors of the compiled queries, once when rules are loaded. 
 only if another rule reads it. A rule whose range does not fit into memory is refused: nothing is kept for it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple

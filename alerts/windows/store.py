@@ -10,8 +10,6 @@ takes most is refused; the shipped rules keep what they read. Only if they alone
 and counted, never existing ones.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ coldplate that give its value. `translation` turns a snapshot into frames of tho
 others.
 """
 
-from __future__ import annotations
-
 from exporters.compatibility import dcgm, node_infiniband, nvidia_smi, nvitop, opentelemetry
 from exporters.compatibility.foreign_names import ForeignProfile
 

@@ -1,7 +1,5 @@
 """dcgm-exporter: etc/default-counters.csv and internal/pkg/rendermetrics of version 4.8.2, and fields often added."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from agent.model import Gpu, Kind, Labels, Series

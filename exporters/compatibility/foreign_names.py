@@ -1,7 +1,5 @@
 """Metrics of other exporters as data: name, type, how the value follows from ours, and what to query instead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 

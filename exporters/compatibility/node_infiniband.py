@@ -1,7 +1,5 @@
 """node_exporter's InfiniBand collector, version 1.11: our rows have its suffixes and its units."""
 
-from __future__ import annotations
-
 from agent.catalogue.infiniband import FILES, INFO, PREFIX
 from agent.model import IbPort, Kind, Labels, Metric, Series
 from exporters.compatibility.foreign_names import ForeignName, ForeignProfile, KnownNode, Term

@@ -1,7 +1,5 @@
 """nvidia_gpu_exporter: the fields of `nvidia-smi --query-gpu` in base units, all of them gauges, and some of NVML's."""
 
-from __future__ import annotations
-
 from agent.catalogue.gpu import EVENT_REASONS, HW_SLOWDOWN, RECOVERY_ACTIONS
 from agent.catalogue.links import FABRIC_STATES
 from agent.model import Gpu, Kind, Labels, Series

@@ -1,7 +1,5 @@
 """nvitop-exporter, version 1.7: its units are in the names, and everything is a gauge, even what only grows."""
 
-from __future__ import annotations
-
 from agent.model import Gpu, Labels, Node, Series
 from exporters.compatibility.foreign_names import (
     MHZ,

@@ -4,8 +4,6 @@ opentelemetry.io/docs/specs/semconv/hardware, in development, as of November 202
 underscores, and what both rises and falls is a gauge.
 """
 
-from __future__ import annotations
-
 from agent.model import Gpu, Kind, Labels, Node, Series
 from exporters.compatibility.foreign_names import ForeignName, ForeignProfile, KnownNode, Term, counter, gauge
 

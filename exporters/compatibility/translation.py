@@ -7,8 +7,6 @@ which no single sample has: growth is measured between snapshots, and some show 
 last minutes in its place.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The endpoints: every `Endpoint` that a file of this folder defines is found."""
 
-from __future__ import annotations
-
 from agent.lib.discovery import modules_in
 from exporters.endpoint import Endpoint
 

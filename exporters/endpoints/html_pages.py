@@ -1,7 +1,5 @@
 """The pages for a browser: the overview of the node, and what each alert means and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from exporters import landing, markup

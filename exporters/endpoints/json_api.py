@@ -1,7 +1,5 @@
 """The endpoints in JSON: rules and alerts as in Prometheus's own API, the last sample, the last minutes, the rack."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from http import HTTPStatus
 

@@ -1,7 +1,5 @@
 """The endpoints of Prometheus's management API: whether the process works, whether all parts do, and a reload."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 
 from exporters.deferred import Answer

@@ -8,8 +8,6 @@ Guessing takes at most a quarter of a processor: the thread pauses after each wr
 each has few places in the queue, so that an address that guesses does not delay the others.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import logging

@@ -5,8 +5,6 @@ records a client has sent, and a descriptor is closed as that of any other clien
 keeps of a connection, a chunk that came in, and one record that the socket has not taken.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import ssl

@@ -9,8 +9,6 @@ are Go's (pkg.go.dev/crypto/tls#CipherSuites, #CurveID and #ClientAuthType), wit
 openssl-ciphers(1) and SSL_CTX_set1_groups(3).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Every other metric keeps its own name. Sources: https://opentelemetry.io/docs/sp
 https://opentelemetry.io/docs/specs/semconv/system/; the tests hold the table against the package of the conventions.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ value for ever; so what is absent stays absent, and times are the snapshot's. No
 repeats a request for as long as its timeout, and then the samples are lost.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence

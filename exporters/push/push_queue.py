@@ -6,8 +6,6 @@ as much as fits waits in memory. Requests are sent at once, more slowly while th
 after failures. The figures are written by a push's threads, and read by the sampling thread without waiting for them.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -8,8 +8,6 @@ also repeats requests that were rejected for another reason than their content: 
 the address, and until then the samples stay in the queue. VictoriaMetrics' agent does the same.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """promtool as the judge, and coldplate's own commands beside it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Callable, Sequence

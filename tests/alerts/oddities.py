@@ -1,7 +1,5 @@
 """Well-formed rule files in odd YAML, and mistakes of YAML in rule files."""
 
-from __future__ import annotations
-
 RULES = "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up == 0\n    labels: {severity: page}\n"
 SECOND = "  - alert: B\n    expr: up == 1\n"
 

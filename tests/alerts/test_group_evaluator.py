@@ -1,7 +1,5 @@
 """Groups at work, the life of an alert, and which alert inhibits another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

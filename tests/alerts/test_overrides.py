@@ -1,7 +1,5 @@
 """Which rule files a configuration names, and what it changes in them; an error names the key and the remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The same files, unit tests and YAML through promtool and coldplate: the same verdicts."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """`render rules`: the same rules when read again, nobody's file overwritten; `rules check` and `rules test`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A rule file that cannot be used says why; one that can is what it says; the notation of tests; runbook links."""
 
-from __future__ import annotations
-
 import math
 from itertools import chain
 from pathlib import Path

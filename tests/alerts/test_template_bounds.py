@@ -1,7 +1,5 @@
 """Whatever a template is made of, it is refused when it is read or fails when it is rendered, and costs no more."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

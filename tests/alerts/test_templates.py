@@ -1,7 +1,5 @@
 """Templates: what they print is what Prometheus prints, and what they cannot do is refused when they are read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

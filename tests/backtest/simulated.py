@@ -1,7 +1,5 @@
 """Scenarios that are recorded in simulated time, with what their rules said live; and alerts in a form to compare."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path

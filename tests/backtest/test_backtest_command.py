@@ -1,7 +1,5 @@
 """`coldplate rules backtest`: what is played, what two versions of rules differ in, and what the command says."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterable

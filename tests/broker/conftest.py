@@ -1,7 +1,5 @@
 """A broker on a real socket in a thread, and a management controller for it to ask."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

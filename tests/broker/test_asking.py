@@ -1,7 +1,5 @@
 """The agent's side: a broker that is absent, hangs, lies or floods is an error, and never an answer."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

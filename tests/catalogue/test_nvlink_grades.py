@@ -1,7 +1,5 @@
 """How grave NVLink 5 errors are, by lines of drivers from public reports, and by the catalog's decode table."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

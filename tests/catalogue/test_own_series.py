@@ -1,7 +1,5 @@
 """The agent's own readings keep their series, whatever comes and goes between two frames."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.catalogue.own_series import OwnReading, OwnSeries

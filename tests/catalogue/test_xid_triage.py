@@ -1,7 +1,5 @@
 """The table of XIDs: what NVIDIA's catalog asks for, code by code, and nothing that only looks like it."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.catalogue.xid_triage import ACTIONS, CATALOG, TRIAGE, XidClass, called, class_of, codes_of

@@ -1,7 +1,5 @@
 """The command line as a user has it: a mistake is one line with what was meant, and so is output that goes nowhere."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import subprocess

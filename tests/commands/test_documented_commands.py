@@ -1,7 +1,5 @@
 """Every command of README and of the first hour runs as it is printed: the `sh` blocks, each with its mark."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """`coldplate record` as its user has it: the command runs as it would alone, and its recording is there afterwards."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Whatever a file or folder is that a command is given: it ends with its exit status and says in one line why."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import io

@@ -1,7 +1,5 @@
 """The command: verdicts on queries, what it prints, and its exit status."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

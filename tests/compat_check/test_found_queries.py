@@ -1,7 +1,5 @@
 """The queries of dashboards of several ages and of rule files, and files that are neither."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a synthetic DGX H100 with every name that it can have, ours and the neighbours'."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

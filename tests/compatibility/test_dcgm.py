@@ -1,7 +1,5 @@
 """dcgm-exporter's names: each of its default counters and of those often added, with its type, unit and labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import floor
 

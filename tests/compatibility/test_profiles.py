@@ -1,7 +1,5 @@
 """Each profile's table against the catalogue, neighbours' names by value, unit and label, and the page with them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

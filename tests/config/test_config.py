@@ -1,7 +1,5 @@
 """A configuration that cannot be used is refused with its place and remedy; the default file and its defaults."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

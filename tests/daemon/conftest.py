@@ -1,7 +1,5 @@
 """A real daemon in a process of its own, on a free port of the loopback interface."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """A daemon on the stand-in for the driver's library; a sampling loop, and what stands in for backends and systemd."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The last minutes are in a file when something happened, and nothing else happens because of it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the agent costs, and that it reads less often before that is more than its budget."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

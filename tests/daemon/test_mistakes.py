@@ -1,7 +1,5 @@
 """Mistakes of the person who starts it: each is refused with what is wrong, status 2, and no secret."""
 
-from __future__ import annotations
-
 import base64
 import os
 import socket

@@ -4,8 +4,6 @@ tests/nvml/test_gpu_enumeration.py has more cases of silent GPUs in process, and
 and its driver while it is opened.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

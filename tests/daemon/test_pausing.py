@@ -1,7 +1,5 @@
 """`coldplate pause` has the agent release the driver, for as long as was asked and no longer, and take it up again."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A reload: everybody who asked is told how it went, and what goes wrong leaves what runs in force."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterator

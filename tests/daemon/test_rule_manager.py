@@ -1,7 +1,5 @@
 """The rules' thread: what a round that fails costs, what a restart and a reload keep, and what the end waits for."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import threading

@@ -3,8 +3,6 @@
 What a reload keeps is tried in tests/engine, tests/wiring and test_rule_manager.py.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import time

@@ -1,7 +1,5 @@
 """The sampling loop: who is waited for, and what its heartbeat says."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """What the sampling loop says of its worker, its ticks and a pause, and what it passes on, with a clock of its own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 

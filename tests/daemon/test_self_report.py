@@ -1,7 +1,5 @@
 """What the hub publishes, what the agent shows of itself and of the last minutes, and when it is ready."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The daemon as a service: start, reload, stop, and systemd's messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

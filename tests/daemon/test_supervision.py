@@ -1,7 +1,5 @@
 """The main thread: what it starts and ends in which order, what systemd is told, and when its watchdog is fed."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

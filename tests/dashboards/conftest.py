@@ -1,7 +1,5 @@
 """The generated dashboards as JSON, and ways into them."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """Synthetic nodes on which things go wrong, and a real Prometheus that scrapes them as packaging/ says."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The committed JSON is what the boards say, as grafanalib and Grafana's SDK read it, in the package and relabelled."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every query of every dashboard, asked of a real Prometheus: of two nodes on which things go wrong, and of a fleet."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

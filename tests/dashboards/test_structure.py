@@ -1,7 +1,5 @@
 """What every dashboard must be for Grafana to show it as it was meant, and what its harder queries answer."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Write what the chart copies from elsewhere in the checkout: `python -m tests.deployment.chart_files`."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

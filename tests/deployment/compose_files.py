@@ -1,7 +1,5 @@
 """packaging/compose as data: its services, and where the files that a container mounts are in the checkout."""
 
-from __future__ import annotations
-
 from pathlib import Path, PurePosixPath
 from typing import Any
 

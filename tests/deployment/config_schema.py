@@ -1,7 +1,5 @@
 """The keys of the configuration file as a JSON schema: helm refuses a misspelt one before anything is rolled out."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Set as AbstractSet
 from typing import Any

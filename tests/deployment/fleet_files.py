@@ -4,8 +4,6 @@ Which series leave a shard is a list of relabelling rules, once as a file for vm
 Prometheus, which cannot include one. For nodes that cannot reach Alertmanager there is a rule for each of their alerts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

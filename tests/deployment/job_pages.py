@@ -1,7 +1,5 @@
 """The pages of a job's nodes as series of a unit test of rules: what its GPUs do, and how that shows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

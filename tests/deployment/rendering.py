@@ -1,7 +1,5 @@
 """The chart rendered by the real helm, and what its agents would read."""
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What the role has from the schema: `make generate` writes it, by `python -m tests.deployment.role_files`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.lab.generate.configuration_table import entries

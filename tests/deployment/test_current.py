@@ -1,7 +1,5 @@
 """What the chart and the role have from elsewhere is current, and so are their descriptions and compose.yaml."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """packaging/fleet: loaded by the programs that run a fleet, and in agreement with the pack that nodes evaluate."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What helm makes of every value set, judged by helm, Kubernetes's schemas, promtool and the agent; its privileges."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

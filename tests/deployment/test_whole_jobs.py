@@ -1,7 +1,5 @@
 """The rules about whole jobs on servers: who is named, how soon, and which healthy jobs look alike."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from itertools import chain

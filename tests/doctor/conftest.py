@@ -1,7 +1,5 @@
 """A node with eight GPUs, two adapters, Slurm and the agent's units, as files; and servers for it to ask."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What doctor says of a node as files: a line for each subject, and for what is wrong with it the remedy."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """`coldplate doctor --bundle`: what goes in, that names stay out of it, and that what fails costs only itself."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

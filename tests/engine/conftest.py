@@ -1,7 +1,5 @@
 """A node made by hand: readings of any name, rules as text, and time as a number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

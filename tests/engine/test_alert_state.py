@@ -1,7 +1,5 @@
 """The state file: what is written is read again, and what is damaged is set aside, never fatal."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What no rule can do, whatever it is: stand still, take the node's memory, or keep the others from being evaluated."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Callable
 from itertools import product

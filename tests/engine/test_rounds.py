@@ -1,7 +1,5 @@
 """Rounds of slow rules: no group keeps the others waiting, and the shipped ones go first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agent.model import RuleHealth

@@ -1,7 +1,5 @@
 """The windows: what rules read is there for as long as they read it, and nothing else is."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

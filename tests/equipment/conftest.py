@@ -1,7 +1,5 @@
 """A management controller whose documents a test writes, and the backend that reads it without threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ HTTP server on loopback, and read as a node's controller and as equipment that s
 Exit status 1 if DIR has none.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator, Sequence

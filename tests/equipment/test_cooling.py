@@ -1,7 +1,5 @@
 """Leak detectors and coolant as a management controller tells them: found by links, and never taken for dry."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

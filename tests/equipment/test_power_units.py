@@ -1,7 +1,5 @@
 """Power shelves and rack PDUs, as their Redfish services tell them: load, lines, feeds and what is redundant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Equipment that serves a rack, as its Redfish services tell it: found by links, and never taken for well."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

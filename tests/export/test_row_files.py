@@ -1,7 +1,5 @@
 """Recordings as CSV, JSON, Parquet and OpenMetrics, and what the command says when something is wrong."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

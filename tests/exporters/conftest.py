@@ -1,7 +1,5 @@
 """A node's worth of readings, a running server, and clients of every degree of politeness."""
 
-from __future__ import annotations
-
 import http.client
 import logging
 import socket

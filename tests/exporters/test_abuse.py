@@ -1,7 +1,5 @@
 """Rude clients cost themselves: a scraper is served all the while."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """What one client may take, who goes first in a turn, and who has to go when there is no room."""
 
-from __future__ import annotations
-
 import logging
 import selectors
 import socket

@@ -1,7 +1,5 @@
 """An answer that comes later: the client waits for it, and nobody else does."""
 
-from __future__ import annotations
-
 import gc
 import http.client
 import socket

@@ -1,7 +1,5 @@
 """Out of file descriptors: idle clients make room, and a scraper is served whoever holds the rest."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The pages say what the snapshot holds, judged by prometheus_client: its parsers, and its own pages."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

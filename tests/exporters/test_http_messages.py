@@ -1,7 +1,5 @@
 """What counts as a request, and how the rest is refused."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 
 import pytest

@@ -1,7 +1,5 @@
 """What the page at `/` says about alerts, and that the terminal and the log say the same of an alert and of a pause."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable

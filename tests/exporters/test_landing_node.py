@@ -1,7 +1,5 @@
 """What the page at `/` says about the node, its GPUs, ports and jobs, and how bad it says that is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

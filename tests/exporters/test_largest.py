@@ -1,7 +1,5 @@
 """The largest node: every page is made in small bits, whatever there is most of, and says what the small ones would."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """Where the server listens, what it says when it cannot, and the descriptor in reserve."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import threading

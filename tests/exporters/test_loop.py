@@ -1,7 +1,5 @@
 """A fault at any place of the server's loop costs a turn or a client, never the port."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import selectors

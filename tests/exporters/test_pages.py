@@ -1,7 +1,5 @@
 """Pages are made once for all who want them, the metrics first, and kept while they are true; who gets which format."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is found at which path."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Our answers beside those of a real Prometheus that evaluates the same rule file."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

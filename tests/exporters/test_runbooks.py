@@ -1,7 +1,5 @@
 """Runbooks as pages: all of a text, nothing of its markup, and what an alert's link leads to."""
 
-from __future__ import annotations
-
 import base64
 import re
 from hashlib import sha256

@@ -4,8 +4,6 @@ Nothing here needs a driver. An error of a read is that of a file which really a
 beginning is EIO, a terminal that a process does not have is ENXIO.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """A read that hangs keeps its thread and costs itself; nothing is ever read by two threads at once."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A synthetic node at any moment of a scenario, as the sampler shows it: no process, no thread and no clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`coldplate check`: its verdicts on every shipped scenario, what counts beside the devices, and how it fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

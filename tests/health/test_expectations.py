@@ -1,7 +1,5 @@
 """What is shipped is read, recognised and met by its machine; a site's mistakes; and what the agent tells of them."""
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

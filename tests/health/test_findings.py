@@ -1,7 +1,5 @@
 """Each fault shows as the finding that is about it, with the GPU or port; what is not known is never well."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

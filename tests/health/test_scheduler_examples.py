@@ -1,7 +1,5 @@
 """The examples for schedulers, run by a real shell with stand-ins for what they call."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A host made of files: a procfs and a sysfs root that a backend reads instead of the machine's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

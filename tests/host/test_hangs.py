@@ -1,7 +1,5 @@
 """A file or a filesystem that hangs costs its own group of figures, and odd files cost theirs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

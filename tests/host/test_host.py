@@ -1,7 +1,5 @@
 """The host's figures, from files whose numbers are known."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

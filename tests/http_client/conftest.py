@@ -1,7 +1,5 @@
 """Servers that do to each connection what a test wants, and a client for them."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket

@@ -1,7 +1,5 @@
 """Answers of HTTP/1.1 as data: what is taken, what is refused, and never anything else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import h11

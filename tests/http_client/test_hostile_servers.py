@@ -4,8 +4,6 @@ The table is run once for servers as they are (receivers of alerts, management c
 What is no answer at all is refused in test_answers.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import socket

@@ -1,7 +1,5 @@
 """The client over TLS: servers that stall or are not trusted, and certificates that change or cannot be read."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

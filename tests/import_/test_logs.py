@@ -1,7 +1,5 @@
 """Logs of other programs and answers of Prometheus become recordings; what is not understood is named."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Text, so that a kernel's paths (colons, commas, links) survive git and a reviewer can read the diff.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Collection, Iterator

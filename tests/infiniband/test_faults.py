@@ -1,7 +1,5 @@
 """What goes wrong on real nodes, and that each fault costs exactly itself."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

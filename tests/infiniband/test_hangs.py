@@ -1,7 +1,5 @@
 """A file that blocks costs exactly itself, and an adapter whose firmware does not answer costs its own ports."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

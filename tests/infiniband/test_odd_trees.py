@@ -1,7 +1,5 @@
 """Trees that no driver should make: what is odd costs itself, and everything is bounded."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tracemalloc

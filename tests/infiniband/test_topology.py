@@ -1,7 +1,5 @@
 """Which HCA is nearest to which GPU."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

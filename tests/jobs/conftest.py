@@ -1,7 +1,5 @@
 """Rigs: a node with GPUs, a procfs and the backend that finds the jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

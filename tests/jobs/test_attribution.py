@@ -1,7 +1,5 @@
 """Processes of every scheduler give the expected jobs, through a procfs root."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

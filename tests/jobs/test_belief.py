@@ -1,7 +1,5 @@
 """Whose word counts: what a user can write or name himself makes no job of a scheduler's out of his processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

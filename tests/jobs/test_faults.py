@@ -1,7 +1,5 @@
 """What is unreadable, strange or gone is left out, counted, and said once; it never raises."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Environments that the agent may not read: the broker is asked, and costs nothing but what it would have told."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """The pod-resources API: a real gRPC server on a Unix socket is asked for the pods of each GPU."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence

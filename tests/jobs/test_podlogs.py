@@ -1,7 +1,5 @@
 """Names of pods from the directories of their logs, where the kubelet need not be asked."""
 
-from __future__ import annotations
-
 import logging
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Schedulers are found by being there, and their variables are those that the broker tells."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

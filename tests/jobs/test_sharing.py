@@ -1,7 +1,5 @@
 """GPUs that several jobs hold: marked, and never more than one series for a GPU, so that no join breaks."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

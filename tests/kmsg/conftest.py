@@ -1,7 +1,5 @@
 """A kernel log that gives one record for each read, as the device does."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """From a line of the kernel log to the page and the alert: what a driver writes, and whom the pack wakes for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """What the kernel log tells about GPUs and NVSwitches, and what it must not make us believe."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

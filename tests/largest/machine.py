@@ -4,8 +4,6 @@
 Ethernet, all as busy as they can be. A check that holds on a smaller machine may fail here.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 CPUS = 224

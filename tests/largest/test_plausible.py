@@ -1,7 +1,5 @@
 """No bound on what is plausible is one that the largest node reaches: what it shows is never taken for garbage."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from math import inf

@@ -1,7 +1,5 @@
 """What a file takes of a process's memory: a module of its own, for the process that measures to load nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent.backends.synthetic import ScenarioError, load_scenario

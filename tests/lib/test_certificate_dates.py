@@ -1,7 +1,5 @@
 """Until when certificates are valid: what OpenSSL writes, and what is no certificate at all."""
 
-from __future__ import annotations
-
 import base64
 from datetime import datetime, timedelta, timezone
 

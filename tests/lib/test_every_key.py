@@ -1,7 +1,5 @@
 """The configuration with every key, from which inputs are made (tests/lab/fuzz)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

@@ -1,7 +1,5 @@
 """Large buffers do not come to lie between things that stay, and no thread gets a heap of its own."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import subprocess

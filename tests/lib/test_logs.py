@@ -1,7 +1,5 @@
 """Log lines: a terminal must neither obey nor misread them; what goes wrong is said once, and once that it is over."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """No file takes the machine's memory, whatever it holds: measured in a process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """State files are written in the end, whatever the disk does meanwhile, and it is shown while they are not."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

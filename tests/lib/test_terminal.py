@@ -1,7 +1,5 @@
 """What people see: colours where a terminal shows them, and times."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

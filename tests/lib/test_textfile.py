@@ -1,7 +1,5 @@
 """A name that leads to no ordinary file is refused at once, in one line; nothing waits for a writer."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

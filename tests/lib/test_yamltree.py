@@ -1,7 +1,5 @@
 """YAML is read within bounds, whatever it says."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

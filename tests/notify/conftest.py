@@ -1,7 +1,5 @@
 """Receivers of every temper on the loopback, and the real Alertmanager."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

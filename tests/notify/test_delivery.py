@@ -1,7 +1,5 @@
 """Delivery over HTTP to servers that are well, away, slow, wrong or hostile."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import subprocess

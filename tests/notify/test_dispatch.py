@@ -1,7 +1,5 @@
 """When what is told to whom: beside a model of Prometheus's own rule, and case by case."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Alerts as log lines, and as messages to the journal read back from its socket."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

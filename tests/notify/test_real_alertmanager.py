@@ -1,7 +1,5 @@
 """The real Alertmanager and its amtool as the judges of what is sent: identical labels, and resolved means gone."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -3,8 +3,6 @@
 Only the receivers' addresses and the first waits are changed. What counts is how often people are told.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.request

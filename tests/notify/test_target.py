@@ -1,7 +1,5 @@
 """Addresses and credentials: what could not work is refused, and nothing secret reaches log or page."""
 
-from __future__ import annotations
-
 import base64
 import time
 from email.utils import formatdate

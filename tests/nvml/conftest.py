@@ -1,7 +1,5 @@
 """Opens an NvmlSource over a fake driver."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest

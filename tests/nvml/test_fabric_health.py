@@ -1,7 +1,5 @@
 """What the mask of the fabric's health says of a GPU: each problem, none of them, and what a driver cannot tell."""
 
-from __future__ import annotations
-
 import pynvml
 import pytest
 

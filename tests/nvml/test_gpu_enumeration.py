@@ -1,7 +1,5 @@
 """Who was not there at the opening is asked again: one call in flight each, and nobody else is disturbed."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """MIG instances, and the GPU's place in the NVLink fabric."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.model import Lane, Reason

@@ -1,7 +1,5 @@
 """Opening: who is there, who cannot be had, and what is told to whom when nothing works."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The compute processes of a GPU, as the driver lists them."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.backends.protocol import DeviceError, GpuProcess

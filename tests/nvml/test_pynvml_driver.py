@@ -3,8 +3,6 @@
 Each case runs in a process of its own, as the device worker does: a library is loaded once for life.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """What a sample of a healthy GPU holds: values in base units, within a budget of driver calls."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

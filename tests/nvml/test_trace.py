@@ -1,7 +1,5 @@
 """What is recorded is what is replayed, and no identifier is in it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A trace or a bundle that a stranger made: whatever is wrong with it is named in one line, and costs little."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

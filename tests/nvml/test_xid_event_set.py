@@ -1,7 +1,5 @@
 """XID events: taken as they come, and waited for again whatever a lost GPU does to the wait."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -3,8 +3,6 @@
 A read of flags would clear them for others, so each module has all its flags set, and counts which bytes were read.
 """
 
-from __future__ import annotations
-
 import errno
 import struct
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Answers that no kernel should give: each costs its own question, and says why."""
 
-from __future__ import annotations
-
 import errno
 import struct
 import threading

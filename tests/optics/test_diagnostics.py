@@ -1,7 +1,5 @@
 """What CMIS modules diagnose: error ratios and signal to noise by side and lane, without a write or a cleared flag."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from pathlib import Path

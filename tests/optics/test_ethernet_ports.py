@@ -1,7 +1,5 @@
 """What ports tell of their physical layer: values in base units, and honest about what they do not tell."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The real ethtool asks the stand-in kernel what the backend asks it, and both say the same."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The modules of ports: their values in base units, and what is never read of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

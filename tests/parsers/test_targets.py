@@ -1,7 +1,5 @@
 """Each module that decodes foreign input has a fuzz target, and the corpus of each target is played."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import random

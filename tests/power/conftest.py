@@ -1,7 +1,5 @@
 """Sysfs trees with meters and RAPL domains, a management controller in a thread, and one behind a fake IPMI device."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

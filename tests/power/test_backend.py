@@ -1,7 +1,5 @@
 """Which source is shown, how often each is asked, and what is said when none answers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A meter, a domain or a controller that hangs costs itself; and so does a file that holds something else."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """DCMI power readings: the layout, the refusals, and the kernel's IPMI device (never a real controller)."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import logging

@@ -1,7 +1,5 @@
 """A management controller over HTTP, as it should be and as it should not."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from pathlib import Path

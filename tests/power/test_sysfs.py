@@ -1,7 +1,5 @@
 """Power meters and RAPL domains: what is the node, what is a part, and counters that wrap."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

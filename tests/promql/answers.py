@@ -1,7 +1,5 @@
 """Answers of ours and of a real Prometheus, in one shape, and whether they are the same."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A real Prometheus for the whole package's tests, and the same samples in our own storage."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A real Prometheus with chosen samples in it, asked over its HTTP API; and the samples."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

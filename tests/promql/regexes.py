@@ -1,7 +1,5 @@
 """Regular expressions and replacements from a seed, of every construct that RE2 or Go reads in a way of its own."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator, Sequence

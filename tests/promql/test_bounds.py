@@ -1,7 +1,5 @@
 """However long, dense or deep a query is, it is evaluated or refused; neither takes the stack or much memory."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ They are of the corners in which one goes wrong. Where there is a recent one, it
 again; `make parity` asks more at random.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

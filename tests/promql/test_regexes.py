@@ -1,7 +1,5 @@
 """Regular expressions: those of Prometheus, in linear time, and refused with a reason where they cannot be had."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What is Prometheus 3's alone, or cannot be asked over an API: edges, staleness, extrapolation, purity, the store."""
 
-from __future__ import annotations
-
 import math
 import struct
 

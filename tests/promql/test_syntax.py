@@ -1,7 +1,5 @@
 """What a query's text means: every form of Prometheus 3.5's grammar that is only a matter of reading."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

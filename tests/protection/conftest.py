@@ -1,7 +1,5 @@
 """Certificates for tests, made once: an authority, a server and clients of it, and a stranger."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Agents behind TLS: those of a rack add up its power, a stranger among them is not counted, and commands find them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Who gets in with which password, what a guess costs, and what can be learned from it."""
 
-from __future__ import annotations
-
 import base64
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A real daemon, asked by curl and scraped by a real Prometheus: who is let in, and that a change needs no restart."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path

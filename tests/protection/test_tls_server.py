@@ -1,7 +1,5 @@
 """The server behind TLS: what clients get, who is refused, and what a client that misbehaves costs."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """What a web configuration file may say: what promtool refuses is refused, and what it takes is, but for a list."""
 
-from __future__ import annotations
-
 import os
 import ssl
 import subprocess

@@ -1,7 +1,5 @@
 """Snapshots to push, and a receiver that does what it is told and remembers what it took."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """OpenTelemetry: the table against the package of the conventions; requests as the protocol's own code reads them."""
 
-from __future__ import annotations
-
 import gzip
 import inspect
 import re

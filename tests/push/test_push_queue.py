@@ -1,7 +1,5 @@
 """What waits for a receiver: in memory while it answers, on the disk when it does not; and how often it is asked."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """From the configuration to pushes: what is refused and why, and that an agent that pushes nothing carries nothing."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

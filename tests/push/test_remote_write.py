@@ -1,7 +1,5 @@
 """What is sent is what a scrape would store, and the push as a whole against a receiver that answers as it is told."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

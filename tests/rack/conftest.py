@@ -1,7 +1,5 @@
 """A rack on the loopback interface: peers of every kind, a clock that can be wrong, and daemons."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

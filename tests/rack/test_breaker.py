@@ -1,7 +1,5 @@
 """Breakers open when a standard or a maker's table says, by what they have carried: the warmer, the sooner."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Who the peers are: a static list, a file that changes, a name with many addresses; and the section of the rack."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

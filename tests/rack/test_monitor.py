@@ -1,7 +1,5 @@
 """What the daemon sees of the rack: its series, what peers are told, and what a reload changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The trays of a rack tell each other which NVLink domain their GPUs are in: what is told, believed and shown."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

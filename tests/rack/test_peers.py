@@ -1,7 +1,5 @@
 """Whose seconds count: another rack's, another time's and our own do not, and a node listed twice counts once."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Peers on real sockets: good ones and those that hang, trickle, flood, lie or are not there."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

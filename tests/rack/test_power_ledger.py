@@ -1,7 +1,5 @@
 """All agents add up the same second: whatever they heard in whatever order, one second has one sum."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules see the other nodes' series beside this one's, as a server would, and the endpoint tells peers of this one."""
 
-from __future__ import annotations
-
 import json
 from http import HTTPStatus
 

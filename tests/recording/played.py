@@ -1,7 +1,5 @@
 """Snapshots of scenarios in simulated time, and recordings of them."""
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Iterable, Sequence

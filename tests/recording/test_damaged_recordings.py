@@ -1,7 +1,5 @@
 """A recording may end anywhere and any byte of it may be wrong: what is whole is read, and what is not is told."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

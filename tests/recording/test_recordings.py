@@ -1,7 +1,5 @@
 """What goes into a recording comes out of it, by snapshots and by columns, and it is small."""
 
-from __future__ import annotations
-
 import random
 import resource
 import signal

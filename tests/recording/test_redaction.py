@@ -1,7 +1,5 @@
 """In a redacted recording nothing identifies a person or a machine, and what belongs together still does."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from pathlib import Path

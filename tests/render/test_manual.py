@@ -1,7 +1,5 @@
 """The manual pages and the completions of shells."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

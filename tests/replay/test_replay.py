@@ -1,7 +1,5 @@
 """A replay shows what was recorded: the same readings and the same alerts, at the same seconds from its beginning."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

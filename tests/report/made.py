@@ -1,7 +1,5 @@
 """Recordings of which every figure is known beforehand: the series are made up, one value for each second."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path

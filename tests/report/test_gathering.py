@@ -1,7 +1,5 @@
 """What is gathered of recordings whose every figure is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of a report as a browser gets it: whole, of itself, and with every peak."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What is said of a run: of shipped scenarios, whose truth is known, and at the edges of the thresholds."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`coldplate report` as a person has it: the card, the JSON, two runs side by side, and files that are none."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

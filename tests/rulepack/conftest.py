@@ -1,7 +1,5 @@
 """The rule pack, promtool and coldplate as judges of it, and a node that plays a scenario faster than time passes."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The alerts that the pack's unit tests expect: labels and texts as a receiver gets them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """The rule pack against the catalogue, its runbooks, its texts, and the conventions that readers of alerts rely on."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Runbooks, whose queries and commands do what they need to, and the example for Alertmanager."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """docs/dev/detection.md is current; scenarios and kinds of work fire what is expected; unit tests cover the pack."""
 
-from __future__ import annotations
-
 import re
 import threading
 from pathlib import Path

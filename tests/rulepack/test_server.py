@@ -4,8 +4,6 @@ The samples are those of the pack's unit tests, which promtool judges in test_sc
 daemon does, over windows that keep what some rule is seen to read.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

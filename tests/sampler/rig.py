@@ -1,7 +1,5 @@
 """A sampler whose clock the test turns, and what its snapshots show."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """One backend in its thread: what is read when, how each read ended, and what is said of it."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterator

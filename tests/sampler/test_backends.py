@@ -1,7 +1,5 @@
 """What the snapshot says of the backends of the main process: their readings, their silence, their failures."""
 
-from __future__ import annotations
-
 import gc
 import logging
 

@@ -1,7 +1,5 @@
 """Garbage is left out and counted, counters only grow, and statistics and integrals stand beside the readings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The seconds of each GPU by what it did: they add up, and accuse no GPU without a reason."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import pytest

@@ -1,7 +1,5 @@
 """The sums over a node's GPUs, and over those of each job: what is added up, and what is left out."""
 
-from __future__ import annotations
-
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Lane, NvLink, Reading, Series
 from agent.sampler.node_sums import NodeSums

@@ -1,7 +1,5 @@
 """When each lane is read, and the overhead governor against loads that are calculated: it keeps the budget."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from math import inf

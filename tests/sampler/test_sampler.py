@@ -1,7 +1,5 @@
 """The snapshot: what is shown, what is withdrawn, and what is said about it."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.backends.protocol import BackendSample, ChannelError, GpuProcess

@@ -1,7 +1,5 @@
 """XIDs are counted once, from zero, and never dropped."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

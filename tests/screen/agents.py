@@ -1,7 +1,5 @@
 """An agent as `coldplate top` meets it: a server of canned answers on a free port of the loopback interface."""
 
-from __future__ import annotations
-
 import itertools
 import socket
 from collections.abc import Callable, Iterator

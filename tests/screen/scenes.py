@@ -1,7 +1,5 @@
 """What the tests show: scenarios played to a second, faster than time passes, as the view sees them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Asking agents over HTTP: what they know, or why nothing came; the history and the traffic made of it."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

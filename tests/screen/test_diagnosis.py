@@ -1,7 +1,5 @@
 """Why a GPU is slow, in words, for scenarios and for jobs that span nodes; and whose processes are on it."""
 
-from __future__ import annotations
-
 import os
 import pwd
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`coldplate top` as a command, and its live picture in a real pseudo-terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import fcntl

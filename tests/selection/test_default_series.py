@@ -1,7 +1,5 @@
 """A page's size in each profile, that it has whatever a rule or board reads, and how series are selected."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import re

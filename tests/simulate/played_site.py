@@ -1,7 +1,5 @@
 """A simulated site under test: asked at any second, without a server and without a clock."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the nodes of a site show, each like an agent; and the program that simulates them."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import io

@@ -1,7 +1,5 @@
 """Site files and options, what is said to a mistake, and the pages that a site serves."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """A state file that is damaged anywhere is never taken up: nobody believes half of what it says."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

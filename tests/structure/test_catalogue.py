@@ -1,7 +1,5 @@
 """What every row of the catalogue must satisfy."""
 
-from __future__ import annotations
-
 import re
 
 from agent.catalogue import ROLLING, ROWS

@@ -3,8 +3,6 @@
 Python is a stand-in here that makes the few files which matter; `make test-systemd` installs with a real one.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

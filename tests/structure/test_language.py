@@ -1,7 +1,5 @@
 """Words that have no good use in code, documents and rules: their number may only fall, and a word at 0 is banned."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -5,8 +5,6 @@ Names are unique because files are listed in profiles and tracebacks by their la
 module.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """What is installed, the units that start it, and the locked dependencies with their sums."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A synthetic node under test: plays a scenario, given by name or as text, and reads it at any moment."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 

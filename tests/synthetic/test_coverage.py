@@ -1,7 +1,5 @@
 """A synthetic node shows every row that such a machine would, and says what it does not offer."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Optical modules and water of synthetic nodes: the rows of the real backends, and faults as physics has them."""
 
-from __future__ import annotations
-
 from math import log10
 
 import pytest

@@ -1,7 +1,5 @@
 """Scenario files are read strictly: an error names the file, the key and what was probably meant."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.backends.synthetic import ScenarioError, load_scenario, shipped_names

@@ -1,7 +1,5 @@
 """What ties the readings together: energy, heat, throttling, the driver's artefacts, the healthy spreads."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.backends.synthetic import shipped_names

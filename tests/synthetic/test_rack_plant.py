@@ -1,7 +1,5 @@
 """What serves a synthetic rack: read by the reader of real equipment, with faults as physics has them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import sqrt

@@ -4,8 +4,6 @@ Rules are scored and dashboards judged on scenarios: figures that changed unnoti
 rule. After a change that is meant: `python -m tests.synthetic.test_recorded_figures` records them again.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each shipped scenario shows, in numbers, what it says that it shows. All of it is injected, none measured."""
 
-from __future__ import annotations
-
 import math
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A thread that falls, that cannot be started, or that stands still: seen, told once, and begun again."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """Who the node is said to be, and where it keeps its state, by what the configuration says and leaves out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

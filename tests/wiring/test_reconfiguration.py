@@ -1,7 +1,5 @@
 """A reload puts all of a good configuration in force, and nothing of one that is not."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from types import SimpleNamespace

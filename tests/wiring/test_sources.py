@@ -1,7 +1,5 @@
 """Which sources a configuration brings, what the sampler is told of it, and how often the rules need each lane."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator

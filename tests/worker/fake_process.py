@@ -1,7 +1,5 @@
 """A worker that a test speaks for, and a supervisor over such workers."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 

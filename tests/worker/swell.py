@@ -3,8 +3,6 @@
 `grown` is called in a process of its own for each strategy, so that each begins with the memory of a fresh one.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

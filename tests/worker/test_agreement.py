@@ -1,7 +1,5 @@
 """Whatever a source gives, the other end takes: what one end may say and what the other believes are one thing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The worker answers every order at once, whatever its source does, and tells who joins."""
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess

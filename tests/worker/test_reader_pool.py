@@ -1,7 +1,5 @@
 """A channel that hangs keeps one reader and stops nobody else; no channel is ever read twice at once."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """There is one worker, never a second beside one that is not gone, and none that is of no use."""
 
-from __future__ import annotations
-
 import logging
 import re
 import signal

@@ -1,7 +1,5 @@
 """Messages survive the pipe; what is no message of ours is refused without harm."""
 
-from __future__ import annotations
-
 import json
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """The worker as a process: its standard error arrives within bounds, and its memory is confined and read."""
 
-from __future__ import annotations
-
 import logging
 import os
 import resource

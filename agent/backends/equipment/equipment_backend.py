@@ -7,8 +7,6 @@ is asked every 15 s, in its own thread (`agent.backends.polled_source`).
 Here are also those of the node (`backends.redfish`): leak detectors, coolant connectors, fans, intake.
 """
 
-from __future__ import annotations
-
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

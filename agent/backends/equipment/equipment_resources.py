@@ -6,8 +6,6 @@ Controllers have fans and air in one of two shapes: since 2020 each fan is a res
 ThermalMetrics; before that one resource, Thermal, lists them all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ Each service is asked by one agent of the rack; `BackendContext.is_my_turn` says
 it. An agent whose turn ends forgets what it saw: what it would show is old.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 

@@ -5,8 +5,6 @@ without a heat exchanger, and has the same parts. Power shelves and rack PDUs ar
 PowerSupply and their metrics. Outlets are not read: a PDU has dozens, and each is a resource.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from math import log

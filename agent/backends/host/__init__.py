@@ -9,8 +9,6 @@ block as well, and then affects only its own filesystem.
 Each group of figures is read separately, so that one file that is unreadable or hangs affects only its own rows.
 """
 
-from __future__ import annotations
-
 from agent.backends.host.host_backend import HostBackend
 from agent.backends.host.kernel import parse_pressure
 from agent.backends.registration import BackendContext

@@ -4,8 +4,6 @@ The list of mounts is parsed here, because psutil reads it in C with the interpr
 there would block every thread of the agent.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

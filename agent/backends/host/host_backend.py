@@ -1,7 +1,5 @@
 """The host backend: every group of figures in a round, then every filesystem."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ They are looked at once a minute. A filesystem is asked in a thread of its own, 
 filesystem may be gone, and then the question does not return.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

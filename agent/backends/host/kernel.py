@@ -1,7 +1,5 @@
 """Figures of the kernel: processor time, load, pressure, memory and its errors, and the kernel release."""
 
-from __future__ import annotations
-
 import errno
 import os
 from functools import partial

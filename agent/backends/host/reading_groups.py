@@ -1,7 +1,5 @@
 """The result of reading one group of figures, and why it may be empty."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ metric of a node (its issue 3265). This package only reads sysfs; it sends no
 management packets, starts no program and needs no privilege.
 """
 
-from __future__ import annotations
-
 from agent.backends.infiniband.infiniband_backend import InfinibandBackend
 from agent.backends.registration import BackendContext
 

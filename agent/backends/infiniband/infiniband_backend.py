@@ -4,8 +4,6 @@ All reads go through a pool, one batch for each adapter: a file that hangs affec
 firmware does not answer only its own ports. A file that hangs is a gap with the reason `timeout`, never a stale value.
 """
 
-from __future__ import annotations
-
 import logging
 import resource
 from collections.abc import Callable, Collection, Iterable

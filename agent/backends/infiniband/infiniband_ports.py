@@ -4,8 +4,6 @@ A file without a row in the catalogue gets its own row. Files stay known while t
 its absence is reported and its return needs no search.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

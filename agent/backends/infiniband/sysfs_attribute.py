@@ -4,8 +4,6 @@ A read through an open descriptor costs a tenth of opening the file (sysfs regen
 0). Content that is not valid as a whole is rejected, never parsed in part.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Which jobs use the GPUs: Slurm, Kubernetes, Ray and others, without a prolog or plugin."""
 
-from __future__ import annotations
-
 from agent.backends.jobs.jobs_backend import READ, SOURCES, JobsBackend, check_jobs
 from agent.backends.registration import BackendContext
 

@@ -10,8 +10,6 @@ pods and containers. A container's form also counts elsewhere, where engines run
 includes the owner of that part of the tree, so that a user's container is never mistaken for another's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

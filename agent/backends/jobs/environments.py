@@ -1,7 +1,5 @@
 """What the system may hide or be slow to give about the owner of a process: its environment and its user's name."""
 
-from __future__ import annotations
-
 import errno
 import pwd
 import threading

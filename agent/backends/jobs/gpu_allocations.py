@@ -5,8 +5,6 @@ a prolog recorded; a process without a scheduler on such a device is counted as 
 pod or a file is not added to a scheduler's own process: the pod in which a Slurm daemon runs has every GPU.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence

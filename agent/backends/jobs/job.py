@@ -1,7 +1,5 @@
 """A job, independent of its scheduler, and what a scheduler's file gives: how jobs are recognised, and their facts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

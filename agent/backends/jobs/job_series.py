@@ -1,7 +1,5 @@
 """The series of jobs, and the energy of each job."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 

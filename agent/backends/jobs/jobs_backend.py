@@ -6,8 +6,6 @@ known by its cgroup, a pod without a name by its uid. coldplate_backend_up of
 lack of a permission is a gap of coldplate_job_info, whose labels are then empty, and is logged once.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence

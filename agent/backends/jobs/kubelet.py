@@ -7,8 +7,6 @@ grpcio is an extra: it is imported when the socket first appears, so that a node
 Kubernetes does not pay its 16 MiB.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Sequence

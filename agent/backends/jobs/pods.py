@@ -9,8 +9,6 @@ The protobuf wire format is decoded here, with bounds on everything: generated c
 three strings and a list. Unknown field numbers are skipped, as the format requires of readers older than the writer.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict

@@ -4,8 +4,6 @@ A process is distinguished from a later one with the same id by its start time, 
 /proc/PID/stat for each. Nothing here lists all of /proc.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf

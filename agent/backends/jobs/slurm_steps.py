@@ -6,8 +6,6 @@ SLURM_STEP_GPUS in the others (srun.html). Both hold the numbers of the device f
 only. Users can change the environment of their processes, so it counts only for GPUs on which no job computes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """NVIDIA GPUs through NVML. Importing this package loads no library: `NvmlSource.open` does."""
 
-from __future__ import annotations
-
 from agent.backends.nvml.nvml_source import NvmlSource
 from agent.backends.protocol import SourceOptions
 

@@ -7,8 +7,6 @@ Some return a code or a mask rather than a number. A one-hot row has a series fo
 code that this version does not know is not a value: it becomes a gap, and is never mapped to a known name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """One GPU as a channel: reads a lane by the GPU's own plan, with its NVLink fabric and processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agent.backends.nvml.calls import one_hot

@@ -7,8 +7,6 @@ Every return code other than success becomes a gap, a DeviceError or a SourceErr
 (`nvmlReturn_t`, nvidia-ml-py 13).
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ The call for the fields succeeds even if single fields failed, so each field's o
 fails affects only itself, unless its code says that the GPU or the driver is gone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray, Slot, SlotError

@@ -5,8 +5,6 @@ source is open: with one call in flight at a time, and a pause after an error. I
 the GPU is lost later.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The MIG instances of one GPU: what each is, its memory, and the activity of the GPU instance that it is part of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

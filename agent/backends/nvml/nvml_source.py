@@ -4,8 +4,6 @@ Only `open` loads the library, only in the worker: it may hang forever or crash.
 opened once and stays open: opening takes seconds per node when the driver's persistence mode is off.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Sequence

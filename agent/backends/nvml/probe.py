@@ -5,8 +5,6 @@ sample of their lane. Values that failed temporarily stay in the plan. A GPU is 
 thread, in its first read: one that hangs in it does not delay other GPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

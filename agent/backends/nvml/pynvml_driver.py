@@ -4,8 +4,6 @@ The import happens when a driver is made, inside the device worker: loading the 
 and the library behind it may hang or crash. Answers leave here as plain Python values.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 import sys

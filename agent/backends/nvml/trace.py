@@ -10,8 +10,6 @@ The first line is the provenance. Then one line for each call, in order:
 and `results`, [code, value] each. The last line lists the metrics that the recorded run showed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

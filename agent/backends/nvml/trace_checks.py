@@ -4,8 +4,6 @@ Nothing behind the driver's interface expects a count that is a text. A call tha
 any answer: it is never asked for.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ A stranger may have made the trace: it is read within bounds, and each line is c
 the trace itself, or the bundle of `coldplate doctor` that has it. Nothing is unpacked onto the disk.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat

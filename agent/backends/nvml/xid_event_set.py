@@ -5,8 +5,6 @@ the bus, so after an error this waits out its time and creates a new set without
 before the registration are lost here; the kernel log has them.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ mlx5 has them from Linux 6.6 on: one of its chip, and one of each transceiver th
 (drivers/net/ethernet/mellanox/mlx5/core/hwmon.c). They are those of adapters of InfiniBand as well.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

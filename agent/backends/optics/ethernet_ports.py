@@ -1,7 +1,5 @@
 """Which interfaces of the node are Ethernet ports of hardware, by sysfs, and the statistics of their physical layer."""
 
-from __future__ import annotations
-
 import os
 import re
 from contextlib import suppress

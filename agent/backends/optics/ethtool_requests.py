@@ -5,8 +5,6 @@ include/uapi/linux/ethtool_netlink.h; the histogram's are in the kernel from 6.1
 privilege.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@ Each request has a socket of its own, which costs some 20 microseconds: there is
 be taken for this one's, and one in which the kernel hangs holds nothing that another needs.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Callable, Iterator

@@ -10,8 +10,6 @@ MODULE_EEPROM_GET, from Linux 5.13 on). It reads a module under the lock of netw
 that hangs would delay that, too: one that failed twice is left alone for ten minutes.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -8,8 +8,6 @@ Socket 0`, `CPU Power Socket 0`, `SysIO Power Socket 0`. Even the sum of the mod
 network adapters, disks, fans and conversion losses. Any other meter measures the whole node, if it is the only one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import partial

@@ -5,8 +5,6 @@ the node off, so the shipped unit gives it only to the broker (see `agent.broker
 but Get Power Reading is ever sent, and no program is run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from agent.backends.polled_source import PollableSource

@@ -4,8 +4,6 @@ This is a part of the node, and with eight GPUs a tenth of it: it is never used 
 wrap within minutes to an hour; here each becomes one that only grows. Linux lets only root read them (since 5.10).
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from msgspec import Struct

@@ -6,8 +6,6 @@ consumers in one: the largest reading is the whole, since it contains the others
 it where that guess is wrong, as in an enclosure of several nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Synthetic devices: a scenario played on a small physical model, for tests, demos and drills."""
 
-from __future__ import annotations
-
 from agent.backends.protocol import SourceOptions
 from agent.backends.synthetic.loader import ScenarioError, load_scenario, shipped_names
 from agent.backends.synthetic.scenario import Scenario

@@ -1,7 +1,5 @@
 """The loop that cools a rack's machines, as its faults leave it: how warm it comes in, and how much of it flows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import exp
 

@@ -5,8 +5,6 @@ result depends only on the scenario, never on earlier requests. Only the segment
 older moment walks the chain again from the start, which takes one short step for each edge, not for each second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import exp, inf, log
 

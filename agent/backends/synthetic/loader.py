@@ -1,7 +1,5 @@
 """Reads scenario files, strictly: a mistake is an error that names file, line, key path and the nearest valid word."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf

@@ -4,8 +4,6 @@ The numbers are typical of the product, not a specification of it: the scenarios
 watts, degrees and bytes are in the right proportion.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 from msgspec.structs import replace
 

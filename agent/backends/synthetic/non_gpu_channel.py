@@ -4,8 +4,6 @@ It has its own tracks and shares none with the GPUs' channels, so that no lock i
 whose read hangs does not block the ports.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from math import floor

@@ -4,8 +4,6 @@ The reader of real services reads them, with its search, its states and its erro
 DMTF's schemas have them (DSP8010).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import sqrt
 from typing import Any

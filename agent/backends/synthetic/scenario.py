@@ -3,8 +3,6 @@
 Nothing here reads a file or knows YAML.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from math import floor, inf

@@ -3,8 +3,6 @@
 A parser gets a YAML value and returns a number or a word; a ValueError says what is wrong with it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from math import isfinite

@@ -4,8 +4,6 @@ A row that the model does not vary shows a constant: a fact of the machine, or e
 the machine does not offer becomes a gap with a reason, as with the real driver.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 

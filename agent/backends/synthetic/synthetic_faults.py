@@ -4,8 +4,6 @@ The plausibility filter, the deadlines and the isolation of failures are outside
 deliberately raw, so that these have something to do.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from queue import Empty, SimpleQueue

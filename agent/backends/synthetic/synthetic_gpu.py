@@ -4,8 +4,6 @@ Power is a mean over 1 s where the real one is, and changes ten times a second; 
 whole window of 1/6 s, in whole percent; degrees and clock steps are integers.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 

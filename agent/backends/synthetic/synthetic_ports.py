@@ -5,8 +5,6 @@ light, and 0.375 erfc(Q / sqrt(2)) wrong bits; below that lies a floor of what t
 400G links corrects 15 symbols of 10 bits in a codeword of 544 (IEEE 802.3 clause 119), errors taken as independent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise

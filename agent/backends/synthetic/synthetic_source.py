@@ -5,8 +5,6 @@ own time. A second source for the same scenario and epoch, in another process, c
 one stopped, including counters, because there is no state to lose.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 The agent, the kernel log and the driver are read in separate threads: one that hangs does not delay the result.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

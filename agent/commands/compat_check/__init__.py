@@ -1,7 +1,5 @@
 """`coldplate compat-check`: which queries of dashboards and rule files find data on coldplate, and which do not."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

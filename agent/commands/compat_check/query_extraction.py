@@ -3,8 +3,6 @@
 Grafana's variables are replaced by what can stand in their place.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

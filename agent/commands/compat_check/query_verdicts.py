@@ -1,7 +1,5 @@
 """Decide whether coldplate has what queries name: under its own names, under another exporter's, or not at all."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet

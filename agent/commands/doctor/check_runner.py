@@ -1,7 +1,5 @@
 """Run every check within a time limit: a check that does not return is a finding, and the others still have theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 

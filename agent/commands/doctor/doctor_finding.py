@@ -1,7 +1,5 @@
 """The findings of doctor, and their output as text and JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum

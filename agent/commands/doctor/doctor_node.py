@@ -3,8 +3,6 @@
 Doctor runs as root or as a person, so it determines what the agent's user may do by the modes of files.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping

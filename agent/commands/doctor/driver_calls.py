@@ -3,8 +3,6 @@
 `coldplate doctor --bundle` runs this module in a process of its own, because a driver may hang or crash.
 """
 
-from __future__ import annotations
-
 import logging
 import platform
 import socket

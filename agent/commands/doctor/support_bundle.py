@@ -4,8 +4,6 @@ Names of people, hosts and devices are replaced by pseudonyms, the same in all f
 is named in the index and costs only itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

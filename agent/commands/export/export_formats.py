@@ -4,8 +4,6 @@ OpenMetrics wants all samples of a family together, and a recording has them by 
 as it takes to hold no more than some samples at a time: a day of a node with 8 GPUs seven times.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from array import array

@@ -1,7 +1,5 @@
 """What imports share: the samples that were read, what is wrong with a file, and the snapshots made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A value that the device does not offer is a text in brackets. The names are thos
 name with `current` and one without mean the same.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo

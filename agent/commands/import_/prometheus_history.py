@@ -4,8 +4,6 @@ Series of coldplate's become what they were on the node, and series of dcgm-expo
 A server gives each series the newest value of the five minutes before a moment, as its rules would see it there.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """`coldplate record`: records the node while a command runs, or until it is stopped."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

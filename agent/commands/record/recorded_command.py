@@ -4,8 +4,6 @@ The recorder exits with its status. Signals that processes send are passed on; t
 reach the command directly, and are not sent twice.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

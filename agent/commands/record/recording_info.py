@@ -1,7 +1,5 @@
 """What is in recordings, for people; and copies of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

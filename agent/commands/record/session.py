@@ -1,7 +1,5 @@
 """One run of `coldplate record`: the command, the sampling loop beside it, and the file that it fills."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,8 +1,6 @@
 """Advice of `rules check` on valid rule files: unknown names, metrics that are not exposed, names of
 other exporters, queries that return nothing when they should, and ranges that the daemon has no memory for."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Container, Iterable, Iterator
 

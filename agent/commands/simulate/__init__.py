@@ -1,7 +1,5 @@
 """`coldplate simulate`: a whole site of synthetic nodes, in one process and on one port."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

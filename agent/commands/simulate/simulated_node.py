@@ -5,8 +5,6 @@ each second, because every synthetic reading is computed for its time. Between t
 `stride` seconds: rolling statistics and busy time are those of these samples.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum

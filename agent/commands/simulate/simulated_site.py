@@ -4,8 +4,6 @@ A job's phases are in step by themselves, because they begin at the same moment 
 which the whole job waits, and the loss of one of its nodes, are passed on to the other nodes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum

@@ -3,8 +3,6 @@
 Nodes are sampled here, in the server's thread, between the turns of the clients like the rendering of a page.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 The reader of scenarios reads what a scenario file and a site file have in common: jobs and faults.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator, Mapping

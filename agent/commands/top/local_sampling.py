@@ -1,7 +1,5 @@
 """Reads the devices of this machine for the view, where no agent is attached to, and the owners of GPU processes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

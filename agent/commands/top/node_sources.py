@@ -3,8 +3,6 @@
 Each agent is polled in a thread of its own: one that does not answer delays no other.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import socket

@@ -1,7 +1,5 @@
 """Two runs side by side: what differs, and by how much. Figures of GPUs are means over all GPUs of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple

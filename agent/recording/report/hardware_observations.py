@@ -1,7 +1,5 @@
 """Observations of hardware faults: XID errors, memory, links, GPUs that do not answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from agent.catalogue.xid_triage import Grade, called

@@ -1,7 +1,5 @@
 """Write the report as one page of HTML without script, other files or network; light or dark as the reader's system."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple

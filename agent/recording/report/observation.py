@@ -1,7 +1,5 @@
 """A remark: something that an expert would say of a run, with the figures that carry it and what it does not show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 

@@ -5,8 +5,6 @@ below 0.5 is likely ineffective and an effective one needs 0.8. For tensor activ
 runs are thought good from 40 % of the peak on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 

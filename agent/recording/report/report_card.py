@@ -3,8 +3,6 @@
 Everything is ASCII but the texts of the recording. The page of HTML shows the same tables.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

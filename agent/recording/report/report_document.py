@@ -3,8 +3,6 @@
 The alerts are those that the node's own agent had, or those of rules that a command evaluates over the recording.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ their length: 3.8 s sampled once a second gave 19.0 s. So no step shorter than t
 a shift by one sample already breaks the likeness. What remains are beats: 1.1 s still appears as 11 s.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Sequence
 from math import inf

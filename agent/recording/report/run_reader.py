@@ -1,7 +1,5 @@
 """Read recordings in one pass and in bounded memory, and gather the facts of a report node by node."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from math import isfinite

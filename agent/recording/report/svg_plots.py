@@ -3,8 +3,6 @@
 The band holds what happened within each part of the grid: a peak of one snapshot in a day is seen.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby

@@ -4,8 +4,6 @@ All stable syntax is accepted here, whether it can be evaluated or not; syntax b
 name. Whatever the text, the only error is `PromqlError`, and time and memory are linear in the text and bounded.
 """
 
-from __future__ import annotations
-
 from alerts.promql.labels import Labels, PromqlError, line_and_column
 from alerts.promql.syntax.clauses import read_metric
 from alerts.promql.syntax.grammar import Grammar

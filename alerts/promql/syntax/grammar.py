@@ -4,8 +4,6 @@ Syntax errors are raised where they occur; of the semantic errors, such as wrong
 raised if the syntax is correct, as in Prometheus.
 """
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from agent.lib.wording import nearest

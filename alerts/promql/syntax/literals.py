@@ -3,8 +3,6 @@
 Invalid ones are a ValueError with Prometheus's text.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -8,8 +8,6 @@ accepts more as a number here than it can parse afterwards (`5e `, `0x`), and wh
 duration from where the number stopped.
 """
 
-from __future__ import annotations
-
 import re
 
 from alerts.go_literals import read_quoted

@@ -4,8 +4,6 @@ Each check looks at one node, whose parts have already been checked, and returns
 are those of Prometheus 3.5, with the types of their arguments and results, and whether a feature flag hides them.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from alerts.promql.labels import METRIC_NAME

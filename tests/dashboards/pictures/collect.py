@@ -4,8 +4,6 @@
 (`make screenshots`). Each board shows a small cluster of its own, in which one thing goes wrong on node-17.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -4,8 +4,6 @@
 The faults of the shipped scenarios come within seconds here, and the minutes of the rules are seconds.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

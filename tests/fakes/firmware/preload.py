@@ -1,7 +1,5 @@
 """Compiles `fake_firmware.c`, which makes reads of chosen files hang or fail and steps the clock, and tells it when."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

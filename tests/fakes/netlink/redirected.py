@@ -1,7 +1,5 @@
 """A program whose questions about an interface a stand-in answers in the kernel's place; see `redirect.c`."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Compiles the stand-in for libnvidia-ml.so.1; see `fake_nvml.c` for what it does and how it is told to."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A copy of the product, to which a test adds something, and the program that is run from it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

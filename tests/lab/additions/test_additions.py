@@ -1,7 +1,5 @@
 """Each kind of thing that the table "Adding things" names is added to a copy of the product, which then has it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

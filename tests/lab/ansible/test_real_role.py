@@ -1,7 +1,5 @@
 """The role, played by the real Ansible against this machine, whose directories and systemctl are a test's own."""
 
-from __future__ import annotations
-
 import grp
 import os
 import re

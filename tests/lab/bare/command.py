@@ -1,7 +1,5 @@
 """The command line: which places and users, one after the other, and the table at the end."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

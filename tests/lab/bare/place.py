@@ -1,7 +1,5 @@
 """What is tried: this checkout, as somebody else would get it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What `make test-bare` and `make test-all` try is what the project names, and what cannot be tried is no success."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Exit status 0 if everything was measured, whether targets are met or not; 1 if something could not run.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -4,8 +4,6 @@
 once: the monotonic second at which it began, and its latency in seconds.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys

@@ -1,7 +1,5 @@
 """Programs under measurement: started, looked at from outside through the kernel, and always ended."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

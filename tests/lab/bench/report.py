@@ -1,7 +1,5 @@
 """What a measurement says, the table in which it stands, and the lines that tell what is going on meanwhile."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -4,8 +4,6 @@ These are the rules that an agent evaluates by default where no rack is configur
 more than an hour, faster than time, so that every window is as full as it gets.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from statistics import fmean, median

@@ -1,7 +1,5 @@
 """What sampling costs while nobody scrapes: once a second beside nvitop-exporter, ten times a second; and memory."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from itertools import product

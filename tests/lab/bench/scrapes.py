@@ -1,7 +1,5 @@
 """What a scrape costs beside node_exporter, which collects when it is asked; what a page costs that nobody asks for."""
 
-from __future__ import annotations
-
 import random
 import time
 from statistics import median

@@ -4,8 +4,6 @@ docs/dev/performance.md says who the others are. A second daemon, which nobody b
 first one: what its scraper waits is the machine's doing. Exit status 1 if a target was missed.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """The one error of what make needs first."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The command line of what make needs first; every mistake and shortage ends in one line, without a traceback."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

@@ -4,8 +4,6 @@ No Debian release has helm, and Ansible and the schemas are packages of Python's
 `LIBRARIES` and `PROGRAMS`, into a folder of their own. The environment of the tests stays as it is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

@@ -4,8 +4,6 @@
 whose Python is gone, or that was made elsewhere (scripts hold absolute paths), is of no use. Both are made anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

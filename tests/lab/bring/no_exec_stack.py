@@ -4,8 +4,6 @@ tcc writes no PT_GNU_STACK header, which means an executable stack, and glibc fr
 table of program headers is written again at the end of the file, with that header (elf(5)).
 """
 
-from __future__ import annotations
-
 import struct
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Installing would start services and change the machine. What is unpacked lies in
 which comes first on make's PATH, holds only what the machine lacks.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 Standard library alone. The same tree and SOURCE_DATE_EPOCH give the same bytes.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

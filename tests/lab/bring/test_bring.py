@@ -4,8 +4,6 @@ that was listed. The environments are real; pip in them is a stand-in that takes
 `make test-bare` tries the rest on machines that nobody prepared: what apt brings, and that nothing else is changed.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """What packages carry beside the product: the locked wheels, for every Python that a node may have, of one machine."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

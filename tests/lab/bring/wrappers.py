@@ -3,8 +3,6 @@
 All paths are relative to where the program is found, so that a checkout can be moved.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

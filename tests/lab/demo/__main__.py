@@ -4,8 +4,6 @@ It says which alert is expected at which minute, prints each alert as it arrives
 The exit status is 0 if all that was due came, 1 if something did not, 2 if a program does not come up.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What the demo announces: the alert that each fault of a simulated site leads to, where, and how soon."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The demo announces what its site does, and says what came and what did not; started live, it ends without a trace."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

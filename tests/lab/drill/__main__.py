@@ -3,8 +3,6 @@
 Exit status 0 if every target was met, 1 if one was missed or a fault could not be tried.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

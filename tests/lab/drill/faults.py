@@ -1,7 +1,5 @@
 """One kind of harm: how it comes about, what the page shows of it, and how it is cured."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

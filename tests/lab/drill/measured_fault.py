@@ -1,7 +1,5 @@
 """How soon one fault is noticed and over, what it costs everybody else, and what is lost."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

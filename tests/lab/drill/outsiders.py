@@ -4,8 +4,6 @@
 manner of each (`MANNERS`), and is read anew for each request.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """The drill's table, as text for a terminal and as Markdown in docs/dev/reliability.md."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tests.lab.bench.processes import MIB

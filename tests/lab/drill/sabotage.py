@@ -5,8 +5,6 @@ is raised, wherever it is, and `refuse` is for how many seconds the system has n
 that is asked for.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import signal

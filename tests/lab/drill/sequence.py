@@ -1,7 +1,5 @@
 """Every fault there is, each on a daemon that has got over the one before."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """docs/dev/reliability.md has each fault of the drill."""
 
-from __future__ import annotations
-
 from tests.lab.drill import reliability
 from tests.lab.drill.faults import AT_START, PLAIN
 

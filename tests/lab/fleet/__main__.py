@@ -4,8 +4,6 @@ The exit status is 0 if the rack is one notification, whoever found it, and its 
 does not come up. ARGS=--stay leaves all running until Ctrl-C, for a look around.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

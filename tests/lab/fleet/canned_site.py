@@ -5,8 +5,6 @@ once in a scrape interval, and each page is told again with the name of another 
 the difference: series, values and their changes are those of real pages. One node in fifty has an alert that fires.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

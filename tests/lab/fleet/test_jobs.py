@@ -4,8 +4,6 @@ Exactly the slow GPU and the slow rail are named, and after a hang the idle GPU 
 Minutes are seconds here, as in `make fleet`: pages change three times as fast, and windows and holds are shorter.
 """
 
-from __future__ import annotations
-
 import time
 import urllib.request
 from collections.abc import Iterator

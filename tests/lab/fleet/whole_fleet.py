@@ -6,8 +6,6 @@ of them send to one Alertmanager: what both find must be one alert. Minutes of r
 nothing else differs.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

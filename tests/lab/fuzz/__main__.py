@@ -5,8 +5,6 @@ for long, so that a crash of a C library, a hang in it and a flood of memory are
 1 where something crashed; the input is then in tests/lab/fuzz/corpus/TARGET, to be committed with what mends it.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -1,7 +1,5 @@
 """Changes inputs: bytes, numbers, words, lines, fields, nesting and YAML's traps, in one way after another."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Each search runs in a child process, which is watched: a crash of a C library ends it, a hang in it is ended.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

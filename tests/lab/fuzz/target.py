@@ -1,7 +1,5 @@
 """What is fuzzed: a parser of what others wrote, behind its public seam, and what it may answer."""
 
-from __future__ import annotations
-
 import ast
 import logging
 import shutil

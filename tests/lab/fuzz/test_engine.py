@@ -1,7 +1,5 @@
 """The engine finds what there is to be found: a crash behind several steps, a hang, and what ends the process."""
 
-from __future__ import annotations
-
 import os
 import tracemalloc
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Write what is made from the code's tables and its command line: `python -m tests.lab.generate`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent.cli import make_parser

@@ -1,7 +1,5 @@
 """docs/alerts.md: the alerts of the pack by subject, and what each XID asks for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The manual pages and the completion of the command line."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/configuration.md: the table of the keys, between two marks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple, get_origin
 

@@ -1,7 +1,5 @@
 """The end of docs/metrics.md: the names of each exporter that are served, with coldplate's beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

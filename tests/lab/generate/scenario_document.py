@@ -1,7 +1,5 @@
 """docs/synthetic.md: the tables made from the scenario files and their schema."""
 
-from __future__ import annotations
-
 from agent.backends.synthetic.activity import TRAFFIC
 from agent.backends.synthetic.loader import load_scenario, shipped_names
 from agent.backends.synthetic.machines import TOPOLOGIES, RackPlant

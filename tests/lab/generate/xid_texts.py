@@ -4,8 +4,6 @@ In alerts/rules/xid.yml and advice.yml the codes after each comment such as `# c
 these alerts the section "Codes". The rest of both is written by hand.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

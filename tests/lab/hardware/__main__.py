@@ -1,7 +1,5 @@
 """Check coldplate on a machine with a GPU: `make hardware` (docs/dev/hardware.md)."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -4,8 +4,6 @@ The process is forked before anything has loaded the driver's library, and drops
 it: so the program and its files need not be readable for the other user.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -4,8 +4,6 @@ Which fields there are depends on its version, which is asked first (`--help-que
 changes a setting.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import subprocess

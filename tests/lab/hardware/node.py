@@ -1,7 +1,5 @@
 """One opened NVML source, read by hand lane by lane, and the laws that every sample must keep."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

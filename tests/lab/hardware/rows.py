@@ -4,8 +4,6 @@
 may have moved while nvidia-smi ran; a value without slack must agree to the step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum

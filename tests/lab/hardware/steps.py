@@ -1,7 +1,5 @@
 """The steps of the hardware checks, each of which writes one section of the report."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

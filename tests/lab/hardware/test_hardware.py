@@ -1,7 +1,5 @@
 """The checks themselves: a run over the stand-in library, and judgements that must be able to fail."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

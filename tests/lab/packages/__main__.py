@@ -1,7 +1,5 @@
 """A bare root of a Debian release, in which packages are installed as an operator does it, and which is thrown away."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The Debian package as it is built, with wheels that are stand-ins: `make test-packages` builds the real one."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

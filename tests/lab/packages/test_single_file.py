@@ -1,7 +1,5 @@
 """One file that unpacks itself once, for the Python that starts it, and runs what it holds."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

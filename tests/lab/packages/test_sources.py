@@ -1,7 +1,5 @@
 """What the packages say of themselves agrees, with one another and with what they are made from."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

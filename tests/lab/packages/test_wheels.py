@@ -1,7 +1,5 @@
 """The wheels of a package: fetched for each Python with the locks' hashes, and kept once where they are the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.lab.bring.environment import Environment

@@ -4,8 +4,6 @@ Everything that is generated comes from a seed, which is printed: the same seed 
 where nothing differs, 1 where something does, and 2 where nothing could be compared.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

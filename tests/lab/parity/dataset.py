@@ -1,7 +1,5 @@
 """The samples that generated queries are asked over: what makes operators fail, clash, overflow and lose labels."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """The recent Prometheus that we are held against: the one that `make newest` brought, or one of the machine's own."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

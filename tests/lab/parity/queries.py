@@ -4,8 +4,6 @@ Most of them are such as can be evaluated; some try the grammar. Values are comp
 texts of errors.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Generated rule files, read here and by promtool."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

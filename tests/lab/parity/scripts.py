@@ -4,8 +4,6 @@ A script is cut into cases. Each has all samples that were loaded up to then, si
 is not read: the server says it.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import tempfile

@@ -4,8 +4,6 @@ They try the evaluation: operators whose operands match once, many times or not 
 elements are alike, and errors where nobody looks. Odd and damaged ones try the grammar.
 """
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Generated templates, rendered here and by a running Prometheus for the same alert."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -4,8 +4,6 @@ Exit status: 1 when an alert did not fire where it must, fired later than its li
 failed. The whole takes about 20 minutes on two processors.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

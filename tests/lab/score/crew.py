@@ -1,7 +1,5 @@
 """Plays on several processors at once. Apart from `__main__`, which a process that is spawned cannot import."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import multiprocessing

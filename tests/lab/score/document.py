@@ -3,8 +3,6 @@
 What stands before the tables there is written by hand, and is kept.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ an alert is explained. Alerts that nobody names for a scenario must stay silent 
 are in own_expectations.py.
 """
 
-from __future__ import annotations
-
 from tests.lab.score.expected import FED, QUIET, RACK, TRAYS, UNBUDGETED, Expectation, Expected
 from tests.lab.score.own_expectations import OWN
 

@@ -1,7 +1,5 @@
 """What is expected of a scenario, and the racks that scenarios are played in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Plays the error ratios of a labelled optical line through the rules of ports."""
 
-from __future__ import annotations
-
 import csv
 import statistics
 from bisect import bisect_right

@@ -1,7 +1,5 @@
 """Plays the measured power of other people's nodes through the rack rules, against budgets that shrink."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from bisect import bisect_right

@@ -1,7 +1,5 @@
 """Plays the step times of other people's training jobs through the rules about jobs."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Callable, Sequence

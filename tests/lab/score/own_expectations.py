@@ -3,8 +3,6 @@
 A variation whose name ends in `-healthy` looks like the fault of its base and is harmless: nothing may fire.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from agent.backends.synthetic.scenario import ScenarioFault

@@ -5,8 +5,6 @@ phase between a fault and the rules' time grid varies too, every further play mo
 moment, by up to ten minutes; where there are none, its jobs begin later, and those of a quiet scenario end as well.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

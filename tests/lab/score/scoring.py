@@ -1,7 +1,5 @@
 """Holds what fired against what was expected. Pure: it plays nothing and writes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -6,8 +6,6 @@ What these functions leave out is as mild as their author: they show that a rule
 not how often it is wrong elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple

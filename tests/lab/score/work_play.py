@@ -4,8 +4,6 @@ Where play.py plays a whole node, only what the rules about jobs read is here: l
 and counters of the host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random

@@ -3,8 +3,6 @@
 Exit status 0 if nothing grew beyond its limit, 1 if something did or could not be tried.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

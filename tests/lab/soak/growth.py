@@ -1,7 +1,5 @@
 """What a daemon holds, whether that grows, and the table of it in docs/dev/reliability.md."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The soak itself: everything comes and goes, and is looked at."""
 
-from __future__ import annotations
-
 from tests.lab.bench.report import Progress
 from tests.lab.soak.accelerated import LOOK_EVERY, PAGE_EVERY, RELOAD_EVERY, accelerated
 

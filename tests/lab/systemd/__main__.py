@@ -1,7 +1,5 @@
 """`make test-systemd`: the shipped units on a real systemd, in a machine of their own."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """The temporary folder of a machine, which goes with it; or with the next run, where its maker was killed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Writes the committed panes anew, and those in docs: `python -m tests.screen.panes`, in `make generate`."""
 
-from __future__ import annotations
-
 from tests.screen.panes.captured import DOCUMENT, FOLDER, PANES, PICTURE, documented, picture
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The panes that are kept as text: what each shows, and how it is drawn."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -4,8 +4,6 @@ Each has a constant SCHEDULER, and gives its sources in its docstring. Its varia
 agent/broker/questions.py as well: what a privileged process returns is listed where it runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from agent.backends.jobs.job import Scheduler

@@ -6,8 +6,6 @@ flux.service. With `[exec] service = "sdexec"` they are units of the user manage
 that every user can make, so that they are known only where jobs.trust_environment has flux.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

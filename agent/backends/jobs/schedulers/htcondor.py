@@ -5,8 +5,6 @@ Cgroups: condor_DIRECTORY_SLOT below BASE_CGROUP, whose default is htcondor, or 
 which is in a file of the user's: a job is known by its slot, and by its scratch directory, which no two jobs share.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ pkg/kubelet/cm: pod_container_manager_linux.go and cgroup_manager_linux.go. A cg
 its name comes from the directories of its logs or from the kubelet.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

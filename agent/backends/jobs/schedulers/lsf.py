@@ -6,8 +6,6 @@ brackets. Variables: IBM's reference,
 "environment variables set for job execution".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

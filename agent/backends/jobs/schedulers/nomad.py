@@ -5,8 +5,6 @@ Cgroups: ALLOCATION.TASK.scope in /nomad.slice, since 1.7 in its share.slice or 
 settings" of its documentation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ Cgroups: /oar/USER_JOB of version 1 (sources/core/tools/job_resource_manager_cgr
 OAR starts its jobs through its own sshd, so that without cgroups they look like logins.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ Cgroups: those of its cgroup hook (pbs_cgroups.PY), whose configuration names th
 User's Guide, "environment variables provided by PBS".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -3,8 +3,6 @@
 Every Ray cluster numbers its jobs from 01000000, and a node may run workers of several clusters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from agent.backends.jobs.job import Job, Scheduler

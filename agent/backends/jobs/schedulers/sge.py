@@ -4,8 +4,6 @@ Variables: submit(1), "ENVIRONMENTAL VARIABLES", the same in all. Cgroups: Univa
 AGE/ID.TASK where sge_conf(5) has cgroup_path; the free ones make none, and leave jobs in the unit of sge_execd.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ machine; v1 by slurm.schedmd.com/cgroups.html. Variables: slurm.schedmd.com/sbat
 and heterogeneous_jobs.html. Without cgroups (proctrack/linuxproc) jobs stay in the unit of slurmd.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

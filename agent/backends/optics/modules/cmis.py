@@ -6,8 +6,6 @@ Only values are read. The flags in bytes 8 to 13 of the lower page and 134 to 15
 which would take them from other programs that wait for them; no span touches them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from agent.backends.optics.ethtool_requests import PortValue

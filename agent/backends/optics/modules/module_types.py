@@ -5,8 +5,6 @@ Both maps store numbers with the high byte first: temperatures in 1/256 degree, 
 page's own.
 """
 
-from __future__ import annotations
-
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

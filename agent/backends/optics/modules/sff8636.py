@@ -4,8 +4,6 @@ Only values are read. The flags in bytes 3 to 21 clear when they are read, which
 that wait for them; no span touches them.
 """
 
-from __future__ import annotations
-
 from agent.backends.optics.ethtool_requests import PortValue
 from agent.backends.optics.modules.module_types import (
     AMPERES,

@@ -5,8 +5,6 @@ The library is neither loaded nor opened here: a driver that hangs would hang do
 kernel log carries XIDs while the driver hangs, and is the only source of SXids.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

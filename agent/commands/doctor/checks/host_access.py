@@ -5,8 +5,6 @@ below /sys/class/powercap unless a udev rule allows more. Racks sum their power 
 times, so the clock must be synchronised: adjtimex(2) reports it without privileges, whichever daemon keeps the clock.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterable, Iterator
 from contextlib import closing

@@ -4,8 +4,6 @@ The sandbox is checked by comparing the gaps that the agent reports with what do
 started: systemd's directories and the cgroups show the units.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Check what the attribution of jobs needs: schedulers by cgroups, /proc of other users, the broker."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 A server that scrapes keeps its connection open, so it is found among the sockets of the node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial

@@ -3,8 +3,6 @@
 Only changed lines are written, in one synchronized update, so that nothing flickers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

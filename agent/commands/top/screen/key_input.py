@@ -3,8 +3,6 @@
 The bytes are ECMA-48 sequences, xterm's keys and SGR mouse mode. The next state is a pure function of state and key.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Callable, Sequence

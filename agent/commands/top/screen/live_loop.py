@@ -1,7 +1,5 @@
 """Draw the live screen: wait for keys, signals and data, draw, and restore the terminal at any end."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """The same view for programs: JSON with everything, CSV with a row for each GPU. What is absent is null or empty."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -4,8 +4,6 @@ Threads that read put samples in, and the thread that draws takes them out. Traf
 sample; errors are the growth over a minute.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ value is absent from the mappings here, and None in the fields. A sample without
 not a line at zero.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Draw what surrounds the table of GPUs: the head, what is wrong, the node's line, the panels, one GPU, the help."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import chain

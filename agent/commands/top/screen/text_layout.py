@@ -3,8 +3,6 @@
 What is absent is a dash, and zero is a value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct

@@ -5,8 +5,6 @@ nodes too: which GPU the others wait for. A GPU that waits in a collective is fu
 utilization alone names the wrong ones.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median

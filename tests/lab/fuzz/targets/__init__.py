@@ -1,7 +1,5 @@
 """The targets, by name. A file of this folder has those of one kind of input, in its TARGETS."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the kernel and its drivers show: sysfs, procfs, the kernel log, answers of a controller and of the broker."""
 
-from __future__ import annotations
-
 import math
 import os
 import struct

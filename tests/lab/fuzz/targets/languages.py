@@ -1,7 +1,5 @@
 """What is written inside rules: queries, templates, regular expressions, durations and the notation of rule tests."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What modules of ports have in their memory, which their makers wrote."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """HTTP on both sides, and what servers, peers and kubelets answer."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the agent itself wrote, once damaged: state files, recordings, traces; and what its worker says."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

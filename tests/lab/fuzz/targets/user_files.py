@@ -1,7 +1,5 @@
 """Files that users write: configuration, rules and their tests, scenarios, expectations, peers, credentials."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs all checks in their order: each says in one line what it saw."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

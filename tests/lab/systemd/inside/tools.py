@@ -1,7 +1,5 @@
 """The machine as the checks see it: commands, units, the agent's page. Standard library alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
