@@ -132,14 +132,7 @@ class GroupEvaluator:
         return ((work.rule.identity, each) for work in self._works if work.records for each in work.records.values())
 
     def _work(
-        self,
-        work: _Work,
-        store: AnyStore,
-        at: float,
-        stamp: float,
-        *,
-        transitions: list[Transition],
-        spent: float,
+        self, work: _Work, store: AnyStore, at: float, stamp: float, *, transitions: list[Transition], spent: float
     ) -> str:
         """Evaluate one rule, `spent` seconds after the first of the group; returns what went wrong, if anything."""
         if at < work.rests_until:

@@ -15,16 +15,7 @@ from agent.lib.wording import format_value, meant, one_line
 from alerts.limits import MAX_RULE_TOKENS
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.query import number_literals
-from alerts.rulefile import (
-    AlertingRule,
-    RecordingRule,
-    Rule,
-    RuleFile,
-    RuleGroup,
-    Templates,
-    is_label_name,
-    tokens_of,
-)
+from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup, Templates, is_label_name, tokens_of
 from alerts.template import Template, TemplateError, compile_template
 from alerts.template.query_reads import reads_of
 

@@ -313,14 +313,7 @@ class _RuleFileLoader:
             self.reader.fail(node, where, f"{key}: invalid in a recording rule; remove it")
 
     def _alerting(
-        self,
-        name: str,
-        query: Query | None,
-        fields: Mapping[str, Node],
-        labels: _Texts,
-        *,
-        where: str,
-        shared: _Texts,
+        self, name: str, query: Query | None, fields: Mapping[str, Node], labels: _Texts, *, where: str, shared: _Texts
     ) -> AlertingRule | None:
         reader = self.reader
         hold = reader.duration(fields.get("for"), f"{where}, for") or 0.0

@@ -210,10 +210,7 @@ _REASONS = {
     **dict.fromkeys((errno.EBUSY, errno.ENODATA, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR), Reason.TIMEOUT),
     errno.EBADMSG: Reason.MALFORMED,
 }
-_REMEDIES = {
-    errno.EMFILE: "raise LimitNOFILE in the unit, or ulimit -n",
-    errno.ENFILE: "raise the sysctl fs.file-max",
-}
+_REMEDIES = {errno.EMFILE: "raise LimitNOFILE in the unit, or ulimit -n", errno.ENFILE: "raise the sysctl fs.file-max"}
 
 
 def reason_of(error: OSError, *, missing: Reason = Reason.LOST) -> Reason:

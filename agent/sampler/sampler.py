@@ -129,10 +129,7 @@ class Sampler:
         self._statistics.set_window(settings.window)
 
     def enlist(
-        self,
-        channels: Sequence[tuple[str, GpuIdentity | None]],
-        unidentified: Sequence[Unidentified],
-        now: float,
+        self, channels: Sequence[tuple[str, GpuIdentity | None]], unidentified: Sequence[Unidentified], now: float
     ) -> None:
         """Take in a worker's channels, and the GPUs that have not identified themselves. Call it for each change."""
         self._changed = True

@@ -42,11 +42,7 @@ class Alertmanager(HttpReceiver):
         if alert.resolved_at is not None:
             ends = min(alert.resolved_at, now)
             starts = min(starts, ends)
-        document: dict[str, object] = {
-            **texts(alert),
-            "startsAt": rfc3339(starts),
-            "endsAt": rfc3339(ends),
-        }
+        document: dict[str, object] = {**texts(alert), "startsAt": rfc3339(starts), "endsAt": rfc3339(ends)}
         if self.external_url:
             document["generatorURL"] = self.external_url
         return document

@@ -9,14 +9,7 @@ from itertools import accumulate
 from alerts.go_literals import parse_float
 from alerts.promql import numbers
 from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, label_value
-from alerts.promql.plan import (
-    Derivation,
-    Elements,
-    EvaluationContext,
-    ScalarPlan,
-    VectorPlan,
-    refuse_same_labels,
-)
+from alerts.promql.plan import Derivation, Elements, EvaluationContext, ScalarPlan, VectorPlan, refuse_same_labels
 
 _SMALL_DIFFERENCE = 1e-12
 """Relative difference below which two counts are equal: it comes from rounding in `rate` and `sum`."""

@@ -24,8 +24,7 @@ def share(expr: str, of: str) -> str:
 
 
 dashboard = Board(
-    "job",
-    "Do the GPUs of the job work equally, which one lags, and why? Excludes shared GPUs and MIG instances.",
+    "job", "Do the GPUs of the job work equally, which one lags, and why? Excludes shared GPUs and MIG instances."
 )
 dashboard.row("Do its GPUs work equally?")
 dashboard.add(

@@ -35,9 +35,7 @@ NOT_OK = ((1, "warning", "orange"), (2, "critical", "red"), (3, "unavailable", "
 TOP = max(each.value for each in limits("RackPowerHigh"))
 
 dashboard = Board(
-    "rack",
-    "Is the rack's power within its budget, will it be in ten minutes, and is all of it known?",
-    profile="lean",
+    "rack", "Is the rack's power within its budget, will it be in ten minutes, and is all of it known?", profile="lean"
 )
 dashboard.row("Is it within budget?")
 dashboard.add(

@@ -90,9 +90,7 @@ def test_whoever_resets_a_gpu_has_the_agent_let_go_first_and_take_it_up_again(na
 
 
 @each_runbook
-def test_a_step_for_one_scheduler_has_the_command_of_the_other_and_nodes_are_drained_by_commands(
-    name: str,
-) -> None:
+def test_a_step_for_one_scheduler_has_the_command_of_the_other_and_nodes_are_drained_by_commands(name: str) -> None:
     slurm, kubernetes = re.compile(r"`(?:scontrol|scancel|squeue) "), re.compile(r"(?:`|\|\| )kubectl ")
     for step in steps(TEXTS[name]):
         assert bool(slurm.search(step)) == bool(kubernetes.search(step)) or "scontrol hold" in step, step

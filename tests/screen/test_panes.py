@@ -15,15 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from agent.commands.top.screen.frame import Painter, draw
-from agent.commands.top.screen.key_input import (
-    KeyReader,
-    OneGpu,
-    OneJob,
-    Press,
-    Sort,
-    UiState,
-    press,
-)
+from agent.commands.top.screen.key_input import KeyReader, OneGpu, OneJob, Press, Sort, UiState, press
 from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.node_view import NodeView
 from agent.commands.top.screen.panes import node_line

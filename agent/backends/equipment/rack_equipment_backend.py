@@ -8,12 +8,7 @@ it. An agent whose turn ends forgets what it saw: what it would show is old.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from agent.backends.equipment.equipment_backend import (
-    MOST_DOCUMENTS,
-    EquipmentBackend,
-    EquipmentReader,
-    PartDocument,
-)
+from agent.backends.equipment.equipment_backend import MOST_DOCUMENTS, EquipmentBackend, EquipmentReader, PartDocument
 from agent.backends.equipment.rack_resources import (
     COOLING_COLLECTIONS,
     POWER_COLLECTIONS,

@@ -66,10 +66,7 @@ class HostBackend:
         # psutil takes the root only from this setting of its module, which applies to the whole process.
         psutil.PROCFS_PATH = procfs
         self._pool = FileReaderPool(self.name, TIMEOUT_SECONDS, READERS)
-        groups = [
-            *KernelGroups(procfs, sysfs).groups(),
-            *DiskAndNetworkGroups(procfs, sysfs).groups(),
-        ]
+        groups = [*KernelGroups(procfs, sysfs).groups(), *DiskAndNetworkGroups(procfs, sysfs).groups()]
         self._faults = HostFaultGroups(procfs, sysfs)
         self._groups = {Lane.SLOW: groups, Lane.COLD: self._faults.groups()}
         self._batches = {

@@ -12,11 +12,7 @@ from typing import NamedTuple, TypeGuard
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredError
 from agent.backends.infiniband.infiniband_ports import PortDiscovery, RdmaPort
-from agent.backends.infiniband.sysfs_attribute import (
-    LinkStateTracker,
-    SysfsAttribute,
-    text_file,
-)
+from agent.backends.infiniband.sysfs_attribute import LinkStateTracker, SysfsAttribute, text_file
 from agent.backends.protocol import AbsentError, BackendSample, device_error
 from agent.backends.sysfs import printable
 from agent.catalogue.infiniband import INFO

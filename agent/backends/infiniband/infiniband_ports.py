@@ -11,12 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredError
-from agent.backends.infiniband.sysfs_attribute import (
-    DECODERS,
-    LinkStateTracker,
-    SysfsAttribute,
-    text_file,
-)
+from agent.backends.infiniband.sysfs_attribute import DECODERS, LinkStateTracker, SysfsAttribute, text_file
 from agent.backends.protocol import AbsentError, device_error
 from agent.backends.sysfs import list_names, printable
 from agent.catalogue.bindings import PortFile

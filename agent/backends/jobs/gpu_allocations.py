@@ -213,13 +213,7 @@ class PodNames:
         """Return the names of those pods whose names are known."""
         return {self._names[uid] for uid in uids if uid in self._names}
 
-    def name(
-        self,
-        board: AllocationTable,
-        pods: Pods,
-        hosts: Mapping[int, str],
-        logged: Mapping[str, PodName],
-    ) -> None:
+    def name(self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str], logged: Mapping[str, PodName]) -> None:
         """Replace uids by names wherever it is certain which pod it is.
 
         `hosts` are host names by process, `logged` are those, by uid, of the kubelet's log directories.

@@ -225,11 +225,7 @@ class JobsBackend:
         return board, known
 
     def _add_granted(
-        self,
-        board: AllocationTable,
-        steps: Mapping[int, str],
-        known: Mapping[int, GpuProcessFacts],
-        devices: GpuSlots,
+        self, board: AllocationTable, steps: Mapping[int, str], known: Mapping[int, GpuProcessFacts], devices: GpuSlots
     ) -> None:
         """Add the jobs to which Slurm gave GPUs on which no process computes."""
         given = [

@@ -144,7 +144,7 @@ class Kubelet:
         except ImportError as error:
             raise KubeletError(
                 f"{self._socket} is there, but the Python module grpc is missing; to learn the names of "
-                "pods, install it in the checkout: make install EXTRAS=kubernetes, or pip install '.[kubernetes]'",
+                "pods, install it in the checkout: make install EXTRAS=kubernetes, or pip install '.[kubernetes]'"
             ) from error
         options = (
             ("grpc.max_receive_message_length", LARGEST),

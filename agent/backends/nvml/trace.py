@@ -34,11 +34,7 @@ _UUID = re.compile(r"^(GPU|MIG)-.+$")
 _SHORT = 6
 """Originals shorter than this are not searched for in free text: `0` is a serial number on some boards."""
 
-_KINDS = {
-    "nvmlDeviceGetUUID": "uuid",
-    "nvmlDeviceGetSerial": "serial",
-    "nvmlDeviceGetBoardPartNumber": "part",
-}
+_KINDS = {"nvmlDeviceGetUUID": "uuid", "nvmlDeviceGetSerial": "serial", "nvmlDeviceGetBoardPartNumber": "part"}
 
 
 class Pseudonyms:

@@ -40,10 +40,7 @@ class OpticsBackend:
     def __init__(self, sysfs: Path | str = "/sys", connect: Connect = connect_netlink) -> None:
         self._pool = FileReaderPool(self.name)
         census = PortList(str(sysfs), self._pool, connect)
-        self._parts = (
-            PortStatistics(census, self._pool, connect),
-            AdapterTemperatures(str(sysfs), self._pool),
-        )
+        self._parts = (PortStatistics(census, self._pool, connect), AdapterTemperatures(str(sysfs), self._pool))
         self._transceivers = TransceiverReader(str(sysfs), census, connect)
         self._is_absent = True
         """Whether both other parts were absent when they were last read."""

@@ -245,9 +245,7 @@ def services_of_scenario(scenario: Scenario, age: Callable[[], float]) -> dict[s
     def power() -> SyntheticService:
         node = NodePowerModel(scenario, _tracks(scenario))
         return SyntheticService(
-            SHELVES,
-            lambda t: power_root(scenario, plant, plant.nodes * node.drawn(t) + plant.further_power, t),
-            age,
+            SHELVES, lambda t: power_root(scenario, plant, plant.nodes * node.drawn(t) + plant.further_power, t), age
         )
 
     return {CDU: cooling, SHELVES: power}

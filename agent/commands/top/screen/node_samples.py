@@ -86,10 +86,7 @@ def _moment(sighting: Sighting) -> float | None:
 
 NVLINK = ("coldplate_gpu_nvlink_transmit_bytes_total", "coldplate_gpu_nvlink_receive_bytes_total")
 PCIE = ("coldplate_gpu_pcie_transmit_bytes_total", "coldplate_gpu_pcie_receive_bytes_total")
-PORT = (
-    "coldplate_infiniband_port_data_received_bytes_total",
-    "coldplate_infiniband_port_data_transmitted_bytes_total",
-)
+PORT = ("coldplate_infiniband_port_data_received_bytes_total", "coldplate_infiniband_port_data_transmitted_bytes_total")
 TRAFFIC = frozenset((*NVLINK, *PCIE, *PORT))
 """Counters of bytes that are read in the fast lane."""
 PORT_ERRORS = {
