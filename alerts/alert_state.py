@@ -86,9 +86,7 @@ def decode(content: bytes) -> Saved:
 
 
 def after_downtime(record: AlertRecord, down: float) -> AlertRecord:
-    """Return a record after `down` seconds without evaluation, which count neither for `for` nor for
-    `keep_firing_for`.
-    """
+    """Return a record after `down` seconds without evaluation, which count for neither `for` nor `keep_firing_for`."""
     alert = record.alert
     if alert.phase is Phase.PENDING:
         alert = replace(alert, active_at=alert.active_at + down)

@@ -94,9 +94,7 @@ def find(entry: str, base: Path | None) -> list[Path]:
 
 
 def _refusal(path: Path) -> str:
-    """Return why this user cannot see what a path names: a folder on the way may not be entered or listed; else
-    empty.
-    """
+    """Return why this user cannot see what a path names, if a folder on the way is closed; else empty."""
     fixed = path
     while glob.has_magic(str(fixed)):
         fixed = fixed.parent

@@ -252,9 +252,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         return structs.replace(record, alert=replace(alert, annotations={**alert.annotations, CHANGES: text}))
 
     def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Transition]) -> dict[Labels, AlertRecord]:
-        """Return the records for which there is room; an alert that ended before this evaluation need not be
-        remembered.
-        """
+        """Return the records for which there is room; an alert that ended before this evaluation is left out."""
         if self.keep(sum(map(_weight, records.values()))):
             return records
         ended = {each.alert.labels for each in found}

@@ -135,9 +135,7 @@ VALUE = 8
 
 
 def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
-    """Return rows of equal width: a byte for each column, 1 where it changes; the constants; and the columns that
-    change.
-    """
+    """Return rows of equal width: a byte for each column, 1 where it changes; the constants; the changing columns."""
     height, width = len(rows), len(rows[0])
     step = VALUE * height
     columns = struct.pack(f"<{width * height}d", *chain.from_iterable(zip(*rows, strict=True)))

@@ -85,9 +85,7 @@ class BlockTrack:
             raise ValueError("a track with fewer rows than are used")
 
     def values(self, chosen: SelectedColumns) -> list[float | tuple[float, ...]]:
-        """Return the values of each chosen series in the snapshots that have it; one number if it did not change in the
-        block.
-        """
+        """Return the values of each chosen series in the snapshots that have it; one number if it never changed."""
         found = self.columns.chosen(chosen.keys(self.columns.changes, self.columns.height))
         rows = self._rows
         if len(rows) == self.columns.height == rows[-1] + 1:

@@ -92,9 +92,7 @@ class Recording:
         return (each.snapshot for each in self.recorded())
 
     def recorded(self, segments: list[int] | None = None) -> Iterator[RecordedSnapshot]:
-        """Return all snapshots with their headers; of these segments only, if their first bytes are given. As
-        `snapshots`.
-        """
+        """Return all snapshots with their headers; only of segments whose first bytes are given. As `snapshots`."""
         return chain.from_iterable(block.snapshots() for block in self.blocks(segments))
 
     def blocks(self, segments: list[int] | None = None) -> Iterator[RecordedBlock]:
@@ -107,9 +105,7 @@ class Recording:
                 at, known = yield from self._whole(at, known, only=segments is not None)
 
     def survey(self) -> list[SegmentSpan]:
-        """Return the segments, found without decompressing their blocks: a second for a recording of days. As
-        `snapshots`.
-        """
+        """Return the segments, without decompressing blocks: a second for a recording of days. As `snapshots`."""
         spans: list[SegmentSpan] = []
         at: int | None = 0
         while at is not None:

@@ -197,9 +197,7 @@ class Sampler:
         self._blocks["agent", "", Lane.SLOW] = Block(at, self._own_framer.frame(readings), ())
 
     def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
-        """Return the compute processes of every GPU in the inventory; none for one that does not answer. For any
-        thread.
-        """
+        """Return the compute processes of every known GPU; none for one that does not answer. For any thread."""
         listed = self.listed_processes()
         return {each.gpu: listed.get(each.gpu, ()) for each in list(self.inventory.gpus.values())}
 

@@ -62,9 +62,7 @@ SAMPLES = 4.0
 
 
 def steps_of(settings: Settings) -> tuple[Settings, ...]:
-    """Return the settings of each step: the first are those given, and each next one has longer periods in some
-    lane.
-    """
+    """Return the settings of each step: first those given, then ones with ever longer periods in some lane."""
     if settings.cpu_budget == inf:
         return (settings,)
     ranges = settings.ranges

@@ -212,9 +212,7 @@ def _alert(document: Mapping[str, Any]) -> Alert:
 
 
 def _wall(text: str) -> float:
-    """Return seconds since the epoch of a time in UTC as the API writes it, with any number of digits behind the
-    second.
-    """
+    """Return seconds since the epoch of a UTC time of the API, with any number of digits behind the second."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     try:
         return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")

@@ -189,9 +189,7 @@ def _laid_over(config: Config, **sections: Section) -> Config:
 
 
 def _whose(text: str) -> tuple[Path, str | None]:
-    """Return a recording and the node of it that is meant: FILE#NODE, or a file whose name may have such a sign
-    itself.
-    """
+    """Return a recording and the node that is meant: FILE#NODE, or a file whose name may have such a sign itself."""
     name, _, node = text.rpartition("#")
     if not (name and node) or os.path.lexists(text):
         return Path(text).absolute(), None

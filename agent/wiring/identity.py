@@ -77,9 +77,7 @@ STATE_DIRECTORY = Path("/var/lib/coldplate")
 
 
 def state_file(config: Config, name: str) -> Path | None:
-    """Return the path of a state file: in `state_dir`, systemd's state directory, or the default one; None without
-    any.
-    """
+    """Return the path of a state file: in `state_dir`, systemd's directory, or the default one; None without any."""
     if config.state_dir is not None:
         return Path(config.state_dir) / name
     given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]

@@ -133,9 +133,7 @@ def family_of(config: Config) -> str:
 
 
 def equipment_of(config: Config) -> tuple[str, ...]:
-    """Return the names of the services that serve the rack: configured ones, or else the scenario's. Raises
-    ConfigError.
-    """
+    """Return the names of the rack's services: configured ones, or else the scenario's. Raises ConfigError."""
     return tuple(config.rack.equipment or _services_of_scenario(config, 0.0))
 
 

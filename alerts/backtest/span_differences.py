@@ -97,9 +97,7 @@ def _by_key(
 
 
 def _pairs(old: Sequence[AlertSpan], new: Sequence[AlertSpan]) -> list[SpanDifference]:
-    """Return spans that overlap, two by two in the order of time and those of equal labels first, and those that are
-    alone.
-    """
+    """Return spans that overlap, two by two in time's order, those of equal labels first, and those that are alone."""
     left, pairs = list(old), []
     alone: list[AlertSpan] = []
     for same_labels, spans in ((True, list(new)), (False, alone)):

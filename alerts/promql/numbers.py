@@ -69,9 +69,7 @@ def exponential(value: float) -> float:
 
 
 def total(function: Callable[[float], float]) -> Callable[[float], float]:
-    """Return a trigonometric function for every number: NaN where it has no value, an infinity where that is too
-    large.
-    """
+    """Return a trigonometric function for every number: NaN without a value, an infinity where it is too large."""
 
     def everywhere(value: float) -> float:
         try:

@@ -158,9 +158,7 @@ class Program:
         return Subject(self._compiled, text, self._fit(text).encode())
 
     def _fit(self, text: str) -> str:
-        """Return the text as Go would see it: what is not a character, as in file names that are not UTF-8, becomes
-        U+FFFD.
-        """
+        """Return the text as Go would see it: what is no character, as in file names not in UTF-8, becomes U+FFFD."""
         if len(text) > self._longest:
             raise TextTooLongError(f"the text of {len(text)} characters is too long; the limit is {self._longest}")
         return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)

@@ -73,9 +73,7 @@ def _name_of(alert: str) -> str:
 
 
 def broken_template(source: str, alert: str, error: TemplateError) -> Template:
-    """Return a group's label that is not a valid template: as in Prometheus, it is read, and fails, when an alert
-    fires.
-    """
+    """Return a group's label that is no valid template: as in Prometheus, it fails when an alert fires."""
     return Template(source, alert, unwise=(str(error),), broken=error.prometheus_message)
 
 

@@ -379,9 +379,7 @@ class _Renderer:
         raise RenderError(f"non-function {name} of type {kind}")
 
     def _argument(self, node: Operand, kind: str) -> Value:
-        """Return the value of an argument; `kind` is the type that the function expects, empty if there is no
-        function.
-        """
+        """Return the value of an argument; `kind` is the type that the function expects, empty without a function."""
         self._node = node
         if isinstance(node, DotNode):
             return self._valid(self._dot, kind)

@@ -238,9 +238,7 @@ def _fraction(value: int, unit: int) -> str:
 
 
 def to_span(seconds: float) -> Span:
-    """Return the duration of this many seconds; what 64 bits cannot hold becomes the smallest one, as in Go on
-    x86-64.
-    """
+    """Return the duration of these seconds; what 64 bits cannot hold becomes the smallest one, as in Go on x86-64."""
     nanoseconds = seconds * 1e9
     return Span(int(nanoseconds) if abs(nanoseconds) < LONGEST_NANOSECONDS else -LONGEST_NANOSECONDS)
 

@@ -99,9 +99,7 @@ class Document(Struct, frozen=True):
 
 
 def load(path: Path, *, handed: bool = False) -> Document:
-    """Return the tests of a file; `handed` allows a pipe of the command line (see `read_text`). Raises
-    TestFileError.
-    """
+    """Return the tests of a file; `handed` allows a pipe of the command line (`read_text`). Raises TestFileError."""
     reader = Reader(str(path))
     document: Document | None = None
     with contextlib.suppress(TooManyError):

@@ -297,9 +297,7 @@ class Windows(SampleStore[_Window]):
             self.shift(step)
 
     def _meet(self, series: Series, target: Mapping[str, str]) -> _Window | None:
-        """Return the window of a series that was not looked up since the rules were loaded, or since there was no
-        room.
-        """
+        """Return the window of a series not looked up since the rules were loaded, or since there was no room."""
         labels = make_labels({**dict(series.all_labels), **target}, series.metric.name)
         window = self._sampled[series] = self._window(labels)
         return window

@@ -304,9 +304,7 @@ def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> Heal
 
 
 def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
-    """Return a GPU of which nothing is known but its silence is not lost yet if it was hardly given the time to
-    answer.
-    """
+    """Return a GPU of which only its silence is known, unless it hardly had the time to answer."""
     timeout = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
     if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= timeout:
         return finding

@@ -108,9 +108,7 @@ def _fill(archive: IO[bytes], parts: list[BundlePart], redaction: Redaction) -> 
 def _parts(
     seconds: int, node: DoctorNode, arguments: argparse.Namespace, redaction: Redaction, key: bytes
 ) -> list[BundlePart]:
-    """Return the parts in the order in which they are made: names of the first are recognised in the texts of the
-    others.
-    """
+    """Return the parts in the order in which they are made: names of the first are recognised in later texts."""
     from agent.commands.doctor.check_runner import examine
 
     findings: list[DoctorFinding] = []

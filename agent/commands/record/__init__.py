@@ -106,9 +106,7 @@ def _is_asked() -> bool:
 
 
 def _key() -> bytes:
-    """Return the key of pseudonyms: the same on all nodes of a job if its launch sets one, else for this recording
-    alone.
-    """
+    """Return the key of pseudonyms: the same on a job's nodes if its launch sets one, else for this recording."""
     return os.environb.get(KEY.encode()) or os.urandom(32)
 
 

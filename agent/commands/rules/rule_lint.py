@@ -55,9 +55,7 @@ def lint_file(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Prob
 
 
 def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
-    """Yield a problem for each rule whose range a node has no memory for: the daemon loads the file and refuses that
-    rule.
-    """
+    """Yield a problem for each rule whose range needs more memory than a node has: the daemon refuses that rule."""
     for group in file.groups:
         for rule in group.rules:
             worst = 0.0

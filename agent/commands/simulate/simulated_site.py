@@ -111,9 +111,7 @@ def _halting(node: SiteNode, job: ScenarioJob, outages: Sequence[Outage]) -> Ite
 def _awaited_by(
     name: str, sources: Iterable[tuple[ScenarioFault, Mapping[str, tuple[int, ...]]]]
 ) -> Iterator[ScenarioFault]:
-    """Yield what a node waits for: what other nodes have, and its own straggler, for which its own GPUs wait no
-    less.
-    """
+    """Yield what a node waits for: other nodes' stragglers, and its own, for which its own GPUs wait no less."""
     for fault, holders in sources:
         own = holders.get(name, ())
         if len(holders) > (name in holders) or fault.kind == "straggler":

@@ -162,9 +162,7 @@ Expression = Union[
 
 
 def parts_of(tree: Expression) -> Iterator[Expression]:
-    """Yield every node of a tree, in the order of the text as far as possible; without recursion, since trees may be
-    deep.
-    """
+    """Yield every node of a tree, mostly in the order of the text; without recursion, since trees may be deep."""
     waiting: list[Expression] = [tree]
     while waiting:
         node = waiting.pop()

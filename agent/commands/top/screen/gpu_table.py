@@ -178,9 +178,7 @@ _STEP = 8
 
 
 def columns_for(rows: Sequence[Row], look: TextLayout, node_width: int) -> list[GpuColumn]:
-    """Return the columns that the width holds, in their order; what is left over goes to those whose content needs
-    it.
-    """
+    """Return the columns that the width holds, in their order; the rest goes to those whose content needs it."""
     found = list(COLUMNS)
     if node_width:
         found.insert(1, GpuColumn("NODE", node_width, 0, _value(lambda gpu: gpu.node), False))

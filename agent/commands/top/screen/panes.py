@@ -347,9 +347,7 @@ def _chart(title: str, history: Sequence[float | None], most: float, top: str, l
 
 
 def _cell(share: float | None, line: int, levels: str) -> str:
-    """Return one cell of a chart; `line` is counted from below. A zero shows as the lowest level, no value as a
-    blank.
-    """
+    """Return one cell of a chart; `line` counts from below. A zero shows as the lowest level, no value as a blank."""
     if share is None:
         return " "
     filled = round(min(max(share, 0.0), 1.0) * CHART_LINES * len(levels)) - line * len(levels)

@@ -64,9 +64,7 @@ ASCII = Glyphs(("x", "!", ".", " "), "", "#", ".", "_.-=+*#", "-", "C", "Enter",
 
 
 def glyphs_for(encoding: str | None, environment: Mapping[str, str], *, is_ascii: bool = False) -> Glyphs:
-    """Return those that an output of this encoding can show, ASCII where the locale is C: Python writes UTF-8 even
-    there.
-    """
+    """Return those that an output of this encoding can show, and ASCII in the locale C, where Python writes UTF-8."""
     if is_ascii or next(filter(None, map(environment.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "") in ("C", "POSIX"):
         return ASCII
     try:
