@@ -1,7 +1,7 @@
 """Where the kernel shows a management controller, and one IPMI request through it: linux/ipmi.h.
 
-The structures are packed here, with the addresses of buffers in them. Tested with the kernel's driver and an emulated
-controller (`make test-systemd MACHINE=full`), never with a real one.
+The structures are packed here, with the addresses of buffers in them. Tried with the driver of Linux 6.12 and QEMU's
+simulated controller, which answers a request for its identity and refuses one for its power; never with a real one.
 """
 
 import errno

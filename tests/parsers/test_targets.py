@@ -33,7 +33,7 @@ CALL = re.compile(rf"\b({'|'.join(MARKS)})\(")
 
 UNFUZZED = {
     "agent/backends/nvml/pynvml_driver.py": "structures of the C library: tests/nvml/test_pynvml_driver.py",
-    "agent/broker/ipmidev.py": "the kernel's structures: tests/broker and `make test-systemd MACHINE=full`",
+    "agent/broker/ipmidev.py": "the kernel's structures: tests/power/test_ipmi.py",
     "agent/commands/doctor/checks/gpu_driver.py": "the loader's cache, which only root writes: finds paths in it",
     "agent/commands/doctor/driver_calls.py": "a text of the C library, as tests/nvml/test_pynvml_driver.py has them",
     "agent/commands/doctor/support_bundle.py": "an answer of the agent's own API, which agent_client reads",
