@@ -1,7 +1,7 @@
 """Responses of HTTP/1.1 as data: bytes in, answers or reasons for their absence out, without sockets or clock.
 
 The servers of management controllers and proxies are accepted as they are. That is safe with one request at a time: in
-any doubt where an answer ends the connection is closed. Between agents an answer has to be `plain`.
+any doubt where an answer ends the connection is closed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ MOST_INTERIM = 16
 MOST_CHUNK_LINE = 1024
 
 _END = re.compile(rb"\r?\n\r?\n")
-_PLAIN_END = re.compile(rb"\r\n\r\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9])[ \t]+([1-9][0-9]{2})(?:[ \t].*)?", re.DOTALL)
-_PLAIN_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?")
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?", re.DOTALL)
@@ -34,16 +32,10 @@ _UNTIL_CLOSE, _CHUNKED = sys.maxsize, -1
 
 
 class AnswerBounds(Struct, frozen=True):
-    """Most bytes of a body and of a head.
-
-    A longer body is cut off. `plain` requires what an agent sends: a status of 200 and a body with one Content-Length
-    within the bound, neither chunked nor compressed, and nothing after it; the body of another status is not waited
-    for.
-    """
+    """Most bytes of a body and of a head. A longer body is cut off."""
 
     body: int
     head: int = 64 * 1024
-    plain: bool = False
 
 
 class AnswerReader:
@@ -76,14 +68,10 @@ class AnswerReader:
         while True:
             while self.head is None:
                 self._take_head((yield from self._head_lines()))
-            if self._bounds.plain and self.head.status != _OK:
-                yield self.head
             yield from self._chunks() if self._size == _CHUNKED else self._bytes(self._size)
             yield self._finish(self.head)
 
     def _finish(self, head: HttpAnswer) -> HttpAnswer:
-        if self._buffer and self._bounds.plain:
-            raise _garbage("the response is longer than its Content-Length")
         body = bytes(self._body[: self._bounds.body])
         closes = head.closes or self._is_cut or bool(self._buffer)
         answer = HttpAnswer(head.status, head.headers, body, closes, self._is_cut)
@@ -98,13 +86,12 @@ class AnswerReader:
 
     def _head_lines(self) -> Generator[None, None, list[bytes]]:
         bounds, buffer, searched = self._bounds, self._buffer, 0
-        pattern = _PLAIN_END if bounds.plain else _END
-        while (end := pattern.search(buffer, searched, bounds.head)) is None:
+        while (end := _END.search(buffer, searched, bounds.head)) is None:
             if len(buffer) >= bounds.head or not _FIRST.startswith(buffer[: len(_FIRST)]):
                 raise _garbage("not an HTTP response")
             searched = max(len(buffer) - 3, 0)  # the end may have begun to arrive
             yield
-        lines = bytes(buffer[: end.start()]).split(b"\r\n" if bounds.plain else b"\n")
+        lines = bytes(buffer[: end.start()]).split(b"\n")
         del buffer[: end.end()]
         return lines
 
@@ -144,25 +131,18 @@ class AnswerReader:
         return line
 
     def _take_head(self, lines: list[bytes]) -> None:
-        plain = self._bounds.plain
-        if plain and any(b"\n" in line for line in lines):
-            raise _garbage("a line of the head that ends without a carriage return")
-        found = (_PLAIN_STATUS if plain else _STATUS).fullmatch(lines[0].rstrip(b"\r"))
+        found = _STATUS.fullmatch(lines[0].rstrip(b"\r"))
         if found is None or len(lines) > MOST_HEADERS + 1:
             raise _garbage("not an HTTP response")
         status = int(found[2])
-        if not plain and status < _OK:
+        if status < _OK:
             self._interim += 1
             if status == 101 or self._interim > MOST_INTERIM:
                 raise _garbage(f"an unsolicited response with status {status}")
             return
         headers, doubtful = _headers(lines[1:])
-        if plain and status == _OK:
-            self._size = _plain_length(headers, doubtful, self._bounds.body)
-        else:
-            self._size, unclear = _size_of(status, headers)
-            doubtful = doubtful or unclear
-        closes = doubtful or _closes(headers, old=found[1] == b"0") or (plain and status != _OK)
+        self._size, unclear = _size_of(status, headers)
+        closes = doubtful or unclear or _closes(headers, old=found[1] == b"0")
         self.head = HttpAnswer(status, headers, closes=closes)
 
 
@@ -209,17 +189,6 @@ def _size_of(status: int, headers: Mapping[str, str]) -> tuple[int, bool]:
     if length is not None and _LENGTH.fullmatch(length):
         return int(length), codings != [""]
     return _UNTIL_CLOSE, True
-
-
-def _plain_length(headers: Mapping[str, str], doubtful: bool, most: int) -> int:
-    if "transfer-encoding" in headers or "content-encoding" in headers:
-        raise _garbage("the response is chunked or compressed, which agents never send: check any proxy in between")
-    length = headers.get("content-length", "")
-    if doubtful or _LENGTH.fullmatch(length) is None:
-        raise _garbage("the response has no Content-Length")
-    if int(length) > most:
-        raise _garbage(f"a response of {int(length)} bytes; the limit is {most}")
-    return int(length)
 
 
 def _chunk_size(line: bytes) -> int:

@@ -32,7 +32,7 @@ STALL_TIMEOUT_SECONDS = 30.0
 GATHER_SECONDS = 0.004
 """Seconds for which answers are collected before they are read: one wake-up for many of them."""
 QUESTION = HttpRequest("GET", PATH, (("Accept", "application/json"),))
-BOUNDS = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
+BOUNDS = AnswerBounds(body=64 * 1024, head=8 * 1024)
 _OK = 200
 _REMEDIES = {
     400: "; if it speaks TLS, set rack.peer.scheme: https",
@@ -177,6 +177,9 @@ class Poller:
             return
         if answer.status != _OK:
             self._fail(peer, PeerFault.HTTP, f"HTTP status {answer.status}{_REMEDIES.get(answer.status, '')}")
+            return
+        if answer.cut:
+            self._fail(peer, PeerFault.GARBAGE, f"a response of more than {BOUNDS.body} bytes")
             return
         sent, peer.sent = peer.sent, None
         peer.rest = self._answered(peer.target, answer.body, sent, self._clock())

@@ -20,8 +20,7 @@ Treat = Callable[[socket.socket, int], None]
 """What is done to a connection for each question that came over it; the number is that of the question, from 1."""
 Wrap = Callable[[socket.socket], socket.socket]
 
-LENIENT = AnswerBounds(body=64 * 1024)
-PLAIN = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
+BOUNDS = AnswerBounds(body=64 * 1024)
 ASK = HttpRequest("GET", "/x", (("Accept", "application/json"),))
 
 
@@ -111,10 +110,10 @@ def asker() -> Iterator[Callable[..., Asker]]:
     with ExitStack() as stack:
 
         def make(
-            port: int, bounds: AnswerBounds = LENIENT, silence: float = float("inf"), host: str = "127.0.0.1",
+            port: int, silence: float = float("inf"), host: str = "127.0.0.1",
             scheme: str = "http", **options: Any,
         ) -> Asker:  # fmt: skip
             target = HttpTarget(f"{scheme}://{host}:{port}", **options)
-            return stack.enter_context(contextlib.closing(Asker(target, bounds, time.monotonic, silence)))
+            return stack.enter_context(contextlib.closing(Asker(target, BOUNDS, time.monotonic, silence)))
 
         yield make

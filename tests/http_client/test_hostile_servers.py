@@ -1,6 +1,5 @@
 """Servers of every temper against the one client: each exchange ends in time, and says what was the matter.
 
-The table is run once for servers as they are (receivers of alerts, management controllers) and once between agents.
 What is no answer at all is refused in test_answers.py.
 """
 
@@ -18,7 +17,6 @@ import pytest
 
 from agent.lib.http_answers import HttpError, HttpFault
 from agent.lib.http_link import HttpRequest
-from tests.http_client.conftest import LENIENT, PLAIN
 
 TIME = 0.25
 """Seconds that an exchange may take here."""
@@ -72,40 +70,39 @@ def silent(held: socket.socket, number: int) -> None:
     """Never answer."""
 
 
-TABLE: dict[str, tuple[Do, Outcome, Outcome]] = {
-    # what the server does: to servers as they are, and between agents
-    "answers": (says(TWO), (200, b"hi"), (200, b"hi")),
-    "never answers": (says(b""), TIMEOUT, TIMEOUT),
-    "hangs up": (says(b"", hangs_up=True), UNREACHABLE, UNREACHABLE),
-    "resets": (resets(b""), UNREACHABLE, UNREACHABLE),
-    "resets in its head": (resets(OK), UNREACHABLE, UNREACHABLE),
-    "resets in its body": (resets(TWO[:-1]), UNREACHABLE, UNREACHABLE),
-    "drips": (goes_on(b"", b"H", 0.03), GARBAGE, GARBAGE),
-    "drips its status": (goes_on(b"HTTP/1.1 2", b"0", 0.03), TIMEOUT, TIMEOUT),
-    "drips its head": (goes_on(OK, b"x", 0.03), TIMEOUT, TIMEOUT),
-    "drips its body": (goes_on(OK + b"Content-Length: 999\r\n\r\n", b"x", 0.03), TIMEOUT, TIMEOUT),
-    "headers without end": (goes_on(OK, b"a: b\r\n" * 500), GARBAGE, GARBAGE),
-    "one header without end": (goes_on(OK + b"a: ", b"b" * 4000), GARBAGE, GARBAGE),
-    "a body without end": (goes_on(OK + b"\r\n", b"x" * 4000), (200, b"x" * 65536), GARBAGE),
-    "chunks without end": (goes_on(CHUNKED, b"1\r\nx\r\n" * 500), (200, b"x" * 65536), GARBAGE),
-    "too short, and hangs up": (says(OK + b"Content-Length: 3\r\n\r\nhi", True), UNREACHABLE, UNREACHABLE),
-    "too short, and waits": (says(OK + b"Content-Length: 3\r\n\r\nhi"), TIMEOUT, TIMEOUT),
-    "too long": (says(TWO + b"!"), (200, b"hi"), GARBAGE),
-    "no length, and hangs up": (says(OK + b"\r\nhi", hangs_up=True), (200, b"hi"), GARBAGE),
-    "no length, and waits": (says(OK + b"\r\nhi"), TIMEOUT, GARBAGE),
-    "chunks": (says(CHUNKED + b"2;x=y\r\nhi\r\n0\r\na: b\r\n\r\n"), (200, b"hi"), GARBAGE),
-    "chunks, and hangs up": (says(CHUNKED + b"2\r\nhi\r\n", hangs_up=True), UNREACHABLE, GARBAGE),
-    "coded": (says(OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\nhi"), (200, b"hi"), GARBAGE),
-    "both lengths": (says(CHUNKED[:-2] + b"Content-Length: 1\r\n\r\n2\r\nhi\r\n0\r\n\r\n"), (200, b"hi"), GARBAGE),
-    "bare line feeds": (says(TWO.replace(b"\r\n", b"\n")), (200, b"hi"), TIMEOUT),
-    "two answers": (says(TWO + TWO.replace(b"hi", b"ho")), (200, b"hi"), GARBAGE),
-    "continue": (says(b"HTTP/1.1 100 Continue\r\n\r\n" + TWO), (200, b"hi"), (100, b"")),
-    "continue without end": (goes_on(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), GARBAGE, (100, b"")),
-    "upgrades": (says(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), GARBAGE, (101, b"")),
-    "no content": (says(b"HTTP/1.1 204 No Content\r\n\r\n"), (204, b""), (204, b"")),
+TABLE: dict[str, tuple[Do, Outcome]] = {
+    "answers": (says(TWO), (200, b"hi")),
+    "never answers": (says(b""), TIMEOUT),
+    "hangs up": (says(b"", hangs_up=True), UNREACHABLE),
+    "resets": (resets(b""), UNREACHABLE),
+    "resets in its head": (resets(OK), UNREACHABLE),
+    "resets in its body": (resets(TWO[:-1]), UNREACHABLE),
+    "drips": (goes_on(b"", b"H", 0.03), GARBAGE),
+    "drips its status": (goes_on(b"HTTP/1.1 2", b"0", 0.03), TIMEOUT),
+    "drips its head": (goes_on(OK, b"x", 0.03), TIMEOUT),
+    "drips its body": (goes_on(OK + b"Content-Length: 999\r\n\r\n", b"x", 0.03), TIMEOUT),
+    "headers without end": (goes_on(OK, b"a: b\r\n" * 500), GARBAGE),
+    "one header without end": (goes_on(OK + b"a: ", b"b" * 4000), GARBAGE),
+    "a body without end": (goes_on(OK + b"\r\n", b"x" * 4000), (200, b"x" * 65536)),
+    "chunks without end": (goes_on(CHUNKED, b"1\r\nx\r\n" * 500), (200, b"x" * 65536)),
+    "too short, and hangs up": (says(OK + b"Content-Length: 3\r\n\r\nhi", True), UNREACHABLE),
+    "too short, and waits": (says(OK + b"Content-Length: 3\r\n\r\nhi"), TIMEOUT),
+    "too long": (says(TWO + b"!"), (200, b"hi")),
+    "no length, and hangs up": (says(OK + b"\r\nhi", hangs_up=True), (200, b"hi")),
+    "no length, and waits": (says(OK + b"\r\nhi"), TIMEOUT),
+    "chunks": (says(CHUNKED + b"2;x=y\r\nhi\r\n0\r\na: b\r\n\r\n"), (200, b"hi")),
+    "chunks, and hangs up": (says(CHUNKED + b"2\r\nhi\r\n", hangs_up=True), UNREACHABLE),
+    "coded": (says(OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\nhi"), (200, b"hi")),
+    "both lengths": (says(CHUNKED[:-2] + b"Content-Length: 1\r\n\r\n2\r\nhi\r\n0\r\n\r\n"), (200, b"hi")),
+    "bare line feeds": (says(TWO.replace(b"\r\n", b"\n")), (200, b"hi")),
+    "two answers": (says(TWO + TWO.replace(b"hi", b"ho")), (200, b"hi")),
+    "continue": (says(b"HTTP/1.1 100 Continue\r\n\r\n" + TWO), (200, b"hi")),
+    "continue without end": (goes_on(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), GARBAGE),
+    "upgrades": (says(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), GARBAGE),
+    "no content": (says(b"HTTP/1.1 204 No Content\r\n\r\n"), (204, b"")),
     "redirects": (says(b"HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"),
-                  (307, b""), (307, b"")),
-    "refuses": (says(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"), (503, b"busy"), (503, b"")),
+                  (307, b"")),
+    "refuses": (says(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"), (503, b"busy")),
 }  # fmt: skip
 
 
@@ -118,20 +115,17 @@ def outcome(one: Any, within: float = TIME) -> Outcome:
 
 
 @pytest.mark.parametrize("what", TABLE)
-@pytest.mark.parametrize("bounds", [LENIENT, PLAIN], ids=["as they are", "between agents"])
-def test_an_exchange_ends_in_time_with_an_answer_or_the_reason(serve: Any, asker: Any, bounds: Any, what: str) -> None:
-    do, lenient, plain = TABLE[what]
+def test_an_exchange_ends_in_time_with_an_answer_or_the_reason(serve: Any, asker: Any, what: str) -> None:
+    do, expected = TABLE[what]
     server = serve(lambda held, number: do(held))
-    wanted = plain if bounds.plain else lenient
-    assert outcome(asker(server.port, bounds), TIME if wanted is TIMEOUT else 10.0) == wanted
+    assert outcome(asker(server.port), TIME if expected is TIMEOUT else 10.0) == expected
 
 
 @pytest.mark.parametrize("what", [what for what in TABLE if what not in ("never answers", "hangs up", "resets")])
-@pytest.mark.parametrize("bounds", [LENIENT, PLAIN], ids=["as they are", "between agents"])
-def test_after_whatever_came_the_next_answer_is_the_one_to_the_next_question(serve, asker, bounds, what: str) -> None:
+def test_after_whatever_came_the_next_answer_is_the_one_to_the_next_question(serve, asker, what: str) -> None:
     good = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
     server = serve(lambda held, number: (TABLE[what][0] if number == 1 else says(good))(held))
-    one = asker(server.port, bounds)
+    one = asker(server.port)
     outcome(one)
     assert outcome(one, 10.0) == (200, b"good")
     assert len(server.questions) == 2
