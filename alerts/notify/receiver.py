@@ -8,7 +8,6 @@ more than an hour are ignored.
 """
 
 import logging
-import re
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -92,11 +91,8 @@ TOGETHER_SECONDS = 8.0
 """Seconds within which they must be before times are sent by our own again: the header has a resolution of a second."""
 MOST_SECONDS = 3600.0
 """Most seconds by which ours is believed to be wrong: beyond that, the other is as likely to be."""
-
-
-_DATE = re.compile(r"[A-Za-z]{3}, ([0-9]{2}) ([A-Za-z]{3}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT")
-"""`Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7)."""
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DATE = "%a, %d %b %Y %H:%M:%S GMT"
+"""As in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7)."""
 
 
 class ServerClock:
@@ -136,12 +132,7 @@ class ServerClock:
 
 def _parsed(date: str) -> float | None:
     """Return the time of a `Date`, in the one form that servers may send; None if it has another."""
-    found = _DATE.fullmatch(date)
-    if found is None or found[2].lower() not in _MONTHS:
-        return None
-    month = _MONTHS.index(found[2].lower()) + 1
-    day, year, hour, minute, second = (int(found[place]) for place in (1, 3, 4, 5, 6))
     try:
-        return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc).timestamp()
+        return datetime.strptime(date, _DATE).replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
