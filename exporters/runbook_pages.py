@@ -13,89 +13,54 @@ from http import HTTPStatus
 from exporters.http_messages import Response
 from exporters.markup import PAGE_END, escape, page_head, page_headers
 
-_FENCE = "```"
-_HEADING = re.compile(r"(#{1,3}) (.+)")
-_ITEM = re.compile(r"(?:(\d+)\.|-) (.+)")
+_BLOCK = re.compile(
+    r"^```.*\n(?P<code>(?:(?!```).*\n?)*)(?:```.*)?"
+    r"|^(?P<heading>#{1,3} .+)"
+    r"|(?P<table>(?:^\|.*\n?)+)"
+    r"|(?P<list>(?:^(?:\d+\.|-) .+\n?(?: {3}.*\S.*\n?)*)+)"
+    r"|(?P<paragraph>(?:^(?!```|\||#{1,3} .|(?:\d+\.|-) .).*\S.*\n?)+)",
+    re.MULTILINE,
+)
+_ITEM = re.compile(r"^(?:\d+\.|-) ", re.MULTILINE)
 _RULE = re.compile(r"\|(?: ?:?-+:? ?\|)+")
 _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*")
 
 
 def to_html(text: str) -> Iterator[str]:
     """Yield the HTML of a text, block by block."""
-    lines = text.splitlines()
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        if not line.strip():
-            at += 1
-            continue
-        end, html = _block(line)(lines, at)
-        yield html
-        at = end
+    for found in _BLOCK.finditer(text):
+        kind = str(found.lastgroup)
+        yield _MAKERS[kind](found[kind].removesuffix("\n"))
 
 
-_Made = tuple[int, str]
-_Maker = Callable[[list[str], int], _Made]
+def _heading(block: str) -> str:
+    marks, _, words = block.partition(" ")
+    return f"<h{len(marks)}>{inline(words)}</h{len(marks)}>\n"
 
 
-def _block(line: str) -> _Maker:
-    if line.startswith(_FENCE):
-        return _code
-    if line.startswith("|"):
-        return _table
-    if _HEADING.fullmatch(line):
-        return _heading
-    return _list if _ITEM.fullmatch(line) else _paragraph
-
-
-def _heading(lines: list[str], at: int) -> _Made:
-    found = _HEADING.fullmatch(lines[at])
-    assert found is not None
-    level = len(found[1])
-    return at + 1, f"<h{level}>{inline(found[2])}</h{level}>\n"
-
-
-def _code(lines: list[str], at: int) -> _Made:
-    end = at + 1
-    while end < len(lines) and not lines[end].startswith(_FENCE):
-        end += 1
-    return end + 1, f"<pre><code>{escape(chr(10).join(lines[at + 1 : end]))}</code></pre>\n"
-
-
-def _table(lines: list[str], at: int) -> _Made:
-    end = _until(lines, at, lambda line: not line.startswith("|"))
-    rows = [line.strip().strip("|").split("|") for line in lines[at:end] if not _RULE.fullmatch(line)]
+def _table(block: str) -> str:
+    rows = [line.strip().strip("|").split("|") for line in block.splitlines() if not _RULE.fullmatch(line)]
     cells = "".join(f"<tr>{_row(row, 'td' if number else 'th')}</tr>\n" for number, row in enumerate(rows))
-    return end, f'<div class="scroll"><table>\n{cells}</table></div>\n'
+    return f'<div class="scroll"><table>\n{cells}</table></div>\n'
 
 
 def _row(cells: list[str], tag: str) -> str:
     return "".join(f"<{tag}>{inline(cell.strip())}</{tag}>" for cell in cells)
 
 
-def _list(lines: list[str], at: int) -> _Made:
-    items: list[str] = []
-    kind = "ol" if lines[at][0].isdigit() else "ul"
-    while at < len(lines):
-        found = _ITEM.fullmatch(lines[at])
-        if found is not None:
-            items.append(found[2])
-        elif lines[at].startswith("   ") and lines[at].strip():
-            items[-1] = f"{items[-1]}\n{lines[at].strip()}"
-        else:
-            break
-        at += 1
-    return at, f"<{kind}>\n{''.join(f'<li>{inline(item)}</li>{chr(10)}' for item in items)}</{kind}>\n"
+def _list(block: str) -> str:
+    kind = "ol" if block[0].isdigit() else "ul"
+    items = ("\n".join(map(str.strip, item.splitlines())) for item in _ITEM.split(block)[1:])
+    return f"<{kind}>\n{''.join(f'<li>{inline(item)}</li>{chr(10)}' for item in items)}</{kind}>\n"
 
 
-def _paragraph(lines: list[str], at: int) -> _Made:
-    end = _until(lines, at, lambda line: not line.strip() or _block(line) is not _paragraph)
-    return end, f"<p>{inline(chr(10).join(lines[at:end]))}</p>\n"
-
-
-def _until(lines: list[str], at: int, ends: Callable[[str], bool]) -> int:
-    """Return the first line after `at` that ends a block."""
-    return next((position for position in range(at + 1, len(lines)) if ends(lines[position])), len(lines))
+_MAKERS: dict[str, Callable[[str], str]] = {
+    "code": lambda block: f"<pre><code>{escape(block)}</code></pre>\n",
+    "heading": _heading,
+    "table": _table,
+    "list": _list,
+    "paragraph": lambda block: f"<p>{inline(block)}</p>\n",
+}
 
 
 def inline(text: str) -> str:
