@@ -7,8 +7,8 @@ which no single sample has: growth is measured between snapshots, and some show 
 last minutes in its place.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import mul
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class RecentGrowth:
         self._counts: dict[Series, float] | None = None
         self._steps: deque[tuple[float, Series, float]] = deque()
         """When a counter grew, in monotonic seconds, and how much."""
-        self._grown: dict[Series, float] = {}
+        self._grown: Mapping[Series, float] = {}
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take note of what has grown, and forget what is too old."""
@@ -53,22 +53,16 @@ class RecentGrowth:
             for frame, found in zip(snapshot.frames, places, strict=True)
             for place in found
         }
-        before, self._counts = self._counts, counts
-        steps = self._steps
-        number = len(steps)
+        before, self._counts, now = self._counts, counts, snapshot.at.mono
         if before is not None and counts != before:
-            for series, count in counts.items():
-                if count > before.get(series, 0.0):
-                    steps.append((snapshot.at.mono, series, count - before.get(series, 0.0)))
-        changed = len(steps) > number
-        while steps and steps[0][0] < snapshot.at.mono - WINDOW_SECONDS:
-            steps.popleft()
-            changed = True
-        if changed:
-            grown: dict[Series, float] = {}
-            for _, series, step in steps:
-                grown[series] = grown.get(series, 0.0) + step
-            self._grown = grown
+            grown = ((series, count - before.get(series, 0.0)) for series, count in counts.items())
+            self._steps.extend((now, series, step) for series, step in grown if step > 0)
+        while self._steps and self._steps[0][0] < now - WINDOW_SECONDS:
+            self._steps.popleft()
+        sums: defaultdict[Series, float] = defaultdict(float)
+        for _, series, step in self._steps:
+            sums[series] += step
+        self._grown = sums
 
     def of(self, series: Series) -> float:
         """Return by how much a counter has grown."""
