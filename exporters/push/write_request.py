@@ -183,6 +183,10 @@ class WriteRequest(NamedTuple):
     samples: int
     body: bytes
 
+    @property
+    def size(self) -> int:
+        return len(self.body)
+
 
 class RequestWriter:
     """Makes requests of snapshots. `labels` are those of the target, which every series gets."""
