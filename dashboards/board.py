@@ -1,7 +1,7 @@
 """A dashboard: place panels on the grid, narrow their queries by the board's variables, and make what Grafana reads.
 
-grafanalib makes the JSON, and `dashboards.grafana_json` corrects it. `to_json_data` is all that grafanalib's own
-commands need of a dashboard.
+Panels are written as current Grafana reads them. grafanalib makes the rest of the JSON, and `dashboards.grafana_json`
+corrects it. `to_json_data` is all that grafanalib's own commands need of a dashboard.
 """
 
 from string import ascii_uppercase
@@ -80,10 +80,6 @@ COLUMNS = 24
 NATURAL_ORDER = 7  # node2 before node10; grafanalib has no name for it
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 _ALERT_TEXT = "{{severity}} {{instance}} {{rack}} {{gpu}} {{device}} {{job_id}}"
-_CLASSES = {
-    "timeseries": core.TimeSeries, "stat": core.Stat, "bargauge": core.BarGauge, "gauge": core.GaugePanel,
-    "heatmap": core.Heatmap, "state-timeline": core.StateTimeline, "table": core.Table,
-}  # fmt: skip
 
 
 class Board:
@@ -143,44 +139,47 @@ class Board:
         )
         return grafana_json.fix_dashboard(made)
 
-    def _panels(self) -> list[Any]:
+    def _panels(self) -> list[Json]:
         """Return rows and panels. Those of a collapsed row are inside it: Grafana asks nothing for them."""
-        made: list[Any] = []
+        made: list[Json] = []
         beside = made
         for number, (panel, place) in enumerate(self._placed, 1):
-            position = core.GridPos(**place)
             if isinstance(panel, str):
-                is_collapsed = panel in self._collapsed
-                row = core.RowPanel(title=panel, id=number, gridPos=position, collapsed=is_collapsed)
+                row: Json = {"type": "row", "title": panel, "id": number, "gridPos": place, "panels": []}
+                row["collapsed"] = panel in self._collapsed
                 made.append(row)
-                beside = row.panels if is_collapsed else made
+                beside = row["panels"] if row["collapsed"] else made
             else:
-                beside.append(self._panel(number, panel, position))
+                beside.append({**self._panel(panel), "id": number, "gridPos": place})
         return made
 
-    def _panel(self, number: int, panel: DashboardPanel, position: Any) -> Any:
-        return _CLASSES[panel.look](
-            title=panel.title,
-            description=panel.description,
-            id=number,
-            gridPos=position,
-            dataSource=SOURCE,
-            maxDataPoints=None,
-            targets=[self._target(panel, each) for each in panel.queries],
-            transformations=_transformations(panel),
-            extraJson={grafana_json.IN_PLACE: self._panel_options(panel)},
-        )
+    def _panel(self, panel: DashboardPanel) -> Json:
+        return {
+            "type": panel.look,
+            "title": panel.title,
+            "description": panel.description,
+            "datasource": SOURCE,
+            "transparent": False,
+            "pluginVersion": grafana_json.PLUGIN_VERSION,
+            "targets": [self._target(panel, *each) for each in zip(ascii_uppercase, panel.queries, strict=False)],
+            "transformations": _transformations(panel),
+            **self._panel_options(panel),
+        }
 
-    def _target(self, panel: DashboardPanel, query: PanelQuery) -> Any:
-        return core.Target(
-            expr=narrowed(query.expr, self._matchers),
-            legendFormat=legend_for(query, panel.title, self._pinned),
-            instant=panel.instant,
-            format=core.TABLE_TARGET_FORMAT if panel.look == "table" else core.TIME_SERIES_TARGET_FORMAT,
-        )
+    def _target(self, panel: DashboardPanel, letter: str, query: PanelQuery) -> Json:
+        return {
+            "refId": letter,
+            "datasource": SOURCE,
+            "editorMode": "code",
+            "expr": narrowed(query.expr, self._matchers),
+            "legendFormat": legend_for(query, panel.title, self._pinned),
+            "instant": panel.instant,
+            "range": not panel.instant,
+            "format": "table" if panel.look == "table" else "time_series",
+        }
 
     def _panel_options(self, panel: DashboardPanel) -> Json:
-        """Return the panel's options and field configuration, in place of grafanalib's."""
+        """Return the panel's options and field configuration."""
         extra = {**panel.extra, "limits": bool(panel.limits), "unit": panel.unit}
         options, custom = grafana_json.LOOKS[panel.look](extra)
         defaults: Json = {

@@ -1,11 +1,10 @@
 """The options of panels in current Grafana, and the corrections of what grafanalib 0.7.1 writes.
 
-grafanalib writes schema version 12, options of panels from before Grafana 9, empty refIds, texts where null is
-meant, and keys that Grafana no longer reads. No other module handles this.
+grafanalib writes schema version 12, variables without an identity, and keys that Grafana no longer reads. Its panels,
+with options from before Grafana 9, are not used. No other module handles this.
 """
 
 import json
-from string import ascii_uppercase
 from typing import Any
 
 from grafanalib._gen import DashboardEncoder
@@ -172,15 +171,8 @@ def data_link(title: str, url: str) -> Json:
 SCHEMA_VERSION = 41
 _TOP = ("annotations", "description", "editable", "graphTooltip", "links", "panels", "refresh", "schemaVersion",
         "tags", "templating", "time", "timepicker", "timezone", "title", "uid", "version")  # fmt: skip
-_PANEL = ("datasource", "description", "gridPos", "id", "targets", "title", "transformations", "transparent", "type")
-_ROW = ("collapsed", "gridPos", "id", "title", "type")
-_TARGET = ("expr", "format", "instant", "legendFormat")
 _VARIABLE = ("allValue", "datasource", "hide", "includeAll", "label", "multi", "name", "query", "refresh", "regex",
              "sort", "type")  # fmt: skip
-
-
-IN_PLACE = "inPlace"
-"""The key of a panel with what takes the place of grafanalib's options and field configuration."""
 
 
 def fix_dashboard(dashboard: Any) -> Json:
@@ -189,29 +181,12 @@ def fix_dashboard(dashboard: Any) -> Json:
     made = {key: raw[key] for key in _TOP}
     made["schemaVersion"] = SCHEMA_VERSION
     made["timepicker"] = {}
-    made["panels"] = list(map(_panel, raw["panels"]))
     made["templating"] = {"list": [_variable(each) for each in raw["templating"]["list"]]}
     return made
 
 
-def _panel(raw: Json) -> Json:
-    if raw["type"] == "row":
-        return {**_only(raw, _ROW), "panels": list(map(_panel, raw["panels"]))}
-    made = {**_only(raw, _PANEL), **raw[IN_PLACE]}
-    made["pluginVersion"] = PLUGIN_VERSION
-    made["targets"] = [_target(letter, each) for letter, each in zip(ascii_uppercase, raw["targets"], strict=False)]
-    for target in made["targets"]:
-        target["datasource"] = made["datasource"]
-    return made
-
-
-def _target(letter: str, raw: Json) -> Json:
-    made = _only(raw, _TARGET)
-    return {**made, "refId": letter, "range": not raw["instant"], "editorMode": "code"}
-
-
 def _variable(raw: Json) -> Json:
-    made = _only(raw, _VARIABLE)
+    made = {key: raw[key] for key in _VARIABLE if raw[key] is not None}
     if raw["type"] == "query":
         made["definition"] = raw["query"]
         made["query"] = {"query": raw["query"], "refId": "PrometheusVariableQueryEditor-VariableQuery", "qryType": 5}
@@ -219,7 +194,3 @@ def _variable(raw: Json) -> Json:
     made["current"] = {"text": ["All"], "value": ["$__all"]} if raw["includeAll"] else {}
     made["regex"] = raw["regex"] or ""
     return made
-
-
-def _only(raw: Json, keys: tuple[str, ...]) -> Json:
-    return {key: raw[key] for key in keys if raw.get(key) is not None}

@@ -15,7 +15,7 @@ from functools import partial
 from http import HTTPStatus
 
 from agent.lib.logs import LogOnce
-from exporters.connection import Connection, ConnectionState, Timeouts
+from exporters.connection import Connection, ConnectionState
 from exporters.deferred import Answer, Deferred
 from exporters.gate import PASS, HandshakeRefusedError, PortGate
 from exporters.http_messages import FAILED, RefusedError, Request, Response
@@ -103,7 +103,6 @@ class Clients:
         self,
         handler: Handler,
         clock: Callable[[], float],
-        timeouts: Timeouts,
         once: LogOnce,
         *,
         nudge: Callable[[], None],
@@ -113,7 +112,6 @@ class Clients:
         self.connections: set[Connection] = set()
         self._handler = handler
         self._clock = clock
-        self._timeouts = timeouts
         self._once = once
         self._nudge = nudge
         self._hang_up = hang_up
@@ -155,7 +153,7 @@ class Clients:
         it is left to that.
         """
         sock.setblocking(False)
-        connection = Connection(self._gate.transport(sock), peer, self._timeouts, now)
+        connection = Connection(self._gate.transport(sock), peer, now)
         self.connections.add(connection)
         self._attend(connection, self._watch if connection.transport.shaking else self._serve)
 

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import NamedTuple
 
 from exporters.deferred import Deferred
 from exporters.gate import CHUNK, ClientTransport, HandshakeRefusedError
@@ -20,6 +19,12 @@ from exporters.http_messages import GO_AHEAD, Request, RequestReader, Response
 _MOUTHFUL = 128 * 1024
 """Bytes sent to a client before the others have their turn: some tens of microseconds."""
 
+IDLE_TIMEOUT_SECONDS = 30.0
+"""Seconds between two requests, after which a client is disconnected."""
+REQUEST_TIMEOUT_SECONDS = 10.0
+"""Seconds in which a request, or a handshake, has to be complete."""
+WRITE_TIMEOUT_SECONDS = 10.0
+"""Seconds in which a response has to be taken."""
 _DRAIN_TIMEOUT_SECONDS = 1.0
 _DRAIN_LIMIT = 1024 * 1024
 _RESET = struct.pack("ii", 1, 0)
@@ -35,31 +40,22 @@ class ConnectionState(Enum):
     DRAINING = "draining"  # for the client to close the connection, after our last response
 
 
-class Timeouts(NamedTuple):
-    """Timeouts in seconds."""
-
-    idle: float
-    request: float
-    write: float
-
-
 class Connection:
     """The state of one connection. `now` is always the server's clock."""
 
-    def __init__(self, transport: ClientTransport, peer: str, timeouts: Timeouts, now: float) -> None:
+    def __init__(self, transport: ClientTransport, peer: str, now: float) -> None:
         self.transport = transport
         self.sock = transport.sock
         self.peer = peer
         self.phase = ConnectionState.SHAKING if transport.shaking else ConnectionState.READING
         self.since = now  # time of the last complete request, or of the connect
-        self.deadline = now + (timeouts.request if transport.shaking else timeouts.idle)
+        self.deadline = now + (REQUEST_TIMEOUT_SECONDS if transport.shaking else IDLE_TIMEOUT_SECONDS)
         self.answers = 0  # number of answers sent to the client
         self.answered = now  # time of the last answer
         self.moved = now  # time when it last took a part of one
         self.cost = 0.0  # seconds of the server's time that it has taken lately
         self.pending: Deferred | None = None
         self.kept = True  # whether it may have another request after this one
-        self._timeouts = timeouts
         self._reader = RequestReader()
         self._out: deque[memoryview] = deque()
         self.body = b""  # what is kept in memory until the client has taken it
@@ -87,7 +83,7 @@ class Connection:
             raise
         if not self.transport.shaking:
             self.phase = ConnectionState.READING
-            self.deadline = now + self._timeouts.idle
+            self.deadline = now + IDLE_TIMEOUT_SECONDS
 
     def receive(self, now: float) -> bool:
         """Read what the client has sent. False if it has closed the connection. Raises OSError."""
@@ -100,7 +96,7 @@ class Connection:
             self._drained += len(data)
             return self._drained <= _DRAIN_LIMIT
         if self.phase is ConnectionState.READING and not self._reader.begun:
-            self.deadline = now + self._timeouts.request
+            self.deadline = now + REQUEST_TIMEOUT_SECONDS
         self._reader.feed(data)
         return True
 
@@ -130,7 +126,7 @@ class Connection:
         """Queue the response to the request; no further request is read until it has been sent."""
         self._abandon()
         self.phase = ConnectionState.WRITING
-        self.deadline = now + self._timeouts.write
+        self.deadline = now + WRITE_TIMEOUT_SECONDS
         self.answered = self.moved = now
         self.answers += 1
         self._out.append(memoryview(response.head(not self._last)))
@@ -176,10 +172,10 @@ class Connection:
         self.since = now
         if self._reader.begun:
             # Let the other clients have their turn first: what has arrived is read once the socket can be written.
-            self.deadline = now + self._timeouts.request
+            self.deadline = now + REQUEST_TIMEOUT_SECONDS
         else:
             self.phase = ConnectionState.READING
-            self.deadline = now + self._timeouts.idle
+            self.deadline = now + IDLE_TIMEOUT_SECONDS
 
     def _leave(self, now: float) -> None:
         self.phase = ConnectionState.DRAINING

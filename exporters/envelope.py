@@ -4,29 +4,16 @@ Long responses are generated piece by piece, so that their producer can do somet
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, ParamSpec
+from typing import Any
 
-P = ParamSpec("P")
-
+BEGIN, END = b'{"status":"success","data":', b"}\n"
+"""What is before and after the data of an answer."""
 _BATCH = 64
 """Items of a list that are encoded at once: some tenths of a millisecond."""
 
 _encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
-
-
-def answer(data: Callable[P, Iterator[bytes]]) -> Callable[P, Iterator[bytes]]:
-    """Make a generator of data, which are already JSON, one of a whole answer."""
-
-    @wraps(data)
-    def enveloped(*args: P.args, **kwargs: P.kwargs) -> Iterator[bytes]:
-        yield b'{"status":"success","data":'
-        yield from data(*args, **kwargs)
-        yield b"}\n"
-
-    return enveloped
 
 
 def dump(content: object) -> bytes:

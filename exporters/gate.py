@@ -60,15 +60,6 @@ class ClientTransport:
         self.sock.shutdown(socket.SHUT_WR)
 
 
-def page_headers(style_hash: str, caching: str) -> tuple[tuple[str, str], ...]:
-    """Return a page's headers; `style_hash` is that of its style sheet, as Content-Security-Policy writes it."""
-    policy = (
-        f"default-src 'none'; style-src '{style_hash}'; img-src data:; base-uri 'none'; form-action 'none';"
-        " frame-ancestors 'none'"
-    )
-    return (("Content-Security-Policy", policy), ("Referrer-Policy", "no-referrer"), ("Cache-Control", caching))
-
-
 PASS = Response(HTTPStatus.OK)
 """The answer that a gate gives later to a request that may go on: no client sees it."""
 

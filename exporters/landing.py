@@ -19,7 +19,20 @@ from agent.model import BackendReport, Entity, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_parts
 from exporters.endpoint import RouteContext
 from exporters.landing_alerts import Overview
-from exporters.markup import STYLE, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, span, table_head
+from exporters.markup import (
+    PAGE_END,
+    TABLE_END,
+    TONES,
+    Tone,
+    badge,
+    cell,
+    cut,
+    escape,
+    page_head,
+    row,
+    span,
+    table_head,
+)
 from exporters.pages import age_of
 
 _WORDS = {Tone.BAD: "Bad", Tone.WARN: "Degraded", Tone.CALM: "OK", Tone.GOOD: "OK"}
@@ -159,7 +172,7 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
     if snapshot is not None and snapshot.reports:
         yield _backends(snapshot.reports)
     yield _links(pages)
-    yield "</main>\n</body>\n</html>\n"
+    yield PAGE_END
 
 
 def _head(view: RouteContext, snapshot: Snapshot | None, refresh: int, word: str) -> str:
@@ -172,9 +185,7 @@ def _head(view: RouteContext, snapshot: Snapshot | None, refresh: int, word: str
             " nothing they show is real.</p>\n"
         )
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{word}: {node}</title>\n{reload}'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"{page_head(f'{word}: {node}', reload)}"
         f"<header><h1>{node} <small>coldplate {escape(view.version)}</small></h1>\n"
         f"{_control(snapshot, refresh)}</header>\n"
         f"{synthetic}{_replay(snapshot)}"

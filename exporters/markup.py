@@ -1,13 +1,12 @@
-"""HTML helpers of the sections of the page at `/`, its style sheet, and the headers whose policy allows only that one.
+"""HTML helpers of all pages for browsers, their style sheet, and the headers whose policy allows only that one.
 
-Wide screens show tables. On narrow ones each row is a card whose values carry their headings.
+Wide screens show tables. On narrow ones each row of a table of cards is a card whose values carry their headings.
 """
 
 from collections.abc import Container, Sequence
 from enum import IntEnum
 
 from agent.health.verdicts import Verdict
-from exporters.gate import page_headers
 
 
 class Tone(IntEnum):
@@ -152,9 +151,43 @@ overflow-wrap:anywhere;min-width:0}
 .cards td.wide{grid-column:1/-1}
 .cards.alerts td.first,.cards.alerts td:nth-child(2),.cards.alerts td.where{grid-column:span 2}
 }
+.text{font-size:16px;line-height:1.5}
+.text main{max-width:46rem;padding:1rem 1rem 3rem}
+.text h1{font-size:1.5rem;margin:.5rem 0}
+.text h2{font-size:1.05rem;margin:1.5rem 0 .4rem}
+.text li{margin:.35rem 0}
+.text code{font:.9em/1.4 ui-monospace,monospace;background:var(--wash);padding:.1em .25em;border-radius:.25rem;
+overflow-wrap:anywhere}
+.text pre{overflow-x:auto;background:var(--wash);border:1px solid var(--line);border-radius:.4rem;padding:.6rem .8rem}
+.text pre code{padding:0;overflow-wrap:normal}
+.text table{width:auto}
+.text tbody{border:0}
+.text th,.text td{padding:.3rem .75rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:inherit}
+.text th{color:inherit;font-size:1em;font-weight:bold;white-space:normal}
+.text td code,.text th code{white-space:nowrap}
 """
 
-STYLE_HASH = "sha256-mss6GEn+QpVXtuW+j4BQnxusKBHEHHLtfvwqvasPvY8="
+STYLE_HASH = "sha256-jgmfej4iZaRY5WaQPuFtWXcQtrZIOTjnqUfCoki/c40="
 """The hash of STYLE, the only style sheet that the policy allows. A test compares them."""
 
-HEADERS = page_headers(STYLE_HASH, "no-store")
+
+def page_headers(caching: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers of every page; `caching` is its Cache-Control."""
+    policy = (
+        f"default-src 'none'; style-src '{STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'"
+    )
+    return (("Content-Security-Policy", policy), ("Referrer-Policy", "no-referrer"), ("Cache-Control", caching))
+
+
+def page_head(title: str, head: str = "", css: str = "") -> str:
+    """Return the beginning of a page, up to what is in `main`; `title` and `head` are markup, `css` is the body's."""
+    body = f'<body class="{css}">' if css else "<body>"
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n{head}'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
+        f"<style>{STYLE}</style>\n</head>\n{body}\n<main>\n"
+    )
+
+
+PAGE_END = "</main>\n</body>\n</html>\n"

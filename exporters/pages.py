@@ -94,8 +94,8 @@ def _weight(text: str) -> float:
 LIFETIME_SECONDS = 1.0
 """Seconds for which a page that shows an age may be served again: the error of that age."""
 
-_UNUSED_SECONDS = 10.0
-"""Seconds after which a page that was not requested again is dropped."""
+AGELESS_SECONDS = 15.0
+"""The same for one that does not: it is kept in memory for so long, and rules are rarely evaluated more often."""
 
 _MAX_PAGES = 4
 _MAX_BYTES = 8 * 1024 * 1024
@@ -114,9 +114,8 @@ _BITE = 64 * 1024
 class Rendering(Struct, frozen=True):
     """A page that can be rendered.
 
-    It is valid while the objects of `basis` are the same ones, and, if it shows an age, for LIFETIME_SECONDS. `pieces`
-    renders it, piece by piece, for a moment of the clock; `media` is its type. An urgent one is rendered before all
-    others.
+    It is valid while the objects of `basis` are the same ones, for `lifetime` seconds at most. `pieces` renders it,
+    piece by piece, for a moment of the clock; `media` is its type. An urgent one is rendered before all others.
     """
 
     kind: str
@@ -125,7 +124,7 @@ class Rendering(Struct, frozen=True):
     pieces: Callable[[float], Iterable[bytes]]
     media: str
     headers: tuple[tuple[str, str], ...] = (("Vary", "Accept-Encoding"),)
-    tells_age: bool = True
+    lifetime: float = LIFETIME_SECONDS
     urgent: bool = False
 
     @property
@@ -148,54 +147,44 @@ class Rendering(Struct, frozen=True):
 
 
 class Page(Struct):
-    """A finished page. `made` and `used` are moments; it is compressed when that is first requested."""
+    """A finished page, and when it was begun; it is compressed when that is first requested."""
 
     rendering: Rendering
     plain: bytes
     made: float
-    used: float
     packed: bytes | None = None
 
     @property
     def size(self) -> int:
         return len(self.plain) + len(self.packed or b"")
 
+    def is_expired(self, now: float) -> bool:
+        return now - self.made > self.rendering.lifetime
+
 
 class PageCache:
-    """The pages that are kept. `now` is always the same clock, in seconds."""
+    """The pages that are kept, the oldest first. `now` is always the same clock, in seconds."""
 
     def __init__(self) -> None:
-        self._shelves: dict[str, dict[Hashable, Page]] = {}
+        self._pages: dict[tuple[str, Hashable], Page] = {}
 
     def find(self, rendering: Rendering, now: float) -> Page | None:
         """Return the page, if it is cached and still valid."""
-        shelf = self._shelves.get(rendering.kind, {})
-        page = shelf.get(rendering.detail)
-        if page is None or not page.rendering.same(rendering) or _too_old(page, now):
-            return None
-        page.used = now
-        shelf[rendering.detail] = shelf.pop(rendering.detail)  # the most recently used one comes last
-        return page
+        page = self._pages.get(rendering.key)
+        return page if page is not None and page.rendering.same(rendering) and not page.is_expired(now) else None
 
     def keep(self, rendering: Rendering, plain: bytes, made: float) -> Page:
         """Store a page that has just been rendered in place of the one before it."""
-        shelf = self._shelves.setdefault(rendering.kind, {})
-        shelf.pop(rendering.detail, None)
-        page = shelf[rendering.detail] = Page(rendering, plain, made, made)
-        while len(shelf) > 1 and (len(shelf) > _MAX_PAGES or sum(each.size for each in shelf.values()) > _MAX_BYTES):
-            del shelf[next(iter(shelf))]
+        self._pages.pop(rendering.key, None)
+        page = self._pages[rendering.key] = Page(rendering, plain, made)
+        alike = [each for each in self._pages.values() if each.rendering.kind == rendering.kind]
+        while len(alike) > 1 and (len(alike) > _MAX_PAGES or sum(each.size for each in alike) > _MAX_BYTES):
+            del self._pages[alike.pop(0).rendering.key]
         return page
 
     def drop_old(self, now: float) -> None:
-        """Drop what will not be served again, and what is not requested."""
-        for shelf in self._shelves.values():
-            for detail, page in list(shelf.items()):
-                if _too_old(page, now) or now - page.used > _UNUSED_SECONDS:
-                    del shelf[detail]
-
-
-def _too_old(page: Page, now: float) -> bool:
-    return page.rendering.tells_age and now - page.made > LIFETIME_SECONDS
+        """Drop what will not be served again."""
+        self._pages = {key: page for key, page in self._pages.items() if not page.is_expired(now)}
 
 
 def age_of(snapshot: Snapshot, now: float) -> float:

@@ -7,12 +7,12 @@ stale.
 All endpoints except the metrics, whose path is configured, are in `exporters/endpoints/`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
 
 from exporters.deferred import Answer
-from exporters.endpoint import NO_SAMPLE_YET, READ_METHODS, Endpoint, EndpointContext, RouteContext, text
+from exporters.endpoint import NO_SAMPLE_YET, READ_METHODS, EndpointContext, RouteContext, text
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request
 from exporters.pages import Rendering, age_of, choose_format
@@ -25,11 +25,11 @@ The agent's own pages change nothing, so no origin is trusted, and a name that i
 _VARY = ("Vary", "Accept, Accept-Encoding")
 
 
-def is_reserved(path: str, endpoints: Sequence[Endpoint] = ENDPOINTS) -> bool:
+def is_reserved(path: str) -> bool:
     """Return whether the metrics cannot have a path because another page has it. They may take the overview's."""
     return any(
         path == each.path != "/" or (each.subpaths is not None and f"{path}/".startswith(each.path))
-        for each in endpoints
+        for each in ENDPOINTS
     )
 
 
@@ -39,14 +39,14 @@ class Routes:
     Raises ValueError for a telemetry path that cannot be served.
     """
 
-    def __init__(self, view: RouteContext, endpoints: Sequence[Endpoint] = ENDPOINTS) -> None:
+    def __init__(self, view: RouteContext) -> None:
         path = view.telemetry_path
-        if not path.startswith("/") or is_reserved(path, endpoints):
+        if not path.startswith("/") or is_reserved(path):
             raise ValueError(f"telemetry path {path!r}: give a path that starts with / and is not reserved")
-        listed = [(each.path, each.description) for each in endpoints if each.description]
+        listed = [(each.path, each.description) for each in ENDPOINTS if each.description]
         self._context = EndpointContext(view, [(path, "the metrics, for Prometheus"), *listed])
         self._routes: dict[str, tuple[tuple[str, ...], Callable[[Request], Answer]]] = {}
-        for each in endpoints:
+        for each in ENDPOINTS:
             route = each.methods, partial(each.handler, self._context)
             subpaths = () if each.subpaths is None else each.subpaths(self._context)
             self._routes.update(dict.fromkeys((each.path, *subpaths), route))

@@ -94,19 +94,17 @@ def _active(rule: RuleReport) -> list[Alert]:
     return [alert for alert in rule.alerts if alert.phase in _ACTIVE]
 
 
-@envelope.answer
 def alerts(groups: Iterable[GroupReport]) -> Iterator[bytes]:
     """Yield the answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
     active = (alert for group in _ordered(groups) for rule in group.rules for alert in _active(rule))
-    yield b'{"alerts":'
+    yield envelope.BEGIN + b'{"alerts":'
     yield from envelope.array(envelope.batches(map(_alert, active)))
-    yield b"}"
+    yield b"}" + envelope.END
 
 
-@envelope.answer
 def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
     """Yield the answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
-    yield b'{"groups":['
+    yield envelope.BEGIN + b'{"groups":['
     comma = b""
     for group in _ordered(groups):
         selected = [rule for rule in group.rules if selection.has_rule(rule)] if selection.has_group(group) else []
@@ -116,7 +114,7 @@ def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[b
             comma = b","
         else:
             yield b""
-    yield b"]}"
+    yield b"]}" + envelope.END
 
 
 def _group(group: GroupReport, selected: list[RuleReport], exclude_alerts: bool) -> Iterator[bytes]:

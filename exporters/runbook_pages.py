@@ -10,93 +10,57 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 
-from exporters.gate import page_headers
 from exporters.http_messages import Response
-from exporters.markup import escape
+from exporters.markup import PAGE_END, escape, page_head, page_headers
 
-_FENCE = "```"
-_HEADING = re.compile(r"(#{1,3}) (.+)")
-_ITEM = re.compile(r"(?:(\d+)\.|-) (.+)")
+_BLOCK = re.compile(
+    r"^```.*\n(?P<code>(?:(?!```).*\n?)*)(?:```.*)?"
+    r"|^(?P<heading>#{1,3} .+)"
+    r"|(?P<table>(?:^\|.*\n?)+)"
+    r"|(?P<list>(?:^(?:\d+\.|-) .+\n?(?: {3}.*\S.*\n?)*)+)"
+    r"|(?P<paragraph>(?:^(?!```|\||#{1,3} .|(?:\d+\.|-) .).*\S.*\n?)+)",
+    re.MULTILINE,
+)
+_ITEM = re.compile(r"^(?:\d+\.|-) ", re.MULTILINE)
 _RULE = re.compile(r"\|(?: ?:?-+:? ?\|)+")
 _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*")
 
 
 def to_html(text: str) -> Iterator[str]:
     """Yield the HTML of a text, block by block."""
-    lines = text.splitlines()
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        if not line.strip():
-            at += 1
-            continue
-        end, html = _block(line)(lines, at)
-        yield html
-        at = end
+    for found in _BLOCK.finditer(text):
+        kind = str(found.lastgroup)
+        yield _MAKERS[kind](found[kind].removesuffix("\n"))
 
 
-_Made = tuple[int, str]
-_Maker = Callable[[list[str], int], _Made]
+def _heading(block: str) -> str:
+    marks, _, words = block.partition(" ")
+    return f"<h{len(marks)}>{inline(words)}</h{len(marks)}>\n"
 
 
-def _block(line: str) -> _Maker:
-    if line.startswith(_FENCE):
-        return _code
-    if line.startswith("|"):
-        return _table
-    if _HEADING.fullmatch(line):
-        return _heading
-    return _list if _ITEM.fullmatch(line) else _paragraph
-
-
-def _heading(lines: list[str], at: int) -> _Made:
-    found = _HEADING.fullmatch(lines[at])
-    assert found is not None
-    level = len(found[1])
-    return at + 1, f"<h{level}>{inline(found[2])}</h{level}>\n"
-
-
-def _code(lines: list[str], at: int) -> _Made:
-    end = at + 1
-    while end < len(lines) and not lines[end].startswith(_FENCE):
-        end += 1
-    return end + 1, f"<pre><code>{escape(chr(10).join(lines[at + 1 : end]))}</code></pre>\n"
-
-
-def _table(lines: list[str], at: int) -> _Made:
-    end = _until(lines, at, lambda line: not line.startswith("|"))
-    rows = [line.strip().strip("|").split("|") for line in lines[at:end] if not _RULE.fullmatch(line)]
+def _table(block: str) -> str:
+    rows = [line.strip().strip("|").split("|") for line in block.splitlines() if not _RULE.fullmatch(line)]
     cells = "".join(f"<tr>{_row(row, 'td' if number else 'th')}</tr>\n" for number, row in enumerate(rows))
-    return end, f'<div class="scroll"><table>\n{cells}</table></div>\n'
+    return f'<div class="scroll"><table>\n{cells}</table></div>\n'
 
 
 def _row(cells: list[str], tag: str) -> str:
     return "".join(f"<{tag}>{inline(cell.strip())}</{tag}>" for cell in cells)
 
 
-def _list(lines: list[str], at: int) -> _Made:
-    items: list[str] = []
-    kind = "ol" if lines[at][0].isdigit() else "ul"
-    while at < len(lines):
-        found = _ITEM.fullmatch(lines[at])
-        if found is not None:
-            items.append(found[2])
-        elif lines[at].startswith("   ") and lines[at].strip():
-            items[-1] = f"{items[-1]}\n{lines[at].strip()}"
-        else:
-            break
-        at += 1
-    return at, f"<{kind}>\n{''.join(f'<li>{inline(item)}</li>{chr(10)}' for item in items)}</{kind}>\n"
+def _list(block: str) -> str:
+    kind = "ol" if block[0].isdigit() else "ul"
+    items = ("\n".join(map(str.strip, item.splitlines())) for item in _ITEM.split(block)[1:])
+    return f"<{kind}>\n{''.join(f'<li>{inline(item)}</li>{chr(10)}' for item in items)}</{kind}>\n"
 
 
-def _paragraph(lines: list[str], at: int) -> _Made:
-    end = _until(lines, at, lambda line: not line.strip() or _block(line) is not _paragraph)
-    return end, f"<p>{inline(chr(10).join(lines[at:end]))}</p>\n"
-
-
-def _until(lines: list[str], at: int, ends: Callable[[str], bool]) -> int:
-    """Return the first line after `at` that ends a block."""
-    return next((position for position in range(at + 1, len(lines)) if ends(lines[position])), len(lines))
+_MAKERS: dict[str, Callable[[str], str]] = {
+    "code": lambda block: f"<pre><code>{escape(block)}</code></pre>\n",
+    "heading": _heading,
+    "table": _table,
+    "list": _list,
+    "paragraph": lambda block: f"<p>{inline(block)}</p>\n",
+}
 
 
 def inline(text: str) -> str:
@@ -112,30 +76,6 @@ def inline(text: str) -> str:
 
 
 PREFIX = "/runbooks/"
-STYLE = """
-:root{color-scheme:light dark;--ink:#16202a;--soft:#5b6875;--line:#dce2e8;--paper:#fff;--wash:#f4f6f8;--link:#0b63b5}
-@media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#93a1af;--line:#2b3743;--paper:#12181e;--wash:#1a222b;
---link:#6cb4ff}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
-main{max-width:46rem;margin:0 auto;padding:1rem 1rem 3rem}
-nav,footer{color:var(--soft);font-size:.85rem}
-h1{font-size:1.5rem;margin:.5rem 0;overflow-wrap:anywhere}
-h2{font-size:1.05rem;margin:1.5rem 0 .4rem}
-a{color:var(--link)}
-li{margin:.35rem 0}
-code{font:.9em/1.4 ui-monospace,monospace;background:var(--wash);padding:.1em .25em;border-radius:.25rem;
-overflow-wrap:anywhere}
-pre,.scroll{overflow-x:auto}
-pre{background:var(--wash);border:1px solid var(--line);border-radius:.4rem;padding:.6rem .8rem}
-pre code{padding:0;overflow-wrap:normal}
-table{border-collapse:collapse}
-th,td{text-align:left;padding:.3rem .75rem .3rem 0;border-bottom:1px solid var(--line)}
-td code,th code{white-space:nowrap}
-"""
-STYLE_HASH = "sha256-ZsRUriKPC6w9n3V+ffSoxPrRjqZ+IomiEMH9xeczu5Y="
-"""The hash of STYLE, the one style sheet that the policy lets a browser apply. A test proves that it is right."""
-HEADERS = page_headers(STYLE_HASH, "no-cache")
 _HTML = "text/html; charset=utf-8"
 
 
@@ -167,11 +107,6 @@ class RunbookPages:
         yield "</ul>\n"
 
     def _response(self, title: str, blocks: Iterable[str]) -> Response:
-        html = (
-            f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-            f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-            f'<nav><a href="/">coldplate on {escape(self._node)}</a> · <a href="{PREFIX}">runbooks</a></nav>\n'
-            f"{''.join(blocks)}</main>\n</body>\n</html>\n"
-        )
-        return Response(HTTPStatus.OK, html.encode("utf-8", "replace"), _HTML, HEADERS)
+        nav = f'<nav><a href="/">coldplate on {escape(self._node)}</a> · <a href="{PREFIX}">runbooks</a></nav>\n'
+        html = f"{page_head(escape(title), css='text')}{nav}{''.join(blocks)}{PAGE_END}"
+        return Response(HTTPStatus.OK, html.encode("utf-8", "replace"), _HTML, page_headers("no-cache"))

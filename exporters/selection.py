@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from enum import Flag
+from enum import IntEnum
 from fnmatch import fnmatchcase
 
 from agent.catalogue import BY_NAME
@@ -21,13 +21,12 @@ from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 MISSING = BY_NAME["coldplate_metric_missing"]
 
 
-class FramePart(Flag):
-    """The series of a row that are 0 now, and the others."""
+class Exposure(IntEnum):
+    """Whether a series is exposed."""
 
-    NONE = 0
-    ZEROS = 1
-    OTHERS = 2
-    ALL = 3
+    NEVER = 0
+    UNLESS_ZERO = 1
+    ALWAYS = 2
 
 
 class SeriesSelection:
@@ -49,7 +48,7 @@ class SeriesSelection:
         self._include, self._exclude, self._disable = tuple(include), tuple(exclude), tuple(disable)
         self.terms = (self._profile, self._include, self._exclude, self._disable)
         """What it was made of: one with the same terms need not take its place, and forget all layouts."""
-        self._parts: dict[Metric, FramePart] = {}
+        self._exposures: dict[Metric, Exposure] = {}
         itself = weakref.proxy(self)  # who held whom in a ring would keep a snapshot for long after each reload
         self._layouts: RoundMemo[Layout, _LayoutSelection] = RoundMemo(lambda layout: itself._selection(layout))
         self._last: tuple[Snapshot, Snapshot] | None = None
@@ -65,40 +64,41 @@ class SeriesSelection:
             self._last = (snapshot, replace(snapshot, frames=frames))
         return self._last[1]
 
-    def of(self, metric: Metric) -> FramePart:
-        """Return which series of the metric are exposed."""
-        if metric not in self._parts:
-            self._parts[metric] = self._part_of(metric)
-        return self._parts[metric]
+    def of(self, metric: Metric) -> Exposure:
+        """Return whether the series of a metric are exposed."""
+        if metric not in self._exposures:
+            self._exposures[metric] = self._exposure_of(metric)
+        return self._exposures[metric]
 
-    def _part_of(self, metric: Metric) -> FramePart:
+    def _exposure_of(self, metric: Metric) -> Exposure:
         if _matches([metric.name], self._exclude):
-            return FramePart.NONE
+            return Exposure.NEVER
         if _matches([metric.name], self._include):
-            return FramePart.ALL
+            return Exposure.ALWAYS
         if self._profile < profile_of(metric) or _matches(words_of(metric), self._disable):
-            return FramePart.NONE
-        return FramePart.OTHERS if metric.shown is Shown.COUNTED and self._profile < Profile.FULL else FramePart.ALL
+            return Exposure.NEVER
+        is_counted = metric.shown is Shown.COUNTED and self._profile < Profile.FULL
+        return Exposure.UNLESS_ZERO if is_counted else Exposure.ALWAYS
 
     def _selection(self, layout: Layout) -> _LayoutSelection:
-        return _LayoutSelection(layout, [self._part(series) for series in layout.series])
+        return _LayoutSelection(layout, [self._exposure_in(series) for series in layout.series])
 
-    def _part(self, series: Series) -> FramePart:
+    def _exposure_in(self, series: Series) -> Exposure:
         """When the series is exposed; for coldplate_metric_missing the selection of the missing metric counts, too."""
         if series.metric is MISSING:
             missed = BY_NAME.get(dict(series.labels).get("metric", ""))
             if missed is not None and not self.of(missed):
-                return FramePart.NONE
+                return Exposure.NEVER
         return self.of(series.metric)
 
 
 class _LayoutSelection:
     """The selected series of the frames of one layout. For some series it depends on whether they are 0 now."""
 
-    def __init__(self, layout: Layout, parts: Sequence[FramePart]) -> None:
+    def __init__(self, layout: Layout, exposures: Sequence[Exposure]) -> None:
         self._layout = layout
-        self._parts = parts
-        self._depending = [place for place, part in enumerate(parts) if part in (FramePart.ZEROS, FramePart.OTHERS)]
+        self._exposures = exposures
+        self._depending = [place for place, each in enumerate(exposures) if each is Exposure.UNLESS_ZERO]
         self._pick_depending = picker(self._depending)
         self._states: tuple[bool, ...] | None = None
         """Which of the series that depend on their value were not 0 when `_shown` was made."""
@@ -114,11 +114,8 @@ class _LayoutSelection:
         return Frame(self._shown, self._pick(frame.values))
 
     def _choose(self, states: tuple[bool, ...]) -> None:
-        parts = {
-            place: FramePart.OTHERS if each else FramePart.ZEROS
-            for place, each in zip(self._depending, states, strict=True)
-        }
-        places = [place for place, part in enumerate(self._parts) if part & parts.get(place, FramePart.ALL)]
+        shown = {place for place, is_shown in zip(self._depending, states, strict=True) if is_shown}
+        places = [place for place, each in enumerate(self._exposures) if each is Exposure.ALWAYS or place in shown]
         self._states, self._pick = states, picker(places)
         every = len(places) == len(self._layout)
         self._shown = self._layout if every else Layout(tuple(self._layout.series[place] for place in places))

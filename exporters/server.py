@@ -20,7 +20,7 @@ from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wakeups import WakePipe
 from exporters.clients import Clients, Handler, victim
-from exporters.connection import Connection, Timeouts
+from exporters.connection import Connection
 from exporters.gate import PortGate
 from exporters.listeners import Acceptor, BindError, address_of, is_closed_by_peer, open_listeners
 
@@ -66,9 +66,6 @@ class HttpServer:
         threads: Threads | None = None,
         gate: PortGate | None = None,
         max_connections: int = 64,
-        idle_timeout: float = 30.0,
-        request_timeout: float = 10.0,
-        write_timeout: float = 10.0,
     ) -> None:
         self._listen = tuple(listen)
         self._clock = clock
@@ -77,9 +74,8 @@ class HttpServer:
         self._threads = threads or Threads(clock)
         self._limit = max(1, max_connections)
         self._once = LogOnce(logger)
-        timeouts = Timeouts(idle_timeout, request_timeout, write_timeout)
         self._clients = Clients(
-            handler, clock, timeouts, self._once, nudge=self.nudge, hang_up=self._close, gate=gate or PortGate()
+            handler, clock, self._once, nudge=self.nudge, hang_up=self._close, gate=gate or PortGate()
         )
         self._acceptor = Acceptor((), self._clients.evict, self._once)
         self._thread: KeptThread | None = None

@@ -8,11 +8,10 @@ from agent.model import BackendReport, Gap, PastMoment, Reading, Series, Snapsho
 from exporters import envelope
 
 
-@envelope.answer
 def success(snapshot: Snapshot, age: float) -> Iterator[bytes]:
     """Yield the whole snapshot, piece by piece; `age` in seconds."""
     about = {"sequence": snapshot.sequence, "timestamp": snapshot.at.wall, "monotonic": snapshot.at.mono, "age": age}
-    yield envelope.dump(about)[:-1]
+    yield envelope.BEGIN + envelope.dump(about)[:-1]
     yield b',"readings":'
     yield from envelope.array(envelope.batches(map(_reading, snapshot)))
     yield b',"reports":'
@@ -20,7 +19,7 @@ def success(snapshot: Snapshot, age: float) -> Iterator[bytes]:
     yield b',"gaps":'
     gaps = (_gap(report.backend, gap) for report in snapshot.reports for gap in report.gaps)
     yield from envelope.array(envelope.batches(gaps))
-    yield b"}"
+    yield b"}" + envelope.END
 
 
 def _reading(reading: Reading) -> dict[str, Any]:
@@ -53,13 +52,12 @@ def _gap(backend: str, gap: Gap) -> dict[str, Any]:
     }
 
 
-@envelope.answer
 def past(moments: Sequence[PastMoment]) -> Iterator[bytes]:
     """Yield the last minutes, piece by piece; the oldest moment first, and null where a series had no value."""
-    yield b'{"timestamps":' + envelope.dump([moment.wall for moment in moments])
+    yield envelope.BEGIN + b'{"timestamps":' + envelope.dump([moment.wall for moment in moments])
     yield b',"series":'
     yield from envelope.array(_past_series(moments))
-    yield b"}"
+    yield b"}" + envelope.END
 
 
 def _past_series(moments: Sequence[PastMoment]) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """dcgm-exporter: etc/default-counters.csv and internal/pkg/rendermetrics of version 4.8.2, and fields often added."""
 
 from collections.abc import Mapping
+from math import floor
 
 from agent.model import Gpu, Kind, Labels, Series
 from exporters.compatibility.foreign_names import (
@@ -11,7 +12,6 @@ from exporters.compatibility.foreign_names import (
     PERCENT,
     WHOLE,
     WINDOW_SECONDS,
-    Digits,
     ForeignName,
     ForeignProfile,
     KnownNode,
@@ -23,7 +23,6 @@ from exporters.compatibility.foreign_names import (
     written_bus_id,
 )
 
-_NEAREST, _BELOW = Digits.NEAREST, Digits.BELOW
 FURTHER_LABELS = {"DCGM_FI_DEV_SERIAL": "serial", "DCGM_FI_DEV_VBIOS_VERSION": "vbios"}
 """Labels that dcgm-exporter has only where its list of counters asks for them, and those of our info series."""
 _LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname", "hostname",
@@ -32,12 +31,12 @@ _LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", 
 
 
 def _percent(name: str, help: str, row: str) -> ForeignName:
-    return gauge(name, help, Term(row, factor=PERCENT), digits=_NEAREST)
+    return gauge(name, help, Term(row, factor=PERCENT), rounding=round)
 
 
 def _violation(what: str, help: str, row: str, *labels: str) -> ForeignName:
     return counter(f"DCGM_FI_DEV_{what}_VIOLATION", f"Throttling duration due to {help} (in ns).",
-                   Term(row, labels, NANO), digits=_NEAREST)  # fmt: skip
+                   Term(row, labels, NANO), rounding=round)  # fmt: skip
 
 
 _XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
@@ -62,14 +61,14 @@ _VOLATILE, _AGGREGATE = "coldplate_gpu_ecc_errors_total", "coldplate_gpu_ecc_agg
 
 DEFAULTS = (
     gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).",
-          Term("coldplate_gpu_clock_hertz", ("sm",), MHZ), digits=_NEAREST),
+          Term("coldplate_gpu_clock_hertz", ("sm",), MHZ), rounding=round),
     gauge("DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).",
-          Term("coldplate_gpu_clock_hertz", ("memory",), MHZ), digits=_NEAREST),
+          Term("coldplate_gpu_clock_hertz", ("memory",), MHZ), rounding=round),
     gauge("DCGM_FI_DEV_MEMORY_TEMP", "Memory temperature (in C).", Term("coldplate_gpu_memory_temperature_celsius")),
     gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", Term("coldplate_gpu_temperature_celsius")),
     gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", Term("coldplate_gpu_power_watts")),
     counter("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).",
-            Term("coldplate_gpu_energy_joules_total", factor=MILLI), digits=_NEAREST),
+            Term("coldplate_gpu_energy_joules_total", factor=MILLI), rounding=round),
     counter("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.",
             Term("coldplate_gpu_pcie_replays_total")),
     _percent("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", "coldplate_gpu_utilization_ratio"),
@@ -80,15 +79,15 @@ DEFAULTS = (
                 (Term("coldplate_gpu_xids_total"), Term("coldplate_gpu_xid_last_timestamp_seconds")), newest="xid",
                 note="the last since the agent started; without the labels err_code and err_msg"),
     gauge("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).",
-          Term("coldplate_gpu_memory_free_bytes", factor=MIB), digits=_BELOW),
+          Term("coldplate_gpu_memory_free_bytes", factor=MIB), rounding=floor),
     gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
-          Term("coldplate_gpu_memory_used_bytes", factor=MIB), digits=_BELOW),
+          Term("coldplate_gpu_memory_used_bytes", factor=MIB), rounding=floor),
     gauge("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).",
-          Term("coldplate_gpu_memory_reserved_bytes", factor=MIB), digits=_BELOW),
+          Term("coldplate_gpu_memory_reserved_bytes", factor=MIB), rounding=floor),
     ForeignName("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", Kind.COUNTER,
                 "Total number of NVLink bandwidth counters for all lanes.",
                 (Term("coldplate_gpu_nvlink_transmit_bytes_total", factor=1e-6, rate=True),
-                 Term("coldplate_gpu_nvlink_receive_bytes_total", factor=1e-6, rate=True)), _NEAREST,
+                 Term("coldplate_gpu_nvlink_receive_bytes_total", factor=1e-6, rate=True)), round,
                 note="a rate in MB/s, sent and received, over the last 10 s, although its type is counter: as DCGM's"),
     counter("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for uncorrectable errors",
             Term("coldplate_gpu_row_remaps_total", ("uncorrectable",))),
@@ -106,10 +105,10 @@ DEFAULTS = (
           Term("coldplate_gpu_dram_active_ratio"), note="from GPM: Hopper and newer"),
     gauge("DCGM_FI_PROF_PCIE_TX_BYTES", "The rate of data transmitted over the PCIe bus - including both protocol "
           "headers and data payloads - in bytes per second.",
-          Term("coldplate_gpu_pcie_transmit_bytes_total", rate=True), digits=_NEAREST, note="over the last 10 s"),
+          Term("coldplate_gpu_pcie_transmit_bytes_total", rate=True), rounding=round, note="over the last 10 s"),
     gauge("DCGM_FI_PROF_PCIE_RX_BYTES", "The rate of data received over the PCIe bus - including both protocol "
           "headers and data payloads - in bytes per second.",
-          Term("coldplate_gpu_pcie_receive_bytes_total", rate=True), digits=_NEAREST, note="over the last 10 s"),
+          Term("coldplate_gpu_pcie_receive_bytes_total", rate=True), rounding=round, note="over the last 10 s"),
 )  # fmt: skip
 """Metrics that dcgm-exporter exposes by default."""
 
@@ -136,13 +135,13 @@ COMMON = (
             Term(f"coldplate_gpu_{pipe}_active_ratio"), note="from GPM: Hopper and newer")
       for pipe in ("fp64", "fp32", "fp16")),
     gauge("DCGM_FI_PROF_NVLINK_TX_BYTES", "The rate of data transmitted over NVLink in bytes per second.",
-          Term("coldplate_gpu_nvlink_transmit_bytes_total", rate=True), digits=_NEAREST,
+          Term("coldplate_gpu_nvlink_transmit_bytes_total", rate=True), rounding=round,
           note="payload only, over the last 10 s"),
     gauge("DCGM_FI_PROF_NVLINK_RX_BYTES", "The rate of data received over NVLink in bytes per second.",
-          Term("coldplate_gpu_nvlink_receive_bytes_total", rate=True), digits=_NEAREST,
+          Term("coldplate_gpu_nvlink_receive_bytes_total", rate=True), rounding=round,
           note="payload only, over the last 10 s"),
     gauge("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer memory (in MiB).",
-          Term("coldplate_gpu_memory_total_bytes", factor=MIB), digits=_BELOW),
+          Term("coldplate_gpu_memory_total_bytes", factor=MIB), rounding=floor),
     gauge("DCGM_FI_DEV_POWER_MGMT_LIMIT", "Power limit (in W).", Term("coldplate_gpu_power_limit_watts")),
     gauge("DCGM_FI_DEV_POWER_USAGE_INSTANT", "Instant power draw (in W).",
           Term("coldplate_gpu_power_instant_watts")),
@@ -154,9 +153,9 @@ COMMON = (
 
 MIG = (
     gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
-          Term("coldplate_gpu_mig_memory_used_bytes", factor=MIB), digits=_BELOW),
+          Term("coldplate_gpu_mig_memory_used_bytes", factor=MIB), rounding=floor),
     gauge("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer memory (in MiB).",
-          Term("coldplate_gpu_mig_memory_total_bytes", factor=MIB), digits=_BELOW),
+          Term("coldplate_gpu_mig_memory_total_bytes", factor=MIB), rounding=floor),
     gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.",
           Term("coldplate_gpu_mig_utilization_ratio"), note="from GPM: Hopper and newer"),
     gauge("DCGM_FI_PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.",

@@ -18,13 +18,7 @@ WHOLE = "0"
 
 WINDOW_SECONDS = 300.0
 
-
-class Digits(Enum):
-    """Rounding of a converted value: an exporter that counts in MiB shows no fractions of one."""
-
-    ALL = "as it is"
-    NEAREST = "the nearest whole number"
-    BELOW = "the whole number below"
+Rounding = Callable[[float], float]
 
 
 class Recent(Enum):
@@ -52,6 +46,7 @@ class ForeignName(Struct, frozen=True):
     It is served only while all its terms have values. `newest` means the label value, as a number, of the series whose
     value is highest, and 0 while only the first of `terms` has a value; `label` the value of that label, as a number.
     `recent` means the growth of its only term within the last minutes, while it is not 0 or while it is 0.
+    `rounding` is that of the other exporter: one that counts in MiB shows no fractions of one.
     `note` says in which way it differs from the other exporter's own.
     """
 
@@ -59,7 +54,7 @@ class ForeignName(Struct, frozen=True):
     kind: Kind
     help: str
     terms: tuple[Term, ...]
-    digits: Digits = Digits.ALL
+    rounding: Rounding | None = None
     divisor: tuple[Term, ...] = ()
     newest: str = ""
     label: str = ""
@@ -131,12 +126,12 @@ class ForeignProfile(Struct, frozen=True):
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 
-def gauge(name: str, help: str, *terms: Term, digits: Digits = Digits.ALL, note: str = "") -> ForeignName:
-    return ForeignName(name, Kind.GAUGE, help, terms, digits, note=note)
+def gauge(name: str, help: str, *terms: Term, rounding: Rounding | None = None, note: str = "") -> ForeignName:
+    return ForeignName(name, Kind.GAUGE, help, terms, rounding, note=note)
 
 
-def counter(name: str, help: str, *terms: Term, digits: Digits = Digits.ALL, note: str = "") -> ForeignName:
-    return ForeignName(name, Kind.COUNTER, help, terms, digits, note=note)
+def counter(name: str, help: str, *terms: Term, rounding: Rounding | None = None, note: str = "") -> ForeignName:
+    return ForeignName(name, Kind.COUNTER, help, terms, rounding, note=note)
 
 
 def written_bus_id(slot: str) -> str:

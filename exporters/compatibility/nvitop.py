@@ -5,7 +5,6 @@ from exporters.compatibility.foreign_names import (
     MHZ,
     MIB,
     PERCENT,
-    Digits,
     ForeignName,
     ForeignProfile,
     KnownNode,
@@ -24,7 +23,7 @@ def _divided(name: str, help: str, what: str, by: str) -> ForeignName:
 
 
 def _ratio(what: str, help: str, row: str) -> ForeignName:
-    return gauge(f"gpu_{what}_Percentage", f"{help} (%)", Term(row, factor=PERCENT), digits=Digits.NEAREST)
+    return gauge(f"gpu_{what}_Percentage", f"{help} (%)", Term(row, factor=PERCENT), rounding=round)
 
 
 def _mebibytes(name: str, help: str, row: str) -> ForeignName:
@@ -41,7 +40,7 @@ _GPU = (
     _divided("gpu_memory_percent_Percentage", "GPU memory percent (%)", "coldplate_gpu_memory_used_bytes",
              "coldplate_gpu_memory_total_bytes"),
     *(gauge(f"gpu_clock_{domain}_MHz", f"GPU {domain} clock (MHz)",
-            Term("coldplate_gpu_clock_hertz", (domain,), MHZ), digits=Digits.NEAREST)
+            Term("coldplate_gpu_clock_hertz", (domain,), MHZ), rounding=round)
       for domain in ("sm", "memory", "graphics", "video")),
     gauge("gpu_power_usage_W", "GPU power usage (W)", Term("coldplate_gpu_power_watts")),
     gauge("gpu_power_limit_W", "GPU power limit (W)", Term("coldplate_gpu_power_limit_watts")),

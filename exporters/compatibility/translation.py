@@ -7,9 +7,8 @@ which no single sample has: growth is measured between snapshots, and some show 
 last minutes in its place.
 """
 
-import math
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import mul
 from typing import NamedTuple
@@ -23,7 +22,6 @@ from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import (
     WHOLE,
     WINDOW_SECONDS,
-    Digits,
     ForeignName,
     ForeignProfile,
     KnownGpu,
@@ -45,7 +43,7 @@ class RecentGrowth:
         self._counts: dict[Series, float] | None = None
         self._steps: deque[tuple[float, Series, float]] = deque()
         """When a counter grew, in monotonic seconds, and how much."""
-        self._grown: dict[Series, float] = {}
+        self._grown: Mapping[Series, float] = {}
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take note of what has grown, and forget what is too old."""
@@ -55,22 +53,16 @@ class RecentGrowth:
             for frame, found in zip(snapshot.frames, places, strict=True)
             for place in found
         }
-        before, self._counts = self._counts, counts
-        steps = self._steps
-        number = len(steps)
+        before, self._counts, now = self._counts, counts, snapshot.at.mono
         if before is not None and counts != before:
-            for series, count in counts.items():
-                if count > before.get(series, 0.0):
-                    steps.append((snapshot.at.mono, series, count - before.get(series, 0.0)))
-        changed = len(steps) > number
-        while steps and steps[0][0] < snapshot.at.mono - WINDOW_SECONDS:
-            steps.popleft()
-            changed = True
-        if changed:
-            grown: dict[Series, float] = {}
-            for _, series, step in steps:
-                grown[series] = grown.get(series, 0.0) + step
-            self._grown = grown
+            grown = ((series, count - before.get(series, 0.0)) for series, count in counts.items())
+            self._steps.extend((now, series, step) for series, step in grown if step > 0)
+        while self._steps and self._steps[0][0] < now - WINDOW_SECONDS:
+            self._steps.popleft()
+        sums: defaultdict[Series, float] = defaultdict(float)
+        for _, series, step in self._steps:
+            sums[series] += step
+        self._grown = sums
 
     def of(self, series: Series) -> float:
         """Return by how much a counter has grown."""
@@ -144,9 +136,6 @@ class _Output(NamedTuple):
     divisor: tuple[_Part, ...]
 
 
-_ROUNDING: dict[Digits, Callable[[float], float]] = {Digits.NEAREST: round, Digits.BELOW: math.floor}
-
-
 class _Recipe:
     """What is made of frames of one layout. Values that are one of coldplate's times a factor are converted together,
     those that are rounded last.
@@ -154,16 +143,15 @@ class _Recipe:
 
     def __init__(self, layout: Layout, outputs: Sequence[_Output], growth: Growth, recent: RecentGrowth) -> None:
         simple = [each for each in outputs if each.name.simple is not None]
-        exact = [each for each in simple if each.name.digits not in _ROUNDING]
-        rounded = [each for each in simple if each.name.digits in _ROUNDING]
-        factors = [each.parts[0].term.factor for each in (*exact, *rounded)]
-        self._pick = picker([each.parts[0].place for each in (*exact, *rounded)])
+        simple.sort(key=lambda each: each.name.rounding is not None)
+        factors = [each.parts[0].term.factor for each in simple]
+        self._pick = picker([each.parts[0].place for each in simple])
         self._factors = [1 if factor == 1.0 else factor for factor in factors]  # an integer stays one
-        self._exact = len(exact)
-        self._roundings = [_ROUNDING[each.name.digits] for each in rounded]
+        self._roundings = [each.name.rounding for each in simple if each.name.rounding is not None]
+        self._exact = len(simple) - len(self._roundings)
         self._others = [each for each in outputs if each.name.simple is None]
         self._source, self._growth, self._recent = layout, growth, recent
-        self._fixed = Layout(tuple(each.series for each in (*exact, *rounded)))
+        self._fixed = Layout(tuple(each.series for each in simple))
         self._layout = self._fixed
 
     @property
@@ -186,7 +174,7 @@ class _Recipe:
         for output in self._others:
             value = self._value(output, values)
             if value is not None:
-                rounding = _ROUNDING.get(output.name.digits)
+                rounding = output.name.rounding
                 yield Reading(output.series, value if rounding is None else rounding(value))
 
     def _value(self, output: _Output, values: tuple[float, ...]) -> float | None:

@@ -16,7 +16,7 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
     def pieces(now: float) -> Iterator[bytes]:
         return landing.pieces(context.view, context.listed, now, refresh)
 
-    headers = (("Vary", "Accept-Encoding"), *markup.HEADERS)
+    headers = (("Vary", "Accept-Encoding"), *markup.page_headers("no-store"))
     return context.pages.get(Rendering("landing", refresh, (), pieces, "text/html; charset=utf-8", headers), request)
 
 

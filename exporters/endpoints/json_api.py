@@ -7,12 +7,12 @@ from exporters import rules_json, snapshot_json
 from exporters.deferred import Answer
 from exporters.endpoint import JSON, NO_SAMPLE_YET, Endpoint, EndpointContext, failure
 from exporters.http_messages import Request, Response
-from exporters.pages import Rendering, age_of
+from exporters.pages import AGELESS_SECONDS, Rendering, age_of
 
 
 def _alerts(context: EndpointContext, request: Request) -> Answer:
     groups = context.view.rules()
-    rendering = Rendering("alerts", None, groups, lambda _: rules_json.alerts(groups), JSON, tells_age=False)
+    rendering = Rendering("alerts", None, groups, lambda _: rules_json.alerts(groups), JSON, lifetime=AGELESS_SECONDS)
     return context.pages.get(rendering, request)
 
 
@@ -23,7 +23,7 @@ def _rules(context: EndpointContext, request: Request) -> Answer:
         return failure(HTTPStatus.BAD_REQUEST, "bad_data", str(error))
     groups = context.view.rules()
     rendering = Rendering(
-        "rules", selection, groups, lambda _: rules_json.rules(groups, selection), JSON, tells_age=False
+        "rules", selection, groups, lambda _: rules_json.rules(groups, selection), JSON, lifetime=AGELESS_SECONDS
     )
     return context.pages.get(rendering, request)
 
@@ -45,7 +45,7 @@ def _history(context: EndpointContext, request: Request) -> Answer:
     if snapshot is None:
         return failure(HTTPStatus.NOT_FOUND, "not_found", "nothing is remembered here")
     rendering = Rendering(
-        "history", None, (snapshot,), lambda _: snapshot_json.past(view.history()), JSON, tells_age=False
+        "history", None, (snapshot,), lambda _: snapshot_json.past(view.history()), JSON, lifetime=AGELESS_SECONDS
     )
     return context.pages.get(rendering, request)
 

@@ -75,19 +75,35 @@ _HEADERS: Mapping[str, tuple[str, ...]] = {
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
-_ALLOWED_VALUES: Mapping[str, Collection[str]] = {
-    "client_auth_type": (*POLICIES, *REJECTED_POLICIES),
-    "min_version": VERSIONS,
-    "max_version": VERSIONS,
-    "cipher_suites": CIPHERS,
-    "curve_preferences": CURVES,
-}
 Fail = Callable[[str, str], NoReturn]
 """Raises WebFileError for a key and its problem."""
 
 
 class WebFileError(UserError):
     """The web configuration file cannot be used; the text names file, key and remedy."""
+
+
+def _seconds(value: object) -> float:
+    """Return seconds of a duration as Go writes it (`1m30s`), or of a number of nanoseconds. Raises ValueError."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * 1e-9
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{shown(value)} is not a duration; write a number with a unit, such as 500ms or 1m30s")
+    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(match[2]))
+    return -seconds if match[1] == "-" else seconds
+
+
+def _among(known: Collection[str]) -> Callable[[object], object]:
+    """Return what refuses a text, or a list with one, that is not among these."""
+
+    def checked(value: object) -> object:
+        for each in value if isinstance(value, list) else (value,):
+            if isinstance(each, str) and each not in known:
+                raise ValueError(f"{shown(each)} is unknown; use one of {', '.join(known)}")
+        return value
+
+    return checked
 
 
 class ServerTls(msgspec.Struct, frozen=True):
@@ -102,13 +118,13 @@ class ServerTls(msgspec.Struct, frozen=True):
     key_file: str = ""
     client_ca: str = ""
     client_ca_file: str = ""
-    client_auth_type: str = "NoClientCert"
+    client_auth_type: Annotated[str, _among((*POLICIES, *REJECTED_POLICIES))] = "NoClientCert"
     client_allowed_sans: tuple[str, ...] | None = None
-    min_version: str = "TLS12"
-    max_version: str = "TLS13"
-    cipher_suites: tuple[str, ...] = ()
+    min_version: Annotated[str, _among(VERSIONS)] = "TLS12"
+    max_version: Annotated[str, _among(VERSIONS)] = "TLS13"
+    cipher_suites: Annotated[tuple[str, ...], _among(CIPHERS)] = ()
     prefer_server_cipher_suites: bool = True
-    curve_preferences: tuple[str, ...] = ()
+    curve_preferences: Annotated[tuple[str, ...], _among(CURVES)] = ()
 
     def __repr__(self) -> str:
         """Leave out secrets."""
@@ -130,7 +146,7 @@ class HttpSettings(msgspec.Struct, frozen=True):
 class RateLimit(msgspec.Struct, frozen=True):
     """One request per `interval` seconds, and `burst` at once; an interval of 0 means no limit."""
 
-    interval: Annotated[float, "duration"] = 0.0
+    interval: Annotated[float, _seconds] = 0.0
     burst: int = 0
 
 
@@ -155,7 +171,7 @@ def read_web_file(path: Path) -> WebFile:
         remedy = "" if ";" in error.problem else "; name another in web.config_file, and let the agent's user read it"
         raise WebFileError(f"{error}{remedy}") from error
     file = YamlFile.parse(text, str(path), WebFileError, yamltree.Bounds(depth=8, scalar=2**18))
-    content = file.convert(WebFile, lambda _, value: _seconds(value), loose=True)
+    content = file.convert(WebFile, lambda check, value: check(value), loose=True)
     _check_headers(content.http.headers, file.fail)
     _check_users(content.users, file.fail)
     _check_rate(content.rate, file.fail)
@@ -166,31 +182,11 @@ def read_web_file(path: Path) -> WebFile:
     def fail(key: str, problem: str) -> NoReturn:
         file.fail(f"tls_server_config.{key}", problem)
 
-    _check_values(tls, fail)
     _check_certificates(tls, fail)
     _check_versions(tls, fail)
     names = ("cert_file", "key_file", "client_ca_file")
     absolute = {name: str((path.parent / file_name).absolute()) for name in names if (file_name := getattr(tls, name))}
     return replace(content, tls=replace(tls, **absolute))
-
-
-def _seconds(value: object) -> float:
-    """Return seconds of a duration as Go writes it (`1m30s`), or of a number of nanoseconds. Raises ValueError."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value * 1e-9
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f"{shown(value)} is not a duration; write a number with a unit, such as 500ms or 1m30s")
-    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(match[2]))
-    return -seconds if match[1] == "-" else seconds
-
-
-def _check_values(tls: ServerTls, fail: Fail) -> None:
-    for key, known in _ALLOWED_VALUES.items():
-        setting = getattr(tls, key)
-        for value in (setting,) if isinstance(setting, str) else setting:
-            if value not in known:
-                fail(key, f"{shown(value)} is unknown; use one of {', '.join(known)}")
 
 
 def _check_certificates(tls: ServerTls, fail: Fail) -> None:

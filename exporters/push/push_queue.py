@@ -143,17 +143,13 @@ FORM = "coldplate-push-1"
 _FILE_NAME = re.compile(r"([0-9]{10})-([0-9]{1,12}\.[0-9]{6})-([0-9]{1,9})\.request")
 
 
-class QueuedRequest(Struct, eq=False, gc=False):
-    """A request that waits: its time in wall seconds, its samples, and its bytes in memory or on the disk.
-
-    Without `body` it is on the disk, as the file of this number.
-    """
+class StoredRequest(Struct, frozen=True, gc=False):
+    """A request on the disk: its time in wall seconds, its samples, and the bytes and the number of its file."""
 
     wall: float
     samples: int
     size: int
-    body: bytes | None = None
-    number: int = 0
+    number: int
 
 
 class RequestFolder:
@@ -168,10 +164,10 @@ class RequestFolder:
         self._path = path
         self._newest = 0
 
-    def file_of(self, request: QueuedRequest) -> Path:
+    def file_of(self, request: StoredRequest) -> Path:
         return self._path / f"{request.number:010d}-{request.wall:.6f}-{request.samples}.request"
 
-    def load(self) -> list[QueuedRequest]:
+    def load(self) -> list[StoredRequest]:
         """Return what an earlier run left, in order. Call it once, before the other methods."""
         self._path.mkdir(parents=True, exist_ok=True)
         clear_unfinished(self._path)
@@ -181,27 +177,26 @@ class RequestFolder:
                 if match := _FILE_NAME.fullmatch(entry.name):
                     number, wall, samples = match.groups()
                     size = entry.stat(follow_symlinks=False).st_size
-                    found.append(QueuedRequest(float(wall), int(samples), size, None, int(number)))
+                    found.append(StoredRequest(float(wall), int(samples), size, int(number)))
         found.sort(key=lambda each: each.number)
         self._newest = found[-1].number if found else 0
         return found
 
-    def write(self, request: QueuedRequest) -> None:
-        """Move a request from memory to the disk."""
-        content = seal(FORM, request.body or b"")
-        request.number = self._newest + 1
-        replace_file(self.file_of(request), content)
-        self._newest = request.number
-        request.size, request.body = len(content), None
+    def write(self, request: WriteRequest) -> StoredRequest:
+        content = seal(FORM, request.body)
+        stored = StoredRequest(request.wall, request.samples, len(content), self._newest + 1)
+        replace_file(self.file_of(stored), content)
+        self._newest = stored.number
+        return stored
 
-    def read(self, request: QueuedRequest) -> bytes:
-        """Return the body of a request on the disk. Raises DamagedError, and OSError."""
+    def read(self, request: StoredRequest) -> bytes:
+        """Return the body of a request. Raises DamagedError, and OSError."""
         body = unseal(FORM, read_whole(self.file_of(request)))
         if not body:
             raise DamagedError("holds no request")
         return body
 
-    def remove(self, request: QueuedRequest) -> None:
+    def remove(self, request: StoredRequest) -> None:
         self.file_of(request).unlink(missing_ok=True)
 
 
@@ -218,10 +213,10 @@ class PushQueue:
         self._age = age
         self._figures = figures
         self._lock = threading.Lock()
-        self._waiting: deque[QueuedRequest] = deque()
-        self._on_disk = 0
-        """Bytes on the disk."""
-        self._in_flight: QueuedRequest | None = None
+        self._stored: deque[StoredRequest] = deque()
+        self._in_memory: deque[WriteRequest] = deque()
+        """All that is on the disk is older."""
+        self._in_flight: StoredRequest | WriteRequest | None = None
         """The request that is being sent, as far as is known: it is not dropped meanwhile."""
         self._once = LogOnce(log)
 
@@ -235,8 +230,8 @@ class PushQueue:
     def put(self, requests: Iterable[WriteRequest], wall: float) -> None:
         """Add what is to be sent next. If anything waits by now, all of it goes to the disk."""
         with self._lock:
-            spills = bool(self._waiting)
-            self._waiting.extend(QueuedRequest(each.wall, each.samples, len(each.body), each.body) for each in requests)
+            spills = bool(self._waiting())
+            self._in_memory.extend(requests)
             if spills:
                 self._spill()
             self._drop(wall)
@@ -273,12 +268,7 @@ class PushQueue:
         """Write down what was not sent; returns the samples that are lost, because there is no disk for them."""
         with self._lock:
             self._spill()
-            return sum(each.samples for each in self._in_memory())
-
-    def _in_memory(self) -> list[QueuedRequest]:
-        """Return the requests in memory in order; all on the disk are older."""
-        newest_first = list(takewhile(lambda each: each.body is not None, reversed(self._waiting)))
-        return newest_first[::-1]
+            return sum(each.samples for each in self._in_memory)
 
     def _load(self) -> bool:
         """Return whether the folder can be used and its files are in the queue."""
@@ -286,34 +276,33 @@ class PushQueue:
             found = self._try_disk(self._folder.load)
             if found is not None:
                 self._loaded = True
-                self._waiting.extendleft(reversed(found))
-                self._on_disk += sum(each.size for each in found)
+                self._stored.extend(found)
         return self._loaded
 
     def _spill(self) -> None:
         if self._folder is None or not self._load():
             return
-        for each in self._in_memory():
-            self._try_disk(partial(self._folder.write, each))
-            if each.body is not None:
+        while self._in_memory:
+            stored = self._try_disk(partial(self._folder.write, self._in_memory[0]))
+            if stored is None:
                 return
-            self._on_disk += each.size
+            self._stored.append(stored)
+            if self._in_memory.popleft() is self._in_flight:
+                self._in_flight = stored
 
     def _read_first(self) -> WriteRequest | None:
-        while self._waiting:
-            first = self._waiting[0]
-            body = first.body or self._try_disk(partial(self._read, first))
+        while self._stored:
+            first = self._stored[0]
+            body = self._try_disk(partial(self._read, first))
             if body is None:  # the disk fails: meanwhile, what is in memory is sent
-                in_memory = self._in_memory()
-                if not in_memory:
-                    return None
-                first, body = in_memory[0], in_memory[0].body
+                break
             if body:
                 self._in_flight = first
                 return WriteRequest(first.wall, first.samples, body)
-        return None
+        self._in_flight = self._in_memory[0] if self._in_memory else None
+        return self._in_flight
 
-    def _read(self, request: QueuedRequest) -> bytes:
+    def _read(self, request: StoredRequest) -> bytes:
         """Return a body from the disk; an empty one if it is damaged: then it is lost. Raises OSError."""
         assert self._folder is not None
         try:
@@ -325,10 +314,11 @@ class PushQueue:
         self._forget(request)
         return b""
 
-    def _forget(self, request: QueuedRequest) -> None:
-        self._waiting.remove(request)
-        if request.body is None and self._folder is not None:
-            self._on_disk -= request.size
+    def _forget(self, request: StoredRequest | WriteRequest) -> None:
+        if isinstance(request, WriteRequest):
+            self._in_memory.remove(request)
+        elif self._folder is not None:
+            self._stored.remove(request)
             self._try_disk(partial(self._folder.remove, request))
 
     def _try_disk(self, work: Callable[[], _T]) -> _T | None:
@@ -345,30 +335,36 @@ class PushQueue:
 
     def _drop(self, wall: float) -> None:
         """Drop the oldest requests while they are too old at a wall second, or too many."""
-        while (oldest := next((each for each in self._waiting if each is not self._in_flight), None)) is not None:
-            if oldest.wall < wall - self._age:
-                self._lose(oldest, EXPIRED)
-            elif oldest.body is None and self._on_disk > self._limit:
-                self._lose(oldest, OVERFLOW)
-            else:
-                break
-        in_memory = self._in_memory()
-        size = sum(each.size for each in in_memory)
-        for each in in_memory[:-1]:
-            if size > MAX_MEMORY_BYTES and each is not self._in_flight:
+        for each in takewhile(lambda each: each.wall < wall - self._age, self._waiting()):
+            if each is not self._in_flight:
+                self._lose(each, EXPIRED)
+        self._shrink(self._stored, self._limit)
+        self._shrink(self._in_memory, MAX_MEMORY_BYTES, least=1)
+
+    def _shrink(self, requests: Iterable[StoredRequest | WriteRequest], limit: float, least: int = 0) -> None:
+        """Drop the oldest of these while they have more bytes than that, but leave this number."""
+        listed = list(requests)
+        size = sum(each.size for each in listed)
+        for each in listed[: len(listed) - least]:
+            if size > limit and each is not self._in_flight:
                 size -= each.size
                 self._lose(each, OVERFLOW)
 
-    def _lose(self, request: QueuedRequest, reason: str) -> None:
+    def _waiting(self) -> list[StoredRequest | WriteRequest]:
+        """Return all requests, the oldest first."""
+        return [*self._stored, *self._in_memory]
+
+    def _lose(self, request: StoredRequest | WriteRequest, reason: str) -> None:
         self._forget(request)
         self._figures.dropped[reason] += request.samples
         why = "too old" if reason == EXPIRED else "too many"
         self._once.problem("loss", "push %s: dropping the oldest samples, which are %s", self._figures.name, why)
 
     def _tell(self) -> None:
-        self._figures.pending = self._on_disk + sum(each.size for each in self._in_memory())
-        self._figures.oldest = self._waiting[0].wall if self._waiting else None
-        if not self._waiting:
+        waiting = self._waiting()
+        self._figures.pending = sum(each.size for each in waiting)
+        self._figures.oldest = waiting[0].wall if waiting else None
+        if not waiting:
             self._once.over("loss")
 
 

@@ -7,7 +7,7 @@ The protocol: https://prometheus.io/docs/specs/prw/remote_write_spec/
 Snappy's block format is a list of two kinds of elements: literal bytes, and copies of bytes that came before. In a
 message whose labels stay as they are, and whose values all have the same width, every copy keeps its distance from
 what it copies. So the compressed message is a template as well: only the values are put in for each push. On a node
-with 8 GPUs and 8 ports that takes 0.14 ms for 1,380 series, and makes 52 of 265 kB. A library would need as long again
+with 8 GPUs and 8 ports that takes 0.14 ms for 1,380 series, and makes 54 of 265 kB. A library would need as long again
 to compress each message from the beginning, and make 30 kB of it. The format:
 https://github.com/google/snappy/blob/main/format_description.txt
 """
@@ -54,8 +54,6 @@ class SnappyTemplate:
         self._stamp_at: int | None = None
         self._length = 0
         self._known: dict[bytes, int] = {}
-        self._newest: dict[int, tuple[bytes, int]] = {}
-        """The last piece that was new in each place, and where it stands."""
         self._literal = bytearray()
         self._copy: tuple[int, int] | None = None
         """Distance and length of a copy that may still grow."""
@@ -63,32 +61,17 @@ class SnappyTemplate:
         self._done = bytearray()
 
     def constant(self, pieces: Iterable[bytes]) -> None:
-        """Bytes that stay. Each piece is copied from where it stood last, and a new one as far as it is like the one
-        before that was new in the same place: names of metrics have their first words in common.
-        """
-        for place, piece in enumerate(pieces):
+        """Add bytes that stay. A piece that was there before is copied from where it stood last."""
+        for piece in pieces:
             before = self._known.get(piece)
-            at = self._length
+            at = self._known[piece] = self._length
             goes_on = before is not None and self._copy is not None and self._copy[0] == at - before
             if before is not None and (goes_on or len(piece) >= _WORTH):
                 self._repeat(at - before, len(piece))
-            elif len(piece) < _WORTH:
-                self._plain(piece)
             else:
-                like, stood = self._newest.get(place, (b"", 0))
-                common = _common(like, piece)
-                if common >= _WORTH:
-                    self._repeat(at - stood, common)
-                    self._plain(piece[common:])
-                else:
-                    self._plain(piece)
-                self._newest[place] = piece, at
-            self._known[piece] = at
-
-    def _plain(self, piece: bytes) -> None:
-        self._end_copy()
-        self._literal += piece
-        self._length += len(piece)
+                self._end_copy()
+                self._literal += piece
+                self._length += len(piece)
 
     def number(self) -> None:
         """Add a place for 8 bytes; the next part of the template begins behind it."""
@@ -159,13 +142,6 @@ class CompressedMessage:
         return b"".join((*first, *chain.from_iterable(zip(between, packed, strict=True)), last))
 
 
-def _common(one: bytes, other: bytes) -> int:
-    """Return how many bytes at the beginning are the same."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
-
-
 def _literal_head(length: int) -> bytes:
     least = length - 1
     if least < _SHORT_LITERAL:
@@ -206,6 +182,10 @@ class WriteRequest(NamedTuple):
     wall: float
     samples: int
     body: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.body)
 
 
 class RequestWriter:
@@ -268,7 +248,7 @@ class RequestWriter:
             while name in labels:
                 name = f"exported_{name}"
             labels[name] = value
-        return tuple(chain.from_iterable(_label(name, labels[name]) for name in sorted(labels)))
+        return tuple(_label(name, labels[name]) for name in sorted(labels))
 
 
 def _ends(gone: Sequence[Pieces], wall: float) -> Iterator[WriteRequest]:
@@ -288,14 +268,9 @@ def _message(encoded: Iterable[Pieces]) -> CompressedMessage:
     return template.finish()
 
 
-def _label(name: str, value: str) -> Pieces:
-    """Return a label; the metric's name, the longest, in parts of which most are alike in all series."""
-    head, text = _text(b"\x0a", name), _text(b"\x12", value)
-    begin = b"\x0a" + varint(len(head) + len(text))
-    if name != "__name__":
-        return (begin + head + text,)
-    end = len(text) - len(value)
-    return begin, head + text[:1], text[1:end], text[end:]
+def _label(name: str, value: str) -> bytes:
+    content = _text(b"\x0a", name) + _text(b"\x12", value)
+    return b"\x0a" + varint(len(content)) + content
 
 
 def _text(tag: bytes, text: str) -> bytes:

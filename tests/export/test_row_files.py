@@ -195,7 +195,7 @@ def exported(recording: Path, *options: str) -> Path:
 @pytest.mark.parametrize("samples", [export_formats.SAMPLES, 2000], ids=["one pass", "many passes"])
 def test_a_strict_parser_reads_what_was_recorded(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a GPU whose series come and go."""
-    monkeypatch.setattr(export_formats.write_openmetrics, "__defaults__", (samples,))
+    monkeypatch.setattr(export_formats, "SAMPLES", samples)
     path = recorded(tmp_path, "driver-hang", 100)
     out = exported(path, "--step", "25s")
     found = {

@@ -32,6 +32,7 @@ from agent.model import (
     Series,
     Snapshot,
 )
+from exporters import connection
 from exporters.deferred import Answer
 from exporters.http_messages import Request, Response
 from exporters.server import HttpServer
@@ -175,10 +176,14 @@ Serve = Callable[..., Running]
 
 
 @pytest.fixture
-def serve() -> Iterator[Serve]:
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Starts servers; `idle_timeout`, `request_timeout` and `write_timeout` are those of all connections."""
     with ExitStack() as stack:
 
         def start(handler: Callable[[Request], Answer] = hello, **options: Any) -> Running:
+            for name in ("idle_timeout", "request_timeout", "write_timeout"):
+                if name in options:
+                    monkeypatch.setattr(connection, f"{name.upper()}_SECONDS", options.pop(name))
             work = getattr(handler, "work", lambda: False)
             options = {"clock": time.monotonic, "work": work, **options}
             server = HttpServer([("127.0.0.1", 0)], handler, **options)

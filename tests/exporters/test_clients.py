@@ -11,17 +11,15 @@ import pytest
 
 from agent.lib.logs import LogOnce
 from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, Clients, victim
-from exporters.connection import Connection, Timeouts
+from exporters.connection import Connection
 from exporters.deferred import Deferred
 from exporters.gate import ClientTransport, PortGate
 from exporters.http_messages import Request, Response
 
-TIMEOUTS = Timeouts(30.0, 10.0, 10.0)
-
 
 def clients_by(clock: Callable[[], float]) -> Clients:
     return Clients(
-        lambda request: Response(HTTPStatus.OK), clock, TIMEOUTS, LogOnce(logging.getLogger("t")),
+        lambda request: Response(HTTPStatus.OK), clock, LogOnce(logging.getLogger("t")),
         nudge=lambda: None, hang_up=socket.socket.close, gate=PortGate(),
     )  # fmt: skip
 
@@ -40,7 +38,7 @@ class Bottomless:
 
 def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() -> None:
     sock = Bottomless()
-    connection = Connection(ClientTransport(sock), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
+    connection = Connection(ClientTransport(sock), "client", 0.0)  # type: ignore[arg-type]
     connection.ask(Request("GET", "/"), 0.0)
     connection.answer(Response(HTTPStatus.OK, bytes(4 * 1024 * 1024)), 0.0)
     turns = 1
@@ -55,7 +53,7 @@ def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() 
 def test_what_a_client_has_cost_is_forgotten_with_time() -> None:
     """A scraper that has been there for a year must not come after those who arrived a moment ago."""
     clients = clients_by(lambda: 0.0)
-    connection = Connection(ClientTransport(Bottomless()), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
+    connection = Connection(ClientTransport(Bottomless()), "client", 0.0)  # type: ignore[arg-type]
     connection.cost = 8.0
     clients.connections.add(connection)
     for tenth in range(1, 101):
@@ -84,7 +82,7 @@ class Line:
 
     def add(self, name: str, came: float, shaking: bool = True, cost: float = 0.0) -> None:
         ours, _theirs = (self._stack.enter_context(each) for each in socket.socketpair())
-        made = Connection(SlowTransport(self, name, ours, shaking), name, TIMEOUTS, came)
+        made = Connection(SlowTransport(self, name, ours, shaking), name, came)
         made.cost = cost
         self.clients.connections.add(made)
 
@@ -146,7 +144,7 @@ def pair() -> Iterator[socket.socket]:
 
 
 def idle(sock: socket.socket, ago: float) -> Connection:
-    return Connection(ClientTransport(sock), "client", TIMEOUTS, NOW - ago)
+    return Connection(ClientTransport(sock), "client", NOW - ago)
 
 
 def waiting(sock: socket.socket, ago: float) -> Connection:

@@ -26,8 +26,8 @@ from tests.conftest import FakeClock
 from tests.frames import snapshot_of
 
 
-def rendering(kind: str = "metrics", detail: object = None, tells_age: bool = True) -> Rendering:
-    return Rendering(kind, detail, (), lambda now: (b"page",), "text/plain", tells_age=tells_age)
+def rendering(kind: str = "metrics", detail: object = None, lifetime: float = 1.0) -> Rendering:
+    return Rendering(kind, detail, (), lambda now: (b"page",), "text/plain", lifetime=lifetime)
 
 
 def request(gzipped: bool = False) -> Request:
@@ -47,14 +47,15 @@ def test_ever_new_selections_keep_few_pages_and_push_no_other_kind_out(size: int
     assert cache.find(rendering(), 100.0) is not None
 
 
-def test_a_page_without_an_age_is_true_until_something_changes_and_the_one_asked_for_last_is_kept_longest() -> None:
+def test_a_page_is_valid_for_its_lifetime_and_leaves_the_memory_after_it() -> None:
     cache = PageCache()
-    for number in range(4):
-        cache.keep(rendering("rules", number, tells_age=False), b"page", 100.0)
-    assert cache.find(rendering("rules", 0, tells_age=False), 500.0) is not None
-    cache.keep(rendering("rules", 4, tells_age=False), b"page", 500.0)
-    assert cache.find(rendering("rules", 0, tells_age=False), 500.0) is not None
-    assert cache.find(rendering("rules", 1, tells_age=False), 500.0) is None
+    pages = [rendering("rules", seconds, lifetime=seconds) for seconds in (1.0, 15.0)]
+    for each in pages:
+        cache.keep(each, b"page", 100.0)
+    assert all(cache.find(each, 101.0) for each in pages)
+    cache.drop_old(110.0)
+    assert [cache.find(each, 100.0) is not None for each in pages] == [False, True]
+    assert [cache.find(each, 116.0) for each in pages] == [None, None]
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 1_000_000])

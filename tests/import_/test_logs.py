@@ -83,6 +83,32 @@ def test_values_without_units(tmp_path: Path) -> None:
     assert values(out) == [(0.5, {"up 0": 1.0, "power_watts 0": 70.5, "memory_total_bytes 0": 81559 * 2.0**20})]
 
 
+def test_whatever_coldplate_shows_under_the_names_of_an_exporter_of_nvidia_smi_can_be_imported(tmp_path: Path) -> None:
+    columns = {
+        "clocks.mem [MHz]": "2619 MHz",
+        "clocks.max.sm [MHz]": "1980 MHz",
+        "clocks.current.video [MHz]": "1500 MHz",
+        "pcie.link.gen": "5",
+        "ecc.errors.corrected.volatile.total": "3",
+        "ecc.mode.current": "Enabled",
+        "persistence_mode": "Disabled",
+        "remapped_rows.pending": "No",
+    }
+    log, out = tmp_path / "gpu.csv", tmp_path / "out"
+    log.write_text(f"timestamp, index, {', '.join(columns)}\n2023/11/14 22:13:20, 0, {', '.join(columns.values())}\n")
+    assert run(log, "-o", out, "--utc") == 0
+    assert values(out) == [
+        (
+            0.0,
+            {
+                "up 0": 1.0, "clock_hertz 0 memory": 2.619e9, "clock_limit_hertz 0 sm": 1.98e9,
+                "clock_hertz 0 video": 1.5e9, "pcie_link_generation 0": 5.0, "ecc_errors_total 0 corrected": 3.0,
+                "ecc_enabled 0": 1.0, "persistence_enabled 0": 0.0, "row_remap_pending 0": 0.0,
+            },
+        )
+    ]  # fmt: skip
+
+
 def test_a_log_that_was_stopped_and_begun_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its last line is torn, another header follows, and the numbers of the snapshots show the hole."""
     log, out = tmp_path / "gpu.csv", tmp_path / "out"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from exporters import connection
 from exporters.http_messages import Request, Response
 from exporters.protection.passwords import PasswordChecks
 from exporters.protection.web_gate import WebGate, load_terms
@@ -159,8 +160,11 @@ def test_only_clients_with_an_allowed_name_are_let_in(site, names: str, is_in: b
         assert running.get("/in", "client") == b"/in"
 
 
-def test_silent_clients_are_gone_after_the_time_of_a_request_and_others_find_a_place_meanwhile(site) -> None:
-    running = site(PAIR, request_timeout=0.3, max_connections=4)
+def test_silent_clients_are_gone_after_the_time_of_a_request_and_others_find_a_place_meanwhile(
+    site, monkeypatch
+) -> None:
+    monkeypatch.setattr(connection, "REQUEST_TIMEOUT_SECONDS", 0.3)
+    running = site(PAIR, max_connections=4)
     silent = [running.raw() for _ in range(20)]
     for half in silent[10:]:
         half.sendall(b"\x16\x03\x01\x02\x00")

@@ -127,9 +127,7 @@ class _Piece:
         self.columns: dict[_NodeSeries, array[float]] = {line: array("d") for _, line in found}
 
 
-def write_openmetrics(
-    snapshots: SelectedSnapshots, targets: Callable[[str], Labels], out: TextIO, samples: int = SAMPLES
-) -> None:
+def write_openmetrics(snapshots: SelectedSnapshots, targets: Callable[[str], Labels], out: TextIO) -> None:
     """Write all of it; `targets` gives the labels that a scrape adds to the series of a node. Raises RecordingError."""
     counts: dict[_NodeSeries, int] = {}
     times: list[float] = []
@@ -143,7 +141,7 @@ def write_openmetrics(
     lines = _in_order(counts)
     rows = list(dict.fromkeys(line.series.metric for line in lines))
     heads = dict(zip((row.name for row in rows), openmetrics_heads(rows), strict=True))
-    for part in _parts(lines, counts, samples):
+    for part in _parts(lines, counts):
         pieces = _collect(snapshots, set(part))
         for line in part:
             out.write(heads.pop(line.series.metric.name, ""))
@@ -160,14 +158,14 @@ def _in_order(lines: Iterable[_NodeSeries]) -> list[_NodeSeries]:
     return [line for family in families for line in by_name[family.metric.name]]
 
 
-def _parts(lines: Sequence[_NodeSeries], counts: dict[_NodeSeries, int], samples: int) -> Iterator[list[_NodeSeries]]:
+def _parts(lines: Sequence[_NodeSeries], counts: dict[_NodeSeries, int]) -> Iterator[list[_NodeSeries]]:
     """Yield the series that are written in one pass, as far as their samples can be held."""
     part: list[_NodeSeries] = []
-    room = samples
+    room = SAMPLES
     for line in lines:
         if part and counts[line] > room:
             yield part
-            part, room = [], samples
+            part, room = [], SAMPLES
         part.append(line)
         room -= counts[line]
     if part:

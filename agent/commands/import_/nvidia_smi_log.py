@@ -5,6 +5,7 @@ name with `current` and one without mean the same.
 """
 
 import csv
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
 from math import isfinite
@@ -15,49 +16,17 @@ from agent.catalogue.gpu import EVENT_REASONS, HW_SLOWDOWN
 from agent.commands.import_.imported_sample import ImportedSample, ImportProblems, LogFormatError
 from agent.lib.wording import shown
 from agent.model import Gpu, Labels, Metric, Reading, Series, Unit
+from exporters.compatibility import nvidia_smi
+from exporters.compatibility.foreign_names import Term
 
 REMEDY = "log with: nvidia-smi --query-gpu=timestamp,index,uuid,utilization.gpu,power.draw --format=csv -l 1"
-COLUMNS = {
-    "utilization.gpu": "gpu_utilization_ratio",
-    "utilization.memory": "gpu_memory_activity_ratio",
-    "utilization.encoder": "gpu_encoder_utilization_ratio",
-    "utilization.decoder": "gpu_decoder_utilization_ratio",
-    "memory.used": "gpu_memory_used_bytes",
-    "memory.free": "gpu_memory_free_bytes",
-    "memory.reserved": "gpu_memory_reserved_bytes",
-    "memory.total": "gpu_memory_total_bytes",
-    "power.draw": "gpu_power_watts",
-    "power.draw.average": "gpu_power_watts",
-    "power.draw.instant": "gpu_power_instant_watts",
-    "power.limit": "gpu_power_limit_watts",
-    "enforced.power.limit": "gpu_power_limit_watts",
-    "power.default_limit": "gpu_power_limit_default_watts",
-    "temperature.gpu": "gpu_temperature_celsius",
-    "temperature.memory": "gpu_memory_temperature_celsius",
-    "temperature.gpu.tlimit": "gpu_temperature_margin_celsius",
-    "clocks.sm": "gpu_clock_hertz sm",
-    "clocks.gr": "gpu_clock_hertz graphics",
-    "clocks.mem": "gpu_clock_hertz memory",
-    "clocks.video": "gpu_clock_hertz video",
-    "pcie.link.gen": "gpu_pcie_link_generation",
-    "pcie.link.gen.gpucurrent": "gpu_pcie_link_generation",
-    "pcie.link.gen.max": "gpu_pcie_link_generation_max",
-    "pcie.link.width": "gpu_pcie_link_width",
-    "pcie.link.width.max": "gpu_pcie_link_width_max",
-    "ecc.errors.corrected.volatile.total": "gpu_ecc_errors_total corrected",
-    "ecc.errors.uncorrected.volatile.total": "gpu_ecc_errors_total uncorrected",
-    "ecc.errors.corrected.aggregate.total": "gpu_ecc_aggregate_errors_total corrected",
-    "ecc.errors.uncorrected.aggregate.total": "gpu_ecc_aggregate_errors_total uncorrected",
-    "clocks_event_reasons.gpu_idle": "gpu_throttle_active gpu_idle",
-    "clocks_event_reasons.applications_clocks_setting": "gpu_throttle_active application_clocks",
-    "clocks_event_reasons.sw_power_cap": "gpu_throttle_active sw_power_cap",
-    "clocks_event_reasons.sync_boost": "gpu_throttle_active sync_boost",
-    "clocks_event_reasons.sw_thermal_slowdown": "gpu_throttle_active sw_thermal_slowdown",
-    "clocks_event_reasons.hw_thermal_slowdown": "gpu_throttle_active hw_thermal_slowdown",
-    "clocks_event_reasons.hw_power_brake_slowdown": "gpu_throttle_active hw_power_brake",
-    "clocks_event_reasons.hw_slowdown": "gpu_hw_slowdown_active",
-}
-"""Our row for each name, and the value of its label."""
+TERMS = {name.name.removeprefix("nvidia_smi_"): name.simple for name in nvidia_smi.PROFILE.names}
+"""What stands for each name of nvidia_gpu_exporter, which makes its names of nvidia-smi's columns."""
+_ENDINGS = ("", "_ratio", "_bytes", "_watts", "_current", "_clock_hz")
+"""What is in its names besides."""
+_CLOCK = re.compile(r"clocks\.(\w+)")
+_DOMAINS = {"gr": "graphics", "mem": "memory"}
+"""Clocks in the short names of columns."""
 PLACES = ("timestamp", "index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 """What says when and which GPU."""
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
@@ -65,7 +34,7 @@ REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 _THROTTLE, _HW_SLOWDOWN = BY_NAME["coldplate_gpu_throttle_active"], BY_NAME["coldplate_gpu_hw_slowdown_active"]
 _UP = BY_NAME["coldplate_gpu_up"]
 """A GPU that nvidia-smi could read was there."""
-STATES = {"Active": 1.0, "Not Active": 0.0}
+STATES = {"Active": 1.0, "Not Active": 0.0, "Enabled": 1.0, "Disabled": 0.0, "Yes": 1.0, "No": 0.0}
 FACTORS: dict[Unit, dict[str, float]] = {
     Unit.RATIO: {"%": 0.01, "": 1.0},
     Unit.BYTES: {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
@@ -85,14 +54,22 @@ def is_index(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _INDEX_DIGITS
 
 
+def term_of(column: str) -> Term | None:
+    """Return what the values of a column are; None for one of which coldplate has nothing."""
+    if (clock := _CLOCK.fullmatch(column)) is not None:
+        column = f"clocks.current.{_DOMAINS.get(clock[1], clock[1])}"
+    stem = column.replace("clocks_throttle_reasons", "clocks_event_reasons").replace(".", "_")
+    return next(filter(None, (TERMS.get(stem + ending) for ending in _ENDINGS)), None)
+
+
 class LogColumn(NamedTuple):
-    """Where a column's values go: a row of the catalogue with its label's value; and how they become ours.
+    """Where a column's values go: a row of the catalogue with its labels' values; and how they become ours.
 
     `unit` stands behind each value, `factor` is what one of it is in the row's unit.
     """
 
     metric: Metric
-    label: str
+    labels: tuple[str, ...]
     unit: str
     factor: float
 
@@ -125,21 +102,18 @@ class _Header:
             )
 
     def _enter(self, place: int, name: str, unit: str, line: int, problems: ImportProblems) -> None:
-        plain = name.replace("clocks_throttle_reasons", "clocks_event_reasons").replace("clocks.current.", "clocks.")
-        row = COLUMNS.get({"clocks.memory": "clocks.mem", "clocks.graphics": "clocks.gr"}.get(
-            plain.removesuffix(".current"), plain.removesuffix(".current")))  # fmt: skip
-        if row is None:
+        term = term_of(name)
+        if term is None:
             problems.note(line, f"column {shown(name)} is left out: coldplate has nothing of that kind")
             return
-        our_name, _, label = row.partition(" ")
-        metric = BY_NAME[f"coldplate_{our_name}"]
+        metric = BY_NAME[term.row]
         factor = FACTORS.get(metric.unit, {}).get(unit)
         if factor is None:
             problems.note(line, f"column {shown(name)} is left out: its unit {shown(unit)} is not known")
-        elif any(each[:2] == (metric, label) for each in self.columns.values()):
+        elif any(each[:2] == (metric, term.labels) for each in self.columns.values()):
             problems.note(line, f"column {shown(name)} is left out: another one has the same")
         else:
-            self.columns[place] = LogColumn(metric, label, unit, factor)
+            self.columns[place] = LogColumn(metric, term.labels, unit, factor)
 
 
 def ticks(
@@ -191,7 +165,7 @@ def _rows(lines: Iterable[str], problems: ImportProblems) -> Iterator[tuple[int,
 
 def _header_of(cells: list[str], line: int, problems: ImportProblems, only: str | None, *, is_first: bool) -> _Header:
     names = [cell.strip().partition(" [")[0] for cell in cells]
-    if is_first and not any(name in PLACES or name in COLUMNS for name in names):
+    if is_first and not any(name in PLACES or term_of(name) is not None for name in names):
         raise LogFormatError(
             f"{problems.file}:{line}: {shown(','.join(cells))} is no header of nvidia-smi's; {REMEDY}, without noheader"
         )
@@ -242,7 +216,7 @@ def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: 
         value = number * column.factor
         low, high = column.metric.span
         if low <= value <= high and isfinite(value):
-            labels: Labels = ((column.metric.labels[0], column.label),) if column.label else ()
+            labels: Labels = tuple(zip(column.metric.labels, column.labels, strict=False))
             yield Reading(Series(column.metric, gpu, labels), value)
 
 

@@ -14,7 +14,7 @@ from exporters.deferred import Answer
 from exporters.encoder import Format
 from exporters.endpoint import JSON, READ_METHODS, text
 from exporters.http_messages import Request, Response
-from exporters.markup import HEADERS, STYLE, TABLE_END, Tone, badge, cell, escape, row, table_head
+from exporters.markup import PAGE_END, TABLE_END, Tone, badge, cell, escape, page_head, page_headers, row, table_head
 from exporters.pages import Rendering, RenderQueue, choose_format
 
 PREFIX, SUFFIX = "/nodes/", "/metrics"
@@ -128,28 +128,19 @@ class SitePages:
 
     def _landing(self, request: Request) -> Answer:
         del request
-        now = self._clock()
+        now, name = self._clock(), escape(self._site.cluster)
         parts = [
-            _HEAD.format(name=escape(self._site.cluster), style=STYLE),
+            page_head(f"{name}: simulated site"),
+            _HEAD.format(name=name),
             table_head(f"{len(self._nodes)} nodes", _HEADS, "cards"),
             *(_node_row(node, now) for node in self._nodes.values()),
             TABLE_END,
-            "</main>\n</body>\n</html>\n",
+            PAGE_END,
         ]
-        return Response(HTTPStatus.OK, "".join(parts).encode(), HTML, HEADERS)
+        return Response(HTTPStatus.OK, "".join(parts).encode(), HTML, page_headers("no-store"))
 
 
-_HEAD = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{name}: simulated site</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<style>{style}</style>
-</head>
-<body>
-<main>
+_HEAD = """\
 <header><h1>{name}</h1></header>
 <p class="banner" role="alert">A simulated site: nothing it shows is real.</p>
 <p><a href="/sd">/sd</a>: all nodes, for http_sd_configs of Prometheus; <a href="/api/v1/nodes">/api/v1/nodes</a>:
