@@ -177,7 +177,7 @@ def reason_of(code: int) -> Reason:
 
 
 class RefusableRows:
-    """Rows of a GPU that one call gives: their gaps where it fails, and for good where the driver refuses it."""
+    """Rows of a GPU that one call gives; a call that the driver refuses permanently is made once."""
 
     def __init__(self, gpu: Gpu, *rows: Metric) -> None:
         self._gpu = gpu
@@ -185,13 +185,13 @@ class RefusableRows:
         self.refused: list[Gap] = []
         """Once there are any, the call is not made again."""
 
-    def ask(self, call: Callable[[], Any], gaps: list[Gap], about: str = "") -> Any:
+    def ask(self, call: Callable[[], Any], gaps: list[Gap]) -> Any:
         """Return the answer of a call; None, and a gap for each row, if it fails. Raises as `gaps`."""
         if not self.refused:
             try:
                 return call()
             except DriverError as error:
-                gaps += self.gaps(error, about)
+                gaps += self.gaps(error)
                 return None
         gaps += self.refused
         return None
