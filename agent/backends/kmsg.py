@@ -35,12 +35,8 @@ RECORD_BYTES = 16_384
 RECORDS_PER_READ = 1000
 """A storm of messages is read over several ticks; the kernel keeps them meanwhile."""
 
-SWITCHES = 64
-"""Most NVSwitches with series of their own; an HGX H100 board has four."""
-SXID_CODES = 256
-"""Most codes of one switch with series of their own."""
 SXID_KINDS = 2048
-"""Most codes of all switches together; each may have a series for each grade."""
+"""Most codes of all switches with series of their own; each may have a series for each grade."""
 OTHER = "other"
 
 MAX_DIGITS = 20
@@ -203,10 +199,8 @@ class KmsgBackend:
         self._reader: KernelLogReader | None = None
         self._read_until = 0.0  # wall time at which the log had been read to its end
         self._kinds: set[tuple[str, str]] = set()
-        """The switch's address and the code of what has series of its own; either may be `other`."""
+        """The switch's address and the code of what has series of its own."""
         self._counts: dict[Series, int] = {}
-        self._switches: dict[str, int] = {}
-        """The codes of each switch that have series of their own."""
         self._once = LogOnce(log)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
@@ -276,21 +270,14 @@ class KmsgBackend:
             self._removal(slot)
 
     def _kind(self, sxid: SxidRecord) -> tuple[str, str]:
-        """Return the switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
+        """Return the switch and code under which an SXid counts: `other` beyond the limit, whatever the log says."""
         kind = (sxid.pci, str(sxid.code))
-        if kind in self._kinds:
-            return kind
-        codes = self._switches.get(sxid.pci)
-        if codes is None and len(self._switches) >= SWITCHES:
-            kind = (OTHER, OTHER)
-        elif (codes or 0) >= SXID_CODES or len(self._kinds) >= SXID_KINDS:
-            kind = (sxid.pci, OTHER)
-            self._switches[sxid.pci] = codes or 0
-        else:
-            self._switches[sxid.pci] = (codes or 0) + 1
-        if OTHER in kind:
-            self._once.problem("full", "SXid limit reached: new codes are counted as %r", OTHER, level=logging.ERROR)
-        self._kinds.add(kind)
+        if kind not in self._kinds:
+            if len(self._kinds) >= SXID_KINDS:
+                text = "SXid limit reached: new codes are counted as %r"
+                self._once.problem("full", text, OTHER, level=logging.ERROR)
+                return OTHER, OTHER
+            self._kinds.add(kind)
         return kind
 
     def _wall(self, record: KernelRecord, now: Instant) -> float:

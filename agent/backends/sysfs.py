@@ -27,6 +27,14 @@ def list_names(directory: Path | str) -> list[str]:
         return sorted(entry.name for entry in islice(entries, ENTRIES))
 
 
+def list_if_possible(directory: Path | str) -> list[str]:
+    """Return the same; none of a directory that is not there or cannot be listed."""
+    try:
+        return list_names(directory)
+    except OSError:
+        return []
+
+
 def text(path: Path | str, size: int = PAGE) -> str:
     """Return a file's first bytes as text, without the white space around it. Raises OSError."""
     fd = os.open(path, FLAGS)
@@ -34,6 +42,14 @@ def text(path: Path | str, size: int = PAGE) -> str:
         return os.read(fd, size).decode("utf-8", "replace").strip("\0 \t\r\n")
     finally:
         os.close(fd)
+
+
+def text_if_possible(path: Path | str, size: int = PAGE) -> str:
+    """Return the same; "" of a file that is not there or cannot be read."""
+    try:
+        return text(path, size)
+    except OSError:
+        return ""
 
 
 def printable(name: str) -> str:
@@ -72,11 +88,7 @@ def pci_devices(sysfs: Path) -> tuple[PciDevice, ...]:
     """
     folder = sysfs / "bus/pci/devices"
     found = []
-    try:
-        addresses = list_names(folder)
-    except OSError:
-        return ()
-    for address in addresses:
+    for address in list_if_possible(folder):
         try:
             vendor, kind = (int(text(folder / address / name, 32), 16) for name in ("vendor", "class"))
         except (OSError, ValueError):

@@ -166,6 +166,6 @@ GPU_SUMS = (
 
 NVSWITCH = (
     counter("coldplate_node_nvswitch_sxid_errors_total", Node,
-            "SXid errors of NVSwitches in the kernel log, by code (`other` after 256); fatal, nonfatal or unsaid.",
+            "SXid errors of NVSwitches in the kernel log, by code (`other` after 2,048); fatal, nonfatal or unsaid.",
             Lane.FAST, Source("/dev/kmsg"), labels=("pci", "sxid", "grade"), span=(0, 1e12)),
 )  # fmt: skip

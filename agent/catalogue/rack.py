@@ -6,7 +6,6 @@ of the sources are those of DMTF's schemas CoolingUnit, PowerDistribution and wh
 """
 
 from agent.catalogue.bindings import Derived, Source, counter, gauge, state
-from agent.catalogue.equipment import LEAK_STATES
 from agent.model import Lane, Metric, Rack
 
 LIMITS = (
@@ -83,8 +82,6 @@ DOMAINS = (
           Lane.FAST, Source("configuration: rack.nvlink_domains"), span=(0, 72)),
 )  # fmt: skip
 
-PART_STATES = LEAK_STATES
-"""What a part can be; `unavailable` is one that is switched off or cannot be read, which is never the same as well."""
 _UNIT = ("equipment", "unit")
 _CONNECTOR = (*_UNIT, "loop", "connector")
 

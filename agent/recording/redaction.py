@@ -96,14 +96,17 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Free text without originals that were met, and without what looks like an identifier or an address."""
-        if self._finder is None and self._known:
-            longest_first = sorted(map(re.escape, self._known), key=len, reverse=True)
-            self._finder = re.compile(_WORD.format(f"(?:{'|'.join(longest_first)})"))
-        if self._finder is not None:
-            text = self._finder.sub(lambda found: self._known[found[0]], text)
+        text = self.without_known(text)
         for kind, pattern in _PATTERNS:
             text = pattern.sub(lambda found, kind=kind: self._unless_made(kind, found[0]), text)  # type: ignore[misc]  # kind is bound
         return text
+
+    def without_known(self, text: str) -> str:
+        """Free text without originals that were met."""
+        if self._finder is None and self._known:
+            longest_first = sorted(map(re.escape, self._known), key=len, reverse=True)
+            self._finder = re.compile(_WORD.format(f"(?:{'|'.join(longest_first)})"))
+        return text if self._finder is None else self._finder.sub(lambda found: self._known[found[0]], text)
 
     def header(self, header: RecordingHeader) -> RecordingHeader:
         """Return a header without the node's name and the job; of the command, only the program is kept."""

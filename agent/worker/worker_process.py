@@ -103,17 +103,19 @@ READ_BYTES = 2**16
 STANDARD_ERROR = 2
 
 
-def run_module(module: str, seconds: float) -> tuple[int, bytes, bytes]:
-    """Run a module of this package to its end; returns its exit status, standard output and standard error.
+def run_module(module: str, given: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+    """Run a module of this package to its end, `given` on its standard input.
+
+    Returns its exit status, standard output and standard error.
 
     Raises TimeoutError if it takes longer, and OSError.
     """
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
         [sys.executable, "-I", "-c", boot_of(module)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        output, error = process.communicate(timeout=seconds)
+        output, error = process.communicate(given, seconds)
     except subprocess.TimeoutExpired:
         process.kill()  # not waited for: a process that hangs in the kernel does not end
         raise TimeoutError from None

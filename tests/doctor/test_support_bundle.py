@@ -94,15 +94,20 @@ def test_everything_is_in_it_names_are_not_and_its_recording_can_be_replayed(tmp
 
 
 def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(two_gpus: Path, tmp_path: Path) -> None:
-    calls = contents(two_gpus)["driver-calls.jsonl"]
+    """Its GPUs have the names that they have in the bundle's recording."""
+    files = contents(two_gpus)
+    calls = files["driver-calls.jsonl"]
     (tmp_path / "calls.jsonl").write_bytes(calls)
     trace = DriverTrace(tmp_path / "calls.jsonl")
     assert trace.provenance["stand_in"] and trace.provenance["GPUs"].startswith("2 x ")
     assert "coldplate_gpu_power_watts" in trace.shown["fast"]
     assert b"GPU-c01d97a7" not in calls
     source = NvmlSource(ReplayDriver(trace), wall=lambda: 1e9)
-    assert len(source.open(Instant(1.0, 1e9))) == 2
+    keys = [channel.key for channel in source.open(Instant(1.0, 1e9))]
     source.close()
+    (tmp_path / "r.coldplate").write_bytes(files["recording.coldplate"])
+    replayed = warm.command(["once", "--backend", f"replay:{tmp_path}/r.coldplate"]).output
+    assert len(set(keys)) == 2 and all(key.encode() in replayed for key in keys)
 
 
 GPU_SERIES = re.compile(rb'^(coldplate_(?:gpu|nvlink)_\w+|coldplate_metric_missing)\{(gpu=".*)\} (\S+)$', re.MULTILINE)

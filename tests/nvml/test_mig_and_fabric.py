@@ -55,6 +55,9 @@ def test_an_instance_that_is_destroyed_or_denied_costs_only_itself_and_no_list_i
     sample = bench.read(Lane.SLOW)
     assert gaps(sample, USED)[0].reason is Reason.DENIED
     assert values(sample, USED) == {("MIG-2", "8"): 20.0}
+    driver.log.clear()
+    bench.read(Lane.SLOW)
+    assert "nvmlDeviceGetMaxMigDeviceCount" not in driver.log, "one that is denied is still there"
     driver.others["two"].calls["nvmlDeviceGetGpuInstanceId"] = NOT_FOUND
     sample = bench.read(Lane.COLD)
     assert set(values(sample, INFO)) == {("MIG-1", "7", "0", "1g.10gb")}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.optics.modules.cmis import decode_samples, find_samples
+from agent.backends.optics.modules.cmis import find_samples, read_samples
 from agent.backends.optics.modules.module_types import VdmSample
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.catalogue.optics import ERRORS_LANE
@@ -99,7 +99,7 @@ def test_an_error_ratio_above_one_is_none_and_the_first_of_two_places_for_one_la
 ) -> None:
     lane = VdmSample(ERRORS_LANE, "media", 1)
     places = find_samples([bytes((0x00, 15)) + bytes(126)], (1,), ())
-    assert decode_samples(places, [word.to_bytes(2, "big")]) == ({} if ratio is None else {lane: ratio})
+    assert read_samples(lambda _: word.to_bytes(2, "big"), places) == ({} if ratio is None else {lane: ratio})
     twice = bytes((0x10, 15, 0x20, 15, 0x0E, 15)) + bytes(122)
     assert find_samples([twice], range(1, 17), ()) == {0x24: {128: lane}}
 

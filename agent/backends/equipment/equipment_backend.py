@@ -9,7 +9,7 @@ Here are also those of the node (`backends.redfish`): leak detectors, coolant co
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Any
 from urllib.parse import quote
@@ -43,6 +43,7 @@ from agent.backends.redfish_service import (
 )
 from agent.catalogue.equipment import FAN_STATE, INTAKE, LEAK_STATES, ROWS, SUPPLY
 from agent.lib.http_target import HttpTarget
+from agent.lib.logs import LogOnce
 from agent.model import Entity, Gap, Instant, Lane, Metric, Reading, Reason, Series
 
 log = logging.getLogger("coldplate.backend")
@@ -116,7 +117,7 @@ class EquipmentReader(PollableSource):
         self._found: Sequence[PartDocument] = ()
         self._problems: list[Problem] = []
         self._search_at = -inf
-        self._logged: Collection[str] = ()
+        self._once = LogOnce(log)
         self.known: dict[PartKey, str | None] = {}
         """Every part with a state that ever was there, with what it said last."""
 
@@ -155,17 +156,13 @@ class EquipmentReader(PollableSource):
                     states[key] = value
         self.known = states
         problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
-        self._log_new(dict.fromkeys(text for _, text in problems))
+        for text in dict.fromkeys(text for _, text in problems):
+            self._once.passing(now, text, "%s", text, over="")
+        self._once.ease(now)
         return EquipmentReadings(states, values, frozenset(silent), problems, ask.calls)
 
     def close(self) -> None:
         self._service.close()
-
-    def _log_new(self, problems: Collection[str]) -> None:
-        for problem in problems:
-            if problem not in self._logged:
-                log.warning("%s", problem)
-        self._logged = problems
 
 
 class NodeCoolingReader(EquipmentReader):

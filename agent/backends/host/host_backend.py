@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredError
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, PathRead, UnansweredError
 from agent.backends.host.disks_and_network import (
     FILESYSTEM,
     MAX_FILESYSTEMS,
@@ -38,10 +38,6 @@ class _HostSample:
         self.left_out = 0
         self.calls = 0
 
-    def take_group(self, answer: GroupReadings | Exception, group: ReadingGroup) -> None:
-        self.calls += not isinstance(answer, UnansweredError)
-        self.take(answer, group.rows, group.of)
-
     def take(self, answer: GroupReadings | Exception, rows: Sequence[Metric], of: str = "") -> None:
         if isinstance(answer, GroupReadings):
             self.readings += answer.readings
@@ -69,9 +65,6 @@ class HostBackend:
         groups = [*KernelGroups(procfs, sysfs).groups(), *DiskAndNetworkGroups(procfs, sysfs).groups()]
         self._faults = HostFaultGroups(procfs, sysfs)
         self._groups = {Lane.SLOW: groups, Lane.COLD: self._faults.groups()}
-        self._batches = {
-            lane: [DeviceReads(group.path, [group]) for group in some] for lane, some in self._groups.items()
-        }
         mounts = f"{procfs}/self/mounts"
         self._mounts = CaughtRead(mounts, lambda _: shown_mount_points(procfs), OSError)
         self._network_mounts = CaughtRead(mounts, lambda _: network_mounts(procfs), OSError)
@@ -83,9 +76,7 @@ class HostBackend:
         """Read every group of the lane; a group that fails or hangs becomes one gap for each of its rows."""
         sample = _HostSample()
         self._faults.mono = now.mono
-        answers = self._pool.round(self._batches[lane], now.mono)
-        for group, (answer,) in zip(self._groups[lane], answers, strict=True):
-            sample.take_group(answer, group)
+        self._take(self._groups[lane], sample, now.mono)
         if lane is Lane.COLD:
             self._read_network_mounts(sample, now.mono)
         else:
@@ -106,9 +97,12 @@ class HostBackend:
         sample.left_out += len(FILESYSTEM) * (len(listed) - len(chosen))
         known = self._filesystems
         self._filesystems = {at: known.get(at) or filesystem(at) for at in chosen}
-        batches = [DeviceReads(f"mount {at}", [group]) for at, group in self._filesystems.items()]
-        for group, (answer,) in zip(self._filesystems.values(), self._pool.round(batches, mono), strict=True):
-            sample.take_group(answer, group)
+        self._take(list(self._filesystems.values()), sample, mono)
+
+    def _take(self, groups: Sequence[ReadingGroup], sample: _HostSample, mono: float) -> None:
+        for group, answer in zip(groups, self._pool.read_each(groups, mono), strict=True):
+            sample.calls += not isinstance(answer, UnansweredError)
+            sample.take(answer, group.rows, group.of)
 
     def _read_network_mounts(self, sample: _HostSample, mono: float) -> None:
         """Ask every network filesystem; one that gives no answer is down."""
@@ -118,9 +112,9 @@ class HostBackend:
             return
         self._mounts_left_out = max(len(listed) - MAX_MOUNTS, 0)
         mounts = listed[:MAX_MOUNTS]
-        batches = [DeviceReads(f"mount {each.mountpoint}", [PathRead(each.mountpoint, answers)]) for each in mounts]
+        reads = [PathRead(each.mountpoint, answers) for each in mounts]
         figures = GroupReadings()
-        for mount, (answer,) in zip(mounts, self._pool.round(batches, mono), strict=True):
+        for mount, answer in zip(mounts, self._pool.read_each(reads, mono), strict=True):
             if answer is not None:
                 figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
         sample.calls += 1

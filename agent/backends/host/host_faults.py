@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from agent.backends.host.disks_and_network import Mount, all_mounts
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
-from agent.backends.sysfs import list_names, text
+from agent.backends.sysfs import list_names, text, text_if_possible
 from agent.catalogue import metric
 from agent.lib.proc_stat import parse_stat
 
@@ -128,10 +128,7 @@ class HostFaultGroups:
             yield key, before if before is not None and before.switches == switches else _Sleeper(self.mono, switches)
 
     def _command(self, pid: str) -> str:
-        try:
-            return text(f"{self._procfs}/{pid}/comm")
-        except OSError:
-            return ""
+        return text_if_possible(f"{self._procfs}/{pid}/comm")
 
     def _fabric_manager(self, figures: GroupReadings) -> None:
         """Only where the driver of NVSwitches has some: on later boards they are no devices of the host."""

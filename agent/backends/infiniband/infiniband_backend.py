@@ -226,22 +226,15 @@ class InfinibandBackend:
             files += len(batch)
             if _all_read(batch):  # nearly always, and it saves a check of each file
                 readings += batch
-                for place, tracker in trackers:
-                    readings += tracker.update(batch[place].value)
-                continue
-            for attribute, answer in zip(attributes, batch, strict=True):
-                if isinstance(answer, Reading):
-                    readings.append(answer)
-                    if attribute.tracker is not None:
-                        readings += attribute.tracker.update(answer.value)
-                    continue
-                unread += isinstance(answer, UnansweredError)
-                gap = attribute.gap(answer) if isinstance(answer, UnansweredError) else answer
-                gaps.append(gap)
-                if attribute.tracker is not None:
-                    unknown, counted = attribute.tracker.update_failed(gap)
-                    gaps.append(unknown)
-                    readings.append(counted)
+            else:
+                for attribute, answer in zip(attributes, batch, strict=True):
+                    if isinstance(answer, Reading):
+                        readings.append(answer)
+                    else:
+                        unread += isinstance(answer, UnansweredError)
+                        gaps.append(attribute.gap(answer) if isinstance(answer, UnansweredError) else answer)
+            for place, tracker in trackers:
+                tracker.follow(batch[place], readings, gaps)
         left_out = self._layout.left_out if lane is Lane.SLOW else 0
         return BackendSample(readings, gaps, calls=files - unread, left_out=left_out)
 

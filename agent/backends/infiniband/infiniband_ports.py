@@ -111,8 +111,6 @@ class RdmaPort:
         return self._info
 
 
-MAX_PORTS_OF_DEVICE = 255
-"""Most ports of one device: port numbers have eight bits."""
 MAX_UNKNOWN_FILES = 1_024
 """Most files of one directory without a row in the catalogue; hfi1 has some hundreds."""
 
@@ -129,16 +127,14 @@ class DeviceListing(Struct, frozen=True):
 
     lasting: bool
     ports: dict[str, PortFiles]
-    left_out: int
 
 
 def _listing_of(folder: str) -> DeviceListing:
     """Return what is in the folder of a device's ports: some 3 directories for each. Raises OSError."""
-    ports = list_names(folder)
+    ports = {number: _files(f"{folder}/{number}") for number in list_names(folder)}
     hardware = f"{folder.removesuffix('/ports')}/device"
     lasting = os.path.lexists(hardware) and not os.path.lexists(f"{hardware}/physfn")
-    shown = {number: _files(f"{folder}/{number}") for number in ports[:MAX_PORTS_OF_DEVICE]}
-    return DeviceListing(lasting, shown, len(ports) - len(shown))
+    return DeviceListing(lasting, ports)
 
 
 def _files(port: str) -> PortFiles:
@@ -246,7 +242,7 @@ class PortDiscovery:
     def _meet(self, found: dict[str, DeviceListing]) -> list[RdmaPort]:
         """Take in the ports that were found; returns those that are new or whose files have changed."""
         changed = []
-        self.ignored = sum(each.left_out for each in found.values())
+        self.ignored = 0
         # Hardware first: if there are too many, the virtual functions are left out.
         for device, each in sorted(found.items(), key=lambda item: not item[1].lasting):
             for number, files in each.ports.items():

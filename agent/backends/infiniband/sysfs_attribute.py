@@ -82,17 +82,16 @@ class LinkStateTracker:
         self._active = False
         self._count = 0
 
-    def update(self, state: float) -> tuple[Reading, Reading]:
-        """Record a state that was read; return whether the link is up, and how often it has gone down."""
-        active = state == ACTIVE
-        if self._active and not active:
-            self._count += 1
-        self._active = active
-        return Reading(self._up, 1 if active else 0), Reading(self._events, self._count)
-
-    def update_failed(self, gap: Gap) -> tuple[Gap, Reading]:
-        """Return a gap for the link, whose state could not be read, and the unchanged count of link downs."""
-        return Gap(PORT_UP, gap.entity, gap.reason, gap.detail), Reading(self._events, self._count)
+    def follow(self, state: Reading | Gap | DeviceError, readings: list[Reading], gaps: list[Gap]) -> None:
+        """Take in a state, or why it could not be read; add whether the link is up, and how often it has gone down."""
+        if isinstance(state, Reading):
+            active = state.value == ACTIVE
+            self._count += self._active and not active
+            self._active = active
+            readings.append(Reading(self._up, 1 if active else 0))
+        else:
+            gaps.append(Gap(PORT_UP, self._up.entity, state.reason, state.detail))
+        readings.append(Reading(self._events, self._count))
 
 
 GONE = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF})

@@ -2,10 +2,10 @@
 
 import errno
 import pwd
-import threading
 from collections.abc import Callable
 from math import inf
 
+from agent.backends.file_reader_pool import FileReaderPool, PathRead
 from agent.backends.jobs.job import to_label_value
 from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, describe_error
 from agent.broker.asking import BrokerError, explained
@@ -81,6 +81,7 @@ NAME_RETRY_SECONDS = 600.0
 MAX_USERS = 4096
 NAME_TIMEOUT_SECONDS = 0.5
 """Seconds to wait for a name, once; after that it comes with a later look."""
+_UNKNOWN = ("", -inf)
 
 
 def system_name(uid: int) -> str:
@@ -91,62 +92,32 @@ def system_name(uid: int) -> str:
 class UserNames:
     """Looks up the name of each user once.
 
-    `lookup` returns a user's name or raises KeyError or OSError. It may query a directory server and never return, so
-    it runs in a separate thread; that thread is waited for briefly, so that a job is rarely shown with its user's
-    number first.
+    `lookup` returns a user's name or raises KeyError or OSError. It may query a directory server and never return: it
+    is waited for briefly, so that a job is rarely shown with its user's number first, and keeps what it finds later.
     """
 
     def __init__(self, lookup: Callable[[int], str] = system_name, timeout: float = NAME_TIMEOUT_SECONDS) -> None:
         self._lookup = lookup
-        self._timeout = timeout
-        self._lock = threading.Lock()
+        self._pool = FileReaderPool("users", timeout)
         self._names: dict[int, tuple[str, float]] = {}
-        self._pending: dict[int, float] = {}
-        """Users who are still to be looked up, and since when."""
-        self._idle = threading.Event()
-        self._idle.set()
+        """By user, the name, and until when it counts, in monotonic seconds."""
 
     def name(self, uid: int, mono: float) -> str:
         """Return the user's name, or "" if it is not known, or not yet."""
-        with self._lock:
-            name, until = self._names.get(uid, ("", -inf))
-            if mono < until or uid in self._pending:
-                return name
-            if len(self._pending) >= MAX_USERS:
-                return ""
-            self._pending[uid] = mono
-            behind = not self._idle.is_set()
-            self._idle.clear()
-        if behind:
-            return ""  # an earlier question has no answer yet: this one waits behind it
-        try:
-            threading.Thread(target=self._ask, name="coldplate-users", daemon=True).start()
-        except RuntimeError:  # no thread can be started: the next look asks again
-            with self._lock:
-                self._pending.clear()
-                self._idle.set()
-            return ""
-        self._idle.wait(self._timeout)
-        with self._lock:
-            return self._names.get(uid, ("", -inf))[0]
+        name, until = self._names.get(uid, _UNKNOWN)
+        if mono < until:
+            return name
+        self._pool.read(PathRead(f"user {uid}", lambda _: self._ask(uid, mono)), mono, "user database")
+        return self._names.get(uid, _UNKNOWN)[0]
 
-    def _ask(self) -> None:
-        """Look up all who are waiting, and end."""
-        while True:
-            with self._lock:
-                if not self._pending:
-                    self._idle.set()
-                    return
-                uid, mono = next(iter(self._pending.items()))
-            known = self._asked(uid, mono)
-            with self._lock:
-                del self._pending[uid]
-                if len(self._names) >= MAX_USERS:
-                    self._names.clear()
-                self._names[uid] = known
+    def close(self) -> None:
+        self._pool.close()
 
-    def _asked(self, uid: int, mono: float) -> tuple[str, float]:
+    def _ask(self, uid: int, mono: float) -> None:
         try:
-            return to_label_value(self._lookup(uid)), inf
+            known = to_label_value(self._lookup(uid)), inf
         except (KeyError, OSError, OverflowError):
-            return "", mono + NAME_RETRY_SECONDS
+            known = "", mono + NAME_RETRY_SECONDS
+        if len(self._names) >= MAX_USERS:
+            self._names.clear()
+        self._names[uid] = known

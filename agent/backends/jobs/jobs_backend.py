@@ -193,6 +193,7 @@ class JobsBackend:
 
     def close(self) -> None:
         self._reader.close()
+        self._users.close()
         if self._kubelet is not None:
             self._kubelet.close()
 

@@ -47,13 +47,8 @@ class FabricReader:
 
     def read(self, readings: list[Reading], gaps: list[Gap]) -> None:
         """Read the state and the health, and the domain once the registration is completed."""
-        if self._rows.refused:
-            gaps.extend(self._rows.refused)
-            return
-        try:
-            answer = self._device.call(FABRIC_CALL)
-        except DriverError as error:
-            gaps.extend(self._rows.gaps(error))
+        answer = self._rows.ask(lambda: self._device.call(FABRIC_CALL), gaps)
+        if answer is None:
             return
         state = self._codes.get(answer["state"])
         if state is None:
@@ -140,13 +135,8 @@ class ProcessReader:
 
     def read(self, gaps: list[Gap]) -> tuple[GpuProcess, ...] | None:
         """Return all processes, in the order of their ids; None and a gap if they cannot be listed."""
-        if self._holder.refused:
-            gaps.extend(self._holder.refused)
-            return None
-        try:
-            entries = [*self._device.call(_PROCESSES_CALL), *self._mps_clients()]
-        except DriverError as error:
-            gaps.extend(self._holder.gaps(error))
+        entries = self._holder.ask(lambda: [*self._device.call(_PROCESSES_CALL), *self._mps_clients()], gaps)
+        if entries is None:
             return None
         found = {(pid, instance): memory for pid, memory, instance, *_ in entries}
         shares = self._shares(gaps) if len(found) > 1 else {}

@@ -177,13 +177,24 @@ def reason_of(code: int) -> Reason:
 
 
 class RefusableRows:
-    """Makes the gaps of a GPU's rows whose call failed, and keeps those of a driver that refuses it permanently."""
+    """Rows of a GPU that one call gives; a call that the driver refuses permanently is made once."""
 
     def __init__(self, gpu: Gpu, *rows: Metric) -> None:
         self._gpu = gpu
         self._rows = rows
         self.refused: list[Gap] = []
-        """Once there are any, the call is not to be made again."""
+        """Once there are any, the call is not made again."""
+
+    def ask(self, call: Callable[[], Any], gaps: list[Gap]) -> Any:
+        """Return the answer of a call; None, and a gap for each row, if it fails. Raises as `gaps`."""
+        if not self.refused:
+            try:
+                return call()
+            except DriverError as error:
+                gaps += self.gaps(error)
+                return None
+        gaps += self.refused
+        return None
 
     def gaps(self, error: DriverError, about: str = "") -> list[Gap]:
         """Return a gap for each row. Raises DeviceError or SourceError, as `escalate`."""

@@ -4,7 +4,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS
-from agent.backends.nvml.driver import INVALID_ARGUMENT, NOT_FOUND, Driver, DriverError, GpuHandle, RefusableRows
+from agent.backends.nvml.driver import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    PERMANENT_CODES,
+    Driver,
+    DriverError,
+    GpuHandle,
+    RefusableRows,
+)
 from agent.backends.nvml.fields import GpmSampler
 from agent.backends.nvml.lane_reader import LaneReader
 from agent.catalogue import metric
@@ -24,6 +32,9 @@ _MIG_ACTIVITY = {
     metric("coldplate_gpu_mig_tensor_active_ratio"): Gpm(nvml.GPM_METRIC_ANY_TENSOR_UTIL),
     metric("coldplate_gpu_mig_dram_active_ratio"): Gpm(nvml.GPM_METRIC_DRAM_BW_UTIL),
 }
+
+_REFUSALS = PERMANENT_CODES - {INVALID_ARGUMENT}
+"""What is answered of an instance that is still there: `invalid argument` may be one that is not."""
 
 
 class _MigInstance(Record):
@@ -122,7 +133,8 @@ class MigReader:
                 answer = self._ask(instance.device, "nvmlDeviceGetMemoryInfo_v2")
             except DriverError as error:
                 gaps.extend(self._memory_rows.gaps(error, f"{instance.uuid}: "))
-                self._instances = None
+                if error.code not in _REFUSALS:
+                    self._instances = None
                 continue
             for part, series in instance.parts:
                 if answer[part] in SENTINELS:

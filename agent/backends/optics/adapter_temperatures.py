@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredError
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError, device_error
-from agent.backends.sysfs import list_names, printable, text
+from agent.backends.sysfs import list_if_possible, printable, text, text_if_possible
 from agent.catalogue.optics import HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT
 from agent.model import Gap, Node, Reading, Reason, Series
 
@@ -63,7 +63,7 @@ def _adapters(sysfs: str) -> Iterator[tuple[str, str]]:
     seen = set()
     for kind in _CLASSES:
         folder = f"{sysfs}/class/{kind}"
-        for name in _listed(folder):
+        for name in list_if_possible(folder):
             hardware = os.path.realpath(f"{folder}/{name}/device")
             if hardware not in seen and not os.path.exists(f"{hardware}/physfn"):  # noqa: PTH110 - Path's may raise
                 seen.add(hardware)
@@ -111,14 +111,12 @@ class AdapterTemperatures:
 def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
     """Yield each sensor of an adapter once, by its label; two with the same label keep their number beside it."""
     taken = set()
-    for chip in _listed(f"{hardware}/hwmon"):
+    for chip in list_if_possible(f"{hardware}/hwmon"):
         folder = f"{hardware}/hwmon/{chip}"
-        for file in _listed(folder):
+        for file in list_if_possible(folder):
             if not (channel := _INPUT.fullmatch(file)):
                 continue
-            label = f"temp{channel[1]}"
-            with suppress(OSError):  # a sensor without a label
-                label = printable(text(f"{folder}/{label}_label")) or label
+            label = printable(text_if_possible(f"{folder}/temp{channel[1]}_label")) or f"temp{channel[1]}"
             if label in taken:
                 label = f"{label} {chip} {channel[1]}"
             taken.add(label)
@@ -137,11 +135,3 @@ def _limit_in(path: str) -> float | None:
         degrees = read_degrees(path)
         return degrees if degrees > 0 else None
     return None
-
-
-def _listed(folder: str) -> list[str]:
-    """Return the names in a folder; none if it cannot be listed."""
-    try:
-        return list_names(folder)
-    except OSError:
-        return []

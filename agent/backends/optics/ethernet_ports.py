@@ -15,7 +15,7 @@ from agent.backends.optics.ethtool_requests import (
 )
 from agent.backends.optics.netlink import Connect, resolve_family
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError, device_error
-from agent.backends.sysfs import is_physical_interface, list_names, printable, text
+from agent.backends.sysfs import is_physical_interface, list_names, printable, text_if_possible
 from agent.model import Reading, Series
 
 PORTS = 64
@@ -71,7 +71,9 @@ class PortList:
         if len(os.fsencode(name)) > LONGEST_NAME or not is_physical_interface(self._sysfs, name):
             return False
         port = f"{folder}/{name}"
-        return _fact(f"{port}/type") == _ETHERNET and not _REPRESENTOR.match(_fact(f"{port}/phys_port_name"))
+        # Most drivers answer EOPNOTSUPP for the second, and by now the interface may be gone.
+        kind, name_of_port = (text_if_possible(f"{port}/{file}") for file in ("type", "phys_port_name"))
+        return kind == _ETHERNET and not _REPRESENTOR.match(name_of_port)
 
     def find_family(self, mono: float) -> int:
         """Return the number. Raises AbsentError without the kernel's interface, and DeviceError."""
@@ -91,12 +93,6 @@ class PortList:
         with suppress(FileNotFoundError):
             return resolve_family(self._connect, "ethtool")
         return None
-
-
-def _fact(path: str) -> str:
-    with suppress(OSError):  # EOPNOTSUPP, or the interface is gone by now
-        return text(path)
-    return ""
 
 
 class PortStatistics:

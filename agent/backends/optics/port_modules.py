@@ -10,10 +10,9 @@ MODULE_EEPROM_GET, from Linux 5.13 on). It reads a module under the lock of netw
 that hangs would delay that, too: one that failed twice is left alone for ten minutes.
 """
 
-import errno
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -21,14 +20,7 @@ from msgspec import Struct
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredError
 from agent.backends.optics.ethernet_ports import PortList
-from agent.backends.optics.ethtool_requests import (
-    COMPACT,
-    MissingPortMetrics,
-    PortValue,
-    explain_failure,
-    send_for_port,
-    tried,
-)
+from agent.backends.optics.ethtool_requests import COMPACT, MissingPortMetrics, PortValue, send_for_port, tried
 from agent.backends.optics.modules import cmis, sff8636
 from agent.backends.optics.modules.cmis import CmisModule, read_samples
 from agent.backends.optics.modules.module_types import (
@@ -37,13 +29,12 @@ from agent.backends.optics.modules.module_types import (
     WHOLE,
     Memory,
     ModuleSpan,
-    ModuleValues,
+    Places,
     PluggedModule,
-    VdmSample,
     read_span,
 )
 from agent.backends.optics.modules.sff8636 import Sff8636Module
-from agent.backends.optics.netlink import Connect, NetlinkFormatError, u8, u32
+from agent.backends.optics.netlink import Connect, u8, u32
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import printable
 from agent.catalogue import optics as rows
@@ -54,11 +45,11 @@ HEAD = ModuleSpan(0, 0, 3)
 
 
 class ModuleReading(NamedTuple):
-    """A module with its present values; `diagnostics` may be the failure to read them."""
+    """A module with its present values, and the rows that it should give and does not, with the reason."""
 
     module: PluggedModule
-    values: ModuleValues
-    diagnostics: Mapping[VdmSample, float] | DeviceError
+    values: Sequence[PortValue]
+    lacking: Sequence[tuple[Metric, DeviceError]]
 
 
 def read_module(memory: Memory, known: PluggedModule | None) -> ModuleReading:
@@ -72,15 +63,22 @@ def read_module(memory: Memory, known: PluggedModule | None) -> ModuleReading:
         )
     if known is None or (head[:2], upper) != (known.head[:2], known.upper) or not known.complete:
         known = _know(kind(head, upper), memory)
-    values = known.read_values(memory)
-    diagnostics: Mapping[VdmSample, float] | DeviceError = {}
-    if values.ready:
+    now = known.read_values(memory)
+    diagnostics: Iterable[PortValue] | DeviceError = ()
+    if now.ready:
         places = known.diagnosed
-        diagnostics = places if isinstance(places, DeviceError) else tried(lambda: read_samples(memory, places))
+        diagnostics = places if isinstance(places, DeviceError) else tried(lambda: _diagnosed(memory, places))
     at = kind.serial_span.offset - kind.identity_span.offset
     if read_span(memory, kind.serial_span, blank=True) != upper[at : at + kind.serial_span.length]:
         raise DeviceError(Reason.MALFORMED, "changes while it is read: two serials")
-    return ModuleReading(known, values, diagnostics)
+    values = [known.info, *now.values]
+    lacking = [(rows.RECEIVE_LOWEST, DeviceError(Reason.LOST, now.trouble))] if now.trouble else []
+    for row, found in ((rows.RECEIVE_LIMIT, known.limits), (rows.ERRORS_HIGHEST, diagnostics)):
+        if isinstance(found, DeviceError):
+            lacking.append((row, found))
+        else:
+            values += found
+    return ModuleReading(known, values, lacking)
 
 
 def _know(module: PluggedModule, memory: Memory) -> PluggedModule:
@@ -108,7 +106,9 @@ _DENIED = "needs CAP_NET_ADMIN, which docs/ports.md says how to allow, and what 
 
 
 def memory_of_port(connect: Connect, family: int, device: str) -> Memory:
-    """Return the memory of the module in a port. A read of it raises OSError with what the kernel refuses it with."""
+    """Return the memory of the module in a port. A read of it raises OSError with what the kernel refuses it with, or
+    DeviceError if it may not be asked.
+    """
 
     def read(span: ModuleSpan) -> bytes:
         span_attributes = (
@@ -118,9 +118,12 @@ def memory_of_port(connect: Connect, family: int, device: str) -> Memory:
             u8(_BANK, span.bank),
             u8(_ADDRESS, _MODULE),
         )
-        reply = send_for_port(
-            connect, family, _COMMANDS, *span_attributes, header=_HEADER, flags=COMPACT, device=device
-        )
+        try:
+            reply = send_for_port(
+                connect, family, _COMMANDS, *span_attributes, header=_HEADER, flags=COMPACT, device=device
+            )
+        except PermissionError as error:
+            raise DeviceError(Reason.DENIED, _DENIED) from error
         return dict(reply).get(_DATA, b"")
 
     return read
@@ -131,21 +134,11 @@ def _read_modules(modules: Sequence[tuple[Memory, PluggedModule | None]], _: str
 
 
 def _answer_of(memory: Memory, known: PluggedModule | None) -> ModuleReading | DeviceError:
-    try:
-        return read_module(memory, known)
-    except DeviceError as error:
-        return error
-    except NetlinkFormatError as error:
-        return explain_failure(error)
-    except OSError as error:
-        why = explain_failure(error)
-        if error.errno == errno.EPERM:
-            return DeviceError(why.reason, _DENIED)
-        if (
-            why.reason is Reason.LOST and known is None
-        ):  # an empty cage, which no driver distinguishes from a silent module
-            return DeviceError(Reason.UNSUPPORTED, f"no module answers: {why.detail}")
-        return why
+    answer = tried(lambda: read_module(memory, known))
+    if isinstance(answer, DeviceError) and answer.reason is Reason.LOST and known is None:
+        # An empty cage, which no driver distinguishes from a silent module.
+        return DeviceError(Reason.UNSUPPORTED, f"no module answers: {answer.detail}")
+    return answer
 
 
 MODULE_SECONDS = 59.0
@@ -203,10 +196,9 @@ class TransceiverReader:
         for port, module in self._ports.items():
             device = printable(port)
             if isinstance(module.said, ModuleReading):
-                given = list(_values_of(module.said))
-                readings += [each.reading(device) for each in given]
-                missing.give(each.row for each in given)
-                for row, why in _lacking(module.said):
+                readings += [each.reading(device) for each in module.said.values]
+                missing.give(each.row for each in module.said.values)
+                for row, why in module.said.lacking:
                     missing.miss(row, why.reason, f"{EEPROM_REQUEST} {device}: {why.detail}")
             elif module.said is not None:  # the row that names the module stands for all of them
                 missing.miss(rows.INFO, module.said.reason, f"{EEPROM_REQUEST} {device}: {module.said.detail}")
@@ -238,16 +230,10 @@ class TransceiverReader:
         return _FUNCTION.sub("", os.path.realpath(f"{self._sysfs}/class/net/{port}/device"))
 
 
-def _values_of(said: ModuleReading) -> Iterator[PortValue]:
-    yield said.module.info
-    yield from said.values.values
-    if not isinstance(said.diagnostics, DeviceError):
-        yield from _diagnosed(said.diagnostics)
-    if not isinstance(said.module.limits, DeviceError):
-        yield from said.module.limits
-
-
-def _diagnosed(values: Mapping[VdmSample, float]) -> Iterator[PortValue]:
+def _diagnosed(memory: Memory, places: Places) -> list[PortValue]:
+    """Return what a module diagnoses: of each side the worst, and each lane. Raises as `read_span`."""
+    values = read_samples(memory, places)
+    found = []
     for each, worst, choose in (
         (rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
         (rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
@@ -255,17 +241,8 @@ def _diagnosed(values: Mapping[VdmSample, float]) -> Iterator[PortValue]:
         for side in (MEDIA, HOST):
             lanes = {one.lane: value for one, value in values.items() if (one.row, one.side) == (each, side)}
             if lanes:
-                yield PortValue(worst, (("side", side),), choose(lanes.values()))
+                found.append(PortValue(worst, (("side", side),), choose(lanes.values())))
             for lane, value in sorted(lanes.items()):
                 if lane != WHOLE:
-                    yield PortValue(each, (("side", side), ("lane", str(lane))), value)
-
-
-def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, DeviceError]]:
-    """Yield the rows that a module should give and does not, and why."""
-    if said.values.trouble:
-        yield rows.RECEIVE_LOWEST, DeviceError(Reason.LOST, said.values.trouble)
-    if isinstance(said.module.limits, DeviceError):
-        yield rows.RECEIVE_LIMIT, said.module.limits
-    if isinstance(said.diagnostics, DeviceError):
-        yield rows.ERRORS_HIGHEST, said.diagnostics
+                    found.append(PortValue(each, (("side", side), ("lane", str(lane))), value))
+    return found

@@ -17,7 +17,7 @@ from msgspec import Struct
 from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredError
 from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
-from agent.backends.sysfs import list_names, list_paths, read_name, read_number, read_text
+from agent.backends.sysfs import list_if_possible, list_paths, read_name, read_number, read_text
 from agent.catalogue.node import METERS as METER_ROWS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
 
@@ -61,10 +61,7 @@ def _meters_of(device: str) -> list[HwmonMeter]:
 
 def _channels(folder: str, suffix: str) -> list[str]:
     """Return the power channels that have a file in the folder with this suffix."""
-    try:
-        found = [_POWER.fullmatch(name) for name in list_names(folder)]
-    except OSError:
-        return []  # only one of the two folders has them
+    found = [_POWER.fullmatch(name) for name in list_if_possible(folder)]  # only one of the two folders has them
     return [match[1] for match in found if match and match[2] == suffix][:METERS]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import list_paths, read_name, read_number
 from agent.catalogue.node import RAPL
@@ -83,16 +83,13 @@ class RaplEnergy:
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         readings: list[Reading] = []
         gaps = list(self._gaps)
-        batches = [
-            DeviceReads(zone, [CaughtRead(f"{zone}/energy_uj", read_number, DeviceError)]) for zone in self._domains
-        ]
-        answers = self._pool.round(batches, now.mono)
-        for (zone, domain), (raw,) in zip(self._domains.items(), answers, strict=True):
-            path = f"{zone}/energy_uj"
+        reads = [CaughtRead(f"{zone}/energy_uj", read_number, DeviceError) for zone in self._domains]
+        answers = self._pool.read_each(reads, now.mono)
+        for read, domain, raw in zip(reads, self._domains.values(), answers, strict=True):
             if not isinstance(raw, int):
                 gaps.append(_gap(raw))
             elif raw > domain.wrap:
-                detail = f"{path}: {raw} exceeds the counter's range of {domain.wrap}"
+                detail = f"{read.path}: {raw} exceeds the counter's range of {domain.wrap}"
                 gaps.append(Gap(ENERGY, Node(), Reason.MALFORMED, detail))
             else:
                 readings.append(Reading(domain.series, domain.advance(raw, now.mono)))

@@ -131,7 +131,8 @@ def _parts(
         ("recording.coldplate", f"a recording of {seconds} s", lambda: _recording(seconds, key, node, arguments)),
     ]
     if node.has_driver:
-        parts.append(("driver-calls.jsonl", "calls of the NVIDIA driver and its answers", _driver_calls))
+        what = "calls of the NVIDIA driver and its answers"
+        parts.append(("driver-calls.jsonl", what, lambda: _driver_calls(key)))
     return parts
 
 
@@ -216,10 +217,10 @@ def _recording(seconds: int, key: bytes, node: DoctorNode, arguments: argparse.N
         return path.read_bytes()
 
 
-def _driver_calls() -> bytes:
+def _driver_calls(key: bytes) -> bytes:
     """Return a trace of driver calls, recorded by a process of its own: the driver may hang or crash there."""
     try:
-        status, output, error = run_module("agent.commands.doctor.driver_calls", TRACE_SECONDS)
+        status, output, error = run_module("agent.commands.doctor.driver_calls", key, TRACE_SECONDS)
     except TimeoutError:
         raise PartError(f"the driver did not answer within {TRACE_SECONDS:.0f} s") from None
     if status != 0:

@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from agent.backends.nvml.trace import Pseudonyms
 from agent.commands.doctor.driver_calls import facts_of_trace
 from agent.lib.clock import clock
+from agent.recording.redaction import Redaction
 from tests.lab.hardware import apart, steps
 from tests.lab.hardware.node import Node, TimedDriver
 from tests.lab.hardware.rows import STAND_IN, Report, Verdict
@@ -85,11 +85,14 @@ def _open(options: argparse.Namespace, report: Report) -> steps.Session:
 
     driver = TimedDriver(PynvmlDriver(), time.perf_counter)
     node = Node(driver, clock)
-    names = Pseudonyms((socket.gethostname(),))
+    names = Redaction(os.urandom(32))
+    names.pseudonym("host", socket.gethostname())
     for identity in node.identities:
-        names.learn(identity.gpu.uuid, identity.serial, dict(identity.facts).get("board_part", ""))
+        part = dict(identity.facts).get("board_part", "")
+        for kind, original in (("uuid", identity.gpu.uuid), ("serial", identity.serial), ("part", part)):
+            names.pseudonym(kind, original)
     facts = facts_of_trace(node.identities, driver, PROGRAM)
-    report.scrub, report.stand_in = names.scrub, facts.pop("stand_in")
+    report.scrub, report.stand_in = names.without_known, facts.pop("stand_in")
     if report.stand_in:
         facts["GPUs"] += " (as a stand-in library says; no real GPU)"
     user = "root" if os.geteuid() == 0 else "an ordinary user"

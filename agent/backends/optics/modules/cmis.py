@@ -228,16 +228,14 @@ def find_samples(pages: Sequence[bytes], media: Collection[int], host: Collectio
 
 
 def read_samples(memory: Memory, places: Places) -> dict[VdmSample, float]:
-    """Return the ratios: of each page the bytes from the first to the last are read. Raises as `read_span`."""
-    spans = [ModuleSpan(page, min(at), max(at) + 2 - min(at)) for page, at in places.items()]
-    return decode_samples(places, [read_span(memory, span) for span in spans])
+    """Return the ratios: of each page the bytes from the first to the last are read. Raises as `read_span`.
 
-
-def decode_samples(places: Places, parts: Sequence[bytes]) -> dict[VdmSample, float]:
-    """Return the ratios; an error ratio above 1 is left out: it was not measured."""
+    An error ratio above 1 is left out: it was not measured.
+    """
     found: dict[VdmSample, float] = {}
-    for places_of_page, part in zip(places.values(), parts, strict=True):
+    for page, places_of_page in places.items():
         first = min(places_of_page)
+        part = read_span(memory, ModuleSpan(page, first, max(places_of_page) + 2 - first))
         for at, measurement in places_of_page.items():
             (word,) = read_u16_array(part, at - first, 1)
             if measurement.row is rows.SIGNAL_LANE:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from agent.backends.sysfs import list_names, text
+from agent.backends.sysfs import list_names, text, text_if_possible
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
 from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, PlacedLook, read_procfs
 from agent.model import Outcome, Reason
@@ -182,7 +182,4 @@ def check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 def _is_restricted(node: DoctorNode) -> bool:
     """Return whether it takes CAP_SYSLOG (kernel.dmesg_restrict, Documentation/admin-guide/sysctl/kernel.rst)."""
-    try:
-        return text(node.procfs / "sys/kernel/dmesg_restrict", 8) == "1"
-    except OSError:
-        return False
+    return text_if_possible(node.procfs / "sys/kernel/dmesg_restrict", 8) == "1"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent.backends.power import bmc_of
 from agent.backends.redfish_service import CHASSIS, exchange
-from agent.backends.sysfs import list_names, pci_devices, printable, text
+from agent.backends.sysfs import list_if_possible, list_names, pci_devices, printable, text
 from agent.broker.ipmidev import DEVICES
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
 from agent.commands.doctor.doctor_node import READ, DoctorNode, PlacedLook
@@ -34,10 +34,7 @@ def fabric_checks(node: DoctorNode) -> Iterable[PlacedLook]:
     if not node.config.backends.infiniband:
         yield folder, lambda _: [ok("not read: backends.infiniband is false")]
         return
-    try:
-        devices = list_names(folder)[:MAX_ADAPTERS]
-    except OSError:
-        devices = []
+    devices = list_if_possible(folder)[:MAX_ADAPTERS]
     if not devices:
         yield folder, partial(_none, folder)
     for device in devices:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import __version__
-from agent.backends.sysfs import list_names
+from agent.backends.sysfs import list_if_possible, list_names
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
 from agent.commands.doctor.doctor_node import (
     READ,
@@ -169,10 +169,7 @@ def _program(node: DoctorNode, unit: Path) -> Iterator[DoctorFinding]:
 def is_enabled(root: Path, name: str) -> bool:
     """Return whether a target or another unit wants it at boot (systemd.unit(5), .wants)."""
     for folder in UNIT_FOLDERS:
-        try:
-            wanting = [each for each in list_names(root / folder) if each.endswith((".wants", ".requires"))]
-        except OSError:
-            continue
+        wanting = [each for each in list_if_possible(root / folder) if each.endswith((".wants", ".requires"))]
         if any(os.path.lexists(root / folder / each / name) for each in wanting):
             return True
     return False
@@ -255,10 +252,7 @@ def _unseen(node: DoctorNode, view: RunningAgent) -> Iterator[DoctorFinding]:
             f"({up:.0f} up)",
             f"DeviceAllow=char-nvidia and its like: {SHIPPED}; in a container, pass /dev/nvidia* in",
         )
-    try:
-        adapters = set(list_names(node.sysfs / "class/infiniband"))
-    except OSError:
-        adapters = set()
+    adapters = set(list_if_possible(node.sysfs / "class/infiniband"))
     ports = (each.series for name, found in view.readings.items() if "infiniband" in name for each in found)
     known = {dict(series.all_labels).get("device", "") for series in ports}
     if node.config.backends.infiniband and adapters - known:
