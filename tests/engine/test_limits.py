@@ -376,5 +376,5 @@ def test_selections_are_remembered_within_bounds() -> None:
     for number in range(140):
         query = f'count(m{{gpu!="x{number}"}})'
         assert evaluate(query, storage)[0].value == 2000
-        assert storage._index._places <= 252_000
-    assert sum(map(len, storage._index._selections.values())) == storage._index._places
+        assert storage._places <= 252_000
+    assert sum(map(len, storage._selections.values())) == storage._places
