@@ -81,9 +81,9 @@ def _timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
     offset_ms = _milliseconds(node.offset_ns)
     if node.bound is None:
         return selectors.Timing(offset_ms, at_query=False)
-    if isinstance(node.bound.instant, str):
+    if isinstance(node.bound, str):
         return selectors.Timing(offset_ms, at_query=True)
-    return selectors.Timing(offset_ms, at_query=False, fixed_ms=_whole_milliseconds(node.bound.instant))
+    return selectors.Timing(offset_ms, at_query=False, fixed_ms=_whole_milliseconds(node.bound))
 
 
 def _whole_milliseconds(seconds: float) -> int:

@@ -181,7 +181,7 @@ def _expression(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-def wanted_name(matchers: tuple[Matcher, ...]) -> str | None:
+def only_metric_name(matchers: tuple[Matcher, ...]) -> str | None:
     """Return the one metric name that can match, or None if the name is left open."""
     for matcher in matchers:
         if matcher.name == METRIC_NAME and matcher.operator == "=":

@@ -107,11 +107,6 @@ class _SeriesPlan(Struct, eq=False):
         """
         return False
 
-    @property
-    def is_selective(self) -> bool:
-        """Whether it often gives no elements although the series exist, as a comparison with a number does."""
-        return False
-
     def is_barren(self, moment: EvaluationContext) -> bool:
         """Return whether it gives no elements and no error, because it reads no existing series. Raises LimitError."""
         del moment

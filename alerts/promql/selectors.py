@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, wanted_name
+from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, only_metric_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Derivation,
@@ -76,7 +76,7 @@ class _Reader(Struct, eq=False):
 
     @property
     def certain(self) -> bool:
-        return not self._timing.of_fixed and wanted_name(self._matchers) is not None
+        return not self._timing.of_fixed and only_metric_name(self._matchers) is not None
 
     def is_barren(self, moment: EvaluationContext) -> bool:
         return not self._timing.of_fixed and moment.source.lacks(self._matchers, moment.budget)

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from alerts.limits import SAMPLES_PER_ELEMENT
 from alerts.promql.budget import Budget
-from alerts.promql.labels import METRIC_NAME, Labels, Matcher, label_value, match_all, wanted_name
+from alerts.promql.labels import METRIC_NAME, Labels, Matcher, label_value, match_all, only_metric_name
 
 STALE_BITS = 0x7FF0000000000002
 _STALE_BYTES = struct.pack("=Q", STALE_BITS)
@@ -176,7 +176,7 @@ class SampleStore(Generic[S]):
     def _find(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[S]:
         found = self._selections.get(matchers)
         if found is None:
-            name = wanted_name(matchers)
+            name = only_metric_name(matchers)
             candidates = [*self._series.values()] if name is None else self._by_name.get(name, [])
             looked_at = budget.each(candidates, _MATCHED)
             found = [series for series in looked_at if match_all(matchers, series.labels)]

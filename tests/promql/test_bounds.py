@@ -17,7 +17,7 @@ from alerts.promql import (
     make_labels,
 )
 from alerts.promql.budget import Budget
-from alerts.promql.labels import Matcher, wanted_name
+from alerts.promql.labels import Matcher, only_metric_name
 from alerts.promql.storage import Newest, Window
 from alerts.promql.syntax.scanner import DEEPEST, LONGEST_TEXT, MOST_TOKENS
 from tests.stack import far_down
@@ -165,11 +165,11 @@ class Watched(Storage):
                 self.append(make_labels({"gpu": gpu}, name), AT - 60 + second, value + second / 60)
 
     def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterator[Window]:
-        self.read.append(wanted_name(matchers))
+        self.read.append(only_metric_name(matchers))
         return super().select(matchers, start, end, budget)
 
     def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
-        self.read.append(wanted_name(matchers))
+        self.read.append(only_metric_name(matchers))
         return super().newest(matchers, start, end, budget)
 
 
