@@ -140,11 +140,7 @@ def _constant_report(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float,
 def _vector(query: Query, store: AnyStore, stamp: float, budget: Budget) -> Sequence[Sample]:
     """Return a query's result as samples: a scalar is one without labels."""
     result = query.evaluate(store, stamp, budget)
-    if isinstance(result, list):
-        return result
-    if isinstance(result, Scalar):
-        return [Sample((), stamp, result.value)]
-    raise RuleError("rule result is not a vector or scalar")
+    return [Sample((), stamp, result.value)] if isinstance(result, Scalar) else result
 
 
 class RecordingRuleEvaluator(RuleEvaluator):
@@ -348,7 +344,7 @@ class _Asker:
             found = _vector(_compiled(text), self._store, self.stamp, self.budget)
         except LimitError:
             raise
-        except (EvaluationError, PromqlError, RuleError) as error:
+        except (EvaluationError, PromqlError) as error:
             raise RenderError(str(error)) from error
         self.budget.hold(_ELEMENT * len(found))
         return [Element(dict(sample.labels), sample.value) for sample in self.budget.each(found)]

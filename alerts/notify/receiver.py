@@ -8,7 +8,6 @@ more than an hour are ignored.
 """
 
 import logging
-import re
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -94,9 +93,8 @@ MOST_SECONDS = 3600.0
 """Most seconds by which ours is believed to be wrong: beyond that, the other is as likely to be."""
 
 
-_DATE = re.compile(r"[A-Za-z]{3}, ([0-9]{2}) ([A-Za-z]{3}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT")
-"""`Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7)."""
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DATE = "%a, %d %b %Y %H:%M:%S GMT"
+"""`Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7): the one form that servers may send."""
 
 
 class ServerClock:
@@ -108,8 +106,9 @@ class ServerClock:
 
     def hear(self, date: str, sent: Instant, received: Instant) -> bool:
         """Take in an answer's date, if valid; returns whether what was just sent had wrong times."""
-        there = _parsed(date)
-        if there is None:
+        try:
+            there = datetime.strptime(date, _DATE).replace(tzinfo=timezone.utc).timestamp()
+        except ValueError:
             return False
         ahead = there + 0.5 - (sent.wall + (received.mono - sent.mono) / 2)
         if abs(ahead) > MOST_SECONDS:
@@ -132,16 +131,3 @@ class ServerClock:
         if not self.ahead:
             return notices
         return [Notice(moved(each.alert, self.ahead), each.valid_until + self.ahead) for each in notices]
-
-
-def _parsed(date: str) -> float | None:
-    """Return the time of a `Date`, in the one form that servers may send; None if it has another."""
-    found = _DATE.fullmatch(date)
-    if found is None or found[2].lower() not in _MONTHS:
-        return None
-    month = _MONTHS.index(found[2].lower()) + 1
-    day, year, hour, minute, second = (int(found[place]) for place in (1, 3, 4, 5, 6))
-    try:
-        return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc).timestamp()
-    except ValueError:
-        return None

@@ -52,23 +52,21 @@ from alerts.promql.syntax.tree import (
 )
 from alerts.regex import RegexLimitError
 
-_NO_RESULT = "rule result is not a vector or scalar: give a range vector to a function such as rate()"
 _LARGEST = 2.0**63
 _NANOSECONDS = 1_000_000  # of a millisecond
 
 
 def compile_text(
     text: str, default_step_ms: int
-) -> tuple[ScalarPlan | VectorPlan | StringPlan, LabelSpace, list[selectors.Selector], tuple[str, ...]]:
+) -> tuple[ScalarPlan | VectorPlan, LabelSpace, list[selectors.Selector], tuple[str, ...]]:
     """Parse a query; return the plan of its evaluation, what it reads, and why each evaluation fails, if it does."""
     tree = parse(text)
     compiler = _Compiler(default_step_ms)
     try:
         plan = compiler.compile(tree)
-        if isinstance(plan, StringPlan) and isinstance(tree, ParenExpr):
-            plan = compiler.doomed(FlawError(tree.at, "a string in parentheses is not a result, as in Prometheus"))
-        if isinstance(plan, MatrixPlan):
-            plan = compiler.doomed(FlawError(tree.at, _NO_RESULT))
+        if isinstance(plan, (StringPlan, MatrixPlan)):
+            remedy = ": give a range vector to a function such as rate()" if isinstance(plan, MatrixPlan) else ""
+            plan = compiler.doomed(FlawError(tree.at, f"rule result is not a vector or scalar{remedy}"))
     except FlawError as flaw:
         raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
     doom = tuple(str(PromqlError(flaw.problem, position=line_and_column(text, flaw.at))) for flaw in compiler.dooms)

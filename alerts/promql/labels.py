@@ -208,11 +208,5 @@ class Scalar(NamedTuple):
     value: float
 
 
-class String(NamedTuple):
-    """A text; only a string literal evaluates to one."""
-
-    value: str
-
-
 Vector = list[Sample]
-Value = Union[Vector, Scalar, String]
+Value = Union[Vector, Scalar]

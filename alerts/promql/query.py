@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from alerts.promql.budget import Budget
 from alerts.promql.compiler import compile_text
-from alerts.promql.labels import Sample, Scalar, String, Value
-from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan
+from alerts.promql.labels import Sample, Scalar, Value
+from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
 from alerts.promql.selectors import Selector
 from alerts.promql.storage import AnyStore, to_milliseconds
-from alerts.promql.syntax.literals import number_value, readable
+from alerts.promql.syntax.literals import number_value
 from alerts.promql.syntax.scanner import Scanner
 
 
@@ -43,7 +43,7 @@ class Query:
     def __init__(
         self,
         text: str,
-        plan: ScalarPlan | VectorPlan | StringPlan,
+        plan: ScalarPlan | VectorPlan,
         space: LabelSpace,
         selectors: Sequence[Selector],
         doom: tuple[str, ...] = (),
@@ -62,8 +62,6 @@ class Query:
 
         Without a budget, it has that of one evaluation, but no deadline. Raises EvaluationError.
         """
-        if isinstance(self._plan, StringPlan):
-            return String(readable(self._plan.text))
         budget = budget or Budget()
         at_ms = to_milliseconds(at)
         moment = EvaluationContext(source, at_ms, at_ms, budget)

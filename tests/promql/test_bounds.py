@@ -348,7 +348,7 @@ DOOMED = [
     ('label_join(m, "a", "-", "")', "line 1, column 1: invalid source label name in label_join()"),
     ('count_values("", m)', 'line 1, column 1: invalid label name: ""'),
     ('count_values("\\xff", m)', 'line 1, column 1: invalid label name: "\ufffd"'),
-    ('("text")', "line 1, column 1: a string in parentheses is not a result"),
+    ('("text")', "line 1, column 1: rule result is not a vector or scalar"),
 ]
 
 
