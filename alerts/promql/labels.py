@@ -198,7 +198,6 @@ class Sample(NamedTuple):
     """One element of an instant vector."""
 
     labels: Labels
-    at: float
     value: float
 
 

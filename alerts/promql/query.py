@@ -41,12 +41,7 @@ class Query:
     __slots__ = ("_barren", "_plan", "_space", "doom", "selectors", "text")
 
     def __init__(
-        self,
-        text: str,
-        plan: ScalarPlan | VectorPlan,
-        space: LabelSpace,
-        selectors: Sequence[Selector],
-        doom: tuple[str, ...] = (),
+        self, text: str, plan: ScalarPlan | VectorPlan, space: LabelSpace, selectors: Sequence[Selector], doom: str = ""
     ) -> None:
         self.text = text
         self.doom = doom
@@ -75,9 +70,8 @@ class Query:
         try:
             if isinstance(self._plan, ScalarPlan):
                 return Scalar(self._plan.run(moment))
-            now = at_ms / 1000
             # Bypasses the constructor of named tuples, which takes twice as long.
-            return [_new(Sample, (labels, now, value)) for labels, value in budget.each(self._plan.run(moment))]
+            return [_new(Sample, element) for element in budget.each(self._plan.run(moment))]
         finally:
             self._space.end()
             if collects:

@@ -157,7 +157,7 @@ def printed_here(template: str, value: float) -> str | None:
             result = compile_query(text).evaluate(store, 1000.0)
         except (PromqlError, EvaluationError) as error:
             raise RenderError(str(error)) from None
-        samples = [Sample((), 1000.0, result.value)] if isinstance(result, Scalar) else result
+        samples = [Sample((), result.value)] if isinstance(result, Scalar) else result
         assert isinstance(samples, list)
         return [Element(dict(each.labels), each.value) for each in samples]
 
