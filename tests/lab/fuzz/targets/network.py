@@ -255,7 +255,7 @@ TARGETS = (
     Target("http-requests", ("exporters/http_messages.py", "exporters/pages.py", "exporters/rules_json.py"),
            use_requests, REQUESTS,
            words=(b"&" * 40, b";" * 30, b"\n", b"%00", b"Transfer-Encoding: gzip\r\n", b"q=1e999")),
-    Target("http-answers", ("agent/lib/http_answers.py",), use_answers, ANSWERS, words=(
+    Target("http-answers", ("agent/lib/http_answers.py", "alerts/notify/receiver.py"), use_answers, ANSWERS, words=(
            b"Transfer-Encoding: identity\r\n", b"0\r\n\r\n", b"HTTP/1.1 101 x\r\n\r\n", b"Content-Encoding: gzip\r\n",
            b"Date: Sat, 31 Feb 2026 25:61:61 GMT\r\n", b"Date: Sat, 21 Nov 99999 08:00:00 +9999\r\n")),
     Target("peer-answers", ("agent/rack/peer_messages.py",), use_peer, (), (GarbageError,)),
