@@ -429,14 +429,6 @@ class Alert(Record):
     inhibited_by: str = ""
 
 
-class Transition(Record):
-    """An alert that changed its phase."""
-
-    alert: Alert
-    before: Phase | None
-    at: float
-
-
 class RuleReport(NamedTuple):
     """The state of one rule. Texts are as in the rule file, templates unrendered.
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Union
 
-from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
+from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport
 from alerts.lifecycle import AlertRecord
 from alerts.limits import DEADLINE_SECONDS, GROUP_SECONDS, LONGEST_REST_SECONDS, REST
 from alerts.promql import EvaluationError
@@ -49,9 +49,11 @@ class Failure(NamedTuple):
 
 
 class GroupOutcome(NamedTuple):
-    """The outcome of an evaluation of a group: `rules` are the names of its rules, `seconds` is the time they took."""
+    """The outcome of an evaluation of a group: the alerts whose phase has changed, the names of its rules, and the time
+    that they took.
+    """
 
-    transitions: tuple[Transition, ...]
+    transitions: tuple[Alert, ...]
     failures: tuple[Failure, ...]
     rules: tuple[str, ...]
     seconds: float
@@ -99,7 +101,7 @@ class GroupEvaluator:
         if self._barren is not None and self._barren is store.version and not store.refused:
             return self._pass_over(at)
         stamp = (at if now is None else now) - self.rules.query_offset
-        transitions: list[Transition] = []
+        transitions: list[Alert] = []
         failures: list[Failure] = []
         began = self._timer()
         evaluated = 0
@@ -132,7 +134,7 @@ class GroupEvaluator:
         return ((work.rule.identity, each) for work in self._works if work.records for each in work.records.values())
 
     def _work(
-        self, work: _Work, store: AnyStore, at: float, stamp: float, *, transitions: list[Transition], spent: float
+        self, work: _Work, store: AnyStore, at: float, stamp: float, *, transitions: list[Alert], spent: float
     ) -> str:
         """Evaluate one rule, `spent` seconds after the first of the group; returns what went wrong, if anything."""
         if at < work.rests_until:
@@ -151,7 +153,7 @@ class GroupEvaluator:
         work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
         return error
 
-    def _attempt(self, work: _Work, store: AnyStore, at: float, stamp: float, transitions: list[Transition]) -> str:
+    def _attempt(self, work: _Work, store: AnyStore, at: float, stamp: float, transitions: list[Alert]) -> str:
         work.barren_in = None
         budget = Budget(self._timer, self._ledger)
         try:

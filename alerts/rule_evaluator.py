@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from agent.lib.record import replace
-from agent.model import Alert, Labels, Phase, RuleHealth, Transition
+from agent.model import Alert, Labels, Phase, RuleHealth
 from alerts.changes import ANNOTATION as CHANGES
 from alerts.lifecycle import AlertRecord, Holds, step
 from alerts.limits import (
@@ -140,11 +140,7 @@ def _constant_report(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float,
 def _vector(query: Query, store: AnyStore, stamp: float, budget: Budget) -> Sequence[Sample]:
     """Return a query's result as samples: a scalar is one without labels."""
     result = query.evaluate(store, stamp, budget)
-    if isinstance(result, list):
-        return result
-    if isinstance(result, Scalar):
-        return [Sample((), stamp, result.value)]
-    raise RuleError("rule result is not a vector or scalar")
+    return [Sample((), result.value)] if isinstance(result, Scalar) else result
 
 
 class RecordingRuleEvaluator(RuleEvaluator):
@@ -163,9 +159,7 @@ class RecordingRuleEvaluator(RuleEvaluator):
         super().adopt(before)
         self._take(_SERIES * len(self.written))
 
-    def evaluate(
-        self, store: AnyStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
-    ) -> Written:
+    def evaluate(self, store: AnyStore, at: float, stamp: float, transitions: list[Alert], budget: Budget) -> Written:
         """Return what the rule writes. Raises EvaluationError and RuleError; then nothing has changed."""
         del at, transitions  # a recording rule has no alerts
         found = _vector(self.rule.query, store, stamp, budget)
@@ -209,9 +203,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         self._limit = group.limit
         self._context = context
 
-    def evaluate(
-        self, store: AnyStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
-    ) -> Written:
+    def evaluate(self, store: AnyStore, at: float, stamp: float, transitions: list[Alert], budget: Budget) -> Written:
         """Return what the rule writes of its alerts.
 
         Raises EvaluationError and RuleError; the alerts are then as before.
@@ -221,7 +213,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
             return []
         if self.kept_until:
             self.kept_until = {labels: until for labels, until in self.kept_until.items() if at < until}
-        found: list[Transition] = []
+        found: list[Alert] = []
         records: dict[Labels, AlertRecord] = {}
         for labels in budget.each([*{**self.records, **holding}], _STEP):
             before, condition = self.records.get(labels), holding.get(labels)
@@ -229,9 +221,8 @@ class AlertingRuleEvaluator(RuleEvaluator):
             record = before if is_kept else step(before, condition, at, self.rule.terms)
             if record is not None:
                 records[labels] = record = self._explained(record, before, at)
-                phase = None if before is None else before.alert.phase
-                if record.alert.phase is not phase:
-                    found.append(Transition(record.alert, phase, at))
+                if before is None or record.alert.phase is not before.alert.phase:
+                    found.append(record.alert)
         active = [record.alert for record in records.values() if record.alert.phase is not Phase.RESOLVED]
         if 0 < self._limit < len(active):
             self.resume({})
@@ -251,11 +242,11 @@ class AlertingRuleEvaluator(RuleEvaluator):
         text = self._explain(alert, at) if earlier is None else earlier
         return structs.replace(record, alert=replace(alert, annotations={**alert.annotations, CHANGES: text}))
 
-    def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Transition]) -> dict[Labels, AlertRecord]:
+    def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Alert]) -> dict[Labels, AlertRecord]:
         """Return the records for which there is room; an alert that ended before this evaluation is left out."""
         if self.keep(sum(map(_weight, records.values()))):
             return records
-        ended = {each.alert.labels for each in found}
+        ended = {each.labels for each in found}
         needed = {
             labels: record
             for labels, record in records.items()
@@ -348,7 +339,7 @@ class _Asker:
             found = _vector(_compiled(text), self._store, self.stamp, self.budget)
         except LimitError:
             raise
-        except (EvaluationError, PromqlError, RuleError) as error:
+        except (EvaluationError, PromqlError) as error:
             raise RenderError(str(error)) from error
         self.budget.hold(_ELEMENT * len(found))
         return [Element(dict(sample.labels), sample.value) for sample in self.budget.each(found)]

@@ -273,7 +273,7 @@ class _RuleFileLoader:
             self.reader.fail(node, where, f"expr: {error}")
             return None
         if query.doom:
-            self.warn(node or rule, where, f"expr: will fail at every evaluation: {query.doom[0]}")
+            self.warn(node or rule, where, f"expr: will fail at every evaluation: {query.doom}")
         return query
 
     def _labels(self, node: Node | None, where: str) -> _Texts:

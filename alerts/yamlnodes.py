@@ -21,6 +21,7 @@ MOST_PROBLEMS = 50
 """Most problems of one file that are reported: one with more is another kind of file, or a generator's mistake."""
 _LONGEST_NAME = 100
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_ODD_NUMBERS = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
 _LONGEST_NUMBER = 100
 _LARGEST = 2**63
 
@@ -152,20 +153,21 @@ class Reader:
         if node is None:
             return 0
         text = self.text(node, where)
-        number = _whole(text) if node.tag != yamltree.TEXT else None
-        if number is None:
+        number = number_of(text) if node.tag != yamltree.TEXT else None
+        if number is None or not -_LARGEST <= number < _LARGEST:
             self.fail(node, where, f"{shown(text)} is not a whole number")
-        return number or 0
+            return 0
+        return int(number)
 
 
-def _whole(text: str) -> int | None:
+def number_of(text: str) -> int | float | None:
+    """Return a number as Go reads YAML, such as `0x1F`, `1e3` and `-.inf`; None of another text."""
     plain = text.replace("_", "")
     if len(plain) > _LONGEST_NUMBER:
         return None
-    number = whole(plain)
-    if number is None and _FLOAT.fullmatch(plain) and abs(float(plain)) < _LARGEST:
-        number = int(float(plain))
-    return number if number is not None and -_LARGEST <= number < _LARGEST else None
+    if (number := whole(plain)) is not None:
+        return number
+    return float(plain) if _FLOAT.fullmatch(plain) else _ODD_NUMBERS.get(plain.lower())
 
 
 def line_of(node: Node | None) -> int:

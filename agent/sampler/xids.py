@@ -74,8 +74,9 @@ STRANGERS = 64
 """Most devices outside the inventory with counters of their own."""
 PAIRING_SECONDS = 10.0
 """Seconds within which the two reports of one error come."""
-UNPAIRED = 8192
-"""Most reports that wait for their second one. In a larger storm, an error that is reported twice may count twice."""
+UNPAIRED, UNPAIRED_KINDS = 512, 256
+"""Most reports of one kind that wait for their second one, and most kinds of such reports. In a larger storm, an error
+that is reported twice may count twice."""
 
 
 class XidLedger:
@@ -187,37 +188,23 @@ class _Unpaired:
     """Reports whose second one has not come yet: by device and code, one reporter and when its reports came."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[Gpu, int], tuple[str, deque[float]]] = {}
-        self._held = 0
+        self._waiting: dict[Kind, tuple[str, deque[float]]] = {}
 
     def second(self, gpu: Gpu, xid: Xid) -> bool:
         """Return whether this is the second report of an error; if not, it is kept until that comes."""
-        key = (gpu, xid.code)
-        reporter, walls = self._waiting.pop(key, (xid.reporter, deque()))
+        kind = (gpu, str(xid.code))
+        reporter, walls = self._waiting.pop(kind, (xid.reporter, deque[float](maxlen=UNPAIRED)))
         while walls and walls[0] < xid.wall - PAIRING_SECONDS:
             walls.popleft()
-            self._held -= 1
-        if walls and reporter != xid.reporter and walls[0] <= xid.wall + PAIRING_SECONDS:
+        is_second = reporter != xid.reporter and bool(walls) and walls[0] <= xid.wall + PAIRING_SECONDS
+        if is_second:
             walls.popleft()
-            self._held -= 1
-            if walls:
-                self._waiting[key] = (reporter, walls)
-            return True
-        if reporter != xid.reporter:
-            self._held -= len(walls)
-            walls = deque()
-        walls.append(xid.wall)
-        self._held += 1
-        self._waiting[key] = (xid.reporter, walls)  # now the last to be forgotten
-        while self._held > UNPAIRED:
-            self._drop()
-        return False
-
-    def _drop(self) -> None:
-        """Forget the oldest reports, of the kind that has not been reported for longest."""
-        key = next(iter(self._waiting))
-        _, walls = self._waiting[key]
-        walls.popleft()
-        self._held -= 1
-        if not walls:
-            del self._waiting[key]
+        else:
+            walls = walls if reporter == xid.reporter else deque(maxlen=UNPAIRED)
+            reporter = xid.reporter
+            walls.append(xid.wall)
+        if walls:
+            self._waiting[kind] = reporter, walls  # now the last to be forgotten
+        if len(self._waiting) > UNPAIRED_KINDS:
+            del self._waiting[next(iter(self._waiting))]
+        return is_second

@@ -38,7 +38,7 @@ from alerts.notify.receiver import Receiver
 from alerts.overrides import OverrideError, apply
 from alerts.packs import lead_to
 from alerts.promql import Selector
-from alerts.promql.labels import METRIC_NAME, LimitError, make_labels, match_all, wanted_name
+from alerts.promql.labels import METRIC_NAME, LimitError, make_labels, match_all, only_metric_name
 from alerts.rule_evaluator import TemplateContext
 from alerts.rulefile import RuleFile, RuleFileError, RuleGroup, TooManyRulesError
 from alerts.windows.needs import selectors_of
@@ -71,7 +71,7 @@ def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:
 
 def _lanes(selector: Selector) -> set[Lane]:
     """Return the lanes of all metrics that a selector may select."""
-    name = wanted_name(selector.matchers)
+    name = only_metric_name(selector.matchers)
     if name is not None:
         return {BY_NAME[name].lane} if name in BY_NAME else set()
     naming = tuple(each for each in selector.matchers if each.name == METRIC_NAME)

@@ -115,8 +115,7 @@ class RulePlay:
         here = {alert.labels for alert in done.group.alerts()} if spans else set()
         for labels in [labels for labels, span in spans.items() if not span.fired and labels not in here]:
             self._ended.append(replace(spans.pop(labels), ended_at=done.at))
-        for change in done.outcome.transitions:
-            alert = change.alert
+        for alert in done.outcome.transitions:
             if alert.phase is not Phase.RESOLVED:
                 spans[alert.labels] = AlertSpan(
                     self._node, alert.rule, alert.labels, alert.active_at, alert.fired_at, None, alert.value,

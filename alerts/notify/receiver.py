@@ -91,8 +91,10 @@ TOGETHER_SECONDS = 8.0
 """Seconds within which they must be before times are sent by our own again: the header has a resolution of a second."""
 MOST_SECONDS = 3600.0
 """Most seconds by which ours is believed to be wrong: beyond that, the other is as likely to be."""
+
+
 _DATE = "%a, %d %b %Y %H:%M:%S GMT"
-"""As in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7)."""
+"""`Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7): the one form that servers may send."""
 
 
 class ServerClock:
@@ -104,8 +106,9 @@ class ServerClock:
 
     def hear(self, date: str, sent: Instant, received: Instant) -> bool:
         """Take in an answer's date, if valid; returns whether what was just sent had wrong times."""
-        there = _parsed(date)
-        if there is None:
+        try:
+            there = datetime.strptime(date, _DATE).replace(tzinfo=timezone.utc).timestamp()
+        except ValueError:
             return False
         ahead = there + 0.5 - (sent.wall + (received.mono - sent.mono) / 2)
         if abs(ahead) > MOST_SECONDS:
@@ -128,11 +131,3 @@ class ServerClock:
         if not self.ahead:
             return notices
         return [Notice(moved(each.alert, self.ahead), each.valid_until + self.ahead) for each in notices]
-
-
-def _parsed(date: str) -> float | None:
-    """Return the time of a `Date`, in the one form that servers may send; None if it has another."""
-    try:
-        return datetime.strptime(date, _DATE).replace(tzinfo=timezone.utc).timestamp()
-    except ValueError:
-        return None

@@ -12,7 +12,6 @@ from alerts.promql.labels import (
     PromqlError,
     Sample,
     Scalar,
-    String,
     Value,
     Vector,
     make_labels,
@@ -24,5 +23,5 @@ from alerts.promql.syntax import count_tokens
 
 __all__ = [
     "STALE", "EvaluationError", "Labels", "Matcher", "PromqlError", "Query", "Sample", "Scalar",
-    "Selector", "Storage", "String", "Value", "Vector", "compile_query", "count_tokens", "is_stale", "make_labels",
+    "Selector", "Storage", "Value", "Vector", "compile_query", "count_tokens", "is_stale", "make_labels",
 ]  # fmt: skip

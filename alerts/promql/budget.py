@@ -15,8 +15,6 @@ from alerts.promql.labels import LimitError
 
 T = TypeVar("T")
 
-_TOO_MANY = "query processing would load too many samples into memory in query execution"
-
 
 class SampleLedger(Struct, eq=False):
     """The memory that all rules keep between evaluations, counted in samples (see `alerts.limits`)."""
@@ -80,13 +78,12 @@ class Budget:
     def hold(self, samples: int) -> None:
         """Count samples that are held from now on. Raises LimitError if that exceeds the limit."""
         self.held += samples
-        if self.held + self.labels > self._max_samples:
-            raise LimitError(_TOO_MANY)
+        self.fit(0)
 
     def fit(self, samples: int) -> None:
         """Raise LimitError if this many more samples would exceed the limit."""
         if self.held + self.labels + samples > self._max_samples:
-            raise LimitError(_TOO_MANY)
+            raise LimitError("query processing would load too many samples into memory in query execution")
 
     def settle(self, before: int, elements: int) -> None:
         """Set the held samples to `before`, and hold a result of `elements` elements."""
@@ -96,5 +93,4 @@ class Budget:
     def remember(self, samples: int) -> None:
         """Count the samples of new label sets. Raises LimitError if that exceeds the limit."""
         self.labels += samples
-        if self.held + self.labels > self._max_samples:
-            raise LimitError(_TOO_MANY)
+        self.fit(0)

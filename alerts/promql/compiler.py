@@ -26,7 +26,6 @@ from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operatio
 from alerts.promql.numbers import DATE_FUNCTIONS, quantile
 from alerts.promql.operators import Operand, OperatorRow
 from alerts.promql.plan import (
-    LOOKBACK_MS,
     Derivation,
     EvaluationContext,
     LabelSpace,
@@ -52,27 +51,26 @@ from alerts.promql.syntax.tree import (
 )
 from alerts.regex import RegexLimitError
 
-_NO_RESULT = "rule result is not a vector or scalar: give a range vector to a function such as rate()"
 _LARGEST = 2.0**63
 _NANOSECONDS = 1_000_000  # of a millisecond
 
 
 def compile_text(
     text: str, default_step_ms: int
-) -> tuple[ScalarPlan | VectorPlan | StringPlan, LabelSpace, list[selectors.Selector], tuple[str, ...]]:
+) -> tuple[ScalarPlan | VectorPlan, LabelSpace, list[selectors.Selector], str]:
     """Parse a query; return the plan of its evaluation, what it reads, and why each evaluation fails, if it does."""
     tree = parse(text)
     compiler = _Compiler(default_step_ms)
     try:
         plan = compiler.compile(tree)
-        if isinstance(plan, StringPlan) and isinstance(tree, ParenExpr):
-            plan = compiler.doomed(FlawError(tree.at, "a string in parentheses is not a result, as in Prometheus"))
-        if isinstance(plan, MatrixPlan):
-            plan = compiler.doomed(FlawError(tree.at, _NO_RESULT))
+        if isinstance(plan, (StringPlan, MatrixPlan)):
+            remedy = ": give a range vector to a function such as rate()" if isinstance(plan, MatrixPlan) else ""
+            plan = compiler.doomed(FlawError(tree.at, f"rule result is not a vector or scalar{remedy}"))
     except FlawError as flaw:
         raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
-    doom = tuple(str(PromqlError(flaw.problem, position=line_and_column(text, flaw.at))) for flaw in compiler.dooms)
-    reads = [selectors.Selector(each, reach / 1000, past / 1000) for each, (reach, past) in compiler.reach_ms.items()]
+    first = compiler.doom
+    doom = "" if first is None else str(PromqlError(first.problem, position=line_and_column(text, first.at)))
+    reads = [selectors.Selector(matchers, past / 1000) for matchers, past in compiler.history_ms.items()]
     return plan, compiler.space, reads, doom
 
 
@@ -81,9 +79,9 @@ def _timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
     offset_ms = _milliseconds(node.offset_ns)
     if node.bound is None:
         return selectors.Timing(offset_ms, at_query=False)
-    if isinstance(node.bound.instant, str):
+    if isinstance(node.bound, str):
         return selectors.Timing(offset_ms, at_query=True)
-    return selectors.Timing(offset_ms, at_query=False, fixed_ms=_whole_milliseconds(node.bound.instant))
+    return selectors.Timing(offset_ms, at_query=False, fixed_ms=_whole_milliseconds(node.bound))
 
 
 def _whole_milliseconds(seconds: float) -> int:
@@ -122,14 +120,14 @@ class _Compiler:
     def __init__(self, default_step_ms: int) -> None:
         self.space: LabelSpace = LabelSpace()
         self._default_step_ms = default_step_ms
-        self.reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
-        self.dooms: list[FlawError] = []
+        self.history_ms: dict[tuple[Matcher, ...], int] = {}  # of each selector
+        self.doom: FlawError | None = None
         self._outer_ms = 0  # how far back the subqueries around the current node already look
         self._fixed = False  # whether one of them looks at a fixed time
 
     def doomed(self, flaw: FlawError) -> VectorPlan:
         """Plan a query that Prometheus accepts, but fails to evaluate every time."""
-        self.dooms.append(flaw)
+        self.doom = self.doom or flaw
         return _FailingVector(flaw.problem)
 
     def compile(self, node: Expression) -> Plan:
@@ -181,7 +179,7 @@ class _Compiler:
     def _instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
         """Return matchers and timing of an instant selector, and record that it reads its look-back."""
         timing, matchers = self._selected(_timing_of(node)), node.matchers
-        self._note(matchers, timing, LOOKBACK_MS, 0)
+        self._note(matchers, timing, 0)
         return matchers, timing
 
     def _selected(self, timing: selectors.Timing) -> selectors.Timing:
@@ -192,14 +190,13 @@ class _Compiler:
     def _range(self, node: MatrixSelector) -> MatrixPlan:
         matchers, timing = node.selector.matchers, self._selected(_timing_of(node.selector))
         range_ms = _milliseconds(node.range_ns)
-        self._note(matchers, timing, range_ms, range_ms)
+        self._note(matchers, timing, range_ms)
         return selectors.RangeSelector(matchers, timing, range_ms)
 
-    def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
+    def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, range_ms: int) -> None:
         # A fixed time has no distance from now: nothing is kept for it.
         ago = 0 if timing.of_fixed else (0 if timing.at_query else self._outer_ms) + timing.offset_ms
-        reach, history = self.reach_ms.get(matchers, (0, 0))
-        self.reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))
+        self.history_ms[matchers] = max(self.history_ms.get(matchers, 0), ago + range_ms)
 
     def _subquery(self, node: Subquery) -> MatrixPlan:
         timing, range_ms = _timing_of(node), _milliseconds(node.range_ns)
@@ -212,7 +209,7 @@ class _Compiler:
         self._outer_ms, self._fixed = outer, fixed
         if step_ms < 1:
             flaw = FlawError(node.step_at, "the step of a subquery must be at least 1ms: Prometheus divides by zero")
-            self.dooms.append(flaw)
+            self.doom = self.doom or flaw
             return _FailingMatrix(flaw.problem)
         return selectors.SubqueryPlan(inner, timing, range_ms, step_ms)
 

@@ -249,7 +249,7 @@ class Relabelled(VectorPlan):
         for labels, value in moment.budget.each(self._inner.run(moment)):
             made = derive(labels)
             if moment.steps is not None:
-                moment.steps.refuse_clash(self, labels, made, moment.budget)
+                moment.refuse_clash(self, labels, made)
             found.append((made, -value if self._is_negative else value))
         return refuse_same_labels(found)
 

@@ -181,7 +181,7 @@ def _expression(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-def wanted_name(matchers: tuple[Matcher, ...]) -> str | None:
+def only_metric_name(matchers: tuple[Matcher, ...]) -> str | None:
     """Return the one metric name that can match, or None if the name is left open."""
     for matcher in matchers:
         if matcher.name == METRIC_NAME and matcher.operator == "=":
@@ -198,7 +198,6 @@ class Sample(NamedTuple):
     """One element of an instant vector."""
 
     labels: Labels
-    at: float
     value: float
 
 
@@ -208,11 +207,5 @@ class Scalar(NamedTuple):
     value: float
 
 
-class String(NamedTuple):
-    """A text; only a string literal evaluates to one."""
-
-    value: str
-
-
 Vector = list[Sample]
-Value = Union[Vector, Scalar, String]
+Value = Union[Vector, Scalar]

@@ -71,14 +71,9 @@ def _settles(side: VectorPlan, other: VectorPlan, moment: EvaluationContext) -> 
 
 
 def _both_sides(left: VectorPlan, right: VectorPlan, moment: EvaluationContext) -> tuple[Elements, Elements] | None:
-    """Return the elements of both sides; None if one has none, and the other side's need not be known.
-
-    Sides run in the order of the text, so that errors occur in that order. A side that gives no error comes after one
-    that is likely to have no elements: it need not run then.
+    """Return the elements of both sides, in the order of the text; None if the left has none, and the right, which
+    gives no error, need not run.
     """
-    if right.is_selective and left.certain and not left.is_selective:
-        those = right.run(moment)
-        return (left.run(moment), those) if those else None
     these = left.run(moment)
     if not these and right.certain:
         return None
@@ -202,16 +197,10 @@ class _And(VectorPlan):
         return not self._unless and _settles(self._right, self._left, moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
-        if self._unless:
-            kept = self._left.run(moment)
-            if not kept and self._right.certain:
-                return []
-            other = self._right.run(moment)
-        else:
-            sides = _both_sides(self._left, self._right, moment)
-            if sides is None:
-                return []
-            kept, other = sides
+        sides = _both_sides(self._left, self._right, moment)
+        if sides is None:
+            return []
+        kept, other = sides
         signature = self._signature.of
         groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
         elements = moment.budget.each(kept)

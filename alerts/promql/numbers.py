@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import reduce
 from itertools import chain
-from math import isinf
 from operator import add
 
 NAN = math.nan
@@ -203,26 +202,10 @@ def variance(values: Floats, each: Each) -> float:
 def compensated_variance(values: Floats, each: Each) -> float:
     """Return the population variance by Welford's method with compensated sums, as the `_over_time` functions do."""
     average = average_carry = total = total_carry = 0.0
-    for count, value in enumerate(each(values), start=1):  # `kahan` twice, written out: to call it takes twice as long
+    for count, value in enumerate(each(values), start=1):
         delta = value - (average + average_carry)
-        share = delta / count
-        new = average + share
-        if isinf(new):
-            average_carry = 0.0
-        elif abs(average) >= abs(share):
-            average_carry += (average - new) + share
-        else:
-            average_carry += (share - new) + average
-        average = new
-        square = delta * (value - (average + average_carry))
-        new = total + square
-        if isinf(new):
-            total_carry = 0.0
-        elif abs(total) >= abs(square):
-            total_carry += (total - new) + square
-        else:
-            total_carry += (square - new) + total
-        total = new
+        average, average_carry = kahan(delta / count, average, average_carry)
+        total, total_carry = kahan(delta * (value - (average + average_carry)), total, total_carry)
     return (total + total_carry) / len(values)
 
 

@@ -127,10 +127,6 @@ class _Filter(_VectorAndNumber):
 
     _compare: Callable[[float, float], bool]
 
-    @property
-    def is_selective(self) -> bool:
-        return True
-
     def run(self, moment: EvaluationContext) -> Elements:
         number = self._scalar.run(moment)
         elements = moment.budget.each(self._vector.run(moment))

@@ -26,37 +26,32 @@ _NO_BUDGET = Budget()
 """The budget of a query that was not evaluated yet; nothing is counted in it."""
 
 
-class Steps(Struct, eq=False):
-    """What all steps of the outermost subquery have seen.
-
-    In Prometheus some functions work on series, not on elements: two series for which they make the same labels clash
-    there, even if they have no step in common.
-    """
-
-    _sources: dict[tuple[int, int], Labels] = {}
-
-    def refuse_clash(self, function: object, source: Labels, made: Labels, budget: Budget) -> None:
-        """Record which (canonical) labels a function made. Raises EvaluationError if it made them of others before."""
-        first = self._sources.get((id(function), id(made)))
-        if first is None:
-            self._sources[id(function), id(made)] = source
-            budget.remember(_ENTRY)
-        elif first is not source:
-            raise EvaluationError(SAME_LABELSET)
-
-
 class EvaluationContext(NamedTuple):
     """The context of an evaluation: the source of samples, the instant, and the budget.
 
     `query_ms` is the instant of the whole query, which a step of a subquery keeps; `@ start()` and `@ end()` refer to
-    it. `steps` is set within a subquery (see `Steps`).
+    it. `steps` is set within a subquery: of what labels its functions made which, in all steps of the outermost one.
     """
 
     source: AnyStore
     at_ms: int
     query_ms: int
     budget: Budget
-    steps: Steps | None = None
+    steps: dict[tuple[int, int], Labels] | None = None
+
+    def refuse_clash(self, function: object, source: Labels, made: Labels) -> None:
+        """Record which (canonical) labels a function made. Raises EvaluationError if it made them of others before.
+
+        In Prometheus some functions work on series, not on elements: two series for which they make the same labels
+        clash there, even if they have no step in common.
+        """
+        assert self.steps is not None, "there is a subquery"
+        first = self.steps.get((id(function), id(made)))
+        if first is None:
+            self.steps[id(function), id(made)] = source
+            self.budget.remember(_ENTRY)
+        elif first is not source:
+            raise EvaluationError(SAME_LABELSET)
 
 
 class Matrix(NamedTuple):
@@ -105,11 +100,6 @@ class _SeriesPlan(Struct, eq=False):
 
         If the elements of such a plan are not needed, it need not be run: no error goes unreported.
         """
-        return False
-
-    @property
-    def is_selective(self) -> bool:
-        """Whether it often gives no elements although the series exist, as a comparison with a number does."""
         return False
 
     def is_barren(self, moment: EvaluationContext) -> bool:

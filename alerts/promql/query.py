@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from alerts.promql.budget import Budget
 from alerts.promql.compiler import compile_text
-from alerts.promql.labels import Sample, Scalar, String, Value
-from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan
+from alerts.promql.labels import Sample, Scalar, Value
+from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
 from alerts.promql.selectors import Selector
 from alerts.promql.storage import AnyStore, to_milliseconds
-from alerts.promql.syntax.literals import number_value, readable
+from alerts.promql.syntax.literals import number_value
 from alerts.promql.syntax.scanner import Scanner
 
 
@@ -41,12 +41,7 @@ class Query:
     __slots__ = ("_barren", "_plan", "_space", "doom", "selectors", "text")
 
     def __init__(
-        self,
-        text: str,
-        plan: ScalarPlan | VectorPlan | StringPlan,
-        space: LabelSpace,
-        selectors: Sequence[Selector],
-        doom: tuple[str, ...] = (),
+        self, text: str, plan: ScalarPlan | VectorPlan, space: LabelSpace, selectors: Sequence[Selector], doom: str = ""
     ) -> None:
         self.text = text
         self.doom = doom
@@ -62,8 +57,6 @@ class Query:
 
         Without a budget, it has that of one evaluation, but no deadline. Raises EvaluationError.
         """
-        if isinstance(self._plan, StringPlan):
-            return String(readable(self._plan.text))
         budget = budget or Budget()
         at_ms = to_milliseconds(at)
         moment = EvaluationContext(source, at_ms, at_ms, budget)
@@ -77,9 +70,8 @@ class Query:
         try:
             if isinstance(self._plan, ScalarPlan):
                 return Scalar(self._plan.run(moment))
-            now = at_ms / 1000
             # Bypasses the constructor of named tuples, which takes twice as long.
-            return [_new(Sample, (labels, now, value)) for labels, value in budget.each(self._plan.run(moment))]
+            return [_new(Sample, element) for element in budget.each(self._plan.run(moment))]
         finally:
             self._space.end()
             if collects:

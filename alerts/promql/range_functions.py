@@ -86,7 +86,7 @@ class OfWindows(VectorPlan):
                 continue
             made = labels if nameless is None else nameless.of(labels)
             if moment.steps is not None:
-                moment.steps.refuse_clash(self, labels, made, budget)
+                moment.refuse_clash(self, labels, made)
             found.append((made, value))
         budget.settle(before, len(found))
         return refuse_same_labels(found)

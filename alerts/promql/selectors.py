@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, wanted_name
+from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, only_metric_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Derivation,
@@ -17,7 +17,6 @@ from alerts.promql.plan import (
     EvaluationContext,
     Matrix,
     MatrixPlan,
-    Steps,
     VectorPlan,
     refuse_same_labels,
 )
@@ -57,14 +56,11 @@ class Timing(NamedTuple):
 
 
 class Selector(NamedTuple):
-    """What a query reads: series by their matchers, from `reach` seconds before the evaluation.
-
-    Of the samples within that reach, all of the last `history` seconds are read, and of the older ones at most the
-    newest: an instant selector without an offset has a reach of five minutes and no history.
+    """What a query reads: series by their matchers, and all of their samples of the last `history` seconds before the
+    evaluation. Of the older ones it reads at most the newest: an instant selector without an offset has no history.
     """
 
     matchers: tuple[Matcher, ...]
-    reach: float
     history: float
 
 
@@ -76,7 +72,7 @@ class _Reader(Struct, eq=False):
 
     @property
     def certain(self) -> bool:
-        return not self._timing.of_fixed and wanted_name(self._matchers) is not None
+        return not self._timing.of_fixed and only_metric_name(self._matchers) is not None
 
     def is_barren(self, moment: EvaluationContext) -> bool:
         return not self._timing.of_fixed and moment.source.lacks(self._matchers, moment.budget)
@@ -141,7 +137,7 @@ class SubqueryPlan(MatrixPlan):
         start, step_ms = end - self._range_ms, self._step_ms
         if self._inner.is_barren(moment):  # and so it is at every step
             return Matrix((), start, end, marked=False)
-        budget, steps = moment.budget, moment.steps or Steps()
+        budget, steps = moment.budget, {} if moment.steps is None else moment.steps
         series: dict[int, tuple[Labels, array[float], array[float]]] = {}
         for at_ms in range((start // step_ms + 1) * step_ms, end + 1, step_ms):
             budget.spend(_STEP)

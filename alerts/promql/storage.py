@@ -1,24 +1,26 @@
 """Samples in memory, found by matchers.
 
-`SampleStore` is what an evaluation needs: the series that match, with their samples after `start` and up to `end`.
-`Storage` keeps everything, for code without windows. `Index` finds series by metric name first, and keeps results until
-a series comes or goes. Times are seconds and are kept to the millisecond, which is Prometheus's resolution, so that the
+`SampleStore` is what an evaluation needs: the series that match, with their samples after `start` and up to `end`. It
+finds series by metric name first, and keeps results until a series comes or goes. `Storage` keeps everything, for code
+without windows. Times are seconds and are kept to the millisecond, which is Prometheus's resolution, so that the
 edges of a range are exact.
 
 Prometheus's staleness marker is the one NaN that means that a series has ended. An ordinary NaN is a value. Only the
 marker's bits differ, so every test checks the bits.
 """
 
+from __future__ import annotations
+
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import compress
 from typing import Any, Generic, TypeVar
 
 from alerts.limits import SAMPLES_PER_ELEMENT
 from alerts.promql.budget import Budget
-from alerts.promql.labels import METRIC_NAME, Labels, Matcher, label_value, match_all, wanted_name
+from alerts.promql.labels import METRIC_NAME, Labels, Matcher, label_value, match_all, only_metric_name
 
 STALE_BITS = 0x7FF0000000000002
 _STALE_BYTES = struct.pack("=Q", STALE_BITS)
@@ -33,15 +35,12 @@ def is_stale(value: float) -> bool:
     return value != value and _pack(value) == _STALE_BYTES
 
 
-def without_markers(times: Sequence[float], values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+def without_markers(times: array[float], values: array[float]) -> tuple[array[float], array[float]]:
     """Leave the staleness markers out of a window: a range selector never shows them."""
-    if isinstance(values, array):
-        # A search of the bytes is a hundred times faster than a check of each value, and most windows have no marker.
-        # One byte is searched for first: a search for all of them is slow if most bytes are zero, as in counts.
-        raw = values.tobytes()
-        if _BYTE_OF_MARKERS not in raw or _STALE_BYTES not in raw:
-            return times, values
-    elif not any(map(is_stale, values)):
+    # A search of the bytes is a hundred times faster than a check of each value, and most windows have no marker. One
+    # byte is searched for first: a search for all of them is slow if most bytes are zero, as in counts.
+    raw = values.tobytes()
+    if _BYTE_OF_MARKERS not in raw or _STALE_BYTES not in raw:
         return times, values
     kept = bytearray(value == value or not is_stale(value) for value in values)
     return array("d", compress(times, kept)), array("d", compress(values, kept))
@@ -68,71 +67,10 @@ class SampledSeries:
 S = TypeVar("S", bound=SampledSeries)
 
 
-class Index(Generic[S]):
-    """Series by their labels."""
-
-    def __init__(self) -> None:
-        self._series: dict[Labels, S] = {}
-        self._by_name: dict[str, list[S]] = {}
-        self._selections: dict[tuple[Matcher, ...], list[S]] = {}
-        self._places = 0
-        self.version = object()
-        """Another object after each series that came or went."""
-
-    def __len__(self) -> int:
-        return len(self._series)
-
-    def __iter__(self) -> Iterator[S]:
-        return iter(self._series.values())
-
-    def get(self, labels: Labels) -> S | None:
-        """Return the series with exactly these labels."""
-        return self._series.get(labels)
-
-    def add(self, series: S) -> S:
-        """Add a new series, and return it."""
-        self._series[series.labels] = series
-        self._by_name.setdefault(label_value(series.labels, METRIC_NAME), []).append(series)
-        self._forget()
-        return series
-
-    def remove(self, series: S) -> None:
-        """Forget a series."""
-        del self._series[series.labels]
-        name = label_value(series.labels, METRIC_NAME)
-        self._by_name[name].remove(series)
-        if not self._by_name[name]:
-            del self._by_name[name]
-        self._forget()
-
-    def _forget(self) -> None:
-        self.version = object()
-        self._forget_selections()
-
-    def _forget_selections(self) -> None:
-        self._selections.clear()
-        self._places = 0
-
-    def matching(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[S]:
-        """Return the series that match. Raises LimitError if the search takes more than the budget has."""
-        found = self._selections.get(matchers)
-        if found is None:
-            name = wanted_name(matchers)
-            candidates = [*self._series.values()] if name is None else self._by_name.get(name, [])
-            looked_at = budget.each(candidates, _MATCHED)
-            found = [series for series in looked_at if match_all(matchers, series.labels)]
-            self._places += len(found)
-            if len(self._selections) >= _REMEMBERED_SELECTIONS or self._places > _REMEMBERED_SERIES:
-                self._forget_selections()
-                self._places = len(found)
-            self._selections[matchers] = found
-        return found
-
-
 _COPIED = 64
 """Samples that are copied in the time of one unit of work; a window with fewer takes only the unit of its series."""
 
-Window = tuple[Labels, Sequence[float], Sequence[float]]
+Window = tuple[Labels, "array[float]", "array[float]"]
 Newest = tuple[Labels, float, float]
 
 
@@ -154,39 +92,6 @@ def is_newer(newest_at: float, newest: float, at: float, value: float) -> bool:
     raise OutOfOrderError(f"sample at {at} is not after the newest of its series at {newest_at}")
 
 
-def windows_of(found: Sequence[SampledSeries], start: float, end: float, budget: Budget) -> Iterator[Window]:
-    """Yield what `SampleStore.select` yields for these series."""
-    for series in budget.each(found):
-        times = series.times
-        low = 0 if times[0] > start else bisect_right(times, start)
-        high = len(times) if times[-1] <= end else bisect_right(times, end)
-        if high - low > _COPIED:
-            budget.fit(high - low)
-            budget.spend((high - low) // _COPIED)
-        if low < high:
-            yield series.labels, times[low:high], series.values[low:high]
-
-
-def newest_of(found: Sequence[SampledSeries], start: float, end: float, budget: Budget) -> list[Newest]:
-    """Return label set, time and value of the newest sample of each series, for start < time <= end.
-
-    The elements count as held. Raises LimitError if they are more than the budget has.
-    """
-    budget.hold(SAMPLES_PER_ELEMENT * len(found))
-    newest: list[Newest] = []
-    for series in budget.each(found):
-        times = series.times
-        at = times[-1]
-        if at <= end:  # the usual case: the question is seldom about the past
-            if at > start:
-                newest.append((series.labels, at, series.values[-1]))
-            continue
-        index = bisect_right(times, end) - 1
-        if index >= 0 and times[index] > start:
-            newest.append((series.labels, times[index], series.values[index]))
-    return newest
-
-
 class SampleStore(Generic[S]):
     """Series to evaluate over, and to write to. What reads raises LimitError if it takes more than the budget has."""
 
@@ -194,16 +99,17 @@ class SampleStore(Generic[S]):
     """Whether samples are kept only for as long as rules look back from now."""
 
     def __init__(self) -> None:
-        self._index: Index[S] = Index()
+        self._series: dict[Labels, S] = {}
+        self._by_name: dict[str, list[S]] = {}
+        self._selections: dict[tuple[Matcher, ...], list[S]] = {}
+        self._places = 0
+        """Entries of all remembered selections together."""
+        self.version = object()
+        """Another object after each series that came or went."""
 
     def __len__(self) -> int:
         """Return the number of series."""
-        return len(self._index)
-
-    @property
-    def version(self) -> object:
-        """Another object after each series that came or went."""
-        return self._index.version
+        return len(self._series)
 
     @property
     def refused(self) -> Mapping[Any, str]:
@@ -224,24 +130,82 @@ class SampleStore(Generic[S]):
         Staleness markers are among the values. A series without samples in the range is left out. Only one window needs
         to be in memory at a time.
         """
-        return windows_of(self._matching(matchers, budget), start, end, budget)
+        for series in budget.each(self._matching(matchers, budget)):
+            times = series.times
+            low = 0 if times[0] > start else bisect_right(times, start)
+            high = len(times) if times[-1] <= end else bisect_right(times, end)
+            if high - low > _COPIED:
+                budget.fit(high - low)
+                budget.spend((high - low) // _COPIED)
+            if low < high:
+                yield series.labels, times[low:high], series.values[low:high]
 
     def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
-        """Return the newest sample of each series that matches, for start < time <= end; they count as held."""
-        return newest_of(self._matching(matchers, budget), start, end, budget)
+        """Return label set, time and value of the newest sample of each series that matches, for start < time <= end.
+
+        The elements count as held.
+        """
+        found = self._matching(matchers, budget)
+        budget.hold(SAMPLES_PER_ELEMENT * len(found))
+        newest: list[Newest] = []
+        for series in budget.each(found):
+            times = series.times
+            at = times[-1]
+            if at <= end:  # the usual case: the question is seldom about the past
+                if at > start:
+                    newest.append((series.labels, at, series.values[-1]))
+                continue
+            index = bisect_right(times, end) - 1
+            if index >= 0 and times[index] > start:
+                newest.append((series.labels, times[index], series.values[index]))
+        return newest
 
     def same_labels(self, labels: Labels) -> Labels:
         """Return the label set of the series with exactly these labels, or the given object."""
-        series = self._index.get(labels)
+        series = self._series.get(labels)
         return labels if series is None else series.labels
 
     def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
         """Return whether no series matches at all, at any time."""
-        return not self._index.matching(matchers, budget)
+        return not self._find(matchers, budget)
 
     def _matching(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[S]:
         """Return the series that match, with all their samples."""
-        return self._index.matching(matchers, budget)
+        return self._find(matchers, budget)
+
+    def _find(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[S]:
+        found = self._selections.get(matchers)
+        if found is None:
+            name = only_metric_name(matchers)
+            candidates = [*self._series.values()] if name is None else self._by_name.get(name, [])
+            looked_at = budget.each(candidates, _MATCHED)
+            found = [series for series in looked_at if match_all(matchers, series.labels)]
+            self._places += len(found)
+            if len(self._selections) >= _REMEMBERED_SELECTIONS or self._places > _REMEMBERED_SERIES:
+                self._selections.clear()
+                self._places = len(found)
+            self._selections[matchers] = found
+        return found
+
+    def _add(self, series: S) -> S:
+        """Add a new series, and return it."""
+        self._series[series.labels] = series
+        self._by_name.setdefault(label_value(series.labels, METRIC_NAME), []).append(series)
+        self._change()
+        return series
+
+    def _remove(self, series: S) -> None:
+        del self._series[series.labels]
+        name = label_value(series.labels, METRIC_NAME)
+        self._by_name[name].remove(series)
+        if not self._by_name[name]:
+            del self._by_name[name]
+        self._change()
+
+    def _change(self) -> None:
+        self.version = object()
+        self._selections.clear()
+        self._places = 0
 
 
 AnyStore = SampleStore[Any]
@@ -251,13 +215,13 @@ class Storage(SampleStore[SampledSeries]):
     """Keeps every sample."""
 
     def append(self, labels: Labels, at: float, value: float) -> None:
-        series = self._index.get(labels) or self._index.add(SampledSeries(labels))
+        series = self._series.get(labels) or self._add(SampledSeries(labels))
         at = to_milliseconds(at) / 1000
         if not series.times or is_newer(series.times[-1], series.values[-1], at, value):
             series.times.append(at)
             series.values.append(value)
 
     def mark_stale(self, labels: Labels, at: float) -> None:
-        series = self._index.get(labels)
+        series = self._series.get(labels)
         if series is not None and not is_stale(series.values[-1]):
             self.append(labels, at, STALE)

@@ -14,7 +14,7 @@ def _kind(value: Value) -> str:
         return "uint" if isinstance(value, Typed) and value.kind.startswith("uint") else "int"
     if isinstance(value, str):
         return "string"
-    return {float: "float", complex: "complex"}.get(type(value), "")
+    return "float" if isinstance(value, float) else ""
 
 
 def equal(left: Value, *others: Value) -> bool:
@@ -57,7 +57,7 @@ def less(left: Value, right: Value) -> bool:
         raise RenderError("invalid type for comparison")
     if kinds[0] != kinds[1] and set(kinds) != {"int", "uint"}:
         raise _incompatible(left, right)
-    if kinds[0] in ("bool", "complex"):
+    if kinds[0] == "bool":
         raise RenderError("invalid type for comparison")
     return left < right  # type: ignore[operator] # both are numbers, or both texts
 

@@ -16,7 +16,7 @@ _CLOSE = re.compile(r"(?P<trims>[ \t\r\n]-)?\}\}")
 _DIGITS = r"[0-9_]*"
 _NUMBER = rf"""[+-]?(?: 0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?{_DIGITS})?
               | 0[oO][0-7_]*(?:\.[0-7_]*)? | 0[bB][01_]*(?:\.[01_]*)?
-              | {_DIGITS}(?:\.{_DIGITS})?(?:[eE][+-]?{_DIGITS})? ) i?"""
+              | {_DIGITS}(?:\.{_DIGITS})?(?:[eE][+-]?{_DIGITS})? )"""
 _TOKEN = re.compile(
     rf"""(?P<close>{_CLOSE.pattern})
        | (?P<space>(?:[ \t\r\n](?!-\}}\}}))+)
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
        | (?P<char>'(?:[^'\\\n]|\\[^\n])*')
        | (?P<mark>:=|[=|(),])
        | (?P<variable>\$) | (?P<field>\.(?![0-9]))
-       | (?P<number>(?=[-+.0-9]){_NUMBER}(?P<imaginary>(?=[+-]){_NUMBER})?)
+       | (?P<number>(?=[-+.0-9]){_NUMBER})
        | (?P<word>(?=\w))
        | (?P<sign>(?!\{{\{{|["'`:])[!-~])""",
     re.VERBOSE,
@@ -113,8 +113,8 @@ def _action(source: str, start: int, at: int) -> Generator[Token, None, re.Match
         token = Token(kind, found[0], at, is_apart)
         if kind in ("variable", "field", "word"):
             token = _name(source, token)
-        elif kind == "number":
-            _check_number(source, found)
+        elif kind == "number" and is_of_name(source[found.end() : found.end() + 1]):
+            raise _flaw(source, at, f"{source[at : found.end() + 1]!r} is not a number")
         yield token
         at, is_apart = at + len(token.text), False
 
@@ -149,11 +149,3 @@ def _name(source: str, begun: Token) -> Token:
         raise _flaw(source, end, f"{following!r} cannot follow {text!r}; write a space between")
     kind = {".": "dot", "true": "truth", "false": "truth"}.get(text, text if text in KEYWORDS else begun.kind)
     return Token(kind, text, begun.at, begun.is_apart)
-
-
-def _check_number(source: str, found: re.Match[str]) -> None:
-    end = found.end()
-    if found["imaginary"] and not found["imaginary"].endswith("i"):
-        raise _flaw(source, found.start(), f"{found[0]!r} is not a number")
-    if end < len(source) and is_of_name(source[end]):
-        raise _flaw(source, found.start(), f"{source[found.start() : end + 1]!r} is not a number")

@@ -46,7 +46,7 @@ class ConstantNode(_TemplatePart, frozen=True):
     """A truth value, a number or a text in quotes as written, and its value; None of a number beyond an int."""
 
     text: str
-    value: bool | int | float | complex | str | None
+    value: bool | int | float | str | None
 
 
 class ChainNode(_TemplatePart, frozen=True):

@@ -7,15 +7,13 @@ from alerts.go_literals import character, milliseconds, parse_float, whole
 from alerts.template.values import LONGEST_NANOSECONDS, Moment, RenderError, Span, Typed, Value, type_name
 
 
-def constant(text: str) -> int | float | complex | None:
+def constant(text: str) -> int | float | None:
     """Return a constant's value. Raises ValueError.
 
     A whole number that does not fit into Go's int has the value None: using it is an error of the rendering.
     """
     if text.startswith("'"):
         return character(text)
-    if text.endswith("i"):
-        return _imaginary(text)
     number = whole(text)
     if number is not None and -(2**63) <= number < 2**64:
         if text.startswith("+") and number >= 2**63:
@@ -29,18 +27,6 @@ def constant(text: str) -> int | float | complex | None:
     if not any(mark in text for mark in ".eEpP") or number is not None:
         raise ValueError(f"{text} overflows a 64-bit integer; write a float")
     return real
-
-
-def _imaginary(text: str) -> complex:
-    cut = max(text.rfind("+"), text.rfind("-"))
-    if cut > 0 and text[cut - 1] in "eEpP" and "x" not in text.lower()[:cut]:
-        cut = max(text.rfind("+", 0, cut), text.rfind("-", 0, cut))
-    try:
-        if cut > 0:
-            return complex(parse_float(text[:cut]), parse_float(text[cut:-1]))
-        return complex(0, parse_float(text[:-1]))
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
 
 
 def shortest(value: float) -> str:

@@ -213,8 +213,6 @@ def _value(value: Value, verb: str, flags: Flags, depth: int) -> str:
         return _integer(value, verb, flags)
     if isinstance(value, float):
         return _float(value, verb, flags) if verb in _FLOATS else _bad(value, verb, flags)
-    if isinstance(value, complex):
-        return _complex(value, verb, flags)
     if isinstance(value, (Moment, Span)):
         if verb in _STRINGABLE and not (flags.syntax and isinstance(value, Span)):
             return _string(str(value), verb, flags)
@@ -364,10 +362,3 @@ def _hexadecimal(value: float, precision: int | None) -> str:
     text = f"{digits:0{places + 1}x}"
     fraction = text[1:].rstrip("0") if precision is None else text[1:].ljust(precision, "0")
     return f"0x{text[0]}{'.' if fraction else ''}{fraction}p{exponent:+03d}"
-
-
-def _complex(value: complex, verb: str, flags: Flags) -> str:
-    if verb not in _FLOATS:
-        return _bad(value, verb, flags)
-    signed = flags._replace(signs=f"{flags.signs}+")
-    return f"({_float(value.real, verb, flags)}{_float(value.imag, verb, signed)}i)"

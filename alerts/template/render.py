@@ -384,7 +384,7 @@ class _Renderer:
         if isinstance(node, DotNode):
             return self._valid(self._dot, kind)
         if isinstance(node, NilNode):
-            if kind in ("string", "int", "time.Duration", "time.Time"):
+            if kind in ("string", "time.Duration", "time.Time"):
                 raise self._error(f"cannot assign nil to {kind}")
             return [] if kind == "template.queryResult" else None
         if isinstance(node, (FieldNode, ChainNode, VariableNode)):

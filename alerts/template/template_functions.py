@@ -348,7 +348,7 @@ FUNCTIONS: Mapping[str, Called] = {
 }
 
 
-INT, SPAN, TIME = "int", "time.Duration", "time.Time"
+SPAN, TIME = "time.Duration", "time.Time"
 
 
 def _int64(value: int) -> Typed:

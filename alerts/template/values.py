@@ -1,6 +1,6 @@
 """The values that templates work with, their type names in Go, their errors, and limits on the size of a template.
 
-A closed set: nil, booleans, integers and floats (and complex ones), strings, maps of strings, the result of `args`,
+A closed set: nil, booleans, integers and floats, strings, maps of strings, the result of `args`,
 query results, samples, the alert, and the results of `toTime` and `toDuration`, with those of Go's methods that need no
 time zone. The budget of its evaluation limits one rendering (see `alerts.limits`).
 """
@@ -99,7 +99,7 @@ class Typed(int):
 FIELDS = {"Labels": "labels", "Value": "value", "ExternalLabels": "external_labels", "ExternalURL": "external_url"}
 _ROOT = "struct { Labels map[string]string; ExternalLabels map[string]string; ExternalURL string; Value interface {} }"
 _NAMES: Mapping[type, str] = {
-    str: "string", bool: "bool", int: "int", float: "float64", complex: "complex128", Html: "template.HTML",
+    str: "string", bool: "bool", int: "int", float: "float64", Html: "template.HTML",
     Element: "*template.sample", Root: _ROOT, Arguments: "map[string]interface {}", list: "template.queryResult",
 }  # fmt: skip
 
@@ -243,6 +243,4 @@ def to_span(seconds: float) -> Span:
     return Span(int(nanoseconds) if abs(nanoseconds) < LONGEST_NANOSECONDS else -LONGEST_NANOSECONDS)
 
 
-Value = Union[
-    str, bool, int, float, complex, Mapping[str, str], Arguments, list[Element], Element, Root, Moment, Span, None
-]
+Value = Union[str, bool, int, float, Mapping[str, str], Arguments, list[Element], Element, Root, Moment, Span, None]

@@ -2,8 +2,6 @@
 
 import contextlib
 import glob
-import math
-import re
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -17,7 +15,7 @@ from agent.lib.yamltree import Bounds, Node
 from alerts.packs import MOST_FILES
 from alerts.promql.labels import Labels, make_labels
 from alerts.unittests import notation
-from alerts.yamlnodes import FileError, Reader, TooManyError, line_of
+from alerts.yamlnodes import FileError, Reader, TooManyError, line_of, number_of
 
 FILE_KEYS = ("rule_files", "evaluation_interval", "group_eval_order", "tests")
 TEST_KEYS = (
@@ -28,9 +26,6 @@ MOST_SAMPLES = 20_000_000
 """Samples of all series of a file up to the last case of their test: a typing error must not use up the memory."""
 MOST_STEPS = 1_000_000
 """Evaluations of a test."""
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
-_LONGEST_NUMBER = 100
-_ODD_FLOATS = {"inf": math.inf, "nan": math.nan}
 
 Pairs = tuple[tuple[str, str], ...]
 Case = TypeVar("Case")
@@ -214,7 +209,12 @@ class _UnitTestLoader:
             parts = reader.fields(each, ("labels", "value"), f"{where}, exp_samples")
             try:
                 labels = notation.metric(reader.text(parts.get("labels"), where))
-                expected.append((labels, _number(reader.text(parts.get("value"), where))))
+                written = reader.text(parts.get("value"), where)
+                value = number_of(written) if written else 0.0
+                if value is None:
+                    remedy = "write one such as 1.5, .inf or -.inf"
+                    raise ValueError(f"value: {shown(written)} is not a number; {remedy}")
+                expected.append((labels, float(value)))
             except ValueError as error:
                 reader.fail(each, f"{where}, exp_samples", str(error))
         at = reader.duration(fields.get("eval_time"), f"{where}, eval_time") or 0.0
@@ -223,18 +223,3 @@ class _UnitTestLoader:
 
 def _texts(reader: Reader, node: Node | None, where: str) -> dict[str, str]:
     return {name: text for name, (text, _) in reader.strings(node, where).items()}
-
-
-def _number(text: str) -> float:
-    """Return a number as YAML writes them."""
-    if not text:
-        return 0.0
-    if _FLOAT.fullmatch(text):
-        return float(text.replace("_", ""))
-    word = text.lower()
-    if word.lstrip("+-").startswith(".") and word.lstrip("+-")[1:] in _ODD_FLOATS:
-        return float(word.replace(".", ""))
-    try:
-        return float(int(text[:_LONGEST_NUMBER], 0))
-    except ValueError:
-        raise ValueError(f"value: {shown(text)} is not a number; write one such as 1.5, .inf or -.inf") from None

@@ -17,7 +17,7 @@ from alerts.promql.labels import (
     label_value,
     make_labels,
     match_all,
-    wanted_name,
+    only_metric_name,
 )
 from alerts.rulefile import AlertingRule, Rule, RuleGroup
 from alerts.template.query_reads import reads_of
@@ -51,7 +51,7 @@ class Needs:
                     self._shipped.add(rule)
                 for selector in selectors_of(rule):
                     need = _Need(selector, range_of(selector, group), rule)
-                    self._by_name.setdefault(wanted_name(selector.matchers), []).append(need)
+                    self._by_name.setdefault(only_metric_name(selector.matchers), []).append(need)
 
     def history_of(self, labels: Labels) -> float | None:
         """Return seconds for which all samples of a series are needed, 0 for only the newest one; None if no rule reads

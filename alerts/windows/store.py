@@ -137,19 +137,19 @@ class Windows(SampleStore[_Window]):
 
     def _fit(self) -> None:
         """Give each window the history that the rules need now, and drop those that no rule reads."""
-        self._catch_up(self._index)
-        for window in list(self._index):
+        self._catch_up(self._series.values())
+        for window in list(self._series.values()):
             history = self._needs.history_of(window.labels)
             if history is None:
-                self._index.remove(window)
+                self._remove(window)
                 continue
             window.history = history
             window.reserved = self._price(history)
             if history == 0.0:
                 del window.times[:-1]
                 del window.values[:-1]
-        self.bytes = sum(window.reserved for window in self._index)
-        self._live = [window for window in self._index if window.live]
+        self.bytes = sum(window.reserved for window in self._series.values())
+        self._live = [window for window in self._series.values() if window.live]
 
     def take(self, frames: Sequence[Frame], at: float, foreign: Iterable[Reading] = ()) -> None:
         """Take in the frames of one round, in wall seconds; series that are not among them end.
@@ -246,14 +246,14 @@ class Windows(SampleStore[_Window]):
             window.put(at, value)
 
     def mark_stale(self, labels: Labels, at: float) -> None:
-        window = self._index.get(labels)
+        window = self._series.get(labels)
         if window is not None:
             self._catch_up((window,))
             window.end(to_milliseconds(at) / 1000)
 
     def expire(self, labels: Labels, since: float, at: float) -> None:
         """End a series, unless it was written after `since`."""
-        window = self._index.get(labels)
+        window = self._series.get(labels)
         if window is None:
             return
         self._catch_up((window,))
@@ -261,20 +261,20 @@ class Windows(SampleStore[_Window]):
             window.end(to_milliseconds(at) / 1000)
 
     def _matching(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[_Window]:
-        found = self._index.matching(matchers, budget)
+        found = self._find(matchers, budget)
         self._catch_up(found)
         return found
 
     def shift(self, seconds: float) -> None:
         """Move the whole past in time: the clock was set, but the distances between samples did not change."""
-        self._catch_up(self._index)
-        for window in self._index:
+        self._catch_up(self._series.values())
+        for window in self._series.values():
             window.times = array("d", (to_milliseconds(time + seconds) / 1000 for time in window.times))
 
     def kept(self) -> Iterator[ArchivedSeries]:
         """Yield all series, for the archive."""
-        self._catch_up(self._index)
-        for window in self._index:
+        self._catch_up(self._series.values())
+        for window in self._series.values():
             yield ArchivedSeries(window.labels, window.live, window.times, window.values)
 
     def restore(self, series: Iterable[ArchivedSeries], step: float = 0.0) -> None:
@@ -291,7 +291,7 @@ class Windows(SampleStore[_Window]):
                 del window.times[:-1]
                 del window.values[:-1]
             window.live = each.live
-        self._live = [window for window in self._index if window.live]
+        self._live = [window for window in self._series.values() if window.live]
         self._layouts = None
         if step:
             self.shift(step)
@@ -304,7 +304,7 @@ class Windows(SampleStore[_Window]):
 
     def _window(self, labels: Labels) -> _Window | None:
         """Return the window of a label set; None if no rule reads it, or there is no room."""
-        window = self._index.get(labels)
+        window = self._series.get(labels)
         if window is not None or labels in self._refused:
             return window
         history = self._needs.history_of(labels)
@@ -319,13 +319,13 @@ class Windows(SampleStore[_Window]):
                 return None
         price = self._price(history)
         self.bytes += price
-        return self._index.add(_Window(labels, history, price))
+        return self._add(_Window(labels, history, price))
 
     def _make_room(self, labels: Labels) -> bool:
         """Refuse the rule that takes most of the memory, for a new series; returns whether there was one to refuse."""
         if self._is_packed:  # asked once for many series that find no room
             return False
-        found = self._needs.costliest([*(window.labels for window in self._index), labels], self._price)
+        found = self._needs.costliest([*(window.labels for window in self._series.values()), labels], self._price)
         if found is None:
             self._is_packed = True
             return False
@@ -355,12 +355,12 @@ class Windows(SampleStore[_Window]):
         """Cut what is too old, and forget series that ended longer ago than any rule looks back."""
         self._let_rounds_go()
         gone = set()
-        for window in list(self._index):
+        for window in list(self._series.values()):
             if window.place is not None and not window.history:  # it may not have its newest sample
                 continue
             if window.times[-1] <= at - window.history - LOOKBACK_SECONDS:
                 gone.add(window.labels)
-                self._index.remove(window)
+                self._remove(window)
                 self.bytes -= window.reserved
             elif window.history:
                 window.cut(at)

@@ -164,7 +164,7 @@ def test_an_expression_takes_the_place_of_the_query() -> None:
     first, second = alerts(changed({"Hot": Override(expr="increase(u[5m:]) > 7")}), "Hot")
     assert first.expression == second.expression == first.query.text == "increase(u[5m:]) > 7"
     (selector,) = first.query.selectors
-    assert selector.reach == 600.0
+    assert selector.history == 300.0
     assert first.terms.hold == 300.0
 
 

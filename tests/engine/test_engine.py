@@ -32,7 +32,7 @@ class Run:
         told = []
         for second in range(first, last + 1):
             for done in self.round(second, values):
-                told += [f"{second}: {each.alert.phase.value}" for each in done.outcome.transitions]
+                told += [f"{second}: {each.phase.value}" for each in done.outcome.transitions]
         return told
 
     def round(self, second: float, values: Mapping[tuple[str, str], float] | None = None) -> list[Evaluation]:
@@ -97,7 +97,7 @@ def test_a_page_that_does_not_change_shows_in_the_age_of_the_sample() -> None:
     run = Run(ruleset("{alert: Stalled, expr: coldplate_sample_age_seconds > 15, for: 5s}"))
     snapshot = run.node.snapshot({}, START)
     told = [
-        f"{second}: {each.alert.phase.value}"
+        f"{second}: {each.phase.value}"
         for second in range(40)
         for done in run.engine.round(snapshot, later(second))
         for each in done.outcome.transitions
@@ -204,7 +204,7 @@ def test_durations_are_counted_on_the_grid_and_not_by_rounds_that_stray(interval
             at = second + dice.uniform(0.0, 0.45)
             for done in run.round(at, HOT_NODE if second < 40 else COOL_NODE):
                 assert done.at <= later(at).wall
-                changes += [each.alert for each in done.outcome.transitions]
+                changes += done.outcome.transitions
                 assert all(each.resolved_at is None or each.resolved_at <= later(at).wall for each in changes)
         waits, fires, ends = changes
         assert (waits.phase, fires.phase, ends.phase) == (Phase.PENDING, Phase.FIRING, Phase.RESOLVED)

@@ -303,7 +303,7 @@ def test_a_label_that_is_too_long_for_an_expression_affects_only_the_rule() -> N
     windows.append(make_labels({"x": "z" * 5000}, "m"), 100.0, 1.0)
     outcome = GroupEvaluator(rules.groups[0]).evaluate(windows, 100.0)
     assert [(failure.rule, "too long; the limit" in failure.error) for failure in outcome.failures] == [("Long", True)]
-    assert [each.alert.rule for each in outcome.transitions] == ["Fine"]
+    assert [each.rule for each in outcome.transitions] == ["Fine"]
 
 
 def test_series_are_held_against_open_names_once_for_each_name() -> None:
@@ -376,5 +376,5 @@ def test_selections_are_remembered_within_bounds() -> None:
     for number in range(140):
         query = f'count(m{{gpu!="x{number}"}})'
         assert evaluate(query, storage)[0].value == 2000
-        assert storage._index._places <= 252_000
-    assert sum(map(len, storage._index._selections.values())) == storage._index._places
+        assert storage._places <= 252_000
+    assert sum(map(len, storage._selections.values())) == storage._places

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from alerts.promql import EvaluationError, PromqlError, Scalar, String, compile_query
+from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
 from alerts.promql.storage import AnyStore
 
 Answer = Any
@@ -26,7 +26,7 @@ def ours(source: AnyStore, query: str, at: float) -> Answer:
         value = compiled.evaluate(source, at)
     except EvaluationError as error:
         return Refusal(str(error), at_load=False)
-    if isinstance(value, (Scalar, String)):
+    if isinstance(value, Scalar):
         return value.value
     return [(dict(sample.labels), sample.value) for sample in value]
 
@@ -36,10 +36,8 @@ def theirs(answer: Any) -> Answer:
     if isinstance(answer, str):
         return Refusal(answer, at_load="parse error" in answer)
     kind, result = answer["resultType"], answer["result"]
-    if kind == "matrix":
-        return Refusal("a range vector is no result of a rule", at_load=True)
-    if kind == "string":
-        return result[1]
+    if kind in ("matrix", "string"):
+        return Refusal("no result of a rule", at_load=True)
     if kind == "scalar":
         return float(result[1])
     return [(each["metric"], float(each["value"][1]) if "value" in each else each["histogram"]) for each in result]

@@ -52,10 +52,10 @@ def alerts(snapshots: Sequence[Snapshot]) -> list[tuple[int, str, object, str]]:
     """Every transition of the shipped rules: the second, the alert, its labels and its new phase."""
     engine = RuleEngine(Ruleset(tuple(load_pack())), TARGET, snapshots[0].at)
     return [
-        (second, change.alert.rule, change.alert.labels, change.alert.phase.value)
+        (second, alert.rule, alert.labels, alert.phase.value)
         for second, snapshot in enumerate(snapshots)
         for done in engine.round(snapshot, snapshot.at)
-        for change in done.outcome.transitions
+        for alert in done.outcome.transitions
     ]
 
 

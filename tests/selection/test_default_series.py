@@ -22,7 +22,7 @@ from agent.model import Gpu, Instant, Kind, Node, NvLink, Reading, Series, Shown
 from agent.wiring.start_checks import check
 from alerts import rulefile
 from alerts.promql import Query
-from alerts.promql.labels import wanted_name
+from alerts.promql.labels import only_metric_name
 from alerts.rulefile import RecordingRule, RuleFile
 from exporters.metrics_document import labels_of
 from exporters.selection import SeriesSelection
@@ -148,7 +148,7 @@ def rule_files() -> list[RuleFile]:
 
 
 def names_in(query: Query) -> set[str]:
-    return {wanted_name(selector.matchers) or "" for selector in query.selectors}
+    return {only_metric_name(selector.matchers) or "" for selector in query.selectors}
 
 
 def needed(read: Iterable[str], recipes: Mapping[str, set[str]]) -> Profile:

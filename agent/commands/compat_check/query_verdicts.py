@@ -21,7 +21,7 @@ from agent.commands.compat_check.query_extraction import (
 )
 from agent.lib.wording import one_line
 from alerts.promql import Matcher, PromqlError
-from alerts.promql.labels import METRIC_NAME, wanted_name
+from alerts.promql.labels import METRIC_NAME, only_metric_name
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import (
     AggregateExpr,
@@ -164,7 +164,7 @@ def _spare(parts: Iterable[Expression], found: AbstractSet[str]) -> Iterator[str
 
 
 def _names(tree: Expression) -> set[str]:
-    return {wanted_name(part.matchers) or "" for part in parts_of(tree) if isinstance(part, VectorSelector)}
+    return {only_metric_name(part.matchers) or "" for part in parts_of(tree) if isinstance(part, VectorSelector)}
 
 
 def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:

@@ -11,7 +11,7 @@ from agent.commands.compat_check.query_verdicts import ANY_LABEL, MISSING, verdi
 from agent.model import Gpu, IbPort, Metric, NvLink
 from alerts.engine import INTERVAL_SECONDS
 from alerts.promql import Matcher, Query
-from alerts.promql.labels import wanted_name
+from alerts.promql.labels import only_metric_name
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
 from alerts.rulefile import RecordingRule, RuleFile
@@ -60,7 +60,7 @@ def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
         for rule in group.rules:
             worst = 0.0
             for selector in selectors_of(rule):
-                row = BY_NAME.get(wanted_name(selector.matchers) or "")
+                row = BY_NAME.get(only_metric_name(selector.matchers) or "")
                 count = GPUS if row is not None and row.entity in PER_GPU else 1
                 history = range_of(selector, group)
                 if count * price_of(history, INTERVAL_SECONDS) > CAPACITY:
@@ -73,7 +73,7 @@ def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
 def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
     """Yield a sentence for each doubtful part; `recorded` are names of metrics that rules record."""
     for selector in query.selectors:
-        name = wanted_name(selector.matchers) or ""
+        name = only_metric_name(selector.matchers) or ""
         if name in recorded:
             continue
         if not name.startswith(PREFIX):
@@ -110,7 +110,7 @@ def _of_growth(tree: Expression) -> Iterator[str]:
         if not isinstance(call, FunctionCall) or call.name not in OF_GROWTH:
             continue
         for part in parts_of(call):
-            row = BY_NAME.get(wanted_name(part.matchers) or "") if isinstance(part, VectorSelector) else None
+            row = BY_NAME.get(only_metric_name(part.matchers) or "") if isinstance(part, VectorSelector) else None
             if row is not None and row.name in SUMS:
                 yield (
                     f"{call.name}() of {row.name} misses the first error of each series, which starts with it; "

@@ -14,7 +14,7 @@ from alerts.promql.matching import SET_OPERATORS, Matching
 from alerts.promql.operators import ARITHMETIC, COMPARISONS
 from alerts.promql.syntax.literals import duration_value, is_text, nanoseconds, number_value, quoted, unquoted
 from alerts.promql.syntax.scanner import AGGREGATIONS, FlawError, Scanner
-from alerts.promql.syntax.tree import AtModifier
+from alerts.promql.syntax.tree import Bound
 
 _SIGNS = ("+", "-")
 _DURATION_OPERATORS = ("+", "-", "*", "/", "%", "^")
@@ -63,16 +63,15 @@ def _read_duration(cursor: Cursor, context: str, expected: str) -> tuple[float, 
         raise FlawError(at, str(error)) from None
 
 
-def read_instant(cursor: Cursor, selector_at: int) -> AtModifier:
+def read_instant(cursor: Cursor, selector_at: int) -> Bound:
     """Read `@` and what follows it."""
-    at = cursor.at
     cursor.advance()
     if cursor.kind in ("start", "end"):
         preprocessor = cursor.kind
         cursor.advance()
         if not cursor.skip("(") or not cursor.skip(")"):
             cursor.unexpected("@", "timestamp")
-        return AtModifier(preprocessor, at)
+        return preprocessor
     negative = cursor.kind == "-"
     if cursor.kind in _SIGNS:
         cursor.advance()
@@ -82,7 +81,7 @@ def read_instant(cursor: Cursor, selector_at: int) -> AtModifier:
     if not -_LARGEST_TIME < seconds < _LARGEST_TIME:
         shown = f"{seconds:.6f}" if math.isfinite(seconds) else "NaN" if seconds != seconds else "+Inf"
         raise FlawError(selector_at, f"timestamp out of bounds for @ modifier: {shown}")
-    return AtModifier(-seconds if negative else seconds, at)
+    return -seconds if negative else seconds
 
 
 _OPERATORS = (*COMPARISONS, *ARITHMETIC, *SET_OPERATORS, "=~", "!~")

@@ -235,7 +235,7 @@ class Grammar:
             raise FlawError(bracket, "ranges only allowed for vector selectors")
         if operand.offset_ns:
             raise FlawError(bracket, "no offset modifiers allowed before range")
-        if operand.bound is not None and isinstance(operand.bound.instant, float):
+        if isinstance(operand.bound, float):
             raise FlawError(bracket, "no @ modifiers allowed before range")
         return MatrixSelector(operand, range_ns, operand.at)
 

@@ -1,7 +1,7 @@
 """The nodes of a parsed query, in Prometheus's terms.
 
-Each knows its offset in the text (`at`), which does not count when trees are compared, and the type of what it
-evaluates to. Durations are in nanoseconds, as Prometheus keeps them.
+Each knows its offset in the text (`at`), and the type of what it evaluates to. Durations are in nanoseconds, as
+Prometheus keeps them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from alerts.promql.aggregations import Grouping
 from alerts.promql.labels import Matcher
 from alerts.promql.matching import Matching
 
-_PLACES = frozenset({"at", "step_at", "operator_at"})
-
 
 class ValueType(Enum):
     """What a part of a query evaluates to, in the words of Prometheus's errors."""
@@ -28,20 +26,7 @@ class ValueType(Enum):
     MATRIX = "range vector"
 
 
-class _Node(Struct, frozen=True, eq=False):
-    """A part of a query, equal to another that differs only in its place in the text."""
-
-    def _content(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in self.__struct_fields__ if name not in _PLACES)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._content() == other._content()
-
-    def __hash__(self) -> int:
-        return hash(self._content())
-
-
-class NumberLiteral(_Node, frozen=True):
+class NumberLiteral(Struct, frozen=True, eq=False):
     """A number with its sign; a duration such as `5m` is a number of seconds."""
 
     value: float
@@ -49,7 +34,7 @@ class NumberLiteral(_Node, frozen=True):
     value_type: ClassVar[ValueType] = ValueType.SCALAR
 
 
-class StringLiteral(_Node, frozen=True):
+class StringLiteral(Struct, frozen=True, eq=False):
     """A quoted text with its escapes resolved."""
 
     value: str
@@ -57,25 +42,22 @@ class StringLiteral(_Node, frozen=True):
     value_type: ClassVar[ValueType] = ValueType.STRING
 
 
-class AtModifier(_Node, frozen=True):
-    """`@`: the instant to which a selector or subquery is bound, "start", "end" or seconds since the epoch."""
-
-    instant: Union[str, float]
-    at: int
+Bound = Union[str, float]
+"""The instant to which `@` binds a selector or subquery: "start", "end", or seconds since the epoch."""
 
 
-class VectorSelector(_Node, frozen=True):
+class VectorSelector(Struct, frozen=True, eq=False):
     """A metric's name, matchers between braces, or both; the name is the first matcher as well."""
 
     name: str
     matchers: tuple[Matcher, ...]
     at: int
     offset_ns: int = 0
-    bound: AtModifier | None = None
+    bound: Bound | None = None
     value_type: ClassVar[ValueType] = ValueType.VECTOR
 
 
-class MatrixSelector(_Node, frozen=True):
+class MatrixSelector(Struct, frozen=True, eq=False):
     """A selector with a range, whose offset and `@` are those of the selector within."""
 
     selector: VectorSelector
@@ -84,7 +66,7 @@ class MatrixSelector(_Node, frozen=True):
     value_type: ClassVar[ValueType] = ValueType.MATRIX
 
 
-class Subquery(_Node, frozen=True):
+class Subquery(Struct, frozen=True, eq=False):
     """A query evaluated at the steps of a range; `step_ns`: None if the text gives no step."""
 
     inner: Expression
@@ -93,11 +75,11 @@ class Subquery(_Node, frozen=True):
     at: int
     step_at: int
     offset_ns: int = 0
-    bound: AtModifier | None = None
+    bound: Bound | None = None
     value_type: ClassVar[ValueType] = ValueType.MATRIX
 
 
-class UnaryExpr(_Node, frozen=True):
+class UnaryExpr(Struct, frozen=True, eq=False):
     """A sign before anything but a number."""
 
     operator: str
@@ -106,7 +88,7 @@ class UnaryExpr(_Node, frozen=True):
     value_type: ValueType
 
 
-class BinaryExpr(_Node, frozen=True):
+class BinaryExpr(Struct, frozen=True, eq=False):
     """An operator between two operands. In a row of operators, `left` is everything before the last one."""
 
     operator: str
@@ -119,7 +101,7 @@ class BinaryExpr(_Node, frozen=True):
     value_type: ValueType
 
 
-class ParenExpr(_Node, frozen=True):
+class ParenExpr(Struct, frozen=True, eq=False):
     """Something in parentheses."""
 
     inner: Expression
@@ -127,7 +109,7 @@ class ParenExpr(_Node, frozen=True):
     value_type: ValueType
 
 
-class AggregateExpr(_Node, frozen=True):
+class AggregateExpr(Struct, frozen=True, eq=False):
     """An aggregation operator with its grouping; `parameter` for those that take one."""
 
     operator: str
@@ -138,7 +120,7 @@ class AggregateExpr(_Node, frozen=True):
     value_type: ClassVar[ValueType] = ValueType.VECTOR
 
 
-class FunctionCall(_Node, frozen=True):
+class FunctionCall(Struct, frozen=True, eq=False):
     """A function by name, with its arguments."""
 
     name: str

@@ -28,7 +28,7 @@ COUNT = 4000
 
 _RULES = {
     "number": ("0", "1", "-3", "7", "0x1F", "1.5", "2.0", "-1e3", "1e-7", "1_000", "0b11", "017", "1e21", "'a'",
-               "'\\n'", "2i", "9223372036854775807", "9223372036854775808", "0x1p4", ".5"),
+               "'\\n'", "9223372036854775807", "9223372036854775808", "0x1p4", ".5"),
     "text": ('""', '"a"', '"gpu burn-in"', "`raw \\n`", '"a\\tb\\u00e9"', '"80.5"', '"NaN"', '"0x1p2"', '"x.y:1"',
              '"up"', '"1h30m"', '"it\'s <b>&\\"c\\""', '"\\xff"', '"%d %s"', '"k"', '"job"', '"straße"',
              '"10.0.0.1:9"'),
@@ -157,7 +157,7 @@ def printed_here(template: str, value: float) -> str | None:
             result = compile_query(text).evaluate(store, 1000.0)
         except (PromqlError, EvaluationError) as error:
             raise RenderError(str(error)) from None
-        samples = [Sample((), 1000.0, result.value)] if isinstance(result, Scalar) else result
+        samples = [Sample((), result.value)] if isinstance(result, Scalar) else result
         assert isinstance(samples, list)
         return [Element(dict(each.labels), each.value) for each in samples]
 

@@ -75,9 +75,7 @@ class Firing:
 def begun(evaluations: Iterable[Evaluation]) -> Iterator[Alert]:
     """Yield the alerts that began to fire."""
     for each in evaluations:
-        for change in each.outcome.transitions:
-            if change.alert.phase is Phase.FIRING:
-                yield change.alert
+        yield from (alert for alert in each.outcome.transitions if alert.phase is Phase.FIRING)
 
 
 def played(rules: RuleFile, shown: Iterable[Sequence[Reading]], wall: float) -> Iterator[tuple[int, Alert]]:
