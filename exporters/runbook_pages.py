@@ -17,11 +17,11 @@ _BLOCK = re.compile(
     r"^```.*\n(?P<code>(?:(?!```).*\n?)*)(?:```.*)?"
     r"|^(?P<heading>#{1,3} .+)"
     r"|(?P<table>(?:^\|.*\n?)+)"
-    r"|(?P<list>(?:^(?:\d+\.|-) .+\n?(?: {3}.*\S.*\n?)*)+)"
-    r"|(?P<paragraph>(?:^(?!```|\||#{1,3} .|(?:\d+\.|-) .).*\S.*\n?)+)",
+    r"|(?P<list>(?:^(?:\d+\.|[-*]) .+\n?(?: {2}.*\S.*\n?)*)+)"
+    r"|(?P<paragraph>(?:^(?!```|\||#{1,3} .|(?:\d+\.|[-*]) .).*\S.*\n?)+)",
     re.MULTILINE,
 )
-_ITEM = re.compile(r"^(?:\d+\.|-) ", re.MULTILINE)
+_ITEM = re.compile(r"^(?:\d+\.|[-*]) ", re.MULTILINE)
 _RULE = re.compile(r"\|(?: ?:?-+:? ?\|)+")
 _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*")
 

@@ -49,17 +49,20 @@ def test_every_word_of_a_runbook_is_on_its_page_and_nothing_of_its_markup(name: 
     assert WORD.findall(" ".join(page.words)) == WORD.findall(NO_WORDS.sub(" ", TEXTS[name]))
     for code in re.findall(r"```\w*\n(.*?)\n```|`([^`]+)`", TEXTS[name], re.DOTALL):
         assert (code[0] or code[1]) in page.code
-    assert not re.search(r"[`|]|\*\*|^#", "\n".join(each for each in page.words if each not in page.code), re.MULTILINE)
+    assert not re.search(
+        r"[`|]|\*\*|^[#*]", "\n".join(each for each in page.words if each not in page.code), re.MULTILINE
+    )
 
 
 def test_each_block_becomes_what_it_is() -> None:
     text = (
-        "# Title\n\nOne *two*\n**three** `a<b`.\n\n1. first\n   goes on\n2. second\n\n- point\n\n"
+        "# Title\n\nOne *two*\n**three** `a<b`.\n\n1. first\n   goes on\n2. second\n\n- point\n\n* mark\n  goes on\n\n"
         "| a | b |\n|---|---|\n| `1` | 2 |\n\n```promql\nup == 0\n\nx < 1\n```\n"
     )
     assert "".join(to_html(text)) == (
         "<h1>Title</h1>\n<p>One <em>two</em>\n<strong>three</strong> <code>a&lt;b</code>.</p>\n"
         "<ol>\n<li>first\ngoes on</li>\n<li>second</li>\n</ol>\n<ul>\n<li>point</li>\n</ul>\n"
+        "<ul>\n<li>mark\ngoes on</li>\n</ul>\n"
         '<div class="scroll"><table>\n<tr><th>a</th><th>b</th></tr>\n<tr><td><code>1</code></td><td>2</td></tr>\n'
         "</table></div>\n<pre><code>up == 0\n\nx &lt; 1</code></pre>\n"
     )

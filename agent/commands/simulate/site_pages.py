@@ -155,5 +155,5 @@ def _node_row(node: SimulatedNode, now: float) -> str:
     link = f'<a href="{PREFIX}{plan.name}{SUFFIX}">{plan.name}</a>'
     jobs = ", ".join(job.id for job in plan.scenario.jobs if job.window.holds(now))
     words = (badge(tone, "down" if down else "up"), plan.rack, plan.scenario.topology.name, escape(plan.scenario.name))
-    cells = (link, *words, escape(jobs))
-    return row(tone, "".join(cell(head, content) for head, content in zip(_HEADS, cells, strict=True)))
+    first, *others = zip(_HEADS, (link, *words, escape(jobs)), strict=True)
+    return row(tone, "".join((cell(*first, "first"), *(cell(*each) for each in others))))
