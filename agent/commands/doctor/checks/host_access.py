@@ -133,7 +133,7 @@ def check_rapl(node: DoctorNode) -> Iterator[DoctorFinding]:
     counters = sorted(folder.glob("intel-rapl:*/energy_uj"))
     refused = [path for path in counters if not node.user.may(READ, path.stat())]
     if not counters:
-        yield ok(f"no RAPL in {folder}: nothing is missed")
+        yield ok(f"this machine has no RAPL in {folder}")
     elif refused:
         what = f"{node.user.name} may not read {refused[0]}" + (f" and {len(refused) - 1} more" if refused[1:] else "")
         yield warn(f"{what}: no coldplate_node_rapl_energy_joules_total", RAPL_REMEDY)

@@ -37,7 +37,7 @@ def check_schedulers(node: DoctorNode) -> Iterator[DoctorFinding]:
         all_sources = ", ".join([*sources, *ignored])
         yield warn(f"{', '.join(ignored)} runs here and is not asked", f"jobs: {{sources: [{all_sources}]}}")
     counted = [f"{name} ({len(jobs.get(name, ()))} jobs in cgroups)" for name in seen if name not in ignored]
-    nobody = "no scheduler's: jobs are named after units, containers and sessions"
+    nobody = "no cgroups of a scheduler: jobs are named after units, containers and sessions"
     yield ok(f"cgroup {version}; {'; '.join(counted) or nobody}")
 
 
@@ -66,7 +66,7 @@ def check_processes(node: DoctorNode) -> Iterator[DoctorFinding]:
     hidden, group = values.get("hidepid", "0"), values.get("gid", "")
     allowed = node.user.overrides or (group.isdigit() and int(group) in node.user.groups)
     if hidden in ("0", "off") or allowed:
-        yield ok("all are seen" if hidden in ("0", "off") else f"hidepid={hidden}, and the agent is exempt")
+        yield ok("every process is visible" if hidden in ("0", "off") else f"hidepid={hidden}, and the agent is exempt")
         return
     yield warn(
         f"/proc is mounted with hidepid={hidden}: {node.user.name} sees no processes of others, and so not their jobs",
