@@ -61,7 +61,7 @@ _SIZE = Units("size", "1GiB", {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 
               {"kB": 1e3, "MB": 1e6, "GB": 1e9})  # fmt: skip
 duration, duration_text = _DURATION.read, _DURATION.text
 """In seconds."""
-size, size_text = _SIZE.read, _SIZE.text
+size = _SIZE.read
 """In bytes."""
 
 

@@ -126,3 +126,8 @@ def age(seconds: float) -> str:
     if hours > 0:
         return f"{hours} h {minutes} min"
     return f"{minutes} min" if minutes > 0 else f"{rest} s"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes for people: 76 KiB, 1.2 MiB."""
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"

@@ -1,6 +1,7 @@
 """`coldplate record` as its user has it: the command runs as it would alone, and its recording is there afterwards."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -52,7 +53,7 @@ def test_a_command_is_followed_to_its_end(tmp_path: Path) -> None:
         wait_for(tmp_path / "r", (tmp_path / "r").stat().st_size + 2000)
     out, error = started.communicate(timeout=60)
     assert (started.returncode, out) == (3, "out\n")
-    assert "snapshots in r (" in error
+    assert re.search(r"snapshots in r \(\d+ KiB\)", error)
     with Recording(tmp_path / "r") as recording:
         assert recording.header.command == ("sh", "-c", script)
         snapshots = list(recording.snapshots())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.commands.record import complain
 from agent.config import quantities
-from agent.lib.wording import one_line, utc
+from agent.lib.wording import age, one_line, size, utc
 from agent.model import Entity, Layout
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_file import RecordingFile
@@ -38,7 +38,7 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
     walls = [wall for span in spans if span.count for wall in (span.first, span.last)]
     count = sum(span.count for span in spans)
     nodes = sorted({span.header.node for span in spans})
-    facts = [("file", f"{recording.path} ({quantities.size_text(recording.path.stat().st_size)})")]
+    facts = [("file", f"{recording.path} ({size(recording.path.stat().st_size)})")]
     facts.append(("nodes", f"{len(nodes)}: {', '.join(nodes)}") if len(nodes) > 1 else ("node", header.node))
     facts.append(("made by", f"{header.maker}, coldplate {header.coldplate}"))
     facts += [(name, text) for name, text in (("command", " ".join(header.command)), ("job", header.job)) if text]
@@ -46,7 +46,7 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
         facts.append(("synthetic", f"scenario {header.scenario}: nothing in it is real"))
     if walls:
         first, last = min(walls), max(walls)
-        facts.append(("time", f"{utc(first)} to {utc(last)} ({quantities.duration_text(round(last - first))})"))
+        facts.append(("time", f"{utc(first)} to {utc(last)} ({age(round(last - first))})"))
     facts.append(("snapshots", f"{count}, one every {quantities.duration_text(header.interval)}"))
     facts += _shown(recording)
     facts.append(("redacted", "yes" if header.redacted else "no: it names devices, hosts, users and jobs"))
@@ -87,7 +87,7 @@ def copy_recordings(paths: Sequence[Path], output: Path | None, key: bytes | Non
         status = 1
     if file is not None:
         file.close()
-        complain(f"copied {file.snapshots} snapshots to {file.path} ({quantities.size_text(file.bytes)})")
+        complain(f"copied {file.snapshots} snapshots to {file.path} ({size(file.bytes)})")
     return status
 
 

@@ -23,6 +23,7 @@ from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.lib.wakeups import SignalWaker
+from agent.lib.wording import size
 from agent.model import Outcome, Snapshot
 from agent.recording.file_records import RecordingError, RecordingHeader
 from agent.recording.recording_file import SUFFIX, RecordingFile
@@ -247,7 +248,7 @@ class RecordingSession:
         if self._shown:
             print(file=sys.stderr)
         names = "; names are pseudonyms, --no-redact keeps them" if self._run_options.key is not None else ""
-        complain(f"recorded {file.snapshots} snapshots in {file.path} ({quantities.size_text(file.bytes)}){names}")
+        complain(f"recorded {file.snapshots} snapshots in {file.path} ({size(file.bytes)}){names}")
 
     def _show_progress(self) -> None:
         """One line that is written again and again, where a person looks at it and no command writes beside it."""
@@ -256,7 +257,7 @@ class RecordingSession:
             return
         self._shown = True
         left = self._begin_at - clock().mono
-        state = f"begins in {left:.0f} s" if left > 0 else f"{file.snapshots} snapshots, {file.bytes / 1024:.0f} KiB"
+        state = f"begins in {left:.0f} s" if left > 0 else f"{file.snapshots} snapshots, {size(file.bytes)}"
         print(f"\rcoldplate: recording: {state}; Ctrl-C ends it  ", end="", file=sys.stderr, flush=True)
 
 

@@ -115,7 +115,7 @@ def loss_table(run: RecordedRun) -> ReportTable:
     sources |= {
         how for gpu in gpus for reason, (_, _, how) in gpu.throttled().items() if is_bad(throttle_verdict(reason))
     }
-    notes = ["NVLink and PCIe: sent and received together. Throttled: for whatever reason but idleness and power cap."]
+    notes = ["NVLink and PCIe: sent and received together. Throttled: for any reason except idleness and power cap."]
     if "power" in sources:
         notes.append("Energy is integrated from power where the GPU has no counter.")
     if "samples" in sources:
