@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,15 @@ def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_se
     # The axis goes to 800 W over 160 pixels.
     assert pytest.approx(lowest, abs=0.1) == 12 + 160 * (1 - 300 / 800)
     assert pytest.approx(highest, abs=0.1) == 12 + 160 * (1 - 690 / 800)
+
+
+@pytest.mark.parametrize(("seconds", "apart"), [(20, 5), (200, 30), (1200, 300)])
+def test_the_axis_of_time_has_marks_however_short_the_run_is(tmp_path: Path, seconds: int, apart: int) -> None:
+    found, _ = page(gathered(tmp_path / "run", {row(chosen.POWER, gpu(0)): [300.0] * seconds}, seconds))
+    clocks = [each for each in found.words if re.fullmatch(r"\d\d:\d\d(:\d\d)?", each)]
+    marks = [sum(60**place * int(part) for place, part in enumerate(reversed(each.split(":")))) for each in clocks]
+    unit = 1 if clocks[0].count(":") == 2 else 60
+    assert {(later - earlier) * unit for earlier, later in pairwise(marks)} == {apart}
 
 
 def test_an_alert_is_marked_on_every_plot(run: RecordedRun) -> None:

@@ -14,7 +14,7 @@ from agent.recording.report.series_statistics import Envelope, TimeGrid
 
 WIDTH, HEIGHT = 960, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 8, 12, 28
-_ROUND_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_ROUND_SECONDS = (5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Seconds between two marks of the axis of time."""
 
 
@@ -113,7 +113,7 @@ def _axes(grid: TimeGrid, place: _PlotArea, top: float, unit: str) -> Iterator[s
         yield f'<text x="{_LEFT - 6}" y="{y + 7:.1f}" text-anchor="end">{text}</text>'
     span = grid.width * grid.count
     step = next((one for one in _ROUND_SECONDS if span / one <= 7), 86400 * ceil(span / 86400 / 7))
-    shape = "%H:%M" if span <= 86400 else "%m-%d %H:%M"
+    shape = "%m-%d %H:%M" if span > 86400 else "%H:%M" if step >= 60 else "%H:%M:%S"
     first = ceil(grid.start / step) * step
     for mark in range(first, floor(grid.start + span) + 1, step):
         yield f'<path class="grid" d="M{place.at(mark):.1f} {_TOP}V{HEIGHT - _BOTTOM}"/>'
