@@ -13,9 +13,9 @@ from urllib.parse import parse_qs
 from agent.catalogue import BY_NAME
 from agent.health import device_states
 from agent.health.device_states import ComparedGpus, PortState
-from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode
+from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode, numbers
 from agent.health.verdicts import is_bad, power_verdict
-from agent.model import BackendReport, Entity, Outcome, PastMoment, Snapshot
+from agent.model import BackendReport, Entity, Gpu, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_parts
 from exporters.endpoint import RouteContext
 from exporters.landing_alerts import Overview
@@ -68,14 +68,14 @@ def _troubles(
         if names := sorted(alerts.names[tone]):
             some = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
             yield tone, f"{severity}: {some}"
-    by_word: dict[tuple[Tone, str], list[str]] = {}
+    by_word: dict[tuple[Tone, str], list[Gpu]] = {}
     for device in found.by_gpu.values():
         if device.up:
             bad = ((TONES[each.verdict], each.word) for each in device.findings if is_bad(each.verdict))
             for key in dict.fromkeys(bad):
-                by_word.setdefault(key, []).append(device.gpu.index)
-    for (tone, what), indexes in by_word.items():
-        yield tone, f"{what}: GPU {', '.join(indexes)}"
+                by_word.setdefault(key, []).append(device.gpu)
+    for (tone, what), gpus in by_word.items():
+        yield tone, f"{what}: {numbers(gpus)}"
     for report in reports:
         if report.outcome is Outcome.FAILED:
             yield Tone.WARN, f"{report.backend} cannot be read: {report.detail or 'no reason given'}"
@@ -87,7 +87,7 @@ def _silent(devices: Sequence[SeenGpu], expected: int | None) -> Iterator[tuple[
     known = len(devices)
     silent = [device for device in devices if not device.up and not device.is_paused]
     if paused := [device for device in devices if device.is_paused and not device.up]:
-        yield Tone.WARN, f"GPU {', '.join(each.gpu.index for each in paused)} {paused[0].findings[0].text}"
+        yield Tone.WARN, f"{numbers(each.gpu for each in paused)} {paused[0].findings[0].text}"
     expected = known if expected is None else expected
     if silent:
         names = ", ".join(f"GPU {each.gpu.index} ({each.word})" for each in silent)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from agent.catalogue.gpu import WORKING_POWER
 from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
-from agent.health.seen_node import CLOCKS, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu, SeenNode
+from agent.health.seen_node import AGE, CLOCKS, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu, SeenNode
 from agent.health.verdicts import GpuFinding, Verdict, by_rank
 from agent.lib.wording import age, short_numbers
 from agent.model import IbPort, Reason
@@ -60,7 +60,6 @@ WIDTH, WIDTH_MAX = "coldplate_gpu_pcie_link_width", "coldplate_gpu_pcie_link_wid
 POWER, LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
 LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
 CLOCK, CLOCK_LIMIT = CLOCKS
-AGE = "coldplate_gpu_sample_age_seconds"
 PORT_UP = "coldplate_infiniband_port_up"
 RATE = "coldplate_infiniband_rate_bytes_per_second"
 STATE = "coldplate_infiniband_state_id"

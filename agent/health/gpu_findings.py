@@ -9,7 +9,7 @@ from operator import eq, ge
 
 from msgspec import Struct
 
-from agent.health.device_states import AGE, LIMIT, LIMIT_DEFAULT, MARGIN
+from agent.health.device_states import LIMIT, LIMIT_DEFAULT, MARGIN
 from agent.health.expectations import Expected
 from agent.health.seen_node import SeenNode, name_of, numbers
 from agent.health.verdicts import HealthFinding, Verdict
@@ -122,7 +122,7 @@ def present(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG00
     silent = [gpu for gpu in view.gpus if gpu not in view.answering]
     if not silent:
         return HealthFinding(name, Verdict.OK, expectation, f"{len(view.gpus)} of {len(view.gpus)} answer")
-    found = "; ".join(f"{name_of(gpu)}: {view.why_absent(gpu, AGE)}" for gpu in silent)
+    found = "; ".join(f"{name_of(gpu)}: {view.why_silent(gpu)}" for gpu in silent)
     remedy = "look for XID 79 or 119 (journalctl -k --grep Xid), check lspci, and power-cycle the node"
     return HealthFinding(name, Verdict.CRITICAL, expectation, found, remedy)
 

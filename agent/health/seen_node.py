@@ -24,6 +24,7 @@ LINK_UP = "coldplate_nvlink_up"
 XID = "coldplate_gpu_xid_last_timestamp_seconds"
 JOBS = ("coldplate_gpu_job_info", "coldplate_gpu_shared_job_info")
 CLOCKS = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
+AGE = "coldplate_gpu_sample_age_seconds"
 NOT_READ = "no answer yet"
 """Why a reading is absent if its source gave no reason."""
 _SILENT = frozenset({Reason.LOST, Reason.TIMEOUT, Reason.PAUSED})
@@ -119,7 +120,7 @@ class SeenNode:
         self._gaps: dict[tuple[str, Entity], str] = {}
         self._unsupported: set[tuple[str, Entity]] = set()
         self.silent: dict[Entity, Gap] = {}
-        """Why GPUs and ports are silent: the first gap of each that is lost or does not answer."""
+        """Why GPUs and ports are silent: the first gap of each that is lost, does not answer or has no sample."""
         self.reports: dict[str, BackendReport] = {}
         self.gpus: list[Gpu] = []
         """All that are known of: those that answer, those that are lost, those that never said who they are."""
@@ -149,8 +150,8 @@ class SeenNode:
         if gap.reason is Reason.UNSUPPORTED:  # which is not a problem
             self._unsupported.add(key)
         else:
-            self._gaps[key] = f"{gap.reason.value}: {gap.detail}" if gap.detail else gap.reason.value
-        if gap.reason in _SILENT and isinstance(gap.entity, (Gpu, IbPort)):
+            self._gaps[key] = _text_of(gap)
+        if (gap.reason in _SILENT or gap.metric.name == AGE) and isinstance(gap.entity, (Gpu, IbPort)):
             self.silent.setdefault(gap.entity, gap)
 
     @property
@@ -229,6 +230,10 @@ class SeenNode:
         """Return why a GPU has no reading of a metric, as far as it is known."""
         return self._gaps.get((metric, gpu), NOT_READ)
 
+    def why_silent(self, gpu: Gpu) -> str:
+        """Return why a GPU does not answer, as far as it is known."""
+        return _text_of(self.silent[gpu]) if gpu in self.silent else NOT_READ
+
     def facts(self, name: str) -> dict[Gpu, str]:
         """Return a fact of each GPU: `model`, the name under which the driver shows it, or `slot`, its PCI address."""
         return {each.entity: each.labels[name] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
@@ -250,3 +255,7 @@ def numbers(gpus: Iterable[Gpu]) -> str:
     """Return several GPUs in few words: GPU 3, or GPUs 0-2, 5."""
     indexes = [gpu.index for gpu in gpus]
     return f"GPU{'' if len(indexes) == 1 else 's'} {index_runs(indexes)}"
+
+
+def _text_of(gap: Gap) -> str:
+    return f"{gap.reason.value}: {gap.detail}" if gap.detail else gap.reason.value

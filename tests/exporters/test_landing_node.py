@@ -236,6 +236,8 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() ->
         assert piece in row
     assert "XID 13" not in row
     assert banner(text)[2] == ["reset: GPU 6", "link down: GPU 6", "XID: GPU 6"]
+    reset = [reading("coldplate_gpu_recovery_action", 1.0, GPUS[n], action="gpu_reset") for n in (4, 5, 6)]
+    assert banner(page(node([*gpu(4), *gpu(5), *gpu(6), *reset])))[2] == ["reset: GPUs 4-6"]
     of_a_program = reading("coldplate_gpu_xid_last_timestamp_seconds", NOW - 65.0, GPUS[6], xid="13")
     text = page(node([*gpu(6), of_a_program]))
     assert banner(text)[1] == "✔ OK"

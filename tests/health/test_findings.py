@@ -137,6 +137,14 @@ def test_gpus_that_differ_from_most_are_found_without_any_expectation(look) -> N
     assert (finding.verdict, finding.found) == (Verdict.WARNING, "memory GPU 3: 40.0 GiB, not 79.6 GiB")
 
 
+def test_a_gpu_that_was_lost_later_is_silent_for_the_reason_of_what_it_no_longer_has(look) -> None:
+    seen = changed(look("healthy-training"), of("gpu_up", 0))
+    gap = Gap(BY_NAME["coldplate_gpu_power_watts"], view_of(seen).gpus[3], Reason.LOST, "GPU is lost")
+    reports = (BackendReport("nvml", Outcome.OK, 0.0, gaps=(gap,)),)
+    (finding,) = examined(view_of(Snapshot(1, seen.at, seen.frames, reports)), H100, {"gpus-present"})
+    assert finding.found.endswith(": lost: GPU is lost")
+
+
 def test_a_gap_is_unknown_with_its_reason_and_what_no_gpu_offers_is_left_out(look) -> None:
     healthy = look("healthy-training")
     gpus = view_of(healthy).gpus

@@ -20,10 +20,9 @@ from agent.config.schema import Config, ConfigError
 from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
-from agent.health.device_states import AGE
 from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
-from agent.health.seen_node import NOT_READ, SeenNode
+from agent.health.seen_node import SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib import record
 from agent.lib.clock import clock
@@ -309,7 +308,7 @@ def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) ->
     if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= timeout:
         return finding
     silent = [gpu for gpu in view.gpus if gpu not in view.answering]
-    if any(view.why_absent(gpu, AGE) != NOT_READ for gpu in silent):
+    if any(gpu in view.silent for gpu in silent):
         return finding
     return replace(finding, verdict=Verdict.UNKNOWN, remedy=_BUSY)
 
