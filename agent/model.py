@@ -373,7 +373,7 @@ class GpuIdentity(Record):
 
 
 class BackendReport(NamedTuple):
-    """The state of one backend. `duration` and `age` in seconds; `calls` counts device or file reads."""
+    """The state of one backend. `duration` in seconds; `calls` counts device or file reads."""
 
     backend: str
     outcome: Outcome

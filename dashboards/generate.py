@@ -4,14 +4,13 @@ It needs grafanalib, which users of the generated files do not.
 """
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
 from dashboards.grafana_json import Json
+from dashboards.relabel import GENERATED, as_text
 
 BOARDS = Path(__file__).parent / "boards"
-GENERATED = Path(__file__).parent / "generated"
 
 
 def boards() -> dict[str, Json]:
@@ -25,11 +24,6 @@ def boards() -> dict[str, Json]:
         spec.loader.exec_module(module)
         made[path.name.removesuffix(".dashboard.py")] = module.dashboard.to_json_data()
     return made
-
-
-def as_text(board: Json) -> str:
-    """Return a board as the text that is committed."""
-    return json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def main() -> None:

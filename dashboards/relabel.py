@@ -39,7 +39,12 @@ def dashboards(site: SiteNames) -> Iterator[tuple[str, str]]:
         board = _renamed(json.loads(path.read_text(encoding="utf-8")), site)
         if site.source is not None:
             _open_with(board, site.source)
-        yield path.name, json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        yield path.name, as_text(board)
+
+
+def as_text(board: Json) -> str:
+    """Return a board as the text that is committed."""
+    return json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _renamed(value: Any, site: SiteNames, key: str = "") -> Any:

@@ -292,7 +292,7 @@ class Clients:
             request = connection.next_request()
         except RefusedError as refused:
             logger.debug("refusing a request of %s: %s", connection.peer, refused)
-            self._refuse(connection, refused.response)
+            self._give(connection, refused.response, last=True)
             return
         if request is None:
             self._watch(connection)
@@ -320,21 +320,14 @@ class Clients:
 
     def _end_wait(self, connection: Connection) -> None:
         if connection.has_partial_request:
-            self._refuse(connection, _TOO_SLOW)
+            self._give(connection, _TOO_SLOW, last=True)
         elif connection.pending is not None:
             self._give(connection, connection.pending.late)
         else:
             self._close(connection, f"it was {connection.phase.value} for too long")
 
-    def _give(self, connection: Connection, response: Response) -> None:
-        connection.answer(self._gate.dress(response), self._clock())
-        self._send(connection)
-
-    def _refuse(self, connection: Connection, response: Response) -> None:
-        connection.refuse(self._gate.dress(response), self._clock())
-        self._send(connection)
-
-    def _send(self, connection: Connection) -> None:
+    def _give(self, connection: Connection, response: Response, *, last: bool = False) -> None:
+        connection.answer(self._gate.dress(response), self._clock(), last=last)
         if connection.flush(self._clock()):
             connection.turn(self._clock())
         else:

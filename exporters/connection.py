@@ -122,8 +122,11 @@ class Connection:
         self.pending = answer
         self.deadline = now + answer.timeout
 
-    def answer(self, response: Response, now: float) -> None:
-        """Queue the response to the request; no further request is read until it has been sent."""
+    def answer(self, response: Response, now: float, *, last: bool = False) -> None:
+        """Queue the response to the request; no further request is read until it has been sent, or at all if `last`."""
+        if last:
+            self.since = now
+            self._last = self._with_body = True
         self._abandon()
         self.phase = ConnectionState.WRITING
         self.deadline = now + WRITE_TIMEOUT_SECONDS
@@ -133,12 +136,6 @@ class Connection:
         if self._with_body and response.body:
             self.body = response.body
             self._out.append(memoryview(response.body))
-
-    def refuse(self, response: Response, now: float) -> None:
-        """Queue a last response."""
-        self.since = now
-        self._last = self._with_body = True
-        self.answer(response, now)
 
     def flush(self, now: float) -> bool:
         """Send what the client takes, up to one chunk. True if everything has been sent. Raises OSError."""

@@ -236,13 +236,9 @@ class Acceptor:
         return True
 
     def _complain(self, error: OSError, now: float) -> None:
+        key, problem = "accept", f"cannot accept connections: {error}"
         if error.errno in _SHORTAGE:
-            self._once.passing(
-                now, "shortage", "cannot accept connections (%s): idle clients are disconnected; if it persists,"
-                " find out what uses the descriptors, or raise LimitNOFILE", error.strerror,
-                over="connections can be accepted again",
-            )  # fmt: skip
-        else:
-            self._once.passing(
-                now, "accept", "cannot accept connections: %s", error, over="connections can be accepted again"
-            )
+            remedy = "if it persists, find out what uses the descriptors, or raise LimitNOFILE"
+            key = "shortage"
+            problem = f"cannot accept connections ({error.strerror}): idle clients are disconnected; {remedy}"
+        self._once.passing(now, key, "%s", problem, over="connections can be accepted again")

@@ -18,15 +18,15 @@ from typing import NamedTuple, Protocol
 
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.registration import BackendContext
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.catalogue.node import NVSWITCH
 from agent.lib.logs import LogOnce
 from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
 
 log = logging.getLogger("coldplate.kmsg")
 
-XID_ERRORS = metric("coldplate_gpu_xid_errors_total")
-GRADED_XID_ERRORS = metric("coldplate_gpu_xid_graded_errors_total")
+XID_ERRORS = BY_NAME["coldplate_gpu_xid_errors_total"]
+GRADED_XID_ERRORS = BY_NAME["coldplate_gpu_xid_graded_errors_total"]
 (SXID_ERRORS,) = NVSWITCH
 
 RECORD_BYTES = 16_384

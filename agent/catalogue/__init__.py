@@ -128,8 +128,3 @@ BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}
 
 if len(BY_NAME) != len(ROWS):
     raise AssertionError("two rows of the catalogue have the same name")
-
-
-def metric(name: str) -> Metric:
-    """Return the metric of that name. Raises KeyError for an unknown name."""
-    return BY_NAME[name]

@@ -2,7 +2,7 @@
 
 The facts are those of NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as it was
 when its last code was 172): its immediate action for each code, in `bucket`. Where it names none, the class is our
-judgement of its description, and `source` says so.
+judgement of its description, and `bucket` is empty.
 
 How bad an NVLink 5 error is (XID 144 to 150), the driver's log line says, not the code (sheet "XID 144-150 Decode"):
 149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x025525c6 0x00000000 ...)
@@ -82,11 +82,6 @@ def _is_promoted(interrupt: int) -> bool:
     return interrupt & 0x7F == 0x06 and bool(interrupt & 0x80)
 
 
-CATALOG = "NVIDIA Xid catalog"
-"""Where code, name and immediate action come from."""
-JUDGED = "NVIDIA Xid catalog, which names no action: judged from its description"
-
-
 class XidClass(Enum):
     """What a code asks for, in order of severity."""
 
@@ -114,14 +109,13 @@ ACTIONS: dict[XidClass, str] = {
 
 
 class TriagedXid(Struct, frozen=True):
-    """One code. `bucket` is the catalog's immediate action."""
+    """One code. `bucket` is the catalog's immediate action; without one the class is judged from the description."""
 
     code: int
     name: str
     triage: XidClass
     bucket: str
     own_action: str = ""
-    source: str = CATALOG
 
     @property
     def action(self) -> str:
@@ -130,7 +124,7 @@ class TriagedXid(Struct, frozen=True):
 
 
 def _unclassified(code: int, name: str, triage: XidClass, action: str = "") -> TriagedXid:
-    return TriagedXid(code, name, triage, "", action, source=JUDGED)
+    return TriagedXid(code, name, triage, "", action)
 
 
 def _note(code: int, name: str, action: str = "") -> TriagedXid:

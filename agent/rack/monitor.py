@@ -60,12 +60,11 @@ class RackMonitor:
         self._keep = keep
         self._member = replace(member, rack=options.name)
         self._options = options
-        self._configured = ConfiguredRack(options)
         self._clock = clock
         self._chance = chance
         self._phase = EARLIEST + (LATEST - EARLIEST) * chance()
         self._lock = threading.Lock()
-        self._meter = NodeMeter(options.stale_after)
+        self._meter = NodeMeter()
         self._power_places = RoundMemo(_power_places)
         self._domain_counter = DomainCounter()
         self._equipment = tuple(equipment)
@@ -78,6 +77,7 @@ class RackMonitor:
         self._own = OwnSeries()
         self._made: tuple[tuple[int, int], Frame] = ((0, -1), EMPTY_FRAME)
         self._begin()
+        self._take(options)
         self._look_for(options.entries)
 
     def start(self) -> None:
@@ -279,6 +279,7 @@ class RackMonitor:
         return limits
 
     def _take(self, options: RackOptions) -> None:
+        """Use these options for the present rack."""
         self._options = options
         self._configured = ConfiguredRack(options)
         self._changes += 1
@@ -290,11 +291,10 @@ class RackMonitor:
         """Start with a rack of which nothing is known yet."""
         self._ledger = PowerLedger()
         self._peers = Peers(self._member, self._ledger, self._chance)
-        self._peers.cap = self._options.cap
         self._series = RackSeries(self._options.name)
         self._foreign_limits = OwnSeries()
         self._absences = Absences()
-        self._heats = Heats(self._options.name, self._options.breakers)
+        self._heats = Heats(self._options.name)
 
     def _look_for(self, entries: Sequence[Entry]) -> None:
         self._finder = Finder(entries, lambda: self._clock().mono, threads=self._threads)

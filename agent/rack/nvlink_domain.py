@@ -10,13 +10,13 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.catalogue.links import FABRIC_STATES
 from agent.lib.layout_columns import RoundMemo
 from agent.model import Frame, Layout
 
-FABRIC_INFO = metric("coldplate_gpu_fabric_info")
-FABRIC_STATE = metric("coldplate_gpu_fabric_state")
+FABRIC_INFO = BY_NAME["coldplate_gpu_fabric_info"]
+FABRIC_STATE = BY_NAME["coldplate_gpu_fabric_state"]
 _JOINING = frozenset(FABRIC_STATES[1:3])
 _Label = Annotated[str, msgspec.Meta(max_length=64)]
 

@@ -129,11 +129,14 @@ class _Sum(NamedTuple):
     of: tuple[Where, ...]
 
 
-class _Throttle(NamedTuple):
-    """The counters of one GPU, each with the node's series for its reason, and where they are."""
+class _Throttle(Struct):
+    """The counters of one GPU, each with the node's series for its reason, and where they are; and their last values,
+    None before the first.
+    """
 
     gpu: Entity
-    counters: tuple[tuple[Series, Where], ...]
+    counters: list[tuple[Series, Where]]
+    values: Sequence[float | None]
 
 
 _NODE = (
@@ -158,10 +161,8 @@ class NodeSums:
         self._layouts: tuple[Layout, ...] = ()
         self._sums: list[_Sum] = []
         self._throttles: list[_Throttle] = []
-        self._rows: list[Sequence[float | None]] = []
-        """The last values of the counters of each of `_throttles`; None before the first."""
         self._before: dict[tuple[Entity, Series], float | None] = {}
-        """The same by GPU and the node's series, from before the layouts changed."""
+        """Their last values by GPU and the node's series, from before the layouts changed."""
         self._by_reason: dict[Series, float] = {}
         self._throttled = 0.0
         self._framer = Framer()
@@ -185,14 +186,13 @@ class NodeSums:
         A GPU that falls silent takes nothing away, and one whose driver counts from 0 again adds only what it grows
         from there. Reasons that overlap count once in the total of all.
         """
-        for number, (_, counters) in enumerate(self._throttles):
-            row = [values[frame][place] for _, (frame, place) in counters]
-            old = self._rows[number]
+        for each in self._throttles:
+            row = [values[frame][place] for _, (frame, place) in each.counters]
+            old, each.values = each.values, row
             if row == old:  # as nearly always
                 continue
-            self._rows[number] = row
             most = 0.0
-            for (series, _), before, now in zip(counters, old, row, strict=True):
+            for (series, _), before, now in zip(each.counters, old, row, strict=True):
                 if before is not None and now > before:
                     self._by_reason[series] += now - before
                     most = max(most, now - before)
@@ -224,11 +224,14 @@ class NodeSums:
         ]
         for job, held in jobs.items():
             self._sums += _sums_of(job, held, found)
-        for throttle, row in zip(self._throttles, self._rows, strict=True):
-            self._before.update({(throttle.gpu, of): row[n] for n, (of, _) in enumerate(throttle.counters)})
-        self._throttles = [_Throttle(gpu, tuple(each)) for gpu, each in counters.items()]
-        self._rows = [[self._before.get((gpu, of)) for of, _ in each] for gpu, each in self._throttles]
-        for series in (series for each in self._throttles for series, _ in each.counters):
+        for known in self._throttles:
+            last = zip(known.counters, known.values, strict=True)
+            self._before.update({(known.gpu, series): value for (series, _), value in last})
+        self._throttles = [
+            _Throttle(gpu, each, [self._before.get((gpu, series)) for series, _ in each])
+            for gpu, each in counters.items()
+        ]
+        for series in (series for each in counters.values() for series, _ in each):
             self._by_reason.setdefault(series, 0.0)
 
 

@@ -94,25 +94,21 @@ class Schedule:
 
     def __init__(self, settings: Settings, start: float) -> None:
         self._settings = settings
-        self._next = start
+        self.next_tick = start
         self._due = {Lane.SLOW: start, Lane.COLD: start}
         self._hastened = -inf
         self.ticks = 0
         self.missed = 0
-
-    @property
-    def next_tick(self) -> float:
-        return self._next
 
     def reconfigure(self, settings: Settings, now: float) -> None:
         """Continue with other periods; nothing is due later than a new period after its last read, or the next tick.
 
         Otherwise what was read a while ago would be older at its next read than a shorter period allows.
         """
-        self._next = min(self._next, now + settings.fast)
+        self.next_tick = min(self.next_tick, now + settings.fast)
         for lane, due in self._due.items():
             last = due - self._settings.period(lane)
-            self._due[lane] = min(due, max(last + settings.period(lane), self._next))
+            self._due[lane] = min(due, max(last + settings.period(lane), self.next_tick))
         self._settings = settings
 
     def hasten(self, now: float) -> None:
@@ -122,15 +118,15 @@ class Schedule:
         and going does not make rare lanes frequent.
         """
         if self._hastened <= now:
-            self._hastened = max(self._next, self._hastened + self._settings.slow)
+            self._hastened = max(self.next_tick, self._hastened + self._settings.slow)
             self._due = {lane: min(due, self._hastened) for lane, due in self._due.items()}
 
     def take(self, now: float) -> tuple[Lane, ...]:
         """Return the lanes due at the tick that begins now."""
         period = self._settings.fast
-        late = int((now - self._next) / period)
+        late = int((now - self.next_tick) / period)
         self.missed += max(late, 0)
-        self._next += (max(late, 0) + 1) * period
+        self.next_tick += (max(late, 0) + 1) * period
         self.ticks += 1
         lanes = [Lane.FAST]
         for lane, due in self._due.items():

@@ -17,7 +17,7 @@ from agent.model import Instant, Snapshot
 from agent.wiring.identity import SCRAPE_JOB, drill_file, instance, login_of, node_name
 
 if TYPE_CHECKING:
-    from exporters.push.otlp_push import OtlpSettings
+    from exporters.push.otlp_push import MetricsMaker
     from exporters.push.push_queue import PushGroup
     from exporters.push.remote_write import RemoteWriteSettings
 
@@ -49,7 +49,8 @@ def make_pushes(
     if config.push.otlp is not None and collector is not None:
         from exporters.push.otlp_push import OtlpPush
 
-        pushes.append(OtlpPush(_otlp(config, config.push.otlp, collector), latest, now, threads))
+        otlp = config.push.otlp
+        pushes.append(OtlpPush(collector, otlp.interval, _metrics_maker(config, otlp), latest, now, threads=threads))
     return PushGroup(pushes, threads)
 
 
@@ -73,9 +74,9 @@ def _collector(otlp: OtlpConfig) -> HttpTarget:
     return target
 
 
-def _otlp(config: Config, otlp: OtlpConfig, target: HttpTarget) -> OtlpSettings:
-    """Return whose metrics they are, by the names of the semantic conventions for resources."""
-    from exporters.push.otlp_push import OtlpSettings
+def _metrics_maker(config: Config, otlp: OtlpConfig) -> MetricsMaker:
+    """Return what says whose metrics they are, by the names of the semantic conventions for resources."""
+    from exporters.push.otlp_push import MetricsMaker
 
     resource = {
         "service.name": SCRAPE_JOB,
@@ -85,7 +86,7 @@ def _otlp(config: Config, otlp: OtlpConfig, target: HttpTarget) -> OtlpSettings:
         **_machine_id(),
         **otlp.attributes,
     }
-    return OtlpSettings(target, otlp.interval, __version__, resource)
+    return MetricsMaker(resource, __version__)
 
 
 def _machine_id() -> dict[str, str]:

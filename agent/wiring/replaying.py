@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
@@ -32,7 +32,7 @@ class PlayedTrace:
     def __init__(self, path: Path, facts: Mapping[str, str]) -> None:
         self.path, self.facts = path, facts
         labels = (("node", one_line(path.name)), ("recorded", facts["date"]))
-        self._frame = Frame(Layout((Series(metric("coldplate_replay_info"), Node(), labels),)), (1.0,))
+        self._frame = Frame(Layout((Series(BY_NAME["coldplate_replay_info"], Node(), labels),)), (1.0,))
 
     def frame(self, _now: Instant) -> Frame:
         return self._frame

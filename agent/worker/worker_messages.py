@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.lib.record import Record
 from agent.model import Entity, Gap, Gpu, GpuIdentity, IbPort, Node, NvLink, Reason, Series, Xid
 
@@ -66,7 +66,7 @@ ANEW, STOP = "anew", "stop"
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 """Names of labels in Prometheus's data model, but for those that it reserves."""
-_TAKEN_LABELS = frozenset({"gpu", "uuid", *metric("coldplate_gpu_info").labels})
+_TAKEN_LABELS = frozenset({"gpu", "uuid", *BY_NAME["coldplate_gpu_info"].labels})
 
 
 class MessageError(ValueError):

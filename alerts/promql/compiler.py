@@ -21,7 +21,7 @@ from alerts.promql.aggregations import (
     smallest_first,
 )
 from alerts.promql.histogram import HistogramFunction, bucket_fraction, bucket_quantile, drop_bucket_bound
-from alerts.promql.labels import EvaluationError, Matcher, PromqlError, drop_metadata, line_and_column
+from alerts.promql.labels import EvaluationError, Matcher, PromqlError, drop_metadata
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
 from alerts.promql.numbers import DATE_FUNCTIONS, quantile
 from alerts.promql.operators import Operand, OperatorRow
@@ -67,9 +67,9 @@ def compile_text(
             remedy = ": give a range vector to a function such as rate()" if isinstance(plan, MatrixPlan) else ""
             plan = compiler.doomed(FlawError(tree.at, f"rule result is not a vector or scalar{remedy}"))
     except FlawError as flaw:
-        raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
+        raise flaw.in_query(text) from None
     first = compiler.doom
-    doom = "" if first is None else str(PromqlError(first.problem, position=line_and_column(text, first.at)))
+    doom = "" if first is None else str(first.in_query(text))
     reads = [selectors.Selector(matchers, past / 1000) for matchers, past in compiler.history_ms.items()]
     return plan, compiler.space, reads, doom
 

@@ -20,22 +20,14 @@ from alerts.regex import Regex, RegexError, TextTooLongError
 
 
 class PromqlError(ValueError):
-    """A rejected query, with line and column.
+    """A rejected query. `where` is the line and column.
 
-    Code that knows neither query nor place, such as a matcher, leaves them out; the compiler adds them.
+    Code that knows neither query nor place, such as a matcher, leaves it out; the compiler adds it.
     """
 
-    def __init__(self, problem: str, *, position: tuple[int, int] | None = None) -> None:
-        where = "" if position is None else f"line {position[0]}, column {position[1]}: "
+    def __init__(self, problem: str, where: str = "") -> None:
         super().__init__(where + problem)
         self.problem = problem
-        self.position = position
-
-
-def line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """Return line and column of an offset, both from 1."""
-    before = text[:offset]
-    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
 
 class EvaluationError(Exception):

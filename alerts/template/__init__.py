@@ -7,6 +7,8 @@ alerts fire at a time, and a tree takes ten times the memory.
 
 from functools import lru_cache
 
+from msgspec import Struct
+
 from alerts.promql.budget import Budget
 from alerts.template.nodes import TextNode
 from alerts.template.parser import parse
@@ -24,43 +26,31 @@ MAX_PARSED = 256
 """Most templates whose trees are kept, so that those of a firing alert are not parsed at each evaluation."""
 
 
-class Template:
-    """A compiled template of an alert.
+class Template(Struct, frozen=True, eq=False):
+    """A compiled template of an alert, which is named in errors.
 
     `queries` are the PromQL texts that it may evaluate (`alerts.template.query_reads`), and `unwise` are mistakes that
     show only when an alert fires. One that prints the same for any alert is `plain`, and has neither. `broken` is the
     error of one that is not a template.
     """
 
-    __slots__ = ("_alert", "_broken", "_plain", "queries", "source", "unwise")
-
-    def __init__(
-        self,
-        source: str,
-        alert: str,
-        queries: tuple[str, ...] = (),
-        unwise: tuple[str, ...] = (),
-        *,
-        plain: str | None = None,
-        broken: str = "",
-    ) -> None:
-        self.source = source
-        self.queries = queries
-        self.unwise = unwise
-        self._alert = alert
-        self._plain = plain
-        self._broken = broken
+    source: str
+    alert: str
+    queries: tuple[str, ...] = ()
+    unwise: tuple[str, ...] = ()
+    plain: str | None = None
+    broken: str = ""
 
     def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:
         """Return the text for one alert at a wall second.
 
         Raises RenderError, and LimitError if the budget is used up.
         """
-        if self._plain is not None:
-            return self._plain
-        name = _name_of(self._alert)
-        if self._broken:
-            raise RenderError(f"error parsing template {name}: template: {name}:{self._broken}")
+        if self.plain is not None:
+            return self.plain
+        name = _name_of(self.alert)
+        if self.broken:
+            raise RenderError(f"error parsing template {name}: template: {name}:{self.broken}")
         return render(_parsed(self.source, name), name, self.source, root, ask, budget=budget or Budget(), at=at)
 
 

@@ -28,14 +28,10 @@ class VariableNode(_TemplatePart, frozen=True):
     fields: tuple[str, ...] = ()
 
 
-class DotNode(_TemplatePart, frozen=True):
-    """`.`"""
-
-
 class FieldNode(_TemplatePart, frozen=True):
-    """`.x.y`"""
+    """`.x.y`, and `.` without fields."""
 
-    fields: tuple[str, ...]
+    fields: tuple[str, ...] = ()
 
 
 class NilNode(_TemplatePart, frozen=True):
@@ -70,7 +66,7 @@ class PipeNode(_TemplatePart, frozen=True):
     assigns: bool = False
 
 
-Operand = Union[IdentifierNode, VariableNode, DotNode, FieldNode, NilNode, ConstantNode, ChainNode, PipeNode]
+Operand = Union[IdentifierNode, VariableNode, FieldNode, NilNode, ConstantNode, ChainNode, PipeNode]
 
 
 class TextNode(_TemplatePart, frozen=True):
@@ -137,12 +133,10 @@ def written(node: Located) -> str:
     if isinstance(node, VariableNode):
         return ".".join((node.name, *node.fields))
     if isinstance(node, FieldNode):
-        return "".join(f".{name}" for name in node.fields)
+        return f".{'.'.join(node.fields)}"
     if isinstance(node, ConstantNode):
         return node.text
-    if isinstance(node, IdentifierNode):
-        return node.name
-    return "." if isinstance(node, DotNode) else "nil"
+    return node.name if isinstance(node, IdentifierNode) else "nil"
 
 
 def _bracketed(node: Operand) -> str:

@@ -17,7 +17,6 @@ from alerts.template.nodes import (
     ChainNode,
     CommandNode,
     ConstantNode,
-    DotNode,
     FieldNode,
     IdentifierNode,
     NilNode,
@@ -36,7 +35,6 @@ PREDECLARED_VARIABLES = ("$labels", "$externalLabels", "$externalURL", "$value")
 """Variables that Prometheus declares before the text of each template."""
 
 _OPERANDS = frozenset(("truth", "char", "dot", "field", "word", "number", "nil", "text", "variable", "("))
-_LITERALS = (ConstantNode, DotNode, NilNode)
 
 
 class Parsed(NamedTuple):
@@ -236,7 +234,7 @@ class _Parser:
         if not commands:
             raise self._error(at, "a value is missing")
         for command in commands[1:]:
-            if isinstance(command.operands[0], _LITERALS):
+            if _is_literal(command.operands[0]):
                 raise self._error(command.at, "only a function can follow |: this is a value, which takes no arguments")
         return PipeNode(at, tuple(commands), declares, assigns)
 
@@ -285,12 +283,12 @@ class _Parser:
             names.append(self._next().text[1:])
         if not names:
             return term
+        if _is_literal(term):
+            raise self._error(at, f"this value has no field .{names[0]}")
         if isinstance(term, FieldNode):
             return FieldNode(at, (*term.fields, *names))
         if isinstance(term, VariableNode):
             return VariableNode(at, term.name, (*term.fields, *names))
-        if isinstance(term, _LITERALS):
-            raise self._error(at, f"this value has no field .{names[0]}")
         return ChainNode(at, term, tuple(names))
 
     def _term(self) -> Operand:
@@ -308,11 +306,11 @@ class _Parser:
             return self._number(token)
         if token.kind == "text":
             return ConstantNode(token.at, token.text, self._unquoted(token))
-        if token.kind == "field":
-            return FieldNode(token.at, (token.text[1:],))
         if token.kind == "truth":
             return ConstantNode(token.at, token.text, token.text == "true")
-        return DotNode(token.at) if token.kind == "dot" else NilNode(token.at)
+        if token.kind == "nil":
+            return NilNode(token.at)
+        return FieldNode(token.at, (token.text[1:],) if token.kind == "field" else ())
 
     def _identifier(self, token: Token) -> IdentifierNode:
         if token.text not in FUNCTIONS:
@@ -339,6 +337,11 @@ class _Parser:
             return ConstantNode(token.at, token.text, constant(token.text))
         except ValueError as error:
             raise self._error(token, str(error)) from None
+
+
+def _is_literal(operand: Operand) -> bool:
+    """Return whether an operand is a constant, `.` or `nil`, which take neither fields nor arguments."""
+    return isinstance(operand, (ConstantNode, NilNode)) or (isinstance(operand, FieldNode) and not operand.fields)
 
 
 def _is_empty(body: Body) -> bool:

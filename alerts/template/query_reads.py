@@ -174,7 +174,7 @@ class _TemplateReader:
         elif isinstance(operand, IdentifierNode):
             if not is_head:
                 yield from self._call(operand.name, (), False, operand.at)
-        elif isinstance(operand, FieldNode) and self._is_alert:
+        elif isinstance(operand, FieldNode) and operand.fields and self._is_alert:
             yield from self._fields(operand.fields, operand.at)
         elif isinstance(operand, VariableNode):
             if operand.name == "$" and operand.fields and self._is_alert:

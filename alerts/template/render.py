@@ -14,7 +14,6 @@ from alerts.template.nodes import (
     ChainNode,
     CommandNode,
     ConstantNode,
-    DotNode,
     FieldNode,
     IdentifierNode,
     Located,
@@ -28,7 +27,7 @@ from alerts.template.nodes import (
 )
 from alerts.template.parser import PREDECLARED_VARIABLES, Parsed
 from alerts.template.printf import show
-from alerts.template.template_functions import FUNCTIONS, METHODS, Ask, RenderContext
+from alerts.template.template_functions import ANY, FUNCTIONS, METHODS, Ask, RenderContext
 from alerts.template.values import (
     DEEPEST_NESTING,
     FIELDS,
@@ -276,7 +275,7 @@ class _Renderer:
             return self._pipeline(head)
         if isinstance(head, NilNode):
             raise self._error("nil is not a command")
-        return self._dot if isinstance(head, DotNode) else self._constant(head)
+        return self._constant(head)
 
     def _constant(self, node: ConstantNode) -> Value:
         self._node = node
@@ -294,16 +293,16 @@ class _Renderer:
         value: Value | Boxed
         if isinstance(node, VariableNode):
             value = self._variable(node.name)
-            if not names:
-                if given or final:
-                    raise self._error(f"can't give argument to non-function {written(node)}")
-                return value
         elif isinstance(node, ChainNode):
             if isinstance(node.of, NilNode):
                 raise self._error(f"indirection through explicit nil in {written(node)}")
-            value = self._argument(node.of, "")
+            value = self._argument(node.of, ANY)
         else:
             value = self._dot
+        if not names:
+            if given or final:
+                raise self._error(f"can't give argument to non-function {written(node)}")
+            return value
         for name in names[:-1]:
             value = self._field(value, name, node)
         return self._field(value, names[-1], node, given, final)
@@ -347,7 +346,7 @@ class _Renderer:
         if name in ("and", "or") and receiver is None:
             value: Value = None
             for operand in given:
-                value = self._argument(operand, "any")
+                value = self._argument(operand, ANY)
                 if truth(value) == (name == "or"):
                     return value
             return final[0] if final else value
@@ -379,10 +378,8 @@ class _Renderer:
         raise RenderError(f"non-function {name} of type {kind}")
 
     def _argument(self, node: Operand, kind: str) -> Value:
-        """Return the value of an argument; `kind` is the type that the function expects, empty without a function."""
+        """Return the value of an argument; `kind` is the type that the function expects."""
         self._node = node
-        if isinstance(node, DotNode):
-            return self._valid(self._dot, kind)
         if isinstance(node, NilNode):
             if kind in ("string", "time.Duration", "time.Time"):
                 raise self._error(f"cannot assign nil to {kind}")
@@ -397,14 +394,14 @@ class _Renderer:
             if not isinstance(node.value, str):
                 raise self._error(f"expected string; found {written(node)}")
             return node.value
-        if kind in ("interface {}", "any", ""):
+        if kind == ANY:
             return self._constant(node)
         raise self._error(f"can't handle {written(node)} for arg of type {kind}")
 
     def _valid(self, given: Value | Boxed, kind: str) -> Value:
         """Return a value in the form in which a function takes it: converted where Go would convert it."""
         value = unboxed(given)
-        if kind in ("interface {}", "any", ""):
+        if kind == ANY:
             return value
         if value is None:
             if kind not in ("template.queryResult", "*template.sample"):

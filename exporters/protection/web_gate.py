@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, structs
 
@@ -160,11 +160,6 @@ class WebReload(Struct):
     good: bool = True
 
 
-class _FileStamps(NamedTuple):
-    stamps: Stamps
-    settled: bool
-
-
 class WebWatch:
     """Reads the file at `path` and whatever it names, and has passwords checked by it.
 
@@ -186,7 +181,8 @@ class WebWatch:
         terms = load_terms(path)
         self.gate = WebGate(terms, self._passwords, clock)
         self.last = WebReload(wall(), terms.expires)
-        self._seen = _FileStamps(terms.stamps, True)
+        self._seen, self._is_taken = terms.stamps, True
+        """The stamps when the files were last looked at, and whether what they stand for was taken, or refused."""
 
     def start(self) -> None:
         """Begin to look at the files, and to check passwords."""
@@ -213,7 +209,7 @@ class WebWatch:
     def enforce(self, terms: WebTerms) -> None:
         with self._lock:
             self._once.over("load")
-            self._seen = _FileStamps(terms.stamps, True)
+            self._seen, self._is_taken = terms.stamps, True
             self.last = WebReload(self._wall(), terms.expires)
             self.gate.enforce(terms)
         self.changed()
@@ -222,13 +218,13 @@ class WebWatch:
         """Look at the files once: notice a change, or take one that has been noticed before."""
         tls = self.gate.terms.file.tls
         now = stamps_of(self.path, *(() if tls is None else tls.files))
-        if now != self._seen.stamps:
-            self._seen = _FileStamps(now, False)
+        if now != self._seen:
+            self._seen, self._is_taken = now, False
             return
         self._periods += 1
         retried = not self.last.good and self._periods >= RETRY_PERIODS
-        if not self._seen.settled or retried:
-            self._seen, self._periods = _FileStamps(now, True), 0
+        if not self._is_taken or retried:
+            self._is_taken, self._periods = True, 0
             self._take()
         elif self._has_kept_sessions():
             with suppress(WebFileError):  # then once they can be used again

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from msgspec import Struct, field
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics.export import (
@@ -53,7 +52,7 @@ class MetricsMaker:
     """Makes them. `resource` says whose they are, and `version` what measured them."""
 
     def __init__(self, resource: Mapping[str, str], version: str) -> None:
-        self._resource = Resource(dict(resource), SCHEMA)
+        self.resource = Resource(dict(resource), SCHEMA)
         self._scope = InstrumentationScope("coldplate", version)
         self._layouts: tuple[Layout, ...] = ()
         self._columns: list[_Column] = []
@@ -83,7 +82,7 @@ class MetricsMaker:
         return [_metric(each, values, self._began or at, at) for each in columns]
 
     def _whole(self, metrics: Sequence[Metric]) -> MetricsData:
-        return MetricsData([ResourceMetrics(self._resource, [ScopeMetrics(self._scope, metrics, SCHEMA)], SCHEMA)])
+        return MetricsData([ResourceMetrics(self.resource, [ScopeMetrics(self._scope, metrics, SCHEMA)], SCHEMA)])
 
 
 def _metric(column: _Column, values: Sequence[float], began: int, at: int) -> Metric:
@@ -114,15 +113,6 @@ log = logging.getLogger("coldplate.push")
 NAME = "otlp"
 
 
-class OtlpSettings(Struct, frozen=True):
-    """Where to, how often in seconds, and whose metrics they are."""
-
-    target: HttpTarget
-    interval: float
-    version: str
-    resource: Mapping[str, str] = field(default_factory=dict)
-
-
 class ExporterLog(logging.Handler):
     """Keeps what the exporter would log at each failure: the push says it once."""
 
@@ -135,18 +125,24 @@ class ExporterLog(logging.Handler):
 
 
 class OtlpPush:
-    """One collector. `latest` gives the newest snapshot with the series that are shown, and `clock` the time."""
+    """One collector, which gets what `maker` makes every `interval` seconds.
+
+    `latest` gives the newest snapshot with the series that are shown, and `clock` the time.
+    """
 
     def __init__(
         self,
-        settings: OtlpSettings,
+        target: HttpTarget,
+        interval: float,
+        maker: MetricsMaker,
         latest: Callable[[], Snapshot | None],
         clock: Callable[[], Instant],
+        *,
         threads: Threads,
     ) -> None:
-        self.settings, self._latest, self._clock, self._threads = settings, latest, clock, threads
+        self._target, self._interval, self.maker = target, interval, maker
+        self._latest, self._clock, self._threads = latest, clock, threads
         self.figures = PushFigures(NAME, bytes=None, pending=None)
-        self._maker = MetricsMaker(settings.resource, settings.version)
         self._exporter: OTLPMetricExporter | None = None
         self._exporter_log = ExporterLog()
         self._stopping = threading.Event()
@@ -165,13 +161,13 @@ class OtlpPush:
             self._exporter.shutdown()  # ends the pauses between its attempts
 
     def _run(self) -> None:
-        push_regularly(self._stopping, self._clock, self.settings.interval, self._latest, self._push)
+        push_regularly(self._stopping, self._clock, self._interval, self._latest, self._push)
         self._forget()
 
     def _push(self, snapshot: Snapshot | None, age: float, now: Instant) -> None:
         """Push a new snapshot; of one that was pushed already, only how old it is."""
-        maker = self._maker
-        data = maker.only_age(age, now.wall) if snapshot is None else maker.make(snapshot, age, now.wall)
+        wall = now.wall
+        data = self.maker.only_age(age, wall) if snapshot is None else self.maker.make(snapshot, age, wall)
         (resource,) = data.resource_metrics
         samples = sum(len(metric.data.data_points) for scope in resource.scope_metrics for metric in scope.metrics)
         why = self._export(data)
@@ -189,7 +185,7 @@ class OtlpPush:
         self._exporter_log.last = ""
         try:
             if self._exporter is None:
-                self._exporter = _exporter(self.settings.target)
+                self._exporter = _exporter(self._target)
             if self._exporter.export(data) is MetricExportResult.SUCCESS:
                 return None
             why = self._exporter_log.last or "the exporter does not say why"
@@ -205,7 +201,7 @@ class OtlpPush:
 
     def _tell(self, why: str | None) -> None:
         """Log once that it fails, and once that it is well again."""
-        facts = {"push": NAME, "url": self.settings.target.shown}
+        facts = {"push": NAME, "url": self._target.shown}
         if why is None:
             self._once.over(NAME, "push recovered", facts=facts)
         else:

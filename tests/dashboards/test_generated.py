@@ -17,9 +17,10 @@ from grafanalib._gen import generate_dashboards
 from agent import cli
 from alerts.promql.syntax import parse
 from dashboards import alert_thresholds
-from dashboards.generate import BOARDS, as_text, boards
+from dashboards.generate import BOARDS, boards
 from dashboards.panels import graph
 from dashboards.queries import narrowed
+from dashboards.relabel import as_text
 from tests.dashboards.conftest import GENERATED, NAMES, ROOT, filled, load
 from tests.dashboards.rig import promtool
 

@@ -45,7 +45,7 @@ ENTITY_OF = {type(entity): entity for entity in _ENTITIES}
 
 
 def reading(name: str, value: float, entity: Entity = GPU, /, **labels: str) -> Reading:
-    return Reading(Series(catalogue.metric(name), entity, tuple(labels.items())), value)
+    return Reading(Series(catalogue.BY_NAME[name], entity, tuple(labels.items())), value)
 
 
 def one_of_each_row() -> tuple[Reading, ...]:
@@ -60,7 +60,7 @@ def _series(row: Metric) -> Series:
 
 @pytest.fixture(scope="session")
 def full_snapshot() -> Snapshot:
-    gap = Gap(catalogue.metric("coldplate_gpu_sm_active_ratio"), GPU, Reason.UNSUPPORTED, "GPM: not supported")
+    gap = Gap(catalogue.BY_NAME["coldplate_gpu_sm_active_ratio"], GPU, Reason.UNSUPPORTED, "GPM: not supported")
     reports = (
         BackendReport("nvml", Outcome.OK, 0.0021, gaps=(gap,), calls=40),
         BackendReport("infiniband", Outcome.ABSENT, 0.0001, detail="no /sys/class/infiniband"),

@@ -167,10 +167,10 @@ def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_and_two_of_
     first, second = made("coldplate_twin", help="First."), made("coldplate_twin", help="Second.")
     snapshot = holding(
         Reading(Series(made("coldplate_zz", entity=Gpu), GPU), 1),
-        Reading(Series(catalogue.metric("coldplate_build_info"), Node()), 1),
+        Reading(Series(catalogue.BY_NAME["coldplate_build_info"], Node()), 1),
         Reading(Series(first, GPU), 1),
         Reading(Series(second, Gpu("1", "GPU-1")), 2),
-        Reading(Series(catalogue.metric("coldplate_gpu_up"), GPU), 1),
+        Reading(Series(catalogue.BY_NAME["coldplate_gpu_up"], GPU), 1),
     )
     page = render(snapshot, Format.TEXT)
     order = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
@@ -180,9 +180,9 @@ def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_and_two_of_
 
 
 def test_what_appears_twice_is_shown_once_with_its_first_value_but_for_the_age_which_is_that_of_the_page() -> None:
-    row = catalogue.metric("coldplate_gpu_up")
+    row = catalogue.BY_NAME["coldplate_gpu_up"]
     again = Series(row, Node(), GPU.labels)  # the same labels by another way
-    age = Reading(Series(catalogue.metric(AGE), Node()), 9.0)
+    age = Reading(Series(catalogue.BY_NAME[AGE], Node()), 9.0)
     page = render(
         holding(Reading(Series(row, GPU), 1), Reading(Series(row, GPU), 0), Reading(again, 0), age), Format.TEXT, 0.5
     )
@@ -192,7 +192,7 @@ def test_what_appears_twice_is_shown_once_with_its_first_value_but_for_the_age_w
 
 
 def test_gpu_10_comes_after_gpu_9_and_what_is_not_unicode_does_not_break_the_page() -> None:
-    row = catalogue.metric("coldplate_gpu_up")
+    row = catalogue.BY_NAME["coldplate_gpu_up"]
     gpus = (Gpu("10", "GPU-\udcff"), Gpu("9", "GPU-9"), Gpu("2", "GPU-2"))
     page = render(holding(*(Reading(Series(row, gpu), 1) for gpu in gpus)), Format.TEXT)
     lines = [line for line in page.splitlines() if line.startswith("coldplate_gpu_up")]
@@ -207,7 +207,7 @@ def test_gpu_10_comes_after_gpu_9_and_what_is_not_unicode_does_not_break_the_pag
 )  # fmt: skip
 @pytest.mark.parametrize("fmt", Format)
 def test_values_are_spelled_as_the_formats_want_them(fmt: Format, value: float, shown: str) -> None:
-    row = catalogue.metric("coldplate_gpu_power_watts")
+    row = catalogue.BY_NAME["coldplate_gpu_power_watts"]
     other = Reading(Series(row, Gpu("1", "GPU-1")), 7)
     page = render(holding(Reading(Series(row, GPU), value), other), fmt)
     assert f'coldplate_gpu_power_watts{{gpu="0",uuid="GPU-0"}} {shown}\n' in page
@@ -224,7 +224,7 @@ def test_help_is_escaped(fmt: Format) -> None:
 
 def test_the_encoder_remembers_no_series_that_is_gone() -> None:
     encoder = Encoder()
-    row = catalogue.metric("coldplate_gpu_up")
+    row = catalogue.BY_NAME["coldplate_gpu_up"]
     first, second = (Series(row, Gpu("0", f"GPU-{number}")) for number in range(2))
     unused = sys.getrefcount(first)
     encoder.render(holding(Reading(first, 1)), Format.TEXT, 0.0)

@@ -122,7 +122,7 @@ def test_a_node_that_is_well_says_so_and_colours_no_row() -> None:
 
 def test_a_lost_gpu_makes_the_node_bad_and_comes_first_with_all_that_a_ticket_needs() -> None:
     gap = Gap(
-        catalogue.metric("coldplate_gpu_power_watts"), GPUS[5], Reason.LOST, "nvmlDeviceGetPowerUsage: GPU is lost"
+        catalogue.BY_NAME["coldplate_gpu_power_watts"], GPUS[5], Reason.LOST, "nvmlDeviceGetPowerUsage: GPU is lost"
     )
     text = page(node(lost(5)), reports=(BackendReport("nvml", Outcome.OK, 0.1, gaps=(gap,)),))
     assert banner(text) == ("bad", "✖ Bad", ["7 of 8 GPUs answer, missing: GPU 5 (lost)"])
@@ -268,7 +268,7 @@ def test_ports_that_are_down_or_slow_come_first_a_disabled_one_is_no_trouble_and
     ]  # fmt: skip
     assert "200 Gb/s" in rows[1][1]
     assert "Down, Polling" in rows[0][1]
-    gap = Gap(catalogue.metric("coldplate_infiniband_port_up"), IbPort("mlx5_9", "1"), Reason.TIMEOUT, "no answer")
+    gap = Gap(catalogue.BY_NAME["coldplate_infiniband_port_up"], IbPort("mlx5_9", "1"), Reason.TIMEOUT, "no answer")
     reports = (BackendReport("infiniband", Outcome.OK, 0.1, gaps=(gap,)),)
     assert bodies(page([], reports=reports), "InfiniBand") == [("bad", "mlx5_9/1 ✖ silent – – – –")]
 

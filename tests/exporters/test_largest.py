@@ -56,7 +56,7 @@ def snapshot() -> Snapshot:
         for entity in entities.get(row.entity, ())
         for turn in range(4 if row.labels else 1)
     )
-    missing = catalogue.metric("coldplate_gpu_sm_active_ratio")
+    missing = catalogue.BY_NAME["coldplate_gpu_sm_active_ratio"]
     gaps = tuple(Gap(missing, gpu, Reason.TIMEOUT, f"attempt {number}") for gpu in gpus for number in range(50))
     return snapshot_of(1, Instant(100.0, 1.7e9), readings, (BackendReport("nvml", Outcome.OK, 0.1, gaps=gaps),))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.model import Lane, Reason
 from tests.infiniband.conftest import of
 
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_understood_is_a_gap_that_names_it_and_affects_onl
         assert f"/mlx5_0/ports/1/{file}: {words}" in gap.detail
     well = {each.metric for each in shown.readings if each.entity.device == "mlx5_3"}
     ill = {each.metric for each in shown.readings if each.entity.device == "mlx5_0"}
-    assert well - ill == {metric(f"coldplate_infiniband_{row}") for row, *_ in BROKEN}
+    assert well - ill == {BY_NAME[f"coldplate_infiniband_{row}"] for row, *_ in BROKEN}
 
 
 ERRORS = (

@@ -51,7 +51,7 @@ def most_levels(nesting: tuple[str, str, str]) -> int:
             compile_query(nested(nesting, levels + 1))
         except PromqlError as error:
             assert f"nested more than {DEEPEST} levels deep" in error.problem
-            assert error.position is not None
+            assert str(error).startswith("line 1, column ")
             return levels
         levels += 1
 
@@ -90,7 +90,7 @@ def test_what_is_too_large_is_refused_where_it_becomes_so(text: str, at: tuple[i
     with pytest.raises(PromqlError) as caught:
         compile_query(text)
     assert str(limit) in caught.value.problem
-    assert caught.value.position == at
+    assert str(caught.value).startswith("line {}, column {}: ".format(*at))
 
 
 ROW = 700
@@ -335,7 +335,6 @@ def test_a_query_is_refused_with_its_place(query: str, position: tuple[int, int]
     with pytest.raises(PromqlError) as caught:
         compile_query(query)
     assert words in caught.value.problem
-    assert caught.value.position == position
     assert str(caught.value) == f"line {position[0]}, column {position[1]}: {caught.value.problem}"
 
 

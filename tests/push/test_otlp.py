@@ -3,7 +3,6 @@
 import gzip
 import inspect
 import re
-import time
 from pathlib import Path
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -19,11 +18,12 @@ from opentelemetry.semconv._incubating.metrics import hw_metrics, system_metrics
 from opentelemetry.semconv.attributes import network_attributes as stable_attributes
 
 from agent.catalogue import BY_NAME
+from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Frame, Gpu, IbPort, Instant, Kind, Layout, Node, Series, Snapshot, Unit
 from exporters.push.otlp_names import CONVENTIONS, UCUM, Instrument, name_of
-from exporters.push.otlp_push import MetricsMaker, OtlpPush, OtlpSettings
+from exporters.push.otlp_push import MetricsMaker, OtlpPush
 from exporters.push.push_queue import EXPIRED
 from tests.each import for_each
 from tests.exporters.conftest import one_of_each_row
@@ -149,8 +149,8 @@ def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(rec
     nodes = Nodes()
     snapshots = [nodes.snapshot()]
     target = HttpTarget(f"{collector.address}/v1/metrics", timeout=2.0, bearer_token_file=str(tmp_path / "token"))
-    settings = OtlpSettings(target, 0.02, "1.2", {"service.name": "coldplate", "host.name": "n1"})
-    push = OtlpPush(settings, lambda: snapshots[-1], lambda: Instant(time.monotonic(), time.time()), Threads())
+    node = {"service.name": "coldplate", "host.name": "n1"}
+    push = OtlpPush(target, 0.02, MetricsMaker(node, "1.2"), lambda: snapshots[-1], clock, threads=Threads())
     push.start()
     try:
         wait_until(lambda: len(collector.taken) >= 2)
@@ -162,7 +162,7 @@ def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(rec
         push.stop(5.0)
     first, second, *_ = collector.taken
     (resource,) = first.resource_metrics
-    assert {each.key: each.value.string_value for each in resource.resource.attributes} == settings.resource
+    assert {each.key: each.value.string_value for each in resource.resource.attributes} == node
     names = [metric.name for scope in resource.scope_metrics for metric in scope.metrics]
     assert sorted(names) == ["coldplate_sample_age_seconds", "coldplate_ticks_total", "hw.power"]
     assert [m.name for s in second.resource_metrics[0].scope_metrics for m in s.metrics] == names[-1:]

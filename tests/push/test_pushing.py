@@ -73,7 +73,7 @@ def test_the_resource_is_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     text = "{node: {name: n1}, push: {otlp: {endpoint: 'http://c/v1/metrics', attributes: {a.b: c}}}}"
     (push,) = made(text).pushes
     assert isinstance(push, OtlpPush)
-    assert push.settings.resource == {
+    assert dict(push.maker.resource.attributes) == {
         "service.name": "coldplate", "service.version": __version__, "service.instance.id": "n1:19400",
         "host.name": "n1", "host.id": "0123456789abcdef0123456789abcdef", "a.b": "c",
     }  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.synthetic import SyntheticSource, load_scenario
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.catalogue.links import FABRIC_STATES
 from agent.config.reading import parse
 from agent.model import Gpu, Instant, Lane, Reading, Series
@@ -17,7 +17,7 @@ from agent.wiring.peering import load_rack
 from tests.frames import snapshot_of
 from tests.rack.conftest import PEER, Rig, report_at
 
-INFO, STATE = metric("coldplate_gpu_fabric_info"), metric("coldplate_gpu_fabric_state")
+INFO, STATE = BY_NAME["coldplate_gpu_fabric_info"], BY_NAME["coldplate_gpu_fabric_state"]
 CLUSTER = "9a6f1c52-3d0b-4e8e-9a41-5f27c0d1be64"
 
 

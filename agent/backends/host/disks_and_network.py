@@ -13,7 +13,7 @@ import psutil
 
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
 from agent.backends.sysfs import is_physical_interface
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 
 MAX_LIST_BYTES = 4 << 20
 """Bytes read of the list of mounts; on a node with hundreds of containers it has some hundred KiB."""
@@ -60,10 +60,10 @@ def _unescape(field: bytes) -> str:
     return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
 
 
-DISK = tuple(metric(f"coldplate_node_disk_{what}_bytes_total") for what in ("read", "written"))
-FILESYSTEM = tuple(metric(f"coldplate_node_filesystem_{what}_bytes") for what in ("size", "used"))
+DISK = tuple(BY_NAME[f"coldplate_node_disk_{what}_bytes_total"] for what in ("read", "written"))
+FILESYSTEM = tuple(BY_NAME[f"coldplate_node_filesystem_{what}_bytes"] for what in ("size", "used"))
 NETWORK = tuple(
-    (metric(f"coldplate_node_network_{what}_total"), field)
+    (BY_NAME[f"coldplate_node_network_{what}_total"], field)
     for what, field in (
         ("receive_bytes", "bytes_recv"),
         ("transmit_bytes", "bytes_sent"),

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from agent.backends.host.disks_and_network import Mount, all_mounts
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
 from agent.backends.sysfs import list_names, text, text_if_possible
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.lib.proc_stat import parse_stat
 
 log = logging.getLogger("coldplate.host")
 
 MOUNT_UP, STUCK, FABRIC_MANAGER, PEERMEM = (
-    metric(f"coldplate_node_{name}") for name in ("mount_up", "processes_stuck", "fabric_manager_up", "peermem_loaded")
+    BY_NAME[f"coldplate_node_{name}"] for name in ("mount_up", "processes_stuck", "fabric_manager_up", "peermem_loaded")
 )
 MAX_MOUNTS = 16
 NETWORK_TYPES = frozenset(

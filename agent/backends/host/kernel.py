@@ -8,14 +8,14 @@ import psutil
 
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
 from agent.backends.sysfs import list_names, text
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.catalogue.node import IDENTITY, MEMORY, MEMORY_ERRORS
 
-CPU = metric("coldplate_node_cpu_seconds_total")
-CPUS = metric("coldplate_node_cpus")
-LOADS = tuple(metric(f"coldplate_node_load{minutes}") for minutes in (1, 5, 15))
-WAITING = metric("coldplate_node_pressure_waiting_seconds_total")
-STALLED = metric("coldplate_node_pressure_stalled_seconds_total")
+CPU = BY_NAME["coldplate_node_cpu_seconds_total"]
+CPUS = BY_NAME["coldplate_node_cpus"]
+LOADS = tuple(BY_NAME[f"coldplate_node_load{minutes}"] for minutes in (1, 5, 15))
+WAITING = BY_NAME["coldplate_node_pressure_waiting_seconds_total"]
+STALLED = BY_NAME["coldplate_node_pressure_stalled_seconds_total"]
 PRESSURE = {"some": WAITING, "full": STALLED}
 MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED, SWAP_USED = MEMORY
 BOOT, INFO = IDENTITY

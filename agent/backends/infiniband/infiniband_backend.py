@@ -139,12 +139,11 @@ PORT_FACT = ("link_layer", "link_layer")
 Answer = str | OSError | UnansweredError
 
 
-def describe(root: str, ports: Iterable[RdmaPort], pool: FileReaderPool, mono: float) -> list[Reading | Gap]:
+def describe(root: str, ports: Collection[RdmaPort], pool: FileReaderPool, mono: float) -> BackendSample:
     """Return for each port its facts, which are labels of one row, or why they are missing.
 
     They describe a port, not its activity, so a known fact stays while its file hangs.
     """
-    ports = list(ports)
     of_device: dict[str, dict[str, None]] = {}
     for port in ports:
         of_device.setdefault(port.device, {}).update(dict.fromkeys(_fact_files(root, port)))
@@ -152,7 +151,9 @@ def describe(root: str, ports: Iterable[RdmaPort], pool: FileReaderPool, mono: f
     answers: dict[str, Answer] = {}
     for paths, batch in zip(of_device.values(), pool.round(batches, mono), strict=True):
         answers.update(zip(paths, batch, strict=True))
-    return [_of(port, {path: answers[path] for path in _fact_files(root, port)}) for port in ports]
+    described = [_of(port, {path: answers[path] for path in _fact_files(root, port)}) for port in ports]
+    readings = [each for each in described if isinstance(each, Reading)]
+    return BackendSample(readings, [each for each in described if isinstance(each, Gap)], calls=len(described))
 
 
 def _fact_files(root: str, port: RdmaPort) -> list[str]:
@@ -199,7 +200,7 @@ class InfinibandBackend:
         if lane is Lane.SLOW or not self._census.ports:
             gaps = self._look(now.mono)
         if lane is Lane.COLD:
-            return self._describe(now.mono)
+            return describe(self._root, self._census.ports.values(), self._pool, now.mono)
         return self._sample(lane, now.mono, gaps if lane is Lane.SLOW else [])
 
     def close(self) -> None:
@@ -237,12 +238,6 @@ class InfinibandBackend:
                 tracker.follow(batch[place], readings, gaps)
         left_out = self._layout.left_out if lane is Lane.SLOW else 0
         return BackendSample(readings, gaps, calls=files - unread, left_out=left_out)
-
-    def _describe(self, mono: float) -> BackendSample:
-        described = describe(self._root, self._census.ports.values(), self._pool, mono)
-        readings = [each for each in described if isinstance(each, Reading)]
-        gaps = [each for each in described if isinstance(each, Gap)]
-        return BackendSample(readings, gaps, calls=len(described))
 
 
 def _all_read(batch: list[Reading | Gap | UnansweredError]) -> TypeGuard[list[Reading]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredError
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.model import Node, Reading, Series
 
 TIMEOUT_SECONDS = 0.25
@@ -254,7 +254,7 @@ class AttributionProblems:
     """Counts the problems of attribution from 0, so that the first of a kind shows as an increase; logs each once."""
 
     def __init__(self) -> None:
-        row = metric("coldplate_job_attribution_problems_total")
+        row = BY_NAME["coldplate_job_attribution_problems_total"]
         self._series = {problem: Series(row, Node(), (("problem", problem),)) for problem in PROBLEMS}
         self.counts = dict.fromkeys(PROBLEMS, 0)
 

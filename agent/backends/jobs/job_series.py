@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from agent.backends.jobs.gpu_allocations import UNKNOWN, WHOLE, Allocation, GpuSlot
 from agent.backends.jobs.job import Job, Key
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.model import Backend, Entity, Gap, Gpu, Metric, Node, Reading, Reason, Series
 
 ENERGY_KEEP_SECONDS = 600.0
@@ -57,16 +57,16 @@ class JobEnergy:
             self.started.pop(key, None)
 
 
-HOLDER = metric("coldplate_gpu_job_info")
-SHARER = metric("coldplate_gpu_shared_job_info")
-MEMORY_OF, SM_OF = metric("coldplate_gpu_job_memory_used_bytes"), metric("coldplate_gpu_job_sm_ratio")
-FACTS_OF = metric("coldplate_job_info")
-START = metric("coldplate_job_start_timestamp_seconds")
-GPUS = metric("coldplate_job_gpus")
-PROCESSES = metric("coldplate_job_processes")
-ENERGY = metric("coldplate_job_energy_joules_total")
-UP = metric("coldplate_backend_up")
-ENERGY_OF = metric("coldplate_gpu_energy_joules_total")
+HOLDER = BY_NAME["coldplate_gpu_job_info"]
+SHARER = BY_NAME["coldplate_gpu_shared_job_info"]
+MEMORY_OF, SM_OF = BY_NAME["coldplate_gpu_job_memory_used_bytes"], BY_NAME["coldplate_gpu_job_sm_ratio"]
+FACTS_OF = BY_NAME["coldplate_job_info"]
+START = BY_NAME["coldplate_job_start_timestamp_seconds"]
+GPUS = BY_NAME["coldplate_job_gpus"]
+PROCESSES = BY_NAME["coldplate_job_processes"]
+ENERGY = BY_NAME["coldplate_job_energy_joules_total"]
+UP = BY_NAME["coldplate_backend_up"]
+ENERGY_OF = BY_NAME["coldplate_gpu_energy_joules_total"]
 
 
 @lru_cache(maxsize=8_192)  # jobs come and go

@@ -15,17 +15,17 @@ from agent.backends.nvml.driver import (
 from agent.backends.nvml.mig import MigReader
 from agent.backends.nvml.probe import GpuReadPlan, MetricRequest, Prober
 from agent.backends.protocol import BackendSample, DeviceError, GpuProcess
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.catalogue.links import FABRIC_HEALTH, FABRIC_STATES
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series
 
-_FABRIC_PROBLEM = metric("coldplate_gpu_fabric_problem")
+_FABRIC_PROBLEM = BY_NAME["coldplate_gpu_fabric_problem"]
 
 
 FABRIC_CALL = "nvmlDeviceGetGpuFabricInfoV"
 COMPLETED = FABRIC_STATES.index("completed")
-_FABRIC_INFO = metric("coldplate_gpu_fabric_info")
-_FABRIC_STATE = metric("coldplate_gpu_fabric_state")
+_FABRIC_INFO = BY_NAME["coldplate_gpu_fabric_info"]
+_FABRIC_STATE = BY_NAME["coldplate_gpu_fabric_state"]
 
 
 class FabricReader:
@@ -104,7 +104,7 @@ def cluster_text(digits: str) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-_HOLDER, _SM_SHARE = metric("coldplate_gpu_job_info"), metric("coldplate_gpu_job_sm_ratio")
+_HOLDER, _SM_SHARE = BY_NAME["coldplate_gpu_job_info"], BY_NAME["coldplate_gpu_job_sm_ratio"]
 _NO_MEMORY = 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE
 _NO_INSTANCE = 2**32 - 1
 _PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses_v3"

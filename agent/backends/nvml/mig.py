@@ -15,22 +15,22 @@ from agent.backends.nvml.driver import (
 )
 from agent.backends.nvml.fields import GpmSampler
 from agent.backends.nvml.lane_reader import LaneReader
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Gpm
 from agent.lib.record import Record
 from agent.model import Gap, Gpu, Instant, Reading, Reason, Series
 
-_MIG_INFO = metric("coldplate_gpu_mig_info")
+_MIG_INFO = BY_NAME["coldplate_gpu_mig_info"]
 _MIG_MEMORY = {
-    "used": metric("coldplate_gpu_mig_memory_used_bytes"),
-    "total": metric("coldplate_gpu_mig_memory_total_bytes"),
+    "used": BY_NAME["coldplate_gpu_mig_memory_used_bytes"],
+    "total": BY_NAME["coldplate_gpu_mig_memory_total_bytes"],
 }
 _MIG_ACTIVITY = {
-    metric("coldplate_gpu_mig_utilization_ratio"): Gpm(nvml.GPM_METRIC_GRAPHICS_UTIL),
-    metric("coldplate_gpu_mig_sm_active_ratio"): Gpm(nvml.GPM_METRIC_SM_UTIL),
-    metric("coldplate_gpu_mig_tensor_active_ratio"): Gpm(nvml.GPM_METRIC_ANY_TENSOR_UTIL),
-    metric("coldplate_gpu_mig_dram_active_ratio"): Gpm(nvml.GPM_METRIC_DRAM_BW_UTIL),
+    BY_NAME["coldplate_gpu_mig_utilization_ratio"]: Gpm(nvml.GPM_METRIC_GRAPHICS_UTIL),
+    BY_NAME["coldplate_gpu_mig_sm_active_ratio"]: Gpm(nvml.GPM_METRIC_SM_UTIL),
+    BY_NAME["coldplate_gpu_mig_tensor_active_ratio"]: Gpm(nvml.GPM_METRIC_ANY_TENSOR_UTIL),
+    BY_NAME["coldplate_gpu_mig_dram_active_ratio"]: Gpm(nvml.GPM_METRIC_DRAM_BW_UTIL),
 }
 
 _REFUSALS = PERMANENT_CODES - {INVALID_ARGUMENT}

@@ -17,7 +17,7 @@ from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
 from agent.backends.synthetic.synthetic_faults import ReadGate, SwitchErrors, XidFeed
 from agent.backends.synthetic.synthetic_ports import SyntheticOptic, SyntheticPort
-from agent.catalogue import equipment, metric
+from agent.catalogue import BY_NAME, equipment
 from agent.catalogue.equipment import LEAK_STATES
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Metric, Node, Reading, Series
 
@@ -132,7 +132,7 @@ class PlacedJob:
 
 
 def _series(name: str, entity: Gpu | Node, facts: dict[str, str]) -> Series:
-    row = metric(name)
+    row = BY_NAME[name]
     return Series(row, entity, tuple((each, facts.get(each, "")) for each in row.labels))
 
 
@@ -160,7 +160,7 @@ class NonGpuChannel:
         self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
         rails = len(machine.ports)
         self._ports = [SyntheticPort(scenario, number, self._tracks[number::rails]) for number in range(rails)]
-        self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
+        self._power = Series(BY_NAME["coldplate_node_power_watts"], Node(), (("source", "synthetic"),))
         self._draw = NodePowerModel(scenario, self._tracks)
         self._mute = scenario.faults_of("meter-lost")
         self._switch_errors = SwitchErrors(scenario)

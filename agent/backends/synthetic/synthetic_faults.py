@@ -12,7 +12,7 @@ from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, Window
 from agent.backends.synthetic.supported_series import Key
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.catalogue.xid_triage import TRIAGE, XidClass
 from agent.lib.record import replace
 from agent.model import Gap, Instant, Labels, Node, Reading, Reason, Series, Xid
@@ -200,7 +200,7 @@ class SwitchErrors:
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        row = metric("coldplate_node_nvswitch_sxid_errors_total")
+        row = BY_NAME["coldplate_node_nvswitch_sxid_errors_total"]
         self._faults: dict[Series, list[ScenarioFault]] = {}
         for fault in scenario.faults_of("sxid"):
             self._faults.setdefault(Series(row, Node(), _labels(fault)), []).append(fault)

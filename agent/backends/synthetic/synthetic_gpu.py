@@ -14,11 +14,11 @@ from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.scenario import Scenario, processes_of
 from agent.backends.synthetic.supported_series import Key, fixed_readings, gpu_gaps
 from agent.backends.synthetic.synthetic_faults import ReadGate, ReadingCorruptor, SyntheticErrorCounters, XidFeed
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.catalogue.infiniband import NEAREST_HCA
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reading, Series
 
-FABRIC_INFO = metric("coldplate_gpu_fabric_info")
+FABRIC_INFO = BY_NAME["coldplate_gpu_fabric_info"]
 WINDOWS_A_SECOND = 6.0
 REFRESHES_A_SECOND = 10.0
 CLOCK_STEP = 15e6

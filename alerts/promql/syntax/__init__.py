@@ -4,7 +4,7 @@ All stable syntax is accepted here, whether it can be evaluated or not; syntax b
 name. Whatever the text, the only error is `PromqlError`, and time and memory are linear in the text and bounded.
 """
 
-from alerts.promql.labels import Labels, PromqlError, line_and_column
+from alerts.promql.labels import Labels
 from alerts.promql.syntax.clauses import read_metric
 from alerts.promql.syntax.grammar import Grammar
 from alerts.promql.syntax.scanner import FlawError, Scanner
@@ -18,7 +18,7 @@ def parse(text: str) -> Expression:
     try:
         return Grammar(text).query()
     except FlawError as flaw:
-        raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
+        raise flaw.in_query(text) from None
 
 
 def parse_metric(text: str) -> Labels:
@@ -26,7 +26,7 @@ def parse_metric(text: str) -> Labels:
     try:
         return read_metric(Scanner(text))
     except FlawError as flaw:
-        raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
+        raise flaw.in_query(text) from None
 
 
 def count_tokens(text: str) -> int:

@@ -11,6 +11,7 @@ duration from where the number stopped.
 import re
 
 from alerts.go_literals import read_quoted
+from alerts.promql.labels import PromqlError
 from alerts.promql.syntax.literals import quoted
 
 
@@ -21,6 +22,11 @@ class FlawError(Exception):
         super().__init__(problem)
         self.at = at
         self.problem = problem
+
+    def in_query(self, text: str) -> PromqlError:
+        """Return the error of the query with this text."""
+        line, column = text.count("\n", 0, self.at) + 1, self.at - text.rfind("\n", 0, self.at)
+        return PromqlError(self.problem, f"line {line}, column {column}: ")
 
 
 LONGEST_TEXT = 65_536

@@ -43,7 +43,7 @@ BACKEND = '''\
 
 from agent.backends.protocol import BackendSample
 from agent.backends.registration import BackendContext
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.model import Lane, Node, Reading, Series
 
 
@@ -53,7 +53,7 @@ class MicrophoneBackend:
     shortest = 0.0
 
     def read(self, lane, now):
-        return BackendSample([Reading(Series(metric("coldplate_node_noise_ratio"), Node()), 0.25)], calls=1)
+        return BackendSample([Reading(Series(BY_NAME["coldplate_node_noise_ratio"], Node()), 0.25)], calls=1)
 
     def close(self):
         pass
@@ -81,7 +81,7 @@ FAMILY = '''\
 """GPUs of another maker."""
 
 from agent.backends.protocol import BackendSample, Roster
-from agent.catalogue import metric
+from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Lane, Reading, Series
 
 
@@ -95,7 +95,7 @@ class AcmeGpu:
         if lane is not Lane.FAST:
             return BackendSample()
         rows = {"coldplate_gpu_temperature_celsius": 91.0, "coldplate_gpu_acme_fan_ratio": 0.5}
-        return BackendSample([Reading(Series(metric(name), self.gpu), value) for name, value in rows.items()], calls=1)
+        return BackendSample([Reading(Series(BY_NAME[name], self.gpu), value) for name, value in rows.items()], calls=1)
 
 
 class AcmeSource:

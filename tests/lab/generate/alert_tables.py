@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from agent.catalogue.xid_triage import CATALOG, TRIAGE, TriagedXid, XidClass
+from agent.catalogue.xid_triage import TRIAGE, TriagedXid, XidClass
 from tests.lab.bench.report import markdown, put_generated
 from tests.lab.generate.xid_texts import ALERTS
 from tests.lab.score.expectations import EXPECTED
@@ -50,5 +50,5 @@ def _xids() -> str:
 
 def _xid(row: TriagedXid) -> tuple[str, ...]:
     alert = "by its log line" if row.triage is XidClass.WORDS else ALERTS[row.triage]
-    bucket = f"`{row.bucket}`" if row.source == CATALOG else "none"
+    bucket = f"`{row.bucket}`" if row.bucket else "none"
     return str(row.code), row.name, row.triage.value, row.action, alert, bucket
