@@ -379,6 +379,9 @@ class GpuLedger:
                 elapsed,
             )
         for tracked, second in zip(self._gpus, seconds, strict=True):
+            if second.works and second.busy == 1.0:  # most seconds of a busy node
+                tracked.add(_THROTTLED if second.is_throttled else _COMPUTING, elapsed)
+                continue
             others = NO_PEERS if tracked.held.job is None else peers[tracked.held.job].without(second)
             tracked.add(shares_of(second, tracked.held, others, writes=writes, reads=reads), elapsed)
         if any(second.works and second.busy >= 0.5 for second in seconds):
@@ -468,6 +471,7 @@ def _series_of_key(key: Entity | Labels | _InstanceKey) -> list[Series]:
 
 
 _NOBODY = GpuHolder(None, False)
+_COMPUTING, _THROTTLED = (("computing", 1.0),), (("throttled", 1.0),)
 
 
 def _held_by(holders: Sequence[dict[str, str]]) -> GpuHolder:

@@ -357,6 +357,7 @@ class Sampler:
         self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in known}
         self._links = {uuid: rates for uuid, rates in self._links.items() if uuid in known}
         self._gpus.forget(known)
+        self.xids.inventory_changed()
 
     def _node_power(self, now: float, readings: list[Reading], shown: list[Key]) -> list[Gap]:
         """Add an estimate and its key if nothing measures the node; return a gap if it cannot be estimated."""

@@ -92,9 +92,14 @@ class XidLedger:
         self._strangers: dict[str, Gpu] = {}
         self._unpaired = _Unpaired()
         self._series = OwnSeries()
+        self._frame: Frame | None = None
         self._window_at = 0.0
         self._lines = 0
         self._once = LogOnce(log)
+
+    def inventory_changed(self) -> None:
+        """Note that the inventory may have changed."""
+        self._frame = None
 
     def enter(self, xid: Xid) -> None:
         """Count one report, unless it is the second one of an error that was already counted.
@@ -102,12 +107,11 @@ class XidLedger:
         Only one of the two has the driver's words, so these count whichever comes first.
         """
         gpu = self._device(xid.device)
-        grade = grade_of(xid.code, xid.text)
-        if grade is not None:
-            self._graded[gpu, xid.code, grade] += 1
+        self._enter_grade(gpu, xid)
         if self._unpaired.second(gpu, xid):
             return
         kind = self._kind(gpu, xid.code)
+        self._frame = None
         reports = self._reports.get(kind)
         if reports is None:
             reports = self._reports[kind] = _Reports(xid)
@@ -115,6 +119,12 @@ class XidLedger:
         reports.count += 1
         reports.unlogged += 1
         reports.last = max(xid.wall, reports.last)
+
+    def _enter_grade(self, gpu: Gpu, xid: Xid) -> None:
+        grade = grade_of(xid.code, xid.text)
+        if grade is not None:
+            self._graded[gpu, xid.code, grade] += 1
+            self._frame = None
 
     def flush_log(self, now: float) -> None:
         """Log what is due of what came since the last call; `now` in monotonic seconds."""
@@ -129,7 +139,9 @@ class XidLedger:
 
     def frame(self) -> Frame:
         """Return the counters of every known GPU, and when each code that occurred was last seen."""
-        return self._series.frame(self._make_rows())
+        if self._frame is None:
+            self._frame = self._series.frame(self._make_rows())
+        return self._frame
 
     def _device(self, device: str) -> Gpu:
         """Return the GPU; one that was never enumerated is shown under the driver's name for it."""
