@@ -97,8 +97,11 @@ def with_exponent(value: float) -> str:
     """Write a number in the shortest way that reads back the same, as Go's verb %e does: `1.5e+03`."""
     if not math.isfinite(value):
         return format_value(value)
-    digits = format_value(abs(value)).replace(".", "").strip("0")
-    return f"{value:.{max(len(digits) - 1, 0)}e}"
+    whole, _, fraction = format_value(abs(value)).partition(".")
+    digits = (whole + fraction).strip("0") or "0"  # `.15e` may have others: of 2^-24 they do not read back the same
+    exponent = len(fraction.lstrip("0")) - len(fraction) - 1 if 0 < abs(value) < 1 else len(whole) - 1
+    sign, point = "-" if math.copysign(1.0, value) < 0 else "", "." if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{point}{digits[1:]}e{exponent:+03d}"
 
 
 class UserError(Exception):

@@ -228,6 +228,7 @@ def test_times_have_as_many_digits_as_they_need(wall: float, text: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
+@example(2.0**-24)
 def test_a_value_reads_back_as_the_same_number(value: float) -> None:
     text = alerts(alert(value=value))[0]["value"]
     assert struct.pack("<d", float(text)) == struct.pack("<d", value)
