@@ -5,6 +5,7 @@ Everything is ASCII but the texts of the recording. The page of HTML shows the s
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from agent.catalogue.gpu import STATES
@@ -46,14 +47,16 @@ class TextStyle:
         """Return columns to the right below their heads, the first one to the left; a list of each row where it does
         not fit.
 
-        A head may have two lines.
+        A head may have two lines; neighbours with the same upper one share it.
         """
-        pairs = [head.split("\n") if "\n" in head else ["", head] for head in heads]
-        widths = [max(len(cell) for cell in (*pair, *(row[place] for row in rows))) for place, pair in enumerate(pairs)]
+        over, under = zip(*(head.rpartition("\n")[::2] for head in heads), strict=True)
+        over = [head if head != before else "" for before, head in pairwise(("", *over))]
+        lines = [line for line in (over, under, *rows) if any(line)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         if sum(widths) + 2 * (len(widths) - 1) > self.width:
-            return self._listed([" ".join(filter(None, pair)) for pair in pairs], rows)
+            return self._listed([head.replace("\n", " ") for head in heads], rows)
         made = []
-        for line in filter(any, (*zip(*pairs, strict=True), *rows)):
+        for line in lines:
             first, *others = zip(line, widths, strict=True)
             made.append("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip())
         return made
@@ -82,8 +85,8 @@ class ReportTable(NamedTuple):
 
 
 def activity_table(run: RecordedRun) -> ReportTable:
-    heads = ("GPU", "util\nmean", "\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
-             "power W\nmean", "\npeak", "temp C\nmean", "\npeak")  # fmt: skip
+    heads = ("GPU", "util\nmean", "util\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
+             "power W\nmean", "power W\npeak", "temp C\nmean", "temp C\npeak")  # fmt: skip
     return ReportTable(heads, [_activity(gpu) for gpu in run.gpus()[:MOST_ROWS]], _left_out(len(run.gpus()), "GPUs"))
 
 
@@ -108,8 +111,8 @@ def _hours(seconds: float) -> str:
 
 def loss_table(run: RecordedRun) -> ReportTable:
     """Return what each GPU took, lost and moved."""
-    heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "\npeak",
-             "PCIe GB/s\nmean", "\npeak", "seen\nseconds")  # fmt: skip
+    heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "NVLink GB/s\npeak",
+             "PCIe GB/s\nmean", "PCIe GB/s\npeak", "seen\nseconds")  # fmt: skip
     gpus = run.gpus()[:MOST_ROWS]
     sources = {energy[2] for gpu in gpus if (energy := gpu.energy()) is not None}
     sources |= {
@@ -125,13 +128,13 @@ def loss_table(run: RecordedRun) -> ReportTable:
 
 def port_table(run: RecordedRun) -> ReportTable:
     """Return what each InfiniBand port moved, in GB/s."""
-    heads = ("port", "sent\nmean", "\npeak", "received\nmean", "\npeak", "peak of\nrate", "\nerrors")
+    heads = ("port", "sent\nmean", "sent\npeak", "received\nmean", "received\npeak", "peak of\nrate", "errors")
     rows = [_port(port, facts, named=len(run.nodes) > 1) for port, facts in run.ports()[:MOST_ROWS]]
     return ReportTable(heads, rows, _left_out(len(run.ports()), "ports"))
 
 
 def node_table(run: RecordedRun) -> ReportTable:
-    heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "\npeak", "\nsource")
+    heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "power W\npeak", "source")
     return ReportTable(heads, [_node(node) for node in run.nodes[:MOST_ROWS]], _left_out(len(run.nodes), "nodes"))
 
 
