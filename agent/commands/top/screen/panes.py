@@ -192,7 +192,7 @@ def _job(
     labels = {**job, **facts.labels}
     place = ", ".join(filter(None, (labels.get("account", ""), labels.get("partition", ""))))
     alone = [gpu for gpu in gpus if len(gpu.row.jobs) == 1]
-    powers = [gpu.values["power_watts"] for gpu in alone if "power_watts" in gpu.values]
+    powers = [power for gpu in alone if (power := gpu.value("power_watts")) is not None]
     busy = [gpu.row.busy for gpu in alone if gpu.row.busy is not None]
     return look.line(
         (f"  {look.pad(name_of(labels) or ABSENT, 10)} ", BOLD),
@@ -263,7 +263,7 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     lines += _grid([*_values(gpu, look)], look)
     lines += process_lines(node, gpu, look)
     lines += _chart("BUSY", gpu.busy_history, 1.0, "100%", look)
-    limit = gpu.values.get("power_limit_watts")
+    limit = gpu.value("power_limit_watts")
     if limit:
         lines += _chart("POWER", gpu.power_history, limit, f"{limit:.0f} W", look)
     if gpu.growth and any(gpu.growth.values()):
@@ -284,7 +284,7 @@ def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
 
 
 def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part | str]]:
-    value, degree = gpu.values.get, look.glyphs.degree
+    value, degree = gpu.value, look.glyphs.degree
     yield "busy", _with_rolling(gpu, "utilization", "ratio", 100.0, "%")
     yield "power", _with_rolling(gpu, "power", "watts", 1.0, " W")
     yield "power limit", text_layout.of(value("power_limit_watts"), value("power_limit_default_watts"), 1.0, " W")
@@ -292,8 +292,8 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part | str]]:
     yield "memory heat", _with_rolling(gpu, "memory_temperature", "celsius", 1.0, degree)
     yield "heat margin", text_layout.plain(value("temperature_margin_celsius"), unit=degree)
     yield "memory", text_layout.of(value("memory_used_bytes"), value("memory_total_bytes"), GIB, " GiB")
-    yield "SM clock", text_layout.of(value("clock_sm"), value("clock_limit_sm"), 1e-6, " MHz")
-    yield "memory clock", text_layout.of(value("clock_memory"), value("clock_limit_memory"), 1e-6, " MHz")
+    yield "SM clock", text_layout.of(value("clock_hertz"), value("clock_limit_hertz"), 1e-6, " MHz")
+    yield "memory clock", text_layout.of(*gpu.memory_clocks, 1e-6, " MHz")
     yield "throttled by", throttled(gpu)
     for name in ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp64_active"):
         yield name.replace("_", " "), text_layout.percent(value(f"{name}_ratio"))
@@ -312,8 +312,8 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part | str]]:
 
 def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str) -> str:
     """Return the value with the lowest and highest of the last minute."""
-    now = text_layout.plain(gpu.values.get(f"{stem}_{unit}"), factor, unit=shown)
-    low, high = (gpu.values.get(f"{stem}_{which}_{unit}") for which in ("min", "max"))
+    now = text_layout.plain(gpu.value(f"{stem}_{unit}"), factor, unit=shown)
+    low, high = (gpu.value(f"{stem}_{which}_{unit}") for which in ("min", "max"))
     if low is None or high is None:
         return now
     return f"{now} (1 min {low * factor:.0f} to {high * factor:.0f})"

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from agent.commands.top.screen.node_samples import Sighting, Traffic
 from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
-from agent.health.device_states import ComparedGpus
+from agent.health.device_states import CLOCK, LIMIT, POWER, ComparedGpus
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
 from agent.lib.wording import age, index_runs
 from agent.model import Alert, Gpu
@@ -98,15 +98,15 @@ def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Ite
     if slow and peers:
         parts = [
             f"{_middle(slow, name, factor)} {unit}, {_count(peers, 'peer')} {_middle(peers, name, factor)} {unit}"
-            for name, factor, unit in (("clock_sm", 1e-6, "MHz"), ("power_watts", 1.0, "W"))
-            if all(name in gpu.values for gpu in (*slow, *peers))
+            for name, factor, unit in ((CLOCK, 1e-6, "MHz"), (POWER, 1.0, "W"))
+            if all(name in gpu.row.values for gpu in (*slow, *peers))
         ]
         text = f"{names(slow, many)} {_verb(slow, 'hold')} {what} up, slower than its peers: {'; '.join(parts)}"
         yield NodeIssue(Tone.WARN, text)
 
 
 def _middle(gpus: Sequence[GpuView], name: str, factor: float) -> str:
-    return f"{median(gpu.values[name] for gpu in gpus) * factor:.0f}"
+    return f"{median(gpu.row.values[name] for gpu in gpus) * factor:.0f}"
 
 
 def _held_up(
@@ -139,7 +139,7 @@ def _busy(gpus: Sequence[GpuView]) -> str:
 
 def _at_low_power(gpus: Sequence[GpuView]) -> str:
     """Return what gives a waiting GPU away; GPUs that wait have both values."""
-    shares = [gpu.values["power_watts"] / gpu.values["power_limit_watts"] for gpu in gpus]
+    shares = [gpu.row.values[POWER] / gpu.row.values[LIMIT] for gpu in gpus]
     return f"{_busy(gpus)} busy at {median(shares):.0%} of {'its' if len(gpus) == 1 else 'their'} power limit"
 
 
