@@ -131,8 +131,6 @@ class NodeView(Struct):
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
     alerts: Sequence[Alert] | None = None
     failed: Sequence[BackendReport] = ()
-    past: Sequence[PastMoment] = ()
-    """The minutes before the command started, as its agent remembers them."""
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
     """Those of the GPUs whose driver lists them; None where an agent, which does not give them, is asked."""
     no_devices: str = ""
@@ -221,15 +219,15 @@ class NodeHistory:
         self._wall: float | None = None
         self._is_prefixed = False
 
-    def take(self, node: NodeView) -> None:
+    def take(self, node: NodeView, past: Sequence[PastMoment]) -> None:
         """Note what the GPUs do, and give each of them its history."""
         assert node.wall is not None
         is_fresh, self._wall = node.wall != self._wall, node.wall
         self._begun = node.wall if self._begun is None else self._begun
         moments: list[Mapping[tuple[str, object], float]] = []
-        if node.past and not self._is_prefixed:
+        if past and not self._is_prefixed:
             self._is_prefixed = True
-            moments = [_values(moment) for moment in self._before(node.past, self._begun)]
+            moments = [_values(moment) for moment in self._before(past, self._begun)]
         for gpu in node.gpus:
             for name, value in ((BUSY, gpu.row.busy), (POWER, gpu.value("power_watts"))):
                 line = self._lines.setdefault((name, gpu.key), deque(maxlen=MOST))

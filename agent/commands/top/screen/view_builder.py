@@ -256,9 +256,9 @@ class ViewKeeper:
         traffic, history = self._known[sighting.name]
         traffic.take(sighting.snapshot)
         node = view_of(sighting.name, sighting.origin, sighting.snapshot, traffic)
-        node.alerts, node.past, node.processes = sighting.alerts, sighting.past, sighting.processes
+        node.alerts, node.processes = sighting.alerts, sighting.processes
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
-        history.take(node)
+        history.take(node, sighting.past)
         return node
 
     def _stale(self, nodes: Sequence[NodeView]) -> list[NodeIssue]:
