@@ -9,8 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from agent.catalogue.gpu import STATES
-from agent.health.device_states import throttle_verdict
-from agent.health.verdicts import is_bad
 from agent.lib.wording import one_line, utc
 from agent.model import IbPort
 from agent.recording.report import report_series as chosen
@@ -115,9 +113,7 @@ def loss_table(run: RecordedRun) -> ReportTable:
              "PCIe GB/s\nmean", "PCIe GB/s\npeak", "seen\nseconds")  # fmt: skip
     gpus = run.gpus()[:MOST_ROWS]
     sources = {energy[2] for gpu in gpus if (energy := gpu.energy()) is not None}
-    sources |= {
-        how for gpu in gpus for reason, (_, _, how) in gpu.throttled().items() if is_bad(throttle_verdict(reason))
-    }
+    sources |= {how for gpu in gpus for _, _, how in gpu.slowed().values()}
     notes = ["NVLink and PCIe: sent and received together. Throttled: for whatever reason but idleness and power cap."]
     if "power" in sources:
         notes.append("Energy is integrated from power where the GPU has no counter.")
@@ -161,18 +157,12 @@ def _losses(gpu: GpuFacts) -> list[str]:
     return [
         one_line(gpu.title, 32),
         _number(energy[0] / _KWH if energy else None, 3),
-        _number(throttled_seconds(gpu)),
+        _number(gpu.slowed_seconds()),
         _percent(capped[0] if capped else None),
         *_rates(gpu.counters((chosen.NVLINK_OUT, chosen.NVLINK_IN))),
         *_rates(gpu.counters((chosen.PCIE_OUT, chosen.PCIE_IN))),
         _number(util.seconds if util else None),
     ]
-
-
-def throttled_seconds(gpu: GpuFacts) -> float | None:
-    """Return seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
-    spans = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if is_bad(throttle_verdict(reason))]
-    return max(spans, default=None)
 
 
 def _rates(counters: Sequence[CounterStatistic]) -> tuple[str, str]:
