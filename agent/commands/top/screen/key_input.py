@@ -145,7 +145,7 @@ class OnScreen(Struct, frozen=True):
     lines: Mapping[int, GpuKey] = {}
 
     def or_first(self, key: GpuKey | None) -> GpuKey | None:
-        """Return this row, or the first one if there is none like it."""
+        """Return this row, or the first one if it is not there."""
         return key if key in self.rows else next(iter(self.rows), None)
 
 
