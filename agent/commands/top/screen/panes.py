@@ -23,7 +23,7 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
-from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, gpu_indexes
+from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, gpu_names
 from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
 from agent.model import Alert, Phase
@@ -232,18 +232,15 @@ def _port(node: str, port: PortView, look: TextLayout) -> Text:
 
 def jobs_of(gpus: Sequence[GpuView], many: bool) -> Iterator[tuple[Mapping[str, str], str, list[GpuView]]]:
     """Yield each job with its facts, the GPUs that it holds in short, and those GPUs."""
-    held: dict[tuple[str, str], list[GpuView]] = {}
-    facts: dict[tuple[str, str], Mapping[str, str]] = {}
+    held: dict[tuple[str, str], tuple[Mapping[str, str], list[GpuView]]] = {}
     for gpu in gpus:
         for job in gpu.row.jobs:
-            held.setdefault(_key(job), []).append(gpu)
-            facts.setdefault(_key(job), job)
+            held.setdefault(_key(job), (job, []))[1].append(gpu)
     for key in sorted(held):
-        nodes = sorted({gpu.node for gpu in held[key]})
-        place = f"{nodes[0]} " if many else ""
-        one = len(nodes) == 1
-        where = f"{place}{gpu_indexes(held[key])}" if one else f"{len(held[key])} GPUs of {len(nodes)} nodes"
-        yield facts[key], where, held[key]
+        facts, holders = held[key]
+        nodes = {gpu.node for gpu in holders}
+        where = gpu_names(holders, many) if len(nodes) == 1 else f"{len(holders)} GPUs of {len(nodes)} nodes"
+        yield facts, where, holders
 
 
 CHART_LINES = 4

@@ -79,13 +79,13 @@ def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many:
     elif waiting:
         yield NodeIssue(
             Tone.WARN,
-            f"{names(waiting, many)} of {what} {_verb(waiting, 'wait')} for others: {_at_low_power(waiting)}; "
+            f"{gpu_names(waiting, many)} of {what} {_verb(waiting, 'wait')} for others: {_at_low_power(waiting)}; "
             "no GPU seen here holds them up: look at the job's other nodes, its storage and its hosts",
         )
     else:
         yield from _slower_than_peers(what, members, many)
     for gpu in waiting if culprits else ():
-        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
+        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {gpu_names(culprits, many)}: {_at_low_power([gpu])}")
     peers = [gpu for gpu in members if gpu not in behind]
     for gpu in behind if peers else ():
         gpu.row.findings = _said_again(gpu, BEHIND, f"{_busy([gpu])} busy, its peers {_busy(peers)}")
@@ -101,7 +101,7 @@ def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Ite
             for name, factor, unit in ((CLOCK, 1e-6, "MHz"), (POWER, 1.0, "W"))
             if all(name in gpu.row.values for gpu in (*slow, *peers))
         ]
-        text = f"{names(slow, many)} {_verb(slow, 'hold')} {what} up, slower than its peers: {'; '.join(parts)}"
+        text = f"{gpu_names(slow, many)} {_verb(slow, 'hold')} {what} up, slower than its peers: {'; '.join(parts)}"
         yield NodeIssue(Tone.WARN, text)
 
 
@@ -112,7 +112,7 @@ def _middle(gpus: Sequence[GpuView], name: str, factor: float) -> str:
 def _held_up(
     what: str, culprits: Sequence[GpuView], waiting: Sequence[GpuView], members: Sequence[GpuView], many: bool
 ) -> str:
-    who = names(culprits, many)
+    who = gpu_names(culprits, many)
     peers = [gpu for gpu in members if gpu not in culprits]
     wait = f"{_count(waiting)} {_verb(waiting, 'wait')} for {'it' if len(culprits) == 1 else 'them'}"
     if not all(gpu.row.up for gpu in culprits):
@@ -156,7 +156,7 @@ def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
     for members, findings in together.values():
         text = "; ".join(each.text for each in findings)
         tone = min(TONES[each.verdict] for each in findings)
-        yield NodeIssue(tone, f"{names(members, many)}: {text}")
+        yield NodeIssue(tone, f"{gpu_names(members, many)}: {text}")
 
 
 def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
@@ -198,16 +198,13 @@ def _of_alerts(node: NodeView, many: bool) -> Iterator[NodeIssue]:
             yield NodeIssue(tone, f"{where}{'critical' if tone is Tone.BAD else 'warning'} alerts: {', '.join(found)}")
 
 
-def names(gpus: Sequence[GpuView], many: bool) -> str:
+def gpu_names(gpus: Sequence[GpuView], many: bool) -> str:
     """GPUs in short; of several nodes each with its node."""
     places: dict[str, list[GpuView]] = {}
     for gpu in gpus:
         places.setdefault(gpu.node, []).append(gpu)
-    return ", ".join(f"{node} {gpu_indexes(found)}" if many else gpu_indexes(found) for node, found in places.items())
-
-
-def gpu_indexes(gpus: Sequence[GpuView]) -> str:
-    return f"GPU {index_runs((gpu.index for gpu in gpus), '–', 2)}"
+    runs = ((node, index_runs((gpu.index for gpu in found), "–", 2)) for node, found in places.items())
+    return ", ".join(f"{node} GPU {indexes}" if many else f"GPU {indexes}" for node, indexes in runs)
 
 
 def _count(gpus: Sequence[GpuView], what: str = "GPU") -> str:
