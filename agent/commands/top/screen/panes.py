@@ -92,15 +92,11 @@ def _peace(nodes: Sequence[NodeView]) -> str:
 
 def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     """Power against the rack's budget, fabric, and how many alerts; of many nodes their sums."""
-    parts: list[Part | str] = []
     powers = [node.power for node in nodes if node.power is not None]
     source = f" ({nodes[0].power_source})" if len(nodes) == 1 and nodes[0].power_source else ""
-    parts += [
-        ("power ", DIM),
-        f"{text_layout.kilowatts(sum(powers) if powers else None)} kW{source}" if powers else ABSENT,
-    ]
-    parts += _rack(nodes, look)
-    parts += _fabric([port for node in nodes for port in node.ports])
+    power = f"{text_layout.kilowatts(sum(powers))} kW{source}" if powers else ABSENT
+    fabric = _fabric([port for node in nodes for port in node.ports])
+    parts: list[Part | str] = [("power ", DIM), power, *_rack(nodes, look), *fabric]
     evaluated = [node.alerts for node in nodes if node.alerts is not None]
     counts = AlertCounts()
     for alert in chain.from_iterable(evaluated):
