@@ -35,7 +35,6 @@ ACTS = True
 
 _fail = partial(warn, "pause")
 
-SHORTEST_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 """Seconds in which a running agent sees the request."""
 RELEASE_SECONDS = 15.0
@@ -58,10 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask, and wait for the answer. Raises UserError."""
+    from agent.config.quantities import duration_between
+    from agent.config.schema import parse_value
     from agent.daemon import pausing
     from agent.wiring.identity import state_file
 
-    seconds = _length(arguments.length)
+    seconds = parse_value("--for", duration_between, arguments.length, "10s", "1d")
     path = state_file(read_file(arguments), pausing.REQUEST)
     if path is None:
         raise UserError(
@@ -76,17 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"{error.filename or path}: {error.strerror}; run this as root or as the agent's user"
         ) from error
-
-
-def _length(text: str) -> float:
-    from agent.config.quantities import duration
-    from agent.config.schema import parse_value
-    from agent.daemon import pausing
-
-    seconds = parse_value("--for", duration, text)
-    if not SHORTEST_SECONDS <= seconds <= pausing.LONGEST_SECONDS:
-        raise UserError(f"--for: {text} is not between 10s and 1d")
-    return seconds
 
 
 def _pause(folder: Path, seconds: float) -> int:

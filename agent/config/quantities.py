@@ -65,6 +65,14 @@ size = _SIZE.read
 """In bytes."""
 
 
+def duration_between(text: str, least: str, most: str) -> float:
+    """Return a duration within these bounds, in seconds. Raises ValueError."""
+    seconds = duration(text)
+    if not duration(least) <= seconds <= duration(most):
+        raise ValueError(f"{text} is not from {least} to {most}")
+    return seconds
+
+
 def moment(text: str) -> float:
     """Wall seconds of a time in ISO 8601, in UTC where it has no zone, or of seconds. Raises ValueError."""
     with suppress(ValueError):

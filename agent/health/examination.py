@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.health import fault_findings, gpu_findings, link_findings
 from agent.health.device_states import LIMIT, MARGIN_CELSIUS, PORT_UP, RATE, WIDTH
 from agent.health.expectations import Expected, NodeExpectations, recognised
-from agent.health.gpu_findings import Judge
+from agent.health.gpu_findings import NOBODY, Judge
 from agent.health.seen_node import LINK_UP, SeenNode
-from agent.health.verdicts import HealthFinding
+from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.logs import LogOnce
 from agent.model import EMPTY_FRAME, Frame, Gpu, Instant, NvLink, Snapshot
 
@@ -26,34 +27,45 @@ METRICS = (*gpu_findings.METRICS, *link_findings.METRICS, *fault_findings.METRIC
 
 
 class Check(NamedTuple):
-    """One check. `is_fact`: it holds what the node is, not how it is doing, against what it should be."""
+    """One check. `is_fact`: it holds what the node is, not how it is doing, against what it should be.
+
+    One `of_gpus` is of those that answer: where none does, it is skipped.
+    """
 
     name: str
     judge: Judge
     is_fact: bool = True
+    of_gpus: bool = False
+
+    def __call__(self, view: SeenNode, expected: Expected) -> HealthFinding | None:
+        """Return the finding under the check's name; None where nothing of the kind is expected."""
+        finding = self.judge(view, expected)
+        if finding is not None and self.of_gpus and not view.answering:
+            finding = HealthFinding(Verdict.SKIPPED, finding.expected, NOBODY)
+        return None if finding is None else replace(finding, name=self.name)
 
 
 CHECKS = (
     Check("gpus-present", gpu_findings.present, False),
     Check("gpu-count", gpu_findings.count),
     Check("gpu-model", gpu_findings.model),
-    Check("gpu-memory", gpu_findings.memory),
+    Check("gpu-memory", gpu_findings.memory, of_gpus=True),
     Check("gpus-alike", gpu_findings.alike),
-    Check("ecc", gpu_findings.ecc),
-    Check("persistence", gpu_findings.persistence),
-    Check("power-limit", gpu_findings.power_limit),
-    Check("temperature", gpu_findings.temperature, False),
-    Check("throttling", fault_findings.throttling, False),
-    Check("row-remaps", fault_findings.row_remaps, False),
-    Check("recovery-action", fault_findings.recovery, False),
-    Check("pcie-generation", link_findings.pcie_generation),
-    Check("pcie-width", link_findings.pcie_width),
-    Check("nvlinks", link_findings.nvlinks),
-    Check("nvlink-speed", link_findings.nvlink_speed),
-    Check("fabric", link_findings.fabric),
+    Check("ecc", gpu_findings.ecc, of_gpus=True),
+    Check("persistence", gpu_findings.persistence, of_gpus=True),
+    Check("power-limit", gpu_findings.power_limit, of_gpus=True),
+    Check("temperature", gpu_findings.temperature, False, of_gpus=True),
+    Check("throttling", fault_findings.throttling, False, of_gpus=True),
+    Check("row-remaps", fault_findings.row_remaps, False, of_gpus=True),
+    Check("recovery-action", fault_findings.recovery, False, of_gpus=True),
+    Check("pcie-generation", link_findings.pcie_generation, of_gpus=True),
+    Check("pcie-width", link_findings.pcie_width, of_gpus=True),
+    Check("nvlinks", link_findings.nvlinks, of_gpus=True),
+    Check("nvlink-speed", link_findings.nvlink_speed, of_gpus=True),
+    Check("fabric", link_findings.fabric, of_gpus=True),
     Check("infiniband-ports", link_findings.ports),
     Check("infiniband-rate", link_findings.rate),
-    Check("nearest-hca", link_findings.nearest_hca),
+    Check("nearest-hca", link_findings.nearest_hca, of_gpus=True),
     Check("rack-nodes", link_findings.rack_nodes),
     Check("fabric-manager", fault_findings.fabric_manager, False),
     Check("mounts", fault_findings.mounts, False),
@@ -78,7 +90,7 @@ def expected_of(view: SeenNode) -> Expected:
 
 def examined(view: SeenNode, expected: Expected, names: Collection[str]) -> list[HealthFinding]:
     """Return the findings of the checks with these names, as far as anything is expected of what they look at."""
-    findings = (check.judge(view, expected) for check in CHECKS if check.name in names)
+    findings = (check(view, expected) for check in CHECKS if check.name in names)
     return [finding for finding in findings if finding is not None]
 
 

@@ -81,13 +81,14 @@ class ExpectationError(Exception):
     """Expectations cannot be used; the text names the file, the key and the remedy."""
 
 
-def load_expectations(name_or_path: str) -> Expected:
+def load_expectations(name_or_path: str, folder: Path = Path()) -> Expected:
     """Shipped expectations by their name, or a file: what has a slash, or ends in .yaml or .yml.
 
-    Raises ExpectationError.
+    A relative path begins at `folder`. Raises ExpectationError.
     """
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
-        return _complete(Path(name_or_path), name_or_path)
+        path = folder / name_or_path
+        return _complete(path, str(path))
     names = shipped_names()
     if name_or_path not in names:
         problem = f"there are no shipped expectations {shown(name_or_path)}{meant(name_or_path, names)}"

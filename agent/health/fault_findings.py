@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.device_states import REMAP_FAILURE, REMAP_PENDING, XID_VERDICTS, cause_of
 from agent.health.expectations import Expected
-from agent.health.gpu_findings import NOBODY, GpuFact, grouped
+from agent.health.gpu_findings import GpuFact, grouped
 from agent.health.seen_node import RECOVERY, THROTTLE, SeenNode, name_of
 from agent.health.verdicts import HealthFinding, Verdict, rank
 from agent.model import Xid
@@ -38,7 +38,7 @@ def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding | None:
 def _clear(metric: str, word: str, verdict: Verdict, remedy: str) -> GpuFact:
     """Return a state that should be 0; `word` is for those of which it is not."""
     return GpuFact(
-        "row-remaps", "", metric, lambda _: "no row remap is pending or has failed", eq,
+        "", metric, lambda _: "no row remap is pending or has failed", eq,
         lambda value: word if value else "none", verdict, remedy,
     )  # fmt: skip
 
@@ -55,40 +55,34 @@ _pending = _clear(
 
 def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether the driver asks for nothing to be done."""
-    name, expectation = "recovery-action", "the driver requests no action"
-    if not view.answering:
-        return HealthFinding(name, Verdict.SKIPPED, expectation, NOBODY)
+    expectation = "the driver requests no action"
     asked = {gpu.gpu: gpu.action for gpu in view.by_gpu.values() if gpu.action}
     if asked:
-        return HealthFinding(
-            name, Verdict.CRITICAL, expectation, grouped(asked), "drain the node, and do what is requested"
-        )
+        return HealthFinding(Verdict.CRITICAL, expectation, grouped(asked), "drain the node, and do what is requested")
     if not view.all(RECOVERY):
-        return HealthFinding(name, Verdict.SKIPPED, expectation, "not reported by the driver")
-    return HealthFinding(name, Verdict.OK, expectation, "none")
+        return HealthFinding(Verdict.SKIPPED, expectation, "not reported by the driver")
+    return HealthFinding(Verdict.OK, expectation, "none")
 
 
 def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether the hardware holds no GPU back."""
-    name, expectation = "throttling", "no GPU is slowed down by heat or a power brake"
-    if not view.answering:
-        return HealthFinding(name, Verdict.SKIPPED, expectation, NOBODY)
+    expectation = "no GPU is slowed down by heat or a power brake"
     causes = {gpu.gpu: " and ".join(filter(None, map(cause_of, gpu.throttles))) for gpu in view.by_gpu.values()}
     braked = {gpu: text for gpu, text in causes.items() if text}
     if braked:
         remedy = "check cooling and power supplies of the node; a brake that stays on without cause ends with a reset"
-        return HealthFinding(name, Verdict.CRITICAL, expectation, grouped(braked), remedy)
+        return HealthFinding(Verdict.CRITICAL, expectation, grouped(braked), remedy)
     if not view.all(THROTTLE):
-        return HealthFinding(name, Verdict.SKIPPED, expectation, "not reported by these GPUs")
-    return HealthFinding(name, Verdict.OK, expectation, "none")
+        return HealthFinding(Verdict.SKIPPED, expectation, "not reported by these GPUs")
+    return HealthFinding(Verdict.OK, expectation, "none")
 
 
 def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") -> HealthFinding:
     """Return whether the kernel log has no XID since boot that asks for a repair; None where it cannot be read."""
-    name, expectation = "xids", "no fatal XID since boot"
+    expectation = "no fatal XID since boot"
     if events is None:
         remedy = "run as root, or with CAP_SYSLOG; --skip xids leaves this out"
-        return HealthFinding(name, Verdict.UNKNOWN, expectation, why_unknown, remedy)
+        return HealthFinding(Verdict.UNKNOWN, expectation, why_unknown, remedy)
     codes: dict[str, set[int]] = defaultdict(set)
     classes: set[XidClass] = set()
     for event in events:
@@ -98,45 +92,43 @@ def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") ->
             codes[name_of(gpu) if gpu is not None else event.device].add(event.code)
             classes.add(asked)
     if not codes:
-        return HealthFinding(name, Verdict.OK, expectation, "none")
+        return HealthFinding(Verdict.OK, expectation, "none")
     found = "; ".join(f"{device}: {', '.join(map(called, sorted(each)))}" for device, each in codes.items())
     gravest = max(classes, key=list(XID_VERDICTS).index)
     remedy = f"{ACTIONS[gravest]}; the kernel log keeps the XID until a restart: --skip xids once it is repaired"
-    return HealthFinding(name, XID_VERDICTS[gravest], expectation, found, remedy)
+    return HealthFinding(XID_VERDICTS[gravest], expectation, found, remedy)
 
 
 def mounts(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether every network filesystem answers."""
-    name, expectation, seen = "mounts", "every network filesystem answers", view.all(MOUNT_UP)
+    expectation, seen = "every network filesystem answers", view.all(MOUNT_UP)
     if not seen:
-        return HealthFinding(name, Verdict.SKIPPED, expectation, "the node has no network filesystem")
+        return HealthFinding(Verdict.SKIPPED, expectation, "the node has no network filesystem")
     down = [f"{each.labels['mountpoint']} ({each.labels['fstype']})" for each in seen if not each.value]
     if down:
         remedy = "see whether its server answers other nodes: runbook NodeMountDown"
-        return HealthFinding(name, Verdict.CRITICAL, expectation, f"no answer from {', '.join(down)}", remedy)
-    return HealthFinding(name, Verdict.OK, expectation, f"{len(seen)} answer")
+        return HealthFinding(Verdict.CRITICAL, expectation, f"no answer from {', '.join(down)}", remedy)
+    return HealthFinding(Verdict.OK, expectation, f"{len(seen)} answer")
 
 
 def fabric_manager(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether Fabric Manager runs, where the node's board needs it."""
-    name, expectation, seen = "fabric-manager", "Fabric Manager runs", view.all(FABRIC_MANAGER)
+    expectation, seen = "Fabric Manager runs", view.all(FABRIC_MANAGER)
     if not seen:
-        return HealthFinding(
-            name, Verdict.SKIPPED, expectation, "the host has no NVSwitch, or processes cannot be seen"
-        )
+        return HealthFinding(Verdict.SKIPPED, expectation, "the host has no NVSwitch, or processes cannot be seen")
     if seen[0].value:
-        return HealthFinding(name, Verdict.OK, expectation, "it runs")
+        return HealthFinding(Verdict.OK, expectation, "it runs")
     remedy = "systemctl restart nvidia-fabricmanager; its version must be the driver's"
-    return HealthFinding(name, Verdict.CRITICAL, expectation, "it does not run, and CUDA cannot start", remedy)
+    return HealthFinding(Verdict.CRITICAL, expectation, "it does not run, and CUDA cannot start", remedy)
 
 
 def memory_errors(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether the host's memory has had no uncorrected error since the kernel began to count."""
-    name, expectation = "memory-errors", "the host's memory has no uncorrected error"
+    expectation = "the host's memory has no uncorrected error"
     counts = [each.value for each in view.all(MEMORY_ERRORS) if each.labels["type"] == "uncorrected"]
     if not counts:
-        return HealthFinding(name, Verdict.SKIPPED, expectation, "the kernel does not count them")
+        return HealthFinding(Verdict.SKIPPED, expectation, "the kernel does not count them")
     if counts[0]:
         remedy = "find the module in /sys/devices/system/edac, and have it replaced: runbook NodeMemoryErrors"
-        return HealthFinding(name, Verdict.WARNING, expectation, f"{counts[0]:.0f} since boot", remedy)
-    return HealthFinding(name, Verdict.OK, expectation, "none")
+        return HealthFinding(Verdict.WARNING, expectation, f"{counts[0]:.0f} since boot", remedy)
+    return HealthFinding(Verdict.OK, expectation, "none")

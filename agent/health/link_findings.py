@@ -5,7 +5,7 @@ from operator import ge
 
 from agent.health.device_states import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE, WIDTH
 from agent.health.expectations import DISTANCES, NODES_OF_RACK, Expected
-from agent.health.gpu_findings import NOBODY, UNREAD, GpuFact, grouped, unread
+from agent.health.gpu_findings import UNREAD, GpuFact, grouped, unread
 from agent.health.seen_node import LINK_UP, SeenNode, numbers
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, IbPort
@@ -32,12 +32,12 @@ _PCIE_REMEDY = "lspci -vv shows LnkSta downgraded; restart the node, then reseat
 
 
 pcie_generation = GpuFact(
-    "pcie-generation", "pcie_generation", GENERATION_MAX, "generation {:g}".format, ge, "generation {:g}".format,
+    "pcie_generation", GENERATION_MAX, "generation {:g}".format, ge, "generation {:g}".format,
     Verdict.WARNING, _PCIE_REMEDY,
 )  # fmt: skip
 """Whether GPU and slot are able to run the generation; links fall below it by design while a GPU idles."""
 pcie_width = GpuFact(
-    "pcie-width", "pcie_width", WIDTH, "{:g} lanes".format, ge, "{:g} lanes".format, Verdict.WARNING, _PCIE_REMEDY,
+    "pcie_width", WIDTH, "{:g} lanes".format, ge, "{:g} lanes".format, Verdict.WARNING, _PCIE_REMEDY,
 )  # fmt: skip
 
 
@@ -45,8 +45,6 @@ def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
     """Return whether as many NVLinks of each GPU are up as should be; without a number, whether none is down."""
     number = expected.node.nvlinks
     text = "no NVLink is down" if number is None else f"NVLinks of each GPU that are up: {number}"
-    if not view.answering:
-        return HealthFinding("nvlinks", Verdict.SKIPPED, text, NOBODY)
     up = {gpu: view.by_gpu[gpu].links_up for gpu in view.answering}
     down = {gpu: len(view.by_gpu[gpu].links_down) for gpu in view.answering}
     if not any(up.values()) and not any(down.values()):
@@ -58,20 +56,20 @@ def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
         if gpu not in silent and (view.by_gpu[gpu].is_linked and down[gpu] > 0 if number is None else up[gpu] < number)
     }
     if short:
-        return HealthFinding("nvlinks", Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
+        return HealthFinding(Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
     if silent and number:
-        return HealthFinding("nvlinks", Verdict.UNKNOWN, text, grouped(silent), UNREAD)
-    return HealthFinding("nvlinks", Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
+        return HealthFinding(Verdict.UNKNOWN, text, grouped(silent), UNREAD)
+    return HealthFinding(Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
 
 
 def _no_links(view: SeenNode, number: int | None, text: str) -> HealthFinding:
     if not number:
-        return HealthFinding("nvlinks", Verdict.SKIPPED, text, "these GPUs have no NVLink")
+        return HealthFinding(Verdict.SKIPPED, text, "these GPUs have no NVLink")
     if any(view.offers(gpu, LINK_UP) for gpu in view.answering):
         why = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in view.answering})
-        return HealthFinding("nvlinks", Verdict.UNKNOWN, text, why, UNREAD)
+        return HealthFinding(Verdict.UNKNOWN, text, why, UNREAD)
     remedy = "the driver knows of no NVLink: check the fabric manager and the baseboard"
-    return HealthFinding("nvlinks", Verdict.CRITICAL, text, "none of the GPUs has an NVLink", remedy)
+    return HealthFinding(Verdict.CRITICAL, text, "none of the GPUs has an NVLink", remedy)
 
 
 def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
@@ -80,45 +78,41 @@ def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if each is None:
         return None
     text = f"{each:g} GB/s per link"
-    if not view.answering:
-        return HealthFinding("nvlink-speed", Verdict.SKIPPED, text, NOBODY)
     up = {gpu: view.by_gpu[gpu].links_up for gpu in view.answering}
     speeds = {gpu: value / up[gpu] / GIGABYTE for gpu, value in view.of_gpus(SPEED).items() if up[gpu]}
     slow = {gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items() if speed < TOLERANCE * each}
     if slow:
-        return HealthFinding("nvlink-speed", Verdict.WARNING, text, grouped(slow), _LINK_REMEDY)
+        return HealthFinding(Verdict.WARNING, text, grouped(slow), _LINK_REMEDY)
     silent = [gpu for gpu in unread(view, SPEED, speeds) if up[gpu]]
     if silent:
-        return HealthFinding("nvlink-speed", Verdict.UNKNOWN, text, f"not known of {numbers(silent)}", UNREAD)
+        return HealthFinding(Verdict.UNKNOWN, text, f"not known of {numbers(silent)}", UNREAD)
     if not speeds:
-        return HealthFinding("nvlink-speed", Verdict.SKIPPED, text, "no NVLink is up, or the driver reports no speed")
+        return HealthFinding(Verdict.SKIPPED, text, "no NVLink is up, or the driver reports no speed")
     found = grouped({gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items()})
-    return HealthFinding("nvlink-speed", Verdict.OK, text, found)
+    return HealthFinding(Verdict.OK, text, found)
 
 
 def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Return whether every GPU has joined the NVLink fabric, and all of them the same domain."""
     if not expected.node.fabric:
         return None
-    name, text = "fabric", "every GPU has joined the NVLink fabric, all in one domain"
-    if not view.answering:
-        return HealthFinding(name, Verdict.SKIPPED, text, NOBODY)
+    text = "every GPU has joined the NVLink fabric, all in one domain"
     states = _fabric_states(view)
     apart = {gpu: state.replace("_", " ") for gpu, state in states.items() if state in _NOT_JOINED}
     if apart:
-        return HealthFinding(name, Verdict.CRITICAL, text, grouped(apart), _FABRIC_REMEDY)
+        return HealthFinding(Verdict.CRITICAL, text, grouped(apart), _FABRIC_REMEDY)
     if silent := unread(view, FABRIC_STATE, states):
-        return HealthFinding(name, Verdict.UNKNOWN, text, grouped(silent), UNREAD)
+        return HealthFinding(Verdict.UNKNOWN, text, grouped(silent), UNREAD)
     domains: dict[tuple[str, str], list[Gpu]] = {}
     for each in view.all(FABRIC_INFO):
         if isinstance(each.entity, Gpu) and states.get(each.entity) == "completed":
             domains.setdefault((each.labels["cluster_uuid"], each.labels["clique"]), []).append(each.entity)
     if len(domains) > 1:
         parts = [f"{numbers(gpus)}: clique {clique} of {cluster}" for (cluster, clique), gpus in domains.items()]
-        return HealthFinding(name, Verdict.CRITICAL, text, "; ".join(parts), _FABRIC_REMEDY)
+        return HealthFinding(Verdict.CRITICAL, text, "; ".join(parts), _FABRIC_REMEDY)
     if "completed" not in states.values():
-        return HealthFinding(name, Verdict.SKIPPED, text, "the driver knows of no fabric")
-    return HealthFinding(name, Verdict.OK, text, grouped(states))
+        return HealthFinding(Verdict.SKIPPED, text, "the driver knows of no fabric")
+    return HealthFinding(Verdict.OK, text, grouped(states))
 
 
 def _fabric_states(view: SeenNode) -> dict[Gpu, str]:
@@ -153,20 +147,20 @@ def ports(view: SeenNode, expected: Expected) -> HealthFinding:
     short = active < number if number is not None else any(port in linked for port in down)
     found = f"{active} of {len(states)} ports are active"
     if not short:
-        return HealthFinding("infiniband-ports", Verdict.OK, text, found)
+        return HealthFinding(Verdict.OK, text, found)
     named = ", ".join(f"{port.device}/{port.port}" for port in down)
     verdict = Verdict.WARNING if number is None else Verdict.CRITICAL
-    return HealthFinding("infiniband-ports", verdict, text, f"{found}; not active: {named or 'none'}", _PORT_REMEDY)
+    return HealthFinding(verdict, text, f"{found}; not active: {named or 'none'}", _PORT_REMEDY)
 
 
 def _no_ports(view: SeenNode, number: int | None, text: str) -> HealthFinding:
     """Nothing is there: the adapters' driver is not loaded, or the node has none though its kind mostly does."""
     if not number:
-        return HealthFinding("infiniband-ports", Verdict.SKIPPED, text, "the node has no RDMA port")
+        return HealthFinding(Verdict.SKIPPED, text, "the node has no RDMA port")
     report = view.reports.get("infiniband")
     found = (report.detail if report is not None else "") or "no RDMA port was found"
     remedy = "load the adapters' driver (lsmod | grep mlx5_ib); for nodes without any, give expectations of their own"
-    return HealthFinding("infiniband-ports", Verdict.UNKNOWN, text, found, remedy)
+    return HealthFinding(Verdict.UNKNOWN, text, found, remedy)
 
 
 def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
@@ -178,19 +172,19 @@ def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
     active = {each.entity for each in view.all(PORT_UP) if each.value}
     rates = {each.entity: each.value / GIGABIT for each in view.all(RATE) if each.entity in active}
     if not active:
-        return HealthFinding("infiniband-rate", Verdict.SKIPPED, text, "no port is active")
+        return HealthFinding(Verdict.SKIPPED, text, "no port is active")
     full = [port for port, value in rates.items() if value >= TOLERANCE * least]
     needed = len(active) if number is None else min(number, len(active))
     if len(full) >= needed:
-        return HealthFinding("infiniband-rate", Verdict.OK, text, f"{len(full)} ports at {least:g} Gb/s or more")
+        return HealthFinding(Verdict.OK, text, f"{len(full)} ports at {least:g} Gb/s or more")
     if len(rates) < len(active):
-        return HealthFinding("infiniband-rate", Verdict.UNKNOWN, text, "the rate of some ports is not known", UNREAD)
+        return HealthFinding(Verdict.UNKNOWN, text, "the rate of some ports is not known", UNREAD)
     slow = sorted(
         f"{port.device}/{port.port}: {value:g} Gb/s"
         for port, value in rates.items()
         if isinstance(port, IbPort) and value < TOLERANCE * least
     )
-    return HealthFinding("infiniband-rate", Verdict.WARNING, text, "; ".join(slow), _PORT_REMEDY)
+    return HealthFinding(Verdict.WARNING, text, "; ".join(slow), _PORT_REMEDY)
 
 
 def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
@@ -198,13 +192,10 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
     node = expected.node
     if node.hca_distances is None and node.nearest_hcas is None:
         return None
-    name = "nearest-hca"
     text = f"an adapter at {' or '.join(node.hca_distances or DISTANCES)} of each GPU"
-    if not view.answering:
-        return HealthFinding(name, Verdict.SKIPPED, text, NOBODY)
     near, distances = nearest_adapters(view)
     if not near:
-        return HealthFinding(name, Verdict.SKIPPED, text, "not known which adapter is near which GPU")
+        return HealthFinding(Verdict.SKIPPED, text, "not known which adapter is near which GPU")
     wrong: dict[Gpu, str] = {}
     slots = view.facts("slot")
     for gpu, devices in near.items():
@@ -215,11 +206,11 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
             wrong[gpu] = f"{', '.join(devices)}, not {', '.join(named)}"
     if wrong:
         remedy = "nvidia-smi topo -m; an adapter that is gone or moved takes the GPU's traffic through the processor"
-        return HealthFinding(name, Verdict.WARNING, text, grouped(wrong), remedy)
+        return HealthFinding(Verdict.WARNING, text, grouped(wrong), remedy)
     unknown = [gpu for gpu in view.answering if gpu not in near]
     if unknown:
-        return HealthFinding(name, Verdict.UNKNOWN, text, f"not known of {numbers(unknown)}", UNREAD)
-    return HealthFinding(name, Verdict.OK, text, grouped({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
+        return HealthFinding(Verdict.UNKNOWN, text, f"not known of {numbers(unknown)}", UNREAD)
+    return HealthFinding(Verdict.OK, text, grouped({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
 
 
 def nearest_adapters(view: SeenNode) -> tuple[dict[Gpu, list[str]], dict[Gpu, str]]:
@@ -241,6 +232,6 @@ def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
     number = NODES_OF_RACK[expected.node.topology]
     text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} nodes configured"
     if counted[0] == number:
-        return HealthFinding("rack-nodes", Verdict.OK, text, found)
+        return HealthFinding(Verdict.OK, text, found)
     remedy = "correct rack.nodes_expected or rack.peers, or the topology in expectations of your own"
-    return HealthFinding("rack-nodes", Verdict.WARNING, text, found, remedy)
+    return HealthFinding(Verdict.WARNING, text, found, remedy)

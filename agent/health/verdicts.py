@@ -84,13 +84,16 @@ class GpuFinding(NamedTuple):
 
 
 class HealthFinding(Struct, frozen=True):
-    """The result of one check, as texts: what is expected, what is found, and the remedy if the two differ."""
+    """The result of one check, as texts: what is expected, what is found, and the remedy if the two differ.
 
-    name: str
+    Who makes the check gives it the check's name.
+    """
+
     verdict: Verdict
     expected: str
     found: str
     remedy: str = ""
+    name: str = ""
 
     @property
     def is_met(self) -> bool | None:

@@ -9,7 +9,7 @@ import re
 import stat
 from pathlib import Path
 
-from agent.lib.wording import one_line
+from agent.lib.wording import shown_path
 
 CONFIGURATION = 1024 * 1024
 RULES = 4 * 1024 * 1024
@@ -25,7 +25,6 @@ _HANDED = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d{1,9})")
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _NULL = (1, 3)  # major and minor number of /dev/null on Linux
 _TRIES = 3
-_LONGEST_NAME = 4096
 _CHUNK = 256 * 1024
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO"),
@@ -42,7 +41,7 @@ class ReadError(ValueError):
     def __init__(self, path: Path | str, problem: str, *, missing: bool = False) -> None:
         self.problem = problem
         self.missing = missing
-        super().__init__(f"{one_line(str(path), _LONGEST_NAME)}: {problem}")
+        super().__init__(f"{shown_path(path)}: {problem}")
 
 
 def read_text(path: Path | str, most: int, *, handed: bool = False) -> str:

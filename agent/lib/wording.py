@@ -24,6 +24,11 @@ def shown(value: object, most: int = 80) -> str:
     return one_line(repr(value), most)
 
 
+def shown_path(path: object) -> str:
+    """Return a file's name as in a message: all of it, in one line."""
+    return one_line(str(path), 4096)
+
+
 def no_answer_for(seconds: float) -> str:
     """Return for how long something has been silent, in whole seconds from ten on."""
     return f"no answer for {seconds:.{int(seconds < 10)}f} s"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from agent.lib.wording import one_line
+from agent.lib.wording import shown_path
 from agent.model import BackendReport, Instant, Layout, Snapshot
 from agent.recording.file_records import (
     BLOCK,
@@ -229,7 +229,7 @@ class RecordingFile:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self.bytes)
             raise RecordingError(
-                f"{_shown(self.path)}: cannot be written any more: {error.strerror}; "
+                f"{shown_path(self.path)}: cannot be written any more: {error.strerror}; "
                 f"the {self.snapshots} snapshots before are whole"
             ) from None
         self.bytes += len(data)
@@ -240,13 +240,9 @@ def create_file(path: Path) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except FileExistsError:
-        raise RecordingError(f"{_shown(path)}: exists already; remove it, or give another name") from None
+        raise RecordingError(f"{shown_path(path)}: exists already; remove it, or give another name") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RecordingError(
-            f"{_shown(path)}: cannot be created: {reason}; name a file in a folder that you may write to"
+            f"{shown_path(path)}: cannot be created: {reason}; name a file in a folder that you may write to"
         ) from None
-
-
-def _shown(path: Path) -> str:
-    return one_line(str(path), 4096)

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from agent.lib.wording import one_line, utc
+from agent.lib.wording import shown_path, utc
 from agent.model import Snapshot
 from agent.recording.file_records import (
     BLOCK,
@@ -67,6 +67,7 @@ class Recording:
     def __init__(self, path: Path | str) -> None:
         """Open the file and read its first header. Raises RecordingError if it is no recording."""
         self.path = Path(path)
+        self._shown = shown_path(self.path)
         self.problems: list[str] = []
         self._file, self._end = _opened(self.path)
         self._given = 0
@@ -207,10 +208,6 @@ class Recording:
     def _unreadable(self, error: OSError) -> RecordingError:
         return RecordingError(f"{self._shown}: cannot be read: {error.strerror or error}")
 
-    @property
-    def _shown(self) -> str:
-        return one_line(str(self.path), 4096)
-
 
 def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:
     if record.kind == HEADER:
@@ -224,7 +221,7 @@ def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:
 
 def _opened(path: Path) -> tuple[BinaryIO, int]:
     """Return the file and its length. Never waits for a writer of a pipe. Raises RecordingError."""
-    shown = one_line(str(path), 4096)
+    shown = shown_path(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError) as error:

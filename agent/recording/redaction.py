@@ -55,6 +55,7 @@ class Redaction:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._known: dict[str, str] = {}
+        self._made: set[str] = set()
         self._finder: re.Pattern[str] | None = None
 
     def pseudonym(self, kind: str, original: str) -> str:
@@ -75,6 +76,7 @@ class Redaction:
             made = f"{kind}-{digest[:10]}"
         if len(original) >= _SHORT and len(self._known) < _REMEMBERED and original not in self._known:
             self._known[original] = made
+            self._made.add(made)
             self._finder = None
         return made
 
@@ -125,4 +127,4 @@ class Redaction:
         return self.pseudonym(KINDS.get(name, "label"), value)
 
     def _unless_made(self, kind: str, found: str) -> str:
-        return found if found in self._known.values() else self.pseudonym(kind, found)
+        return found if found in self._made else self.pseudonym(kind, found)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 OPTION = "--http.config.file"
 MOST_FILE = 64 * 1024
 
-_TLS = {"ca_file": str, "cert_file": str, "key_file": str, "server_name": str, "insecure_skip_verify": bool}
-_KEYS: Mapping[str, Mapping[str, type]] = {
-    "tls_config": _TLS,
-    "basic_auth": {"username": str, "password_file": str},
-    "authorization": {"type": str, "credentials_file": str},
+_TYPE, _UNVERIFIED = "type", "insecure_skip_verify"
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "tls_config": ("ca_file", "cert_file", "key_file", "server_name", _UNVERIFIED),
+    "basic_auth": ("username", "password_file"),
+    "authorization": (_TYPE, "credentials_file"),
 }
-_FILES = frozenset({"ca_file", "cert_file", "key_file", "password_file", "credentials_file"})
+"""The keys of the file; most have the name of the field of `HttpLogin` that they set."""
 _INLINE = {"password": "password_file", "credentials": "credentials_file"}
 
 
@@ -56,18 +56,29 @@ def given_login(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
 def read_login(path: Path) -> dict[str, Any]:
     """Return the login in a file; relative paths in it start at its folder. Raises UserError."""
-    from agent.lib.typed_yaml import YamlFile  # the help needs neither
+    from agent.lib.http_target import HttpLogin  # the help needs none of these
+    from agent.lib.typed_yaml import YamlFile
     from agent.lib.yamltree import Bounds
 
     file = YamlFile.read(path, MOST_FILE, lambda text: UserError(f"{OPTION}: {text}"), Bounds(depth=8))
-    found: dict[str, Any] = {}
+    login: dict[str, Any] = {}
     for name, section in _mapping(file, "", file.raw, _KEYS).items():
         for key, value in _mapping(file, name, section, _KEYS[name]).items():
-            kind = _KEYS[name][key]
+            kind, text = bool if key == _UNVERIFIED else str, str(value)
             if not isinstance(value, kind) or value == "":
                 file.fail(f"{name}.{key}", "must be true or false" if kind is bool else "must be a text")
-            found[f"{name}.{key}"] = str(path.absolute().parent / str(value)) if key in _FILES else value
-    return _login(file, found)
+            if key == _UNVERIFIED:
+                login["verify"] = not value
+            elif key == _TYPE and text.lower() != "bearer":
+                file.fail(f"{name}.{key}", "must be Bearer; for a password use basic_auth")
+            elif key != _TYPE:
+                field = "bearer_token_file" if key == "credentials_file" else key
+                login[field] = str(path.absolute().parent / text) if key.endswith("_file") else text
+    try:
+        HttpLogin(**login)
+    except ValueError as error:
+        file.fail("", str(error))
+    return login
 
 
 def _mapping(file: YamlFile, path: str, value: Any, known: Iterable[str]) -> dict[str, Any]:
@@ -80,22 +91,3 @@ def _mapping(file: YamlFile, path: str, value: Any, known: Iterable[str]) -> dic
         file.fail(f"{path}.{key}", f"is a secret in a configuration; {remedy}")
     file.check_keys(value, path, known)
     return value
-
-
-def _login(file: YamlFile, found: Mapping[str, Any]) -> dict[str, Any]:
-    if found.get("authorization.type", "Bearer").lower() != "bearer":
-        file.fail("authorization.type", "must be Bearer; for a password use basic_auth")
-    made = {
-        "username": found.get("basic_auth.username", ""),
-        "password_file": found.get("basic_auth.password_file"),
-        "bearer_token_file": found.get("authorization.credentials_file"),
-        **{key: found.get(f"tls_config.{key}") for key in ("ca_file", "cert_file", "key_file", "server_name")},
-        "verify": not found.get("tls_config.insecure_skip_verify", False),
-    }
-    from agent.lib.http_target import HttpLogin
-
-    try:
-        HttpLogin(**made)
-    except ValueError as error:
-        file.fail("", str(error))
-    return made

@@ -54,9 +54,8 @@ def load_expected(source: str, folder: Path) -> Expected | None:
         return None
     if source == NONE:
         return GENERIC
-    is_file = "/" in source or source.endswith((".yaml", ".yml"))
     try:
-        return load_expectations(str(folder / source) if is_file else source)
+        return load_expectations(source, folder)
     except ExpectationError as error:
         raise ConfigError(f"expectations: {error}") from error
 

@@ -55,8 +55,8 @@ MISTAKES: list[tuple[list[str] | str, tuple[str, ...]]] = [
     (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], ("--textfile: /nowhere/x.prom",)),
     (["render", "metrics", "--output", "/nowhere/x.md"], ("--output: /nowhere/x.md: No such file or directory",)),
     (["pause", "--for", "soon"], ("--for: 'soon' is not a duration",)),
-    (["pause", "--for", "1s"], ("--for: 1s is not between 10s and 1d",)),
-    (["pause", "--for", "2d"], ("--for: 2d is not between 10s and 1d",)),
+    (["pause", "--for", "1s"], ("--for: 1s is not from 10s to 1d",)),
+    (["pause", "--for", "2d"], ("--for: 2d is not from 10s to 1d",)),
     (["pause", "--for", "1m", "--end"], ("not allowed with argument",)),
     ([], ("COMMAND",)),
 ]  # fmt: skip

@@ -254,7 +254,7 @@ def test_a_driver_that_does_not_answer_is_critical_and_one_that_is_not_there_unk
 
 
 def test_the_whole_is_as_bad_as_its_worst_part() -> None:
-    made = {each: HealthFinding(each.value, each, "", "") for each in Verdict}
+    made = {each: HealthFinding(each, "", "", name=each.value) for each in Verdict}
     assert worst([]) is Verdict.OK
     assert worst([made[Verdict.SKIPPED], made[Verdict.OK]]) is Verdict.OK
     assert worst([made[Verdict.UNKNOWN], made[Verdict.OK]]) is Verdict.UNKNOWN

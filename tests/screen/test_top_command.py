@@ -124,7 +124,7 @@ def test_other_nodes_by_url_and_none_that_answers() -> None:
     [
         (["--url", "http://user:secret@node"], "--url: url: contains credentials"),
         (["--rack"], "--rack: no peers are configured"),
-        (["--interval", "5h"], "give a time from 100ms to 60s"),
+        (["--interval", "5h"], "5h is not from 100ms to 60s"),
         (["--json", "--csv"], "not allowed with argument"),
         (["--scenario", "stragler"], "stragler"),
     ],

@@ -56,13 +56,15 @@ class ScenarioError(Exception):
     """A scenario cannot be read; the text names the file, the key and the remedy."""
 
 
-def load_scenario(name_or_path: str, machine: MachineType | None = None) -> Scenario:
+def load_scenario(name_or_path: str, machine: MachineType | None = None, folder: Path = Path()) -> Scenario:
     """Return a shipped scenario by its name, or a file: anything with a slash, or that ends in .yaml or .yml.
+
+    A relative path begins at `folder`.
 
     With `machine` it is played on that one, and not on its own. Raises ScenarioError.
     """
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
-        path = Path(name_or_path)
+        path = folder / name_or_path
     else:
         if name_or_path not in shipped_names():
             hint = meant(name_or_path, shipped_names())

@@ -43,7 +43,9 @@ def as_json(judgement: CheckResult) -> str:
         "summary": _summary(judgement).partition(" | ")[0],
         "expectations": {"name": judgement.expected.name, "description": judgement.expected.node.description},
         "note": judgement.note,
-        "findings": [{**asdict(each), "verdict": each.verdict.value} for each in by_rank(judgement.findings)],
+        "findings": [
+            {"name": each.name, **asdict(each), "verdict": each.verdict.value} for each in by_rank(judgement.findings)
+        ],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

@@ -225,9 +225,9 @@ def evaluate(
     view = view_of(evidence.snapshot, evidence.devices)
     expected = given or expected_of(view)
     findings = [
-        _driver(view, expected, evidence),
+        replace(_driver(view, expected, evidence), name="driver"),
         *(_patient(each, view, evidence) for each in examined(view, expected, names)),
-        fault_findings.xids(view, evidence.xids, evidence.why_no_xids),
+        replace(fault_findings.xids(view, evidence.xids, evidence.why_no_xids), name="xids"),
     ]
     if evidence.alerts is not None:
         findings += agent_findings(evidence.alerts, needs_agent)
@@ -251,17 +251,17 @@ def agent_findings(answer: AgentAlerts, required: bool) -> list[HealthFinding]:
     """Return what the running agent says: whether it answers, if it has to, and what it is alarmed about."""
     if answer.firing is None:
         remedy = "systemctl status coldplate; or leave it out with --agent none"
-        missing = HealthFinding("agent", Verdict.CRITICAL, "the agent answers", answer.why, remedy)
+        missing = HealthFinding(Verdict.CRITICAL, "the agent answers", answer.why, remedy, "agent")
         return [missing] if required else []
-    findings = [HealthFinding("agent", Verdict.OK, "the agent answers", "it does")] if required else []
+    findings = [HealthFinding(Verdict.OK, "the agent answers", "it does", name="agent")] if required else []
     expectation = "no alert of the agent is firing"
     for severity, verdict in WORST:
         found = [name for name, each in answer.firing if each == severity]
         if found:
             remedy = "see the agent's overview page, and the runbook of each alert on it"
             text = f"{severity}: {', '.join(dict.fromkeys(found))}"
-            return [*findings, HealthFinding("alerts", verdict, expectation, text, remedy)]
-    return [*findings, HealthFinding("alerts", Verdict.OK, expectation, "none")]
+            return [*findings, HealthFinding(verdict, expectation, text, remedy, "alerts")]
+    return [*findings, HealthFinding(Verdict.OK, expectation, "none", name="alerts")]
 
 
 def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from agent.lib import textfile, yamltree
-from agent.lib.wording import one_line
+from agent.lib.wording import one_line, shown_path
 from agent.lib.yamltree import Bounds, YamlError
 
 MOST_BYTES = 8 * 2**20
@@ -51,7 +51,7 @@ def read_queries(path: Path) -> tuple[ExtractedQuery, ...]:
     except textfile.ReadError as error:
         raise NoQueriesError(str(error)) from None
     except NoQueriesError as error:
-        raise NoQueriesError(f"{one_line(str(path), 4096)}: {error}") from None
+        raise NoQueriesError(f"{shown_path(path)}: {error}") from None
 
 
 def extract_queries(text: str) -> tuple[ExtractedQuery, ...]:

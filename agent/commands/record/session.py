@@ -32,7 +32,6 @@ from agent.wiring.command_line import CommandLineOptions, read_config, read_opti
 from agent.wiring.identity import node_name
 from agent.wiring.sources import family_of, make_sampling_loop, sampled_every
 
-LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 0.1, 60.0
 OWN_FAILURE = 125
 """Exit status beside a command where the failure is ours, as timeout(1) has it."""
 LOOK_SECONDS = 1.0
@@ -68,9 +67,7 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
         arguments.config_file = Path(os.devnull)  # the node's own file is the daemon's, and often not for users
     config = read_config(arguments)
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
-    interval = _seconds("--interval", arguments.interval) or 1.0
-    if not LEAST_INTERVAL_SECONDS <= interval <= MOST_INTERVAL_SECONDS:
-        raise ConfigError(f"--interval: {arguments.interval} is not from 100ms to 60s")
+    interval = parse_value("--interval", quantities.duration_between, arguments.interval, "100ms", "60s")
     delay, span = (
         _seconds(option, given) if given is not None else _seconds(variable, os.environ.get(variable) or None)
         for option, given, variable in (

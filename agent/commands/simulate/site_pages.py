@@ -5,8 +5,9 @@ Nodes are sampled here, in the server's thread, between the turns of the clients
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 
 from agent.commands.simulate.simulated_node import SimulatedNode
 from agent.commands.simulate.simulated_site import SimulatedSite
@@ -111,8 +112,13 @@ class SitePages:
 
     def _list(self, request: Request) -> Answer:
         del request
+        content = {"cluster": self._site.cluster, "nodes": self._facts()}
+        return Response(HTTPStatus.OK, json.dumps(content).encode(), JSON)
+
+    def _facts(self) -> list[dict[str, Any]]:
+        """Return what both lists of the nodes say of each, as it is now."""
         now = self._clock()
-        nodes = [
+        return [
             {
                 "name": node.plan.name,
                 "rack": node.plan.rack,
@@ -124,16 +130,15 @@ class SitePages:
             }
             for node in self._nodes.values()
         ]
-        return Response(HTTPStatus.OK, json.dumps({"cluster": self._site.cluster, "nodes": nodes}).encode(), JSON)
 
     def _landing(self, request: Request) -> Answer:
         del request
-        now, name = self._clock(), escape(self._site.cluster)
+        name = escape(self._site.cluster)
         parts = [
             page_head(f"{name}: simulated site"),
             _HEAD.format(name=name),
             table_head(f"{len(self._nodes)} nodes", _HEADS, "cards"),
-            *(_node_row(node, now) for node in self._nodes.values()),
+            *map(_node_row, self._facts()),
             TABLE_END,
             PAGE_END,
         ]
@@ -149,11 +154,9 @@ all nodes, and which are up</p>
 _HEADS = ("node", "state", "rack", "topology", "plays", "jobs")
 
 
-def _node_row(node: SimulatedNode, now: float) -> str:
-    plan, down = node.plan, node.is_down(now)
-    tone = Tone.BAD if down else Tone.GOOD
-    link = f'<a href="{PREFIX}{plan.name}{SUFFIX}">{plan.name}</a>'
-    jobs = ", ".join(job.id for job in plan.scenario.jobs if job.window.holds(now))
-    words = (badge(tone, "down" if down else "up"), plan.rack, plan.scenario.topology.name, escape(plan.scenario.name))
-    first, *others = zip(_HEADS, (link, *words, escape(jobs)), strict=True)
+def _node_row(facts: Mapping[str, Any]) -> str:
+    tone, state = (Tone.GOOD, "up") if facts["up"] else (Tone.BAD, "down")
+    link = f'<a href="{facts["path"]}">{facts["name"]}</a>'
+    texts = (facts["rack"], facts["topology"], facts["scenario"], ", ".join(facts["jobs"]))
+    first, *others = zip(_HEADS, (link, badge(tone, state), *map(escape, texts)), strict=True)
     return row(tone, "".join((cell(*first, "first"), *(cell(*each) for each in others))))

@@ -181,9 +181,8 @@ class SiteReader(ScenarioReader):
         """Return a scenario on this machine, read once."""
         key = (name, topology.name)
         if key not in self._scenarios:
-            is_file = name.endswith((".yaml", ".yml")) or "/" in name
             try:
-                self._scenarios[key] = load_scenario(str(self._folder / name) if is_file else name, topology)
+                self._scenarios[key] = load_scenario(name, topology, self._folder)
             except ScenarioError as error:
                 self.fail(path, str(error))
         return self._scenarios[key]

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("coldplate.simulate")
 
-SHORTEST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS = 1, 60
 ANNOUNCED = 12
 """Upcoming faults that are listed at most."""
 MADE = 50
@@ -185,7 +184,7 @@ def _quiet(level: str) -> None:
 
 
 def _interval(text: str) -> int:
-    seconds = parse_value("--interval", quantities.duration, text)
-    if not SHORTEST_INTERVAL_SECONDS <= seconds <= LONGEST_INTERVAL_SECONDS or seconds != int(seconds):
-        raise UserError(f"--interval: {text} is not from 1s to 60s in whole seconds")
+    seconds = parse_value("--interval", quantities.duration_between, text, "1s", "60s")
+    if seconds != int(seconds):
+        raise UserError(f"--interval: {text} is no whole number of seconds")
     return int(seconds)

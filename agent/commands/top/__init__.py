@@ -40,8 +40,6 @@ EXIT_STATUSES = {
     130: "interrupted",
     143: "terminated",
 }
-SHORTEST_SECONDS, LONGEST_SECONDS = 0.1, 60.0
-"""Seconds between two samples that can be asked for: what sampling.fast allows."""
 PAPER_COLUMNS = 120
 """Columns of a picture that goes into a file, where COLUMNS says nothing else."""
 
@@ -49,7 +47,7 @@ PAPER_COLUMNS = 120
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sources(parser, "warn")
     parser.add_argument(
-        "--interval", type=_interval, default=1.0, metavar="TIME", help="time between two samples (default 1s)"
+        "--interval", default="1s", metavar="TIME", help="time between two samples (default %(default)s)"
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -70,24 +68,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _interval(text: str) -> float:
-    from agent.config.quantities import duration
-
-    try:
-        seconds = duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text}: give a time from 100ms to 60s")
-    return seconds
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Show until the person leaves, or once. Raises UserError."""
+    from agent.config.quantities import duration_between
+    from agent.config.schema import parse_value
     from agent.lib import logs
     from agent.wiring.command_line import read_config, read_options
 
     refuse_beside_url(arguments, ("scenario", "backend", "no_attach"), "shows what agents sample")
+    arguments.interval = parse_value("--interval", duration_between, arguments.interval, "100ms", "60s")
     config = read_config(arguments)
     options = read_options(arguments)
     is_live = not (arguments.once or arguments.json or arguments.csv) and _has_terminal()

@@ -76,20 +76,17 @@ class LocalSampler:
         threads: Threads,
     ) -> None:  # fmt: skip
         self._name = name
-        self._is_whole, self._until = False, 0.0
+        self._is_whole = False
         self._board = board
-        self._threads = threads
         config = sampled_every(interval, config)
         providers = providers_of_one_run(config, options.folder, clock().wall)
         hub = Hub()
         self._loop = make_sampling_loop(config, options, hub, providers)
         self._owner = _owners(config, options)
         hub.follow("showing the node", self._show)
-
-    def begin(self) -> None:
         self._until = clock().mono + FIRST_SECONDS
-        self._board.expect(self._name)
-        self._thread = self._threads.begin("top-sampling", self._loop.run)
+        board.expect(name)
+        self._thread = threads.begin("top-sampling", self._loop.run)
 
     def stop(self) -> None:
         self._loop.stop()

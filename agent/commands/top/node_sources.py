@@ -134,7 +134,6 @@ class NodeSources:
 
         name = node_name(self._config)
         own = LocalSampler(name, self._config, self._options, self._interval, self.board, self._threads)
-        own.begin()
         self._ends.append(own.stop)
 
     def _begin_rack(self) -> None:

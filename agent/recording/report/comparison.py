@@ -8,7 +8,7 @@ from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import span_text
 from agent.recording.report.performance_observations import all_observations, step_of
-from agent.recording.report.report_card import ABSENT, TextStyle, run_lines, throttled_seconds
+from agent.recording.report.report_card import ABSENT, TextStyle, run_lines
 from agent.recording.report.run_facts import GpuFacts, RecordedRun, imbalance_of
 
 
@@ -53,7 +53,7 @@ def _mean_power(gpu: GpuFacts) -> float | None:
 
 
 def _throttled_share(gpu: GpuFacts) -> float | None:
-    lost = throttled_seconds(gpu)
+    lost = gpu.slowed_seconds()
     over = max((over for _, over, _ in gpu.throttled().values()), default=0.0)
     return lost / over if lost is not None and over else None
 

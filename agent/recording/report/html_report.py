@@ -185,19 +185,11 @@ def _tables(run: RecordedRun) -> Iterator[str]:
     ):
         if table.rows:
             note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
-            yield f"<h2>{title}</h2>{_table(_spoken(table.heads), table.rows)}{note}"
+            heads = [head.replace("\n", " ") for head in table.heads]
+            yield f"<h2>{title}</h2>{_table(heads, table.rows)}{note}"
     for job, gpus in run.groups():
         if job is not None:
             yield f"<p>{escape(card.job_text(job))}: {escape(format_gpus(gpus))}</p>"
-
-
-def _spoken(heads: Sequence[str]) -> Iterator[str]:
-    """Yield heads in one line; one that says nothing above goes on with the one before."""
-    before = ""
-    for head in heads:
-        over, _, under = head.rpartition("\n")
-        before = over or (before if under in ("peak", "p5-p95") else "")
-        yield " ".join(filter(None, (before, under)))
 
 
 def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
 from agent.catalogue.gpu import WORKING_POWER
-from agent.health.device_states import throttle_verdict
-from agent.health.verdicts import is_bad
 from agent.recording.report import report_series as chosen
 from agent.recording.report.hardware_observations import hardware_observations
 from agent.recording.report.observation import NOTE, RANKS, SLOW, Observation, format_gpus, share_text, span_text
@@ -85,8 +83,8 @@ def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     by_reason: dict[str, list[tuple[GpuFacts, float, float, str]]] = {}
     for gpu in gpus:
-        for reason, (seconds, over, how) in gpu.throttled().items():
-            if is_bad(throttle_verdict(reason)) and over and seconds / over >= THROTTLED:
+        for reason, (seconds, over, how) in gpu.slowed().items():
+            if over and seconds / over >= THROTTLED:
                 by_reason.setdefault(reason, []).append((gpu, seconds, over, how))
     for reason, found in sorted(by_reason.items()):
         worst = max(found, key=lambda one: one[1] / one[2])

@@ -5,11 +5,10 @@ Everything is ASCII but the texts of the recording. The page of HTML shows the s
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from agent.catalogue.gpu import STATES
-from agent.health.device_states import throttle_verdict
-from agent.health.verdicts import is_bad
 from agent.lib.wording import one_line, utc
 from agent.model import IbPort
 from agent.recording.report import report_series as chosen
@@ -46,14 +45,16 @@ class TextStyle:
         """Return columns to the right below their heads, the first one to the left; a list of each row where it does
         not fit.
 
-        A head may have two lines.
+        A head may have two lines; neighbours with the same upper one share it.
         """
-        pairs = [head.split("\n") if "\n" in head else ["", head] for head in heads]
-        widths = [max(len(cell) for cell in (*pair, *(row[place] for row in rows))) for place, pair in enumerate(pairs)]
+        over, under = zip(*(head.rpartition("\n")[::2] for head in heads), strict=True)
+        over = [head if head != before else "" for before, head in pairwise(("", *over))]
+        lines = [line for line in (over, under, *rows) if any(line)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         if sum(widths) + 2 * (len(widths) - 1) > self.width:
-            return self._listed([" ".join(filter(None, pair)) for pair in pairs], rows)
+            return self._listed([head.replace("\n", " ") for head in heads], rows)
         made = []
-        for line in filter(any, (*zip(*pairs, strict=True), *rows)):
+        for line in lines:
             first, *others = zip(line, widths, strict=True)
             made.append("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip())
         return made
@@ -82,8 +83,8 @@ class ReportTable(NamedTuple):
 
 
 def activity_table(run: RecordedRun) -> ReportTable:
-    heads = ("GPU", "util\nmean", "\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
-             "power W\nmean", "\npeak", "temp C\nmean", "\npeak")  # fmt: skip
+    heads = ("GPU", "util\nmean", "util\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
+             "power W\nmean", "power W\npeak", "temp C\nmean", "temp C\npeak")  # fmt: skip
     return ReportTable(heads, [_activity(gpu) for gpu in run.gpus()[:MOST_ROWS]], _left_out(len(run.gpus()), "GPUs"))
 
 
@@ -108,13 +109,11 @@ def _hours(seconds: float) -> str:
 
 def loss_table(run: RecordedRun) -> ReportTable:
     """Return what each GPU took, lost and moved."""
-    heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "\npeak",
-             "PCIe GB/s\nmean", "\npeak", "seen\nseconds")  # fmt: skip
+    heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "NVLink GB/s\npeak",
+             "PCIe GB/s\nmean", "PCIe GB/s\npeak", "seen\nseconds")  # fmt: skip
     gpus = run.gpus()[:MOST_ROWS]
     sources = {energy[2] for gpu in gpus if (energy := gpu.energy()) is not None}
-    sources |= {
-        how for gpu in gpus for reason, (_, _, how) in gpu.throttled().items() if is_bad(throttle_verdict(reason))
-    }
+    sources |= {how for gpu in gpus for _, _, how in gpu.slowed().values()}
     notes = ["NVLink and PCIe: sent and received together. Throttled: for any reason except idleness and power cap."]
     if "power" in sources:
         notes.append("Energy is integrated from power where the GPU has no counter.")
@@ -125,13 +124,13 @@ def loss_table(run: RecordedRun) -> ReportTable:
 
 def port_table(run: RecordedRun) -> ReportTable:
     """Return what each InfiniBand port moved, in GB/s."""
-    heads = ("port", "sent\nmean", "\npeak", "received\nmean", "\npeak", "peak of\nrate", "\nerrors")
+    heads = ("port", "sent\nmean", "sent\npeak", "received\nmean", "received\npeak", "peak of\nrate", "errors")
     rows = [_port(port, facts, named=len(run.nodes) > 1) for port, facts in run.ports()[:MOST_ROWS]]
     return ReportTable(heads, rows, _left_out(len(run.ports()), "ports"))
 
 
 def node_table(run: RecordedRun) -> ReportTable:
-    heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "\npeak", "\nsource")
+    heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "power W\npeak", "source")
     return ReportTable(heads, [_node(node) for node in run.nodes[:MOST_ROWS]], _left_out(len(run.nodes), "nodes"))
 
 
@@ -158,18 +157,12 @@ def _losses(gpu: GpuFacts) -> list[str]:
     return [
         one_line(gpu.title, 32),
         _number(energy[0] / _KWH if energy else None, 3),
-        _number(throttled_seconds(gpu)),
+        _number(gpu.slowed_seconds()),
         _percent(capped[0] if capped else None),
         *_rates(gpu.counters((chosen.NVLINK_OUT, chosen.NVLINK_IN))),
         *_rates(gpu.counters((chosen.PCIE_OUT, chosen.PCIE_IN))),
         _number(util.seconds if util else None),
     ]
-
-
-def throttled_seconds(gpu: GpuFacts) -> float | None:
-    """Return seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
-    spans = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if is_bad(throttle_verdict(reason))]
-    return max(spans, default=None)
 
 
 def _rates(counters: Sequence[CounterStatistic]) -> tuple[str, str]:

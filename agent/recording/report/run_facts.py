@@ -14,6 +14,8 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
+from agent.health.device_states import throttle_verdict
+from agent.health.verdicts import is_bad
 from agent.model import Entity, Gpu, IbPort, Labels, Node, Reason
 from agent.recording.file_records import RecordingHeader
 from agent.recording.report import report_series as chosen
@@ -190,6 +192,14 @@ class GpuFacts(EntityFacts):
             if reason not in found or counter.seconds >= COUNTED_SECONDS:
                 found[reason] = (min(counter.growth, counter.seconds), counter.seconds, "driver")
         return found
+
+    def slowed(self) -> dict[str, tuple[float, float, str]]:
+        """Return the same of those reasons that are not normal, as idleness and the power cap are."""
+        return {reason: found for reason, found in self.throttled().items() if is_bad(throttle_verdict(reason))}
+
+    def slowed_seconds(self) -> float | None:
+        """Return seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
+        return max((seconds for seconds, _, _ in self.slowed().values()), default=None)
 
     def capped(self) -> tuple[float, float, str] | None:
         """Return the share of time at the power limit, over how many seconds, and who says so.

@@ -144,16 +144,6 @@ class Envelope:
         seconds = sum(self.seconds)
         return sum(self._totals) / seconds if seconds else None
 
-    @property
-    def low(self) -> float | None:
-        """The lowest of all; None without values."""
-        return min(self.lows) if sum(self.seconds) else None
-
-    @property
-    def high(self) -> float | None:
-        """The highest of all; None without values."""
-        return max(self.highs) if sum(self.seconds) else None
-
 
 class GaugeStatistic:
     """A gauge: its envelope over time, and how often which value was seen."""
@@ -198,9 +188,10 @@ class GaugeStatistic:
 
     def summary(self) -> GaugeSummary | None:
         """Return its summary; None if it has no sample."""
-        mean, low, high = self.envelope.mean, self.envelope.low, self.envelope.high
-        if mean is None or low is None or high is None:
+        mean = self.envelope.mean
+        if mean is None:
             return None
+        low, high = min(self.envelope.lows), max(self.envelope.highs)
         p5, p50, p95 = (min(max(self.quantile(share), low), high) for share in (0.05, 0.5, 0.95))
         return GaugeSummary(min(max(mean, low), high), low, high, p5, p50, p95, sum(self.envelope.seconds))
 
@@ -262,7 +253,7 @@ class CounterStatistic:
     @property
     def peak(self) -> float | None:
         """The highest rate between two snapshots; None if it was not seen twice, or the rate is not kept."""
-        return self.envelope.high if self.envelope is not None else None
+        return max(self.envelope.highs) if self.envelope is not None and self.seconds else None
 
 
 _SPANS = 50

@@ -3,7 +3,7 @@
 Only changed lines are written, in one synchronized update, so that nothing flickers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from agent.commands.top.screen import gpu_table, panes
 from agent.commands.top.screen.gpu_table import Row
-from agent.commands.top.screen.key_input import OneGpu, OneJob, OnScreen, UiState
+from agent.commands.top.screen.key_input import GpuKey, OneGpu, OneJob, OnScreen, UiState
 from agent.commands.top.screen.panes import help_lines, zoom_lines
 from agent.commands.top.screen.text_layout import BOLD, DIM, TextLayout, panel
 from agent.commands.top.screen.view_builder import ScreenData
@@ -26,13 +26,13 @@ def draw(scene: ScreenData, state: UiState, look: TextLayout) -> tuple[list[Text
     """Return the lines, exactly as many as the terminal has, and what keys act upon."""
     rows = gpu_table.rows_of(scene.nodes, state)
     if state.is_helping:
-        return _fitted(help_lines(look), state, look), _on_screen(rows, (), 0)
+        return _fitted(help_lines(look), state, look), _on_screen(rows)
     if isinstance(state.zoom, OneGpu):
         for node in scene.nodes:
             for gpu in node.gpus:
                 if gpu.key == state.zoom.key:
                     head = panes.head_line(scene, state, look)
-                    return _fitted([head, *zoom_lines(node, gpu, look)], state, look), _on_screen(rows, (), 0)
+                    return _fitted([head, *zoom_lines(node, gpu, look)], state, look), _on_screen(rows)
     return _overview(scene, state, look, rows)
 
 
@@ -53,7 +53,7 @@ def _overview(scene: ScreenData, state: UiState, look: TextLayout, rows: Sequenc
     if not rows:
         lines.append(look.line((_nothing(scene, state), DIM)))
     lines += _panels(scene, state, look, None if height is None else height - len(lines) - 1)
-    return _fitted(lines, state, look), _on_screen(rows, range(top, top + len(shown)), first)
+    return _fitted(lines, state, look), _on_screen(rows, dict(enumerate(map(gpu_table.key_of, shown), top)))
 
 
 def _nothing(scene: ScreenData, state: UiState) -> str:
@@ -122,10 +122,8 @@ def _footer(state: UiState, look: TextLayout) -> Text:
     return look.line(*parts)
 
 
-def _on_screen(rows: Sequence[Row], lines: Sequence[int], first: int) -> OnScreen:
-    return OnScreen(
-        [gpu_table.key_of(row) for row in rows], [gpu_table.job_of(row) for row in rows], list(lines), first
-    )
+def _on_screen(rows: Sequence[Row], lines: Mapping[int, GpuKey] | None = None) -> OnScreen:
+    return OnScreen({gpu_table.key_of(row): gpu_table.job_of(row) for row in rows}, lines or {})
 
 
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"

@@ -97,27 +97,27 @@ def _busy_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
 
 
 def _power_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
-    return look.glyphs.sparkline(gpu.power_history, gpu.values.get("power_limit_watts", 0.0), width), SPARK
+    return look.glyphs.sparkline(gpu.power_history, gpu.value("power_limit_watts") or 0.0, width), SPARK
 
 
 def _power(gpu: GpuView) -> str:
-    return text_layout.of(gpu.values.get("power_watts"), gpu.values.get("power_limit_watts"), 1.0, "W")
+    return text_layout.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
 
 
 def _memory(gpu: GpuView) -> str:
-    return text_layout.of(gpu.values.get("memory_used_bytes"), gpu.values.get("memory_total_bytes"), GIB, "G")
+    return text_layout.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G")
 
 
 def _megahertz(gpu: GpuView) -> str:
-    return text_layout.plain(gpu.values.get("clock_sm"), 1e-6)
+    return text_layout.plain(gpu.value("clock_hertz"), 1e-6)
 
 
 def _heat(name: str) -> ShowsGpu:
-    return lambda gpu, look, _: (text_layout.plain(gpu.values.get(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
+    return lambda gpu, look, _: (text_layout.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
 
 
 def _share(name: str) -> ShowsGpu:
-    return _value(lambda gpu: text_layout.percent(gpu.values.get(name)))
+    return _value(lambda gpu: text_layout.percent(gpu.value(name)))
 
 
 def throttled(gpu: GpuView) -> Part:
@@ -280,7 +280,7 @@ def _most_first(name: str) -> Callable[[Row], tuple[object, ...]]:
     """Sorted by a value, the highest first; rows without it last."""
 
     def order(row: Row) -> tuple[object, ...]:
-        value = None if isinstance(row, NodeView) else row.values.get(name)
+        value = None if isinstance(row, NodeView) else row.value(name)
         return (value is None, -(value or 0.0), *_place(row))
 
     return order

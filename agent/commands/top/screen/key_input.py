@@ -5,7 +5,7 @@ The bytes are ECMA-48 sequences, xterm's keys and SGR mouse mode. The next state
 
 import codecs
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple, Union
 
@@ -136,16 +136,17 @@ class UiState(Struct, frozen=True):
 
 
 class OnScreen(Struct, frozen=True):
-    """What keys act upon: the rows from top to bottom with the jobs that hold them, and the screen line of each."""
+    """What keys act upon: the rows from top to bottom, each with the job that holds it, and those on the screen.
 
-    rows: Sequence[GpuKey] = ()
-    jobs: Sequence[OneJob | None] = ()
-    lines: Sequence[int] = ()
-    first: int = 0
-    """The row that `lines` begins with: what is above it is scrolled away."""
+    `lines` has the row that is on a line of the screen.
+    """
 
-    def job_of(self, key: GpuKey | None) -> OneJob | None:
-        return self.jobs[self.rows.index(key)] if key in self.rows else None
+    rows: Mapping[GpuKey, OneJob | None] = {}
+    lines: Mapping[int, GpuKey] = {}
+
+    def or_first(self, key: GpuKey | None) -> GpuKey | None:
+        """Return this row, or the first one if it is not there."""
+        return key if key in self.rows else next(iter(self.rows), None)
 
 
 def press(state: UiState, event: Press, screen: OnScreen) -> UiState:
@@ -178,24 +179,23 @@ def _typed(state: UiState, key: str) -> UiState:
 def _moved(state: UiState, screen: OnScreen, lines: int) -> UiState:
     if not screen.rows:
         return state
-    if state.selected in screen.rows:
-        start = screen.rows.index(state.selected)
-    else:
-        start = -1 if lines > 0 else len(screen.rows)
-    key = screen.rows[min(max(start + lines, 0), len(screen.rows) - 1)]
+    rows = list(screen.rows)
+    outside = -1 if lines > 0 else len(rows)
+    start = next((place for place, key in enumerate(rows) if key == state.selected), outside)
+    key = rows[min(max(start + lines, 0), len(rows) - 1)]
     return replace(state, selected=key, zoom=OneGpu(key) if isinstance(state.zoom, OneGpu) else state.zoom)
 
 
 def _clicked(state: UiState, line: int, screen: OnScreen) -> UiState:
     """Select the row; a click on the one that is selected zooms into it."""
-    if line not in screen.lines or state.is_helping:
+    key = screen.lines.get(line)
+    if key is None or state.is_helping:
         return replace(state, is_helping=False)
-    key = screen.rows[screen.first + screen.lines.index(line)]
     return _entered(state, screen) if key == state.selected else replace(state, selected=key)
 
 
 def _entered(state: UiState, screen: OnScreen) -> UiState:
-    key = state.selected if state.selected in screen.rows else next(iter(screen.rows), None)
+    key = screen.or_first(state.selected)
     if key is None or not key[1]:
         return state
     return replace(state, selected=key, zoom=OneGpu(key))
@@ -204,8 +204,8 @@ def _entered(state: UiState, screen: OnScreen) -> UiState:
 def _into_job(state: UiState, screen: OnScreen) -> UiState:
     if isinstance(state.zoom, OneJob):
         return replace(state, zoom=None)
-    key = state.zoom.key if isinstance(state.zoom, OneGpu) else state.selected
-    job = screen.job_of(key if key in screen.rows else next(iter(screen.rows), None))
+    key = screen.or_first(state.zoom.key if isinstance(state.zoom, OneGpu) else state.selected)
+    job = None if key is None else screen.rows[key]
     return state if job is None else replace(state, zoom=job)
 
 

@@ -46,8 +46,8 @@ class SightingBoard:
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._lock = threading.Lock()
-        self._latest: dict[str, Sighting] = {}
-        self._expected: dict[str, None] = {}
+        self._latest: dict[str, Sighting | None] = {}
+        """None of a node that is expected and has not been heard of."""
         self._changed = changed
         self._arrived = threading.Condition(self._lock)
         self._counts: dict[str, int] = {}
@@ -55,11 +55,10 @@ class SightingBoard:
     def expect(self, name: str) -> None:
         """Register a node before its first sample arrives."""
         with self._lock:
-            self._expected[name] = None
+            self._latest.setdefault(name, None)
 
     def put(self, sighting: Sighting) -> None:
         with self._arrived:
-            self._expected[sighting.name] = None
             before = self._latest.get(sighting.name)
             self._latest[sighting.name] = sighting
             if before is None or _moment(before) != _moment(sighting) or sighting.snapshot is None:
@@ -70,13 +69,13 @@ class SightingBoard:
     def look(self) -> tuple[list[Sighting], dict[str, int]]:
         """Return one for each registered node, and how many samples or problems of each there were so far."""
         with self._lock:
-            return [self._latest[name] for name in self._expected if name in self._latest], dict(self._counts)
+            return [each for each in self._latest.values() if each is not None], dict(self._counts)
 
     def wait(self, counts: Mapping[str, int], seconds: float) -> None:
         """Until there is another sample, or problem, of every expected node than those counted, or for so long."""
         with self._arrived:
             self._arrived.wait_for(
-                lambda: all(self._counts.get(name, 0) > counts.get(name, 0) for name in self._expected), seconds
+                lambda: all(self._counts.get(name, 0) > counts.get(name, 0) for name in self._latest), seconds
             )
 
 

@@ -10,32 +10,34 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from agent.catalogue import BY_NAME
 from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, ProcessRow, Traffic
 from agent.health.device_states import PortState, port_states
-from agent.health.seen_node import SeenGpu, SeenNode
+from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
 from agent.health.verdicts import Verdict
-from agent.model import Alert, BackendReport, Entity, Gpu, Labels, Outcome, PastMoment, Phase, Rack, Snapshot
+from agent.model import Alert, BackendReport, Gpu, Labels, Outcome, PastMoment, Phase, Rack, Snapshot
 from exporters import landing
 from exporters.landing_parts import JobFacts, job_facts
 from exporters.markup import TONES, Tone
 
 _SYNTHETIC, _NODE_POWER = "coldplate_synthetic_info", "coldplate_node_power_watts"
 _RACK_POWER, _RACK_BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
+_OF_GPU = [name for name, row in BY_NAME.items() if row.entity is Gpu and not row.labels]
 _OF_RACK = (_RACK_POWER, _RACK_BUDGET, "coldplate_rack_nodes_expected", "coldplate_rack_nodes_reporting")
 DRIVER = "nvml"
 """The backend whose absence means that there is no GPU."""
 
 
 class GpuView(Struct):
-    """One GPU. `values` by the metric's name without `coldplate_gpu_`, in base units; clocks are `clock_sm` and so on.
+    """One GPU. `rates` in bytes per second by metric name; `memory_clocks` in hertz, now and at most, as far as known.
 
-    `rates` in bytes per second by metric name; `growth` is what error counters grew in the last minute, by what they
-    are called. The histories are ratios of 0 to 1 and watts, the newest last, None where a sample had no value.
+    `growth` is what error counters grew in the last minute, by what they are called. The histories are ratios of 0 to 1
+    and watts, the newest last, None where a sample had no value.
     """
 
     node: str
     row: SeenGpu
-    values: dict[str, float] = field(default_factory=dict)
+    memory_clocks: tuple[float | None, float | None] = (None, None)
     rates: dict[str, float] = field(default_factory=dict)
     growth: dict[str, float] = field(default_factory=dict)
     state_seconds: dict[str, float] = field(default_factory=dict)
@@ -68,6 +70,10 @@ class GpuView(Struct):
     def job(self) -> Mapping[str, str] | None:
         """The one job that holds it; None if no job or several do."""
         return self.row.jobs[0] if len(self.row.jobs) == 1 else None
+
+    def value(self, name: str) -> float | None:
+        """Return a reading in base units by its metric's name without `coldplate_gpu_`; of clocks the SM's."""
+        return self.row.values.get(f"coldplate_gpu_{name}")
 
     def rate(self, *names: str) -> float | None:
         """Return the sum of the rates of these counters, None unless all are known."""
@@ -125,8 +131,6 @@ class NodeView(Struct):
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
     alerts: Sequence[Alert] | None = None
     failed: Sequence[BackendReport] = ()
-    past: Sequence[PastMoment] = ()
-    """The minutes before the command started, as its agent remembers them."""
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
     """Those of the GPUs whose driver lists them; None where an agent, which does not give them, is asked."""
     no_devices: str = ""
@@ -143,7 +147,7 @@ class NodeView(Struct):
 
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
     """Return the node as the snapshot shows it; histories, alerts and findings are added by others."""
-    found = SeenNode((*landing.METRICS, _SYNTHETIC, *_OF_RACK))
+    found = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, *_OF_RACK))
     for _ in found.look(snapshot):
         pass
     view = NodeView(name, origin, snapshot.at.wall, expected=found.expected_gpus)
@@ -155,8 +159,11 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
     view.rack_power, view.rack_budget = (
         next((each.value for each in found.all(metric)), None) for metric in (_RACK_POWER, _RACK_BUDGET)
     )
-    gpus: dict[Entity, GpuView] = {gpu: GpuView(name, row) for gpu, row in found.by_gpu.items()}
-    _add_readings(gpus, snapshot)
+    clock, limit = (
+        {each.entity: each.value for each in found.all(metric) if each.labels.get("domain") == "memory"}
+        for metric in CLOCKS
+    )
+    gpus = {gpu: GpuView(name, row, (clock.get(gpu), limit.get(gpu))) for gpu, row in found.by_gpu.items()}
     for (metric, entity), rate in traffic.rates.items():
         if (gpu := gpus.get(entity)) is not None:
             gpu.rates[metric] = rate
@@ -173,17 +180,6 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
     absent = [each.detail for each in snapshot.reports if each.outcome is Outcome.ABSENT and each.backend == DRIVER]
     view.no_devices = next(iter(absent), "") if not view.gpus else ""
     return view
-
-
-def _add_readings(gpus: Mapping[Entity, GpuView], snapshot: Snapshot) -> None:
-    for reading in snapshot:
-        name = reading.metric.name
-        if (gpu := gpus.get(reading.entity)) is not None:
-            if not reading.labels:
-                gpu.values[name.removeprefix("coldplate_gpu_")] = reading.value
-            elif name in ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz"):
-                what = "clock_" if name == "coldplate_gpu_clock_hertz" else "clock_limit_"
-                gpu.values[what + dict(reading.labels).get("domain", "")] = reading.value
 
 
 def _ports(found: SeenNode, traffic: Traffic) -> Iterator[PortView]:
@@ -223,17 +219,17 @@ class NodeHistory:
         self._wall: float | None = None
         self._is_prefixed = False
 
-    def take(self, node: NodeView) -> None:
+    def take(self, node: NodeView, past: Sequence[PastMoment]) -> None:
         """Note what the GPUs do, and give each of them its history."""
         assert node.wall is not None
         is_fresh, self._wall = node.wall != self._wall, node.wall
         self._begun = node.wall if self._begun is None else self._begun
         moments: list[Mapping[tuple[str, object], float]] = []
-        if node.past and not self._is_prefixed:
+        if past and not self._is_prefixed:
             self._is_prefixed = True
-            moments = [_values(moment) for moment in self._before(node.past, self._begun)]
+            moments = [_values(moment) for moment in self._before(past, self._begun)]
         for gpu in node.gpus:
-            for name, value in ((BUSY, gpu.row.busy), (POWER, gpu.values.get("power_watts"))):
+            for name, value in ((BUSY, gpu.row.busy), (POWER, gpu.value("power_watts"))):
                 line = self._lines.setdefault((name, gpu.key), deque(maxlen=MOST))
                 if is_fresh:
                     line.append(value)

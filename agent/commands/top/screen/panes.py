@@ -23,7 +23,7 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
-from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, gpu_indexes
+from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, gpu_names
 from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
 from agent.model import Alert, Phase
@@ -92,15 +92,11 @@ def _peace(nodes: Sequence[NodeView]) -> str:
 
 def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     """Power against the rack's budget, fabric, and how many alerts; of many nodes their sums."""
-    parts: list[Part | str] = []
     powers = [node.power for node in nodes if node.power is not None]
     source = f" ({nodes[0].power_source})" if len(nodes) == 1 and nodes[0].power_source else ""
-    parts += [
-        ("power ", DIM),
-        f"{text_layout.kilowatts(sum(powers) if powers else None)} kW{source}" if powers else ABSENT,
-    ]
-    parts += _rack(nodes, look)
-    parts += _fabric([port for node in nodes for port in node.ports])
+    power = f"{text_layout.kilowatts(sum(powers))} kW{source}" if powers else ABSENT
+    fabric = _fabric([port for node in nodes for port in node.ports])
+    parts: list[Part | str] = [("power ", DIM), power, *_rack(nodes, look), *fabric]
     evaluated = [node.alerts for node in nodes if node.alerts is not None]
     counts = AlertCounts()
     for alert in chain.from_iterable(evaluated):
@@ -192,7 +188,7 @@ def _job(
     labels = {**job, **facts.labels}
     place = ", ".join(filter(None, (labels.get("account", ""), labels.get("partition", ""))))
     alone = [gpu for gpu in gpus if len(gpu.row.jobs) == 1]
-    powers = [gpu.values["power_watts"] for gpu in alone if "power_watts" in gpu.values]
+    powers = [power for gpu in alone if (power := gpu.value("power_watts")) is not None]
     busy = [gpu.row.busy for gpu in alone if gpu.row.busy is not None]
     return look.line(
         (f"  {look.pad(name_of(labels) or ABSENT, 10)} ", BOLD),
@@ -232,18 +228,15 @@ def _port(node: str, port: PortView, look: TextLayout) -> Text:
 
 def jobs_of(gpus: Sequence[GpuView], many: bool) -> Iterator[tuple[Mapping[str, str], str, list[GpuView]]]:
     """Yield each job with its facts, the GPUs that it holds in short, and those GPUs."""
-    held: dict[tuple[str, str], list[GpuView]] = {}
-    facts: dict[tuple[str, str], Mapping[str, str]] = {}
+    held: dict[tuple[str, str], tuple[Mapping[str, str], list[GpuView]]] = {}
     for gpu in gpus:
         for job in gpu.row.jobs:
-            held.setdefault(_key(job), []).append(gpu)
-            facts.setdefault(_key(job), job)
+            held.setdefault(_key(job), (job, []))[1].append(gpu)
     for key in sorted(held):
-        nodes = sorted({gpu.node for gpu in held[key]})
-        place = f"{nodes[0]} " if many else ""
-        one = len(nodes) == 1
-        where = f"{place}{gpu_indexes(held[key])}" if one else f"{len(held[key])} GPUs of {len(nodes)} nodes"
-        yield facts[key], where, held[key]
+        facts, holders = held[key]
+        nodes = {gpu.node for gpu in holders}
+        where = gpu_names(holders, many) if len(nodes) == 1 else f"{len(holders)} GPUs of {len(nodes)} nodes"
+        yield facts, where, holders
 
 
 CHART_LINES = 4
@@ -263,7 +256,7 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     lines += _grid([*_values(gpu, look)], look)
     lines += process_lines(node, gpu, look)
     lines += _chart("BUSY", gpu.busy_history, 1.0, "100%", look)
-    limit = gpu.values.get("power_limit_watts")
+    limit = gpu.value("power_limit_watts")
     if limit:
         lines += _chart("POWER", gpu.power_history, limit, f"{limit:.0f} W", look)
     if gpu.growth and any(gpu.growth.values()):
@@ -284,7 +277,7 @@ def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
 
 
 def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part | str]]:
-    value, degree = gpu.values.get, look.glyphs.degree
+    value, degree = gpu.value, look.glyphs.degree
     yield "busy", _with_rolling(gpu, "utilization", "ratio", 100.0, "%")
     yield "power", _with_rolling(gpu, "power", "watts", 1.0, " W")
     yield "power limit", text_layout.of(value("power_limit_watts"), value("power_limit_default_watts"), 1.0, " W")
@@ -292,8 +285,8 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part | str]]:
     yield "memory heat", _with_rolling(gpu, "memory_temperature", "celsius", 1.0, degree)
     yield "heat margin", text_layout.plain(value("temperature_margin_celsius"), unit=degree)
     yield "memory", text_layout.of(value("memory_used_bytes"), value("memory_total_bytes"), GIB, " GiB")
-    yield "SM clock", text_layout.of(value("clock_sm"), value("clock_limit_sm"), 1e-6, " MHz")
-    yield "memory clock", text_layout.of(value("clock_memory"), value("clock_limit_memory"), 1e-6, " MHz")
+    yield "SM clock", text_layout.of(value("clock_hertz"), value("clock_limit_hertz"), 1e-6, " MHz")
+    yield "memory clock", text_layout.of(*gpu.memory_clocks, 1e-6, " MHz")
     yield "throttled by", throttled(gpu)
     for name in ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp64_active"):
         yield name.replace("_", " "), text_layout.percent(value(f"{name}_ratio"))
@@ -312,8 +305,8 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part | str]]:
 
 def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str) -> str:
     """Return the value with the lowest and highest of the last minute."""
-    now = text_layout.plain(gpu.values.get(f"{stem}_{unit}"), factor, unit=shown)
-    low, high = (gpu.values.get(f"{stem}_{which}_{unit}") for which in ("min", "max"))
+    now = text_layout.plain(gpu.value(f"{stem}_{unit}"), factor, unit=shown)
+    low, high = (gpu.value(f"{stem}_{which}_{unit}") for which in ("min", "max"))
     if low is None or high is None:
         return now
     return f"{now} (1 min {low * factor:.0f} to {high * factor:.0f})"

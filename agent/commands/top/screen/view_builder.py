@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from agent.commands.top.screen.node_samples import Sighting, Traffic
 from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
-from agent.health.device_states import ComparedGpus
+from agent.health.device_states import CLOCK, LIMIT, POWER, ComparedGpus
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
 from agent.lib.wording import age, index_runs
 from agent.model import Alert, Gpu
@@ -79,13 +79,13 @@ def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many:
     elif waiting:
         yield NodeIssue(
             Tone.WARN,
-            f"{names(waiting, many)} of {what} {_verb(waiting, 'wait')} for others: {_at_low_power(waiting)}; "
+            f"{gpu_names(waiting, many)} of {what} {_verb(waiting, 'wait')} for others: {_at_low_power(waiting)}; "
             "no GPU seen here holds them up: look at the job's other nodes, its storage and its hosts",
         )
     else:
         yield from _slower_than_peers(what, members, many)
     for gpu in waiting if culprits else ():
-        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
+        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {gpu_names(culprits, many)}: {_at_low_power([gpu])}")
     peers = [gpu for gpu in members if gpu not in behind]
     for gpu in behind if peers else ():
         gpu.row.findings = _said_again(gpu, BEHIND, f"{_busy([gpu])} busy, its peers {_busy(peers)}")
@@ -98,21 +98,21 @@ def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Ite
     if slow and peers:
         parts = [
             f"{_middle(slow, name, factor)} {unit}, {_count(peers, 'peer')} {_middle(peers, name, factor)} {unit}"
-            for name, factor, unit in (("clock_sm", 1e-6, "MHz"), ("power_watts", 1.0, "W"))
-            if all(name in gpu.values for gpu in (*slow, *peers))
+            for name, factor, unit in ((CLOCK, 1e-6, "MHz"), (POWER, 1.0, "W"))
+            if all(name in gpu.row.values for gpu in (*slow, *peers))
         ]
-        text = f"{names(slow, many)} {_verb(slow, 'hold')} {what} up, slower than its peers: {'; '.join(parts)}"
+        text = f"{gpu_names(slow, many)} {_verb(slow, 'hold')} {what} up, slower than its peers: {'; '.join(parts)}"
         yield NodeIssue(Tone.WARN, text)
 
 
 def _middle(gpus: Sequence[GpuView], name: str, factor: float) -> str:
-    return f"{median(gpu.values[name] for gpu in gpus) * factor:.0f}"
+    return f"{median(gpu.row.values[name] for gpu in gpus) * factor:.0f}"
 
 
 def _held_up(
     what: str, culprits: Sequence[GpuView], waiting: Sequence[GpuView], members: Sequence[GpuView], many: bool
 ) -> str:
-    who = names(culprits, many)
+    who = gpu_names(culprits, many)
     peers = [gpu for gpu in members if gpu not in culprits]
     wait = f"{_count(waiting)} {_verb(waiting, 'wait')} for {'it' if len(culprits) == 1 else 'them'}"
     if not all(gpu.row.up for gpu in culprits):
@@ -139,7 +139,7 @@ def _busy(gpus: Sequence[GpuView]) -> str:
 
 def _at_low_power(gpus: Sequence[GpuView]) -> str:
     """Return what gives a waiting GPU away; GPUs that wait have both values."""
-    shares = [gpu.values["power_watts"] / gpu.values["power_limit_watts"] for gpu in gpus]
+    shares = [gpu.row.values[POWER] / gpu.row.values[LIMIT] for gpu in gpus]
     return f"{_busy(gpus)} busy at {median(shares):.0%} of {'its' if len(gpus) == 1 else 'their'} power limit"
 
 
@@ -156,7 +156,7 @@ def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
     for members, findings in together.values():
         text = "; ".join(each.text for each in findings)
         tone = min(TONES[each.verdict] for each in findings)
-        yield NodeIssue(tone, f"{names(members, many)}: {text}")
+        yield NodeIssue(tone, f"{gpu_names(members, many)}: {text}")
 
 
 def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
@@ -198,16 +198,13 @@ def _of_alerts(node: NodeView, many: bool) -> Iterator[NodeIssue]:
             yield NodeIssue(tone, f"{where}{'critical' if tone is Tone.BAD else 'warning'} alerts: {', '.join(found)}")
 
 
-def names(gpus: Sequence[GpuView], many: bool) -> str:
+def gpu_names(gpus: Sequence[GpuView], many: bool) -> str:
     """GPUs in short; of several nodes each with its node."""
     places: dict[str, list[GpuView]] = {}
     for gpu in gpus:
         places.setdefault(gpu.node, []).append(gpu)
-    return ", ".join(f"{node} {gpu_indexes(found)}" if many else gpu_indexes(found) for node, found in places.items())
-
-
-def gpu_indexes(gpus: Sequence[GpuView]) -> str:
-    return f"GPU {index_runs((gpu.index for gpu in gpus), '–', 2)}"
+    runs = ((node, index_runs((gpu.index for gpu in found), "–", 2)) for node, found in places.items())
+    return ", ".join(f"{node} GPU {indexes}" if many else f"GPU {indexes}" for node, indexes in runs)
 
 
 def _count(gpus: Sequence[GpuView], what: str = "GPU") -> str:
@@ -256,9 +253,9 @@ class ViewKeeper:
         traffic, history = self._known[sighting.name]
         traffic.take(sighting.snapshot)
         node = view_of(sighting.name, sighting.origin, sighting.snapshot, traffic)
-        node.alerts, node.past, node.processes = sighting.alerts, sighting.past, sighting.processes
+        node.alerts, node.processes = sighting.alerts, sighting.processes
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
-        history.take(node)
+        history.take(node, sighting.past)
         return node
 
     def _stale(self, nodes: Sequence[NodeView]) -> list[NodeIssue]:
