@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
 from types import MappingProxyType
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from agent.lib.record import Record
 
@@ -114,68 +114,60 @@ class Instant(NamedTuple):
     wall: float
 
 
-class Node(Record):
-    """The node itself; its name is a target label, so it carries none."""
+class Entity(Record):
+    """What a reading is of. `label_names` are its labels, in the order in which they are exposed: its fields'."""
+
+    label_names = tuple[str, ...]()
 
     @property
     def labels(self) -> Labels:
-        return ()
+        return tuple(zip(self.label_names, map(self.__getattribute__, type(self)._fields), strict=True))
 
 
-class Gpu(Record):
+class Node(Entity):
+    """The node itself; its name is a target label, so it carries none."""
+
+
+class Gpu(Entity):
     """One physical GPU. `index` is the driver's (it may change over a reboot), `uuid` is for life."""
 
     index: str
     uuid: str
-
-    @property
-    def labels(self) -> Labels:
-        return (("gpu", self.index), ("uuid", self.uuid))
+    label_names = ("gpu", "uuid")
 
 
-class NvLink(Record):
+class NvLink(Entity):
     """One NVLink of one GPU."""
 
     gpu: Gpu
     link: int
+    label_names = (*Gpu.label_names, "link")
 
     @property
     def labels(self) -> Labels:
         return (*self.gpu.labels, ("link", str(self.link)))
 
 
-class IbPort(Record):
+class IbPort(Entity):
     """One port of an InfiniBand or RoCE device."""
 
     device: str
     port: str
-
-    @property
-    def labels(self) -> Labels:
-        return (("device", self.device), ("port", self.port))
+    label_names = ("device", "port")
 
 
-class Rack(Record):
+class Rack(Entity):
     """The rack that feeds this node."""
 
     name: str
-
-    @property
-    def labels(self) -> Labels:
-        return (("rack", self.name),)
+    label_names = ("rack",)
 
 
-class Backend(Record):
+class Backend(Entity):
     """One source of readings inside the agent."""
 
     name: str
-
-    @property
-    def labels(self) -> Labels:
-        return (("backend", self.name),)
-
-
-Entity = Union[Node, Gpu, NvLink, IbPort, Rack, Backend]
+    label_names = ("backend",)
 
 
 class Metric(Record):
@@ -193,7 +185,7 @@ class Metric(Record):
     name: str
     kind: Kind
     unit: Unit
-    entity: type
+    entity: type[Entity]
     help: str
     lane: Lane
     origin: tuple[object, ...]
@@ -208,6 +200,11 @@ class Metric(Record):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Every label that a series may have, in the order in which they are exposed."""
+        return (*self.entity.label_names, *self.labels, *self.further_labels)
 
 
 class Series:

@@ -1,12 +1,9 @@
 """The reference of all metrics, as Markdown, generated from the catalogue."""
 
 from agent.catalogue.groups import GROUPS, Group, Profile, profile_of
-from agent.model import Backend, Gpu, IbPort, Metric, Node, NvLink, Rack, Shown
+from agent.model import Metric, Shown
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import MHZ, MIB, MILLI, NANO, PERCENT, ForeignProfile, Term
-
-_EXAMPLES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
-_ENTITY_LABELS = {type(example): tuple(name for name, _ in example.labels) for example in _EXAMPLES}
 
 _INTRODUCTION = """\
 # Metrics
@@ -56,7 +53,7 @@ def _line(row: Metric) -> str:
         f"`{row.name}`",
         row.kind.value,
         row.unit.value,
-        ", ".join(f"`{name}`" for name in labels_of(row)),
+        ", ".join(f"`{name}`" for name in row.label_names),
         row.help,
         ", ".join(dict.fromkeys(map(str, row.origin))),
         row.lane.value,
@@ -64,11 +61,6 @@ def _line(row: Metric) -> str:
         _others(row),
     )
     return "| " + " | ".join(cell.replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
-
-
-def labels_of(row: Metric) -> tuple[str, ...]:
-    """Return every label that a series of the row may have, in the order in which they are exposed."""
-    return (*_ENTITY_LABELS[row.entity], *row.labels, *row.further_labels)
 
 
 _FACTORS = {

@@ -5,6 +5,7 @@ remaining time is set before each wait. Only looking up the server's name cannot
 """
 
 import contextlib
+import os
 import select
 import socket
 from collections.abc import Callable
@@ -18,6 +19,11 @@ from agent.lib.http_target import HttpTarget
 DENIED = (401, 403)
 """Statuses of a refused login."""
 _TRUST = "; set ca_file to the issuer's certificate, or verify: false"
+
+
+def jitter() -> float:
+    """Return a random number from 0 to 1 for pauses between attempts, without the memory of the module `random`."""
+    return os.urandom(1)[0] / 255
 
 
 class HttpClient:

@@ -18,23 +18,19 @@ from agent.lib.http_target import TLS_KEYS, HttpTarget
 from agent.lib.wording import one_line, show_address
 from agent.model import (
     Alert,
-    Backend,
     BackendReport,
     Entity,
     Framer,
     Gap,
     Gpu,
-    IbPort,
     Instant,
     Labels,
     Layout,
     Metric,
-    Node,
     NvLink,
     Outcome,
     PastMoment,
     Phase,
-    Rack,
     Reading,
     Reason,
     Series,
@@ -120,27 +116,21 @@ def _series(row: Metric, labels: Mapping[str, Any]) -> Series | None:
     entity = _entity(row.entity, labels)
     if entity is None:
         return None
-    own = {name for name, _ in entity.labels}
-    return Series(row, entity, tuple((name, str(value)) for name, value in labels.items() if name not in own))
+    own = ((name, str(value)) for name, value in labels.items() if name not in entity.label_names)
+    return Series(row, entity, tuple(own))
 
 
-_LABELS: dict[type, tuple[str, ...]] = {
-    Node: (), Gpu: ("gpu", "uuid"), IbPort: ("device", "port"), Rack: ("rack",), Backend: ("backend",),
-}  # fmt: skip
-
-
-def entity_of(kind: type, labels: Mapping[str, Any]) -> Entity | None:
+def entity_of(kind: type[Entity], labels: Mapping[str, Any]) -> Entity | None:
     """Return what the labels name; None where they name nothing of this kind."""
     try:
         if kind is NvLink:
             return NvLink(Gpu(str(labels["gpu"]), str(labels["uuid"])), int(labels["link"]))
-        entity: Entity = kind(*(str(labels[name]) for name in _LABELS[kind]))
+        return kind(*(str(labels[name]) for name in kind.label_names))
     except (KeyError, ValueError):
         return None
-    return entity
 
 
-def _entity(kind: type, labels: Mapping[str, Any]) -> Entity | None:
+def _entity(kind: type[Entity], labels: Mapping[str, Any]) -> Entity | None:
     """Return the same; a gap may be that of all links of a GPU, and a GPU may have no uuid."""
     given = {"gpu": "", "uuid": "", **labels}
     return entity_of(Gpu if kind is NvLink and "link" not in given else kind, given)

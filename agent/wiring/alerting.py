@@ -56,9 +56,7 @@ RECEIVERS = _discover()
 
 
 def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:
-    """Return what the rules of these groups read of our metrics; instant selectors see each series as long as it is
-    shown.
-    """
+    """Return what the rules of these groups read of our metrics; instant selectors see a series while it is shown."""
     shortest: dict[Lane, float] = {}
     for group in groups:
         for rule in group.rules:

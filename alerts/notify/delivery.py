@@ -10,7 +10,6 @@ rejected individually are dropped: Alertmanager has stored the others.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +19,7 @@ from math import inf
 from msgspec import Struct
 
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError
-from agent.lib.http_client import DENIED, HttpClient
+from agent.lib.http_client import DENIED, HttpClient, jitter
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
@@ -113,11 +112,6 @@ class Pace(Struct, frozen=True):
     longest: float = 30.0
     batch: int = 64
     capacity: int = CAPACITY
-
-
-def jitter() -> float:
-    """Return a random number from 0 to 1, without the memory cost of the module `random`."""
-    return int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
 
 
 class _UnreachableError(Exception):

@@ -54,9 +54,7 @@ class Needs:
                     self._by_name.setdefault(only_metric_name(selector.matchers), []).append(need)
 
     def history_of(self, labels: Labels) -> float | None:
-        """Return seconds for which all samples of a series are needed, 0 for only the newest one; None if no rule reads
-        it.
-        """
+        """Return for how many seconds all samples of a series are needed; 0: the newest; None: no rule reads it."""
         return max((need.history for need in self._reading(labels)), default=None)
 
     def costliest(self, series: Iterable[Labels], price: Callable[[float], int]) -> tuple[Rule, float] | None:

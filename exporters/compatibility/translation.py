@@ -17,7 +17,21 @@ from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
 from agent.lib.layout_columns import RoundMemo, picker
-from agent.model import EMPTY_FRAME, Frame, Gpu, Labels, Lane, Layout, Metric, Node, Reading, Series, Snapshot, Unit
+from agent.model import (
+    EMPTY_FRAME,
+    Entity,
+    Frame,
+    Gpu,
+    Labels,
+    Lane,
+    Layout,
+    Metric,
+    Node,
+    Reading,
+    Series,
+    Snapshot,
+    Unit,
+)
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import (
     WHOLE,
@@ -118,7 +132,7 @@ HOST_LABELS = {"Hostname": ("Hostname",), "hostname": ("hostname",), "both": ("H
 _INFORMANTS = {BY_NAME[name] for name in ("coldplate_gpu_info", "coldplate_gpu_job_info", "coldplate_gpu_mig_info")}
 
 
-class Neighbour:
+class Neighbour(Entity):
     """The entity of another exporter's metrics; it comes after all entities of coldplate on a page."""
 
 

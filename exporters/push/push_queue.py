@@ -20,6 +20,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct, field
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.lib.http_client import jitter
 from agent.lib.logs import LogOnce
 from agent.lib.state_files import DamagedError, clear_unfinished, read_whole, replace_file, seal, unseal
 from agent.lib.threads import CLOSING_SECONDS, Threads
@@ -73,11 +74,6 @@ MAX_RETRY_AFTER_SECONDS = 300.0
 """Seconds for which a receiver may ask us to wait, by Retry-After."""
 CATCH_UP = 10
 """How many requests of a backlog are sent while one more is made: thousands of nodes catch up at the same time."""
-
-
-def jitter() -> float:
-    """Return a random number from 0 to 1, without the memory cost of the module `random`."""
-    return os.urandom(1)[0] / 255
 
 
 class PushPace:

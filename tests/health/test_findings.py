@@ -60,7 +60,7 @@ def state(now: str) -> Callable[[Reading], float | None]:
     """The registration of GPU 3 with the fabric is in this state."""
 
     def change(each: Reading) -> float | None:
-        mine = each.metric.name == "coldplate_gpu_fabric_state" and each.entity.index == "3"
+        mine = each.metric.name == "coldplate_gpu_fabric_state" and ("gpu", "3") in each.entity.labels
         return float(dict(each.series.labels)["state"] == now) if mine else each.value
 
     return change

@@ -93,7 +93,7 @@ def of(sample: BackendSample, device: str = "mlx5_0") -> dict[str, float | Reaso
     said: dict[str, float | Reason] = {}
     found: list[Reading | Gap] = [*sample.readings, *sample.gaps]
     for each in found:
-        if each.entity.device == device:
+        if dict(each.entity.labels)["device"] == device:
             suffix = each.metric.name.removeprefix("coldplate_infiniband_")
             assert suffix not in said, f"{suffix} is both there and missing"
             said[suffix] = each.reason if isinstance(each, Gap) else each.value

@@ -66,7 +66,10 @@ class Node:
 
 
 def missing(sample: BackendSample) -> dict[tuple[str, str], Gap]:
-    gaps = {(each.entity.device, each.metric.name.removeprefix("coldplate_infiniband_")): each for each in sample.gaps}
+    gaps = {
+        (dict(each.entity.labels)["device"], each.metric.name.removeprefix("coldplate_infiniband_")): each
+        for each in sample.gaps
+    }
     assert len(gaps) == len(sample.gaps)
     return gaps
 

@@ -120,7 +120,7 @@ def test_a_link_that_tells_nothing_leaves_the_worst_of_the_others_and_all_links_
     assert value(sample, WORST) == 2e-13
     assert len(values(sample, EACH)) == 17
     (gap,) = gaps(sample, EACH)
-    assert (gap.entity.link, gap.reason) == (0, Reason.MALFORMED)
+    assert (dict(gap.entity.labels)["link"], gap.reason) == ("0", Reason.MALFORMED)
     assert gaps(sample, WORST) == []
     gpu.fields |= {(222, link): (U64, 0x1000) for link in range(18)}
     sample = bench.read(Lane.COLD)

@@ -12,7 +12,6 @@ import yaml
 
 from agent.catalogue import BY_NAME
 from agent.commands.rules.rule_lint import lint_query
-from agent.model import Backend, Gpu, IbPort, Node, NvLink, Rack
 from alerts import packs
 from alerts.promql import compile_query
 from alerts.rulefile import RecordingRule, RuleFile
@@ -22,8 +21,6 @@ from tests.rulepack.expected import told, told_by_servers
 from tests.servers import need
 
 TEXTS = packs.runbooks()
-ENTITIES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
-LABELS = {type(each): {name for name, _ in each.labels} for each in ENTITIES}
 OF_SERVERS = {
     "up", "prometheus_rule_group_last_duration_seconds", "prometheus_rule_group_iterations_missed_total",
     "prometheus_remote_storage_highest_timestamp_in_seconds", "vmalert_iteration_missed_total",
@@ -43,7 +40,7 @@ def queries(text: str) -> Iterator[str]:
 
 def steps(text: str) -> list[str]:
     """The items of lists and the paragraphs, each in one line."""
-    blocks = re.split(r"\n\n|\n(?=\d+\. |- )", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    blocks = re.split(r"\n\n|\n(?=\d+\. |[-*] )", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     return [" ".join(block.split()) for block in blocks]
 
 
@@ -60,7 +57,7 @@ def test_every_query_names_what_is_there_needs_no_advice_and_distinguishes_an_ac
             assert metric in BY_NAME.keys() | OF_SERVERS | recorded, query
             if metric in BY_NAME:
                 row = BY_NAME[metric]
-                known = LABELS[row.entity] | set(row.labels) | EVERYWHERE
+                known = {*row.entity.label_names, *row.labels, *EVERYWHERE}
                 known |= MISSING_OF if metric == "coldplate_metric_missing" else set()
                 assert {each.name for each in selector.matchers} - {"__name__"} <= known, query
         # An `increase` of what begins with its first error, say, is empty in the very night of that error.

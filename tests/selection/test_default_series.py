@@ -24,7 +24,6 @@ from alerts import rulefile
 from alerts.promql import Query
 from alerts.promql.labels import only_metric_name
 from alerts.rulefile import RecordingRule, RuleFile
-from exporters.metrics_document import labels_of
 from exporters.selection import SeriesSelection
 from tests import warm
 from tests.frames import snapshot_of
@@ -117,7 +116,7 @@ def test_the_reference_names_every_label_of_what_the_page_shows() -> None:
     for line in lines_of("dgx-h100", "metrics: {profile: full}"):
         name = re.split(r"[{ ]", line, maxsplit=1)[0]
         if name not in WORDS_OF_OTHERS:
-            assert re.findall(r'[{,](\w+)="', line) == list(labels_of(BY_NAME[name])), name
+            assert re.findall(r'[{,](\w+)="', line) == list(BY_NAME[name].label_names), name
 
 
 def names(pattern: str) -> set[str]:

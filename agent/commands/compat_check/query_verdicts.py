@@ -34,7 +34,6 @@ from alerts.promql.syntax.tree import (
 )
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import our_words
-from exporters.metrics_document import labels_of
 
 OURS, SERVER, RECORDED = "coldplate", "prometheus", "recorded"
 _OF_SERVERS = frozenset({"up", "ALERTS", "ALERTS_FOR_STATE"})
@@ -212,7 +211,7 @@ def labels_on(metric: MetricVerdict) -> frozenset[str] | None:
     """Return the labels that the metric's series may have; None if that is not known."""
     row = BY_NAME.get(metric.name)
     if row is not None and row.name not in ANY_LABEL:
-        return frozenset(labels_of(row)) | _OF_TARGETS
+        return _OF_TARGETS.union(row.label_names)
     profile = PROFILES.get(metric.source)
     return None if profile is None else frozenset(profile.labels) | _OF_TARGETS
 

@@ -21,7 +21,6 @@ from agent.lib.wording import one_line, shown
 from agent.model import Entity, Labels, Metric, Reading, Series
 from agent.wiring.agent_client import entity_of
 from exporters.compatibility import dcgm
-from exporters.metrics_document import labels_of
 
 POINTS = 240
 """Steps that are asked for at once: an hour at 15 s; a node with 8 GPUs has 2,400 series."""
@@ -153,7 +152,7 @@ def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, 
 
 def _labels(row: Metric, entity: Entity, given: Mapping[str, str]) -> Labels:
     """Return the series' own labels in their order; those of the scrape are left out, but where a row has any."""
-    own = [label for label in labels_of(row) if label not in dict(entity.labels)]
+    own = (*row.labels, *row.further_labels)
     if own:
         return tuple((label, given[label]) for label in own if label in given)
     if row.name not in ("coldplate_alert", "coldplate_metric_missing"):

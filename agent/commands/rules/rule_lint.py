@@ -19,7 +19,6 @@ from alerts.windows.needs import range_of, selectors_of
 from alerts.windows.store import CAPACITY, price_of, too_long
 from alerts.yamlnodes import Problem
 from exporters.compatibility import PROFILES
-from exporters.metrics_document import labels_of
 
 PREFIX = "coldplate_"
 OF_TARGETS = frozenset({"rack", "node", "cluster", "instance", "job"})
@@ -38,7 +37,7 @@ FOREIGN_PREFIXES = tuple(prefix for each in PROFILES.values() for prefix in each
 GPUS = 8
 """The GPUs of a node, where a range is judged without one."""
 PER_GPU = (Gpu, NvLink, IbPort)
-_LABELS = {label for row in BY_NAME.values() for label in labels_of(row)} - OF_TARGETS
+_LABELS = {label for row in BY_NAME.values() for label in row.label_names} - OF_TARGETS
 _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
 
@@ -139,7 +138,7 @@ def _of_row(row: Metric, labels: Iterable[str], shown: Profile) -> Iterator[str]
             f"{row.name} is not exposed {which}, so a Prometheus server does not see it; "
             f"expose it with metrics: {{include: [{row.name}]}}, or with metrics: {{profile: {needed.word}}}"
         )
-    has = labels_of(row)
+    has = row.label_names
     for label in labels:
         if label in has or label in OF_TARGETS or row.name in ANY_LABEL or label == "__name__":
             continue

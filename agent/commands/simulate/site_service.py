@@ -81,9 +81,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
-    """Return the step of a progress that only a terminal shows, with a line of the log after this many nodes
-    elsewhere.
-    """
+    """Return the step of a progress that only a terminal shows, with a log line after this many nodes elsewhere."""
     if sys.stderr.isatty():
         return step
     made = count(1)
