@@ -106,14 +106,6 @@ def test_two_programs_of_two_shells_or_of_one_that_hosts_others_are_two_jobs(rig
     assert set(rig.look().jobs()) == {("session", "100@1000"), ("session", "101@1000")}
 
 
-def test_containers_and_units_are_jobs_of_their_own(rig: Rig) -> None:
-    cgroups = (f"/system.slice/docker-{HEX}.scope", "/system.slice/vllm.service", f"/machine.slice/libpod-{HEX}.scope")
-    for gpu, cgroup in enumerate(cgroups):
-        rig.run(gpu, 100 + gpu, cgroup, {}, uid=0)
-    assert set(rig.look().jobs()) == {("docker", HEX[:12]), ("systemd", "vllm.service@0"), ("podman", HEX[:12])}
-    assert [rig.holder(gpu)["user"] for gpu in range(3)] == ["", "root", ""]
-
-
 @pytest.mark.parametrize(
     ("sources", "expected"),
     [

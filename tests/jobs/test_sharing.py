@@ -1,7 +1,7 @@
 """GPUs that several jobs hold: marked, and never more than one series for a GPU, so that no join breaks."""
 
 import os
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -84,8 +84,8 @@ PLACEMENT = st.lists(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PLACEMENT)
-def test_there_is_at_most_one_holder_of_anything(make_rig: Callable[[str], Rig], placement) -> None:
-    rig = make_rig("node")
+def test_there_is_at_most_one_holder_of_anything(tmp_path: Path, placement) -> None:
+    rig = Rig(tmp_path)
     for number, (gpu, job, instance) in enumerate(placement):
         start(rig, gpu, 100 + number, job, instance)
     rig.look()

@@ -6,7 +6,6 @@ import pytest
 
 from agent.backends.nvml.calls import SPECS
 from agent.backends.nvml.probe import metric_requests
-from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Call
 from agent.model import Lane, Reason
 from tests.nvml.conftest import gaps, value, values
@@ -273,20 +272,6 @@ def test_a_call_that_fails_once_affects_only_its_own_readings_in_that_sample(ope
     assert "nvmlDeviceGetUtilizationRates: unknown error (999)" in gap.detail
     assert value(sample, "coldplate_gpu_temperature_celsius") == 61.0
     assert bench.read(Lane.EVENT).calls == 0
-
-
-def test_every_reading_is_of_a_catalogue_row_and_has_its_labels(opened):
-    bench = opened(h100())
-    bench.read()
-    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
-        sample = bench.read(lane)
-        assert len({reading.series for reading in sample.readings}) == len(sample.readings)
-        for reading in sample.readings:
-            assert BY_NAME[reading.metric.name] is reading.metric
-            assert isinstance(reading.entity, reading.metric.entity)
-            assert tuple(name for name, _ in reading.labels) == reading.metric.labels
-            low, high = reading.metric.span
-            assert low <= reading.value <= high
 
 
 def test_every_call_of_the_catalogue_is_known_to_the_backend():

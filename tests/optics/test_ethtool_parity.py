@@ -16,7 +16,7 @@ from agent.backends.optics.netlink import connect_netlink, resolve_family
 from agent.model import Instant, Lane, Reason
 from tests.fakes.netlink.redirected import build, redirected
 from tests.optics.conftest import FAMILY, FEC_GET, REPLIES, STATS_GET, Ports, fec, group, refused, u64s
-from tests.optics.stand_in_module import StandInModule, copper_osfp, copper_qsfp, osfp, qsfp28
+from tests.optics.stand_in_module import StandInModule, osfp, qsfp28
 from tests.optics.test_transceivers import plug
 from tests.servers import need
 
@@ -183,15 +183,6 @@ def test_a_current_in_larger_steps_is_multiplied_where_ethtool_divided(ports: Po
     ours, theirs = shown["lane_transmit_bias_amperes eth0 1"], told["Laser tx bias current (Channel 1)"]
     assert ours == pytest.approx(0.12)
     assert theirs in (pytest.approx(ours), pytest.approx(ours / 16))
-
-
-@pytest.mark.parametrize("make", [copper_qsfp, copper_osfp])
-def test_a_cable_has_a_name_and_no_light_in_either(ports: Ports, ask: Ask, make: Callable[[], StandInModule]) -> None:
-    plug(ports, make())
-    shown, text = ports.modules(), ask("-m", DEVICE)
-    assert "COLDPLATE OPTICS" in text
-    assert not [key for key in numbers_in(text) if "Channel" in key]
-    assert not [key for key in shown if "power" in key or "bias" in key]
 
 
 # This machine's own kernel: whatever it offers, it is understood.

@@ -94,20 +94,17 @@ def response(current: int, minimum: int = 0, maximum: int = 0, average: int = 0,
 
 
 class Dcmi(Bmc):
-    """A controller behind its IPMI device, which is opened by a call. It does not answer while `gate` is closed."""
+    """A controller behind its IPMI device, which is opened by a call."""
 
     def __init__(self, answer: int | bytes | OSError) -> None:
         super().__init__(response(answer) if isinstance(answer, int) else answer)
         self.asked = 0
-        self.gate = threading.Event()
-        self.gate.set()
 
     def __call__(self) -> Any:
         return self.open("")
 
     def power_reading(self) -> bytes:
         self.asked += 1
-        self.gate.wait(60)
         return super().power_reading()
 
 

@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agent.backends.polled_source import spawn_thread
 from agent.backends.power.hwmon import METERS
-from agent.backends.power.ipmi import IpmiPower
 from agent.model import Reason
 from tests.fakes.trees import KINDS, OddTree
 from tests.power.conftest import Dcmi
@@ -111,21 +109,6 @@ def test_the_meter_of_the_node_that_hangs_gives_way_to_the_next_source(tree, rea
     assert [each.value for each in sample.readings] == [5.0]
     ((name, reason),) = {(gap.metric.name, gap.reason) for gap in sample.gaps}
     assert (name, reason) == ("coldplate_node_power_watts", Reason.TIMEOUT)
-
-
-def test_a_controller_that_hangs_in_band_hides_nothing_and_is_asked_by_one_thread(full, read) -> None:
-    stuck = Dcmi(7000)
-    stuck.gate.clear()
-    reader = read(["ipmi", "hwmon", "rapl"], ipmi=stuck, spawn=spawn_thread)
-    for second in range(12):
-        sample = reader.sample(float(second))
-        assert len(sample.readings) == 7
-        timeouts = [gap.detail for gap in sample.gaps if gap.metric.name == "coldplate_node_power_watts"]
-        assert bool(timeouts) == (second > IpmiPower.timeout), second
-        assert all(detail.startswith("ipmi: no answer for") for detail in timeouts)
-    assert stuck.asked == 1
-    stuck.gate.set()
-    wait_until(lambda: 'power_watts{source="ipmi"}' in reader.values(20.0))
 
 
 def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_continue(full, read) -> None:

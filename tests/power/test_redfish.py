@@ -121,18 +121,6 @@ def test_a_refusal_has_its_reason_and_names_the_address(controller, source, stat
     assert str(status) in error.detail
 
 
-def test_a_redirect_that_adds_the_slash_is_followed_once(controller, source) -> None:
-    controller.serve({"A": controller.power("A", 1000)})
-    collection = "/redfish/v1/Chassis"
-    controller.documents[f"{collection}/"] = controller.documents.pop(collection)
-    controller.status[collection] = 308
-    controller.headers["Location"] = f"{collection}/"
-    assert source().watts() == 1000.0
-    controller.status[f"{collection}/"] = 308
-    fault(source())
-    assert controller.asked[-2:] == [collection, f"{collection}/"]
-
-
 @pytest.mark.parametrize(
     "link", ["http://elsewhere/redfish/v1/x", "//elsewhere/x", "/etc", "/redfish/v1/a b\r\nX: y", 7]
 )

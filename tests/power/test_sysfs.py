@@ -84,22 +84,16 @@ def test_a_part_that_draws_nothing_shows_zero_but_a_running_node_cannot(tree, re
     ]
 
 
-def test_meters_are_read_once_a_second_and_shown_in_between(tree, read) -> None:
+def test_meters_are_read_once_a_second_shown_in_between_and_gone_with_the_reason_when_one_fails(tree, read) -> None:
     path = tree.meter(0, 1_000_000_000)
     reader = read(["hwmon"])
     assert reader.values(0.0) == {'power_watts{source="hwmon"}': 1000.0}
     path.write_text("2000000000\n")
     assert reader.values(0.9) == {'power_watts{source="hwmon"}': 1000.0}
     assert reader.values(1.0) == {'power_watts{source="hwmon"}': 2000.0}
-
-
-def test_a_meter_that_fails_takes_its_value_away_at_once(tree, read) -> None:
-    path = tree.meter(0, 1_000_000_000)
-    reader = read(["hwmon"])
-    reader.values(0.0)
     path.unlink()
-    assert not reader.values(1.0)
-    (gap,) = reader.gaps(1.1)
+    assert not reader.values(2.0)
+    (gap,) = reader.gaps(2.1)
     assert gap.reason is Reason.UNSUPPORTED
     assert str(path) in gap.detail
 

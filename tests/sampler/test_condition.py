@@ -88,12 +88,6 @@ def test_counters_that_are_judged_together_are_judged_as_each_alone(
         ]
 
 
-def test_counters_that_stay_equal_or_grow_are_not_even_copied() -> None:
-    together = Counters([Counter(USUAL[Unit.NONE]) for _ in range(2)])
-    for at, row in enumerate([(1, 5), (1, 5), (2, 6)]):
-        assert together.feed(float(at), row) is row
-
-
 columns = st.tuples(*[st.none() | st.floats(-1e6, 1e6)] * 3)
 
 
@@ -222,16 +216,6 @@ def test_history_continues_when_a_source_comes_back_with_equal_series() -> None:
     conditioner.pass_on(1.0, [Reading(again, 10.0)])
     shown, _ = conditioner.pass_on(2.0, [Reading(again, 20.0)])
     assert shown[0].value == 520.0
-
-
-@given(st.lists(st.floats(), max_size=30))
-def test_whatever_a_driver_says_only_plausible_values_are_shown(values: list[float]) -> None:
-    conditioner = Conditioned()
-    for at, value in enumerate(values):
-        shown, gaps = conditioner.pass_on(float(at), [Reading(POWER, value)])
-        assert bool(shown) != bool(gaps)
-        low, high = POWER.metric.span
-        assert all(low <= reading.value <= high for reading in shown)
 
 
 def test_statistics_and_busy_time_outlive_a_sample_without_the_reading() -> None:

@@ -117,16 +117,6 @@ def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in
     assert play(31.0, metered=True) == ({"ipmi": 9000.0}, {"": 0})
 
 
-def test_what_two_lanes_miss_is_missing_once() -> None:
-    rig = Rig()
-    clock = Gap(BY_NAME["coldplate_gpu_clock_hertz"], rig.identities[0].gpu, Reason.UNSUPPORTED, "no clocks")
-    rig.sample("GPU-0", 0.0, 500.0, clock)
-    rig.take("GPU-0", Lane.SLOW, 0.0, gaps=(clock,))
-    series = [reading.series for reading in rig.see(0.5).readings]
-    assert len(series) == len(set(series))
-    assert rig.missing(0.5)["GPU-0", "coldplate_gpu_clock_hertz"] == "unsupported"
-
-
 def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     rig = Rig()
     first, second = (each.gpu for each in rig.identities)
