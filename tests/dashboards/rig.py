@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.daemon.conftest import RunningDaemon
 from tests.dashboards.conftest import ROOT
-from tests.servers import free_ports, need, prometheus
+from tests.servers import fetch, free_ports, need, prometheus
 
 PACKAGED = ROOT / "packaging" / "prometheus"
 
@@ -75,15 +75,7 @@ class Server:
         self.url = url
 
     def get(self, path: str, **parameters: str) -> Any:
-        address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with urllib.request.urlopen(address, timeout=10) as answer:
-                return json.load(answer)["data"]
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 503:
-                    raise  # it is still starting
-                raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+        return json.loads(fetch(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", 10))["data"]
 
     def instant(self, expr: str) -> list[Any]:
         return list(self.get("query", query=expr)["result"])

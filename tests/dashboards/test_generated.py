@@ -210,9 +210,3 @@ def test_mistakes_are_reported_in_one_line(
     assert render(tmp_path, *options) == 2
     assert capsys.readouterr().err.startswith(f"coldplate: {message}")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "out").write_text("mine")
-    assert render(tmp_path / "out") == 2
-    assert "is not a directory; name one" in capsys.readouterr().err

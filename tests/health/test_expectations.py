@@ -108,13 +108,6 @@ def test_a_mistake_names_file_key_and_remedy(tmp_path: Path, content: str, told:
     assert "\n" not in str(caught.value)
 
 
-def test_a_name_that_is_not_shipped_is_told_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(ExpectationError, match=r"'dgx-h10'; did you mean 'dgx-h\w+'\?.*needs a slash"):
-        load_expectations("dgx-h10")
-    with pytest.raises(ExpectationError, match=r"none\.yaml: "):
-        load_expectations(str(tmp_path / "none.yaml"))
-
-
 def test_what_was_learned_is_read_back_and_met(machine, tmp_path: Path) -> None:
     view = view_of(machine("gb200-tray"))
     node = learned(view, "a tray that's ours: #1")

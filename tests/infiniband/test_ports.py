@@ -1,7 +1,6 @@
 """What a healthy node shows."""
 
 import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -52,15 +51,6 @@ def test_every_file_below_the_counter_directories_of_every_port_is_exported(tree
     }
     assert read == files
     assert len(files) > 100
-
-
-@pytest.mark.parametrize("fixture", FIXTURES)
-def test_no_series_appears_twice_and_each_is_in_its_rows_lane(tree, opened, now, fixture) -> None:
-    backend = opened(tree(fixture))
-    samples = {lane: backend.read(lane, now).readings for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)}
-    counts = Counter((each.metric.name, each.series.all_labels) for group in samples.values() for each in group)
-    assert [series for series, count in counts.items() if count > 1] == []
-    assert all(each.metric.lane is lane for lane, group in samples.items() for each in group)
 
 
 def test_values_are_in_base_units_and_counters_exact_integers_beyond_what_a_float_holds(unpack, opened, page) -> None:

@@ -98,23 +98,18 @@ def test_meters_are_read_once_a_second_shown_in_between_and_gone_with_the_reason
     assert str(path) in gap.detail
 
 
-def test_rapl_domains_are_energy_of_their_own_and_never_node_power(tree, read) -> None:
+def test_rapl_domains_are_energy_of_their_own_also_under_one_name_and_never_node_power(tree, read) -> None:
     tree.rapl("0", "package-0", 5_000_000)
     tree.rapl("0:0", "dram", 1_000_000)
     tree.rapl("0:1", "core", 3_000_000)
     tree.rapl("1", "package-1", 7_000_000)
+    tree.rapl("2", "psys", 1_000_000)
+    tree.rapl("3", "psys", 2_000_000)
     assert read(["rapl"]).values(0.0) == {
         'rapl_part_energy_joules_total{domain="package-0-core"}': 3.0,
         'rapl_energy_joules_total{domain="package-0"}': 5.0,
         'rapl_energy_joules_total{domain="package-0-dram"}': 1.0,
         'rapl_energy_joules_total{domain="package-1"}': 7.0,
-    }
-
-
-def test_domains_of_one_name_stay_separate(tree, read) -> None:
-    tree.rapl("2", "psys", 1_000_000)
-    tree.rapl("3", "psys", 2_000_000)
-    assert read(["rapl"]).values(0.0) == {
         'rapl_platform_energy_joules_total{domain="psys"}': 1.0,
         'rapl_platform_energy_joules_total{domain="psys-3"}': 2.0,
     }

@@ -69,16 +69,6 @@ def test_a_reload_may_give_the_rack_another_name_other_peers_and_another_budget(
     assert "power_budget_watts" not in rig.values()
 
 
-def test_no_series_of_a_rack_appears_twice(rig: Rig) -> None:
-    for expected in (None, 2):
-        rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0, nodes_expected=expected))
-        rig.draw(500.0)
-        rig.answer(300.0)
-        series = [reading.series for reading in rig.watch.frame(rig.now).readings]
-        assert "coldplate_rack_nodes_expected" in {each.metric.name for each in series}
-        assert len(series) == len(set(series))
-
-
 def test_a_rack_of_many_is_not_added_up_without_peers_and_a_rack_of_one_is() -> None:
     for expected, values in ((None, {}), (4, {}), (1, {"power_watts": 500.0, "nodes_reporting": 1})):
         made = Rig(RackOptions("r1", nodes_expected=expected))

@@ -91,13 +91,6 @@ def test_node_power_is_estimated_as_configured_where_nothing_measures_it(
     assert rig.values(0.5, "coldplate_node_power_watts", "source") == shown
 
 
-def test_an_estimate_without_one_of_the_gpus_is_a_gap_and_not_a_smaller_number() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 0.0, 600.0)
-    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {}
-    assert rig.missing(0.5)["", "coldplate_node_power_watts"] == "lost"
-
-
 def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in_the_place_of_a_meter() -> None:
     rig = Rig()
 
@@ -110,6 +103,9 @@ def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in
             rig.sampler.take_read(read_of("power", Lane.FAST, at, 0.01, Outcome.OK, BackendSample([measured])))
         return rig.values(at, NODE_POWER.name, "source"), rig.values(at, "coldplate_node_power_fallback")
 
+    rig.sample("GPU-0", 0.0)
+    assert rig.values(0.0, NODE_POWER.name, "source") == {}, "no smaller number without one of the GPUs"
+    assert rig.missing(0.0)["", NODE_POWER.name] == "lost"
     estimate = {"estimate": 1.1 * 1000 + 2 * 212.5}
     assert play(0.0, metered=False) == (estimate, {})
     assert play(1.0, metered=True) == ({"ipmi": 9000.0}, {"": 0})
