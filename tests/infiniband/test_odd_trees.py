@@ -15,7 +15,7 @@ from agent.backends.infiniband.infiniband_ports import MAX_UNKNOWN_FILES as FILE
 from agent.backends.protocol import AbsentError
 from agent.catalogue.infiniband import PHYSICAL_STATE_ID, PORT_UP, RATE
 from agent.model import Entity, Gap, Instant, Lane, Metric, Series
-from tests.fakes.trees import KINDS, OddTree
+from tests.fakes.trees import KINDS
 
 LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
@@ -36,12 +36,12 @@ def everything(
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"missing"}))
-def test_every_kind_of_oddness_is_a_gap_that_names_the_file(unpack, opened, kind: str) -> None:
+def test_every_kind_of_oddness_is_a_gap_that_names_the_file(unpack, opened, odd, kind: str) -> None:
     root = unpack("dgx-h100", "mlx5_0")
     whole, _ = everything(opened(root), 0.0)
     lost: set[Metric] = set()
     for file in ("state", "rate", "counters/link_downed", "counters/VL15_dropped"):
-        OddTree(1).spoil(root / "class/infiniband/mlx5_0/ports/1" / file, kind)
+        odd.spoil(root / "class/infiniband/mlx5_0/ports/1" / file, kind)
         readings, gaps = everything(opened(root), 0.0)
         told = {gap.metric for gap in gaps.values() if f"/ports/1/{file}: " in gap.detail}
         assert told
@@ -182,14 +182,13 @@ def test_what_comes_and_goes_leaves_nothing_behind_but_hardware_does(tmp_path, o
     assert [each.entity.device for each in fast.readings if each.metric is PORT_UP] == ["mlx5_0"]
 
 
-def test_no_tree_takes_much_memory(tmp_path, opened, now) -> None:
+def test_no_tree_takes_much_memory(tmp_path, opened, now, odd) -> None:
     port = make_port(tmp_path, "mlx5_0")
     (port / "counters").mkdir()
-    tree = OddTree(3)
     for number in range(20):
-        tree.spoil(port / f"counters/huge{number}", "huge")
-    tree.spoil(port / "link_layer", "huge")
-    tree.spoil(tmp_path / "class/infiniband/mlx5_0/board_id", "endless")
+        odd.spoil(port / f"counters/huge{number}", "huge")
+    odd.spoil(port / "link_layer", "huge")
+    odd.spoil(tmp_path / "class/infiniband/mlx5_0/board_id", "endless")
     first = port / "counters/c"
     first.write_text("1\n")
     for number in range(5 * FILES):

@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from agent.backends.power import PowerBackend
-from agent.backends.protocol import BackendSample
+from agent.backends.protocol import BackendSample, DeviceError
 from agent.model import Gap, Instant, Lane
 from tests.broker.conftest import Bmc
 from tests.http_client.conftest import Server
@@ -85,6 +85,13 @@ def read(tree: Tree) -> Iterator[Callable[..., Reader]]:
     yield build
     for each in made:
         each.close()
+
+
+def fault(source: Any) -> DeviceError:
+    """What is wrong with a source that gives no reading."""
+    with pytest.raises(DeviceError) as told:
+        source.watts()
+    return told.value
 
 
 def response(current: int, minimum: int = 0, maximum: int = 0, average: int = 0, state: int = 0x40) -> bytes:

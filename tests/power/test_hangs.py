@@ -1,24 +1,17 @@
 """A meter, a domain or a controller that hangs costs itself; and so does a file that holds something else."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from agent.backends.power.hwmon import METERS
 from agent.model import Reason
-from tests.fakes.trees import KINDS, OddTree
+from tests.fakes.trees import KINDS
 from tests.power.conftest import Dcmi
 from tests.waiting import wait_until
 
 PARTS = ("Module", "Grace", "CPU")
-
-
-@pytest.fixture
-def odd() -> Iterator[OddTree]:
-    made = OddTree(0)
-    yield made
-    made.release()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from agent.broker.ipmidev import IPMI_REQUEST, IPMI_RESPONSE, DeviceTransport
 from agent.broker.questions import IpmiDevice
 from agent.model import Reason
 from tests.broker.conftest import IDLE, Bmc, in_thread, listening
-from tests.power.conftest import Dcmi, response
+from tests.power.conftest import Dcmi, fault, response
 from tests.power.test_sysfs import without_root
 
 
@@ -38,10 +38,9 @@ from tests.power.test_sysfs import without_root
     ],
 )
 def test_what_is_not_a_reading_has_its_reason(answer: bytes | OSError, reason: Reason) -> None:
-    with pytest.raises(DeviceError) as told:
-        IpmiPower(Dcmi(answer)).watts()
-    assert told.value.reason is reason
-    assert told.value.detail
+    told = fault(IpmiPower(Dcmi(answer)))
+    assert told.reason is reason
+    assert told.detail
 
 
 def test_the_device_is_reopened_after_an_error_and_kept_otherwise() -> None:
@@ -139,12 +138,6 @@ def closed(path: str) -> IpmiDevice:
 
 def by(broker: BrokerClient) -> IpmiPower:
     return IpmiPower(lambda: open_transport(lambda: "/dev/ipmi0", closed, broker))
-
-
-def fault(source: IpmiPower) -> DeviceError:
-    with pytest.raises(DeviceError) as told:
-        source.watts()
-    return told.value
 
 
 def served(tmp_path: Path, bmc: Bmc):

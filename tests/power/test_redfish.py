@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.backends.power.redfish_power import RedfishPower
-from agent.backends.protocol import DeviceError
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
+from tests.power.conftest import fault
 
 
 def at(url: str, chassis: str | None = None, **options) -> RedfishPower:
@@ -27,12 +27,6 @@ def source(controller):
     yield build
     for each in made:
         each.close()
-
-
-def fault(source: RedfishPower) -> DeviceError:
-    with pytest.raises(DeviceError) as told:
-        source.watts()
-    return told.value
 
 
 def test_the_older_power_resource_is_found_and_read_over_one_connection(controller, source) -> None:

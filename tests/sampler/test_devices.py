@@ -145,15 +145,6 @@ def test_before_any_device_was_shown_nothing_is_logged_about_remembered_ones() -
     assert rig.reasons(1.0) == {("0", "GPU-0"): "timeout"}
 
 
-def test_a_gpu_that_comes_back_under_another_index_is_one_gpu() -> None:
-    rig = Rig.of(3)
-    moved = [gpu(0), gpu(1, place=2)]  # GPU 1 left the bus, and the one behind it moved up
-    rig.enlist(moved, at=1.0)
-    rig.sample(1.0, *moved)
-    assert rig.family(1.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0, ("1", "GPU-2"): 1}
-    assert rig.family(1.5, "coldplate_gpu_power_watts") == {("0", "GPU-0"): 500, ("1", "GPU-2"): 500}
-
-
 def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
     rig = Rig.of(1)
     for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):

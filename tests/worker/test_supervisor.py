@@ -76,10 +76,14 @@ def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, ca
     assert rig.until(lambda: len(rig.started) == 2, 15) <= 11
 
 
-def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer(rig: Rig) -> None:
+def test_a_worker_whose_devices_hang_is_given_time_to_end_and_left_alone_for_long_and_then_ever_longer(
+    rig: Rig,
+) -> None:
+    rig.worker.mortal = {signal.SIGKILL}
     assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True) == pytest.approx(
         STUCK_SECONDS, abs=1
     )
+    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_TIMEOUT_SECONDS, abs=0.5)
     waits = []
     for _ in range(6):
         rig.until(lambda: rig.worker.ended is None, 30)
@@ -238,12 +242,6 @@ def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig:
     rig.worker.ended = 4
     rig.run(1.0)
     assert rig.heard == [Refusal(False, "the driver went")]
-
-
-def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
-    rig.worker.mortal = {signal.SIGKILL}
-    rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True)
-    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_TIMEOUT_SECONDS, abs=0.5)
 
 
 @pytest.mark.parametrize(
