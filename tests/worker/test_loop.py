@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agent.backends.protocol import BackendSample, Channel, ChannelError, LaneSample, Roster, Unidentified
+from agent.lib.clock import clock
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series, Xid
 from agent.worker.decode import Decoder
 from agent.worker.loop import EXIT_ABSENT, EXIT_SOURCE, WorkerLoop
@@ -70,9 +71,7 @@ class Worker:
         self._buffer = b""
         self._given = 0
         self.heard: list[Any] = []
-        self._loop = WorkerLoop(
-            source, self._orders_out, self._messages, lambda: Instant(time.monotonic(), time.time())
-        )
+        self._loop = WorkerLoop(source, self._orders_out, self._messages, clock)
         self.thread = threading.Thread(target=self._loop.run)
         self.thread.start()
 
@@ -235,14 +234,13 @@ def test_the_wait_for_events_outlives_what_the_source_did_not_foresee(start: Sta
 OPENING = """
 import sys
 sys.path[:0] = [{root!r}]
-import os, time
 from agent.backends.protocol import *
-from agent.model import Instant
+from agent.lib.clock import clock
 from agent.worker.loop import WorkerLoop
 class Source:
     name = "nvml"
     def open(self, now): raise {error}
-sys.exit(WorkerLoop(Source(), 0, 1, lambda: Instant(time.monotonic(), time.time())).run())
+sys.exit(WorkerLoop(Source(), 0, 1, clock).run())
 """
 
 
