@@ -172,15 +172,6 @@ def test_a_module_shows_what_ethtool_shows_of_it(
             assert said[1].strip() in info
 
 
-def test_a_current_in_larger_steps_is_multiplied_where_ethtool_divided(ports: Ports, ask: Ask) -> None:
-    """CMIS calls it a multiplier, and SONiC multiplies; ethtool up to 6.14 shifts the other way."""
-    plug(ports, osfp())
-    shown, told = ports.modules(), numbers_in(ask("-m", DEVICE))
-    ours, theirs = shown["lane_transmit_bias_amperes eth0 1"], told["Laser tx bias current (Channel 1)"]
-    assert ours == pytest.approx(0.12)
-    assert theirs in (pytest.approx(ours), pytest.approx(ours / 16))
-
-
 # This machine's own kernel: whatever it offers, it is understood.
 def test_a_port_that_is_not_there_is_gone_or_nothing_is_offered(tmp_path: Path) -> None:
     """The kernel's own answers are understood: it knows the question, and not the port."""

@@ -29,8 +29,13 @@ def source(controller):
         each.close()
 
 
-def test_the_older_power_resource_is_found_and_read_over_one_connection(controller, source) -> None:
-    controller.serve({"1": {"ChassisType": "RackMount", **controller.power("1", 6123)}})
+def test_the_largest_consumer_of_the_older_power_resource_is_the_whole_and_read_over_one_connection(
+    controller, source
+) -> None:
+    controller.serve({"1": {"ChassisType": "RackMount", **controller.power("1", 0)}})
+    consumers = (("CPU Sub-system", 400), ("Server", 6123), ("Memory", None))
+    told = [{"Name": name, "PowerConsumedWatts": watts} for name, watts in consumers]
+    controller.documents["/redfish/v1/Chassis/1/Power"] = {"PowerControl": told}
     one = source()
     assert [one.watts(), one.watts()] == [6123.0, 6123.0]
     assert controller.asked[-1] == "/redfish/v1/Chassis/1/Power"
@@ -56,18 +61,6 @@ def test_the_whole_is_preferred_to_its_parts_and_the_gpu_baseboard_never_taken_f
     }
     controller.serve(dict(list(chassis.items())[::order]))
     assert source().watts() == 7000.0
-
-
-def test_of_several_consumers_in_one_resource_the_largest_is_the_whole(controller, source) -> None:
-    controller.serve({"1": controller.power("1", 0)})
-    controller.documents["/redfish/v1/Chassis/1/Power"] = {
-        "PowerControl": [
-            {"Name": "CPU Sub-system", "PowerConsumedWatts": 400},
-            {"Name": "Server", "PowerConsumedWatts": 5200},
-            {"Name": "Memory", "PowerConsumedWatts": None},
-        ]
-    }
-    assert source().watts() == 5200.0
 
 
 def test_a_configured_chassis_is_the_only_one_asked(controller, source) -> None:

@@ -15,13 +15,13 @@ from tests.frames import read_of
 from tests.sampler.rig import SamplerRig
 
 PORT = IbPort("mlx5_0", "1")
+STATE = BY_NAME["coldplate_infiniband_state_id"]
 ROWS: dict[Lane, Metric] = {
-    Lane.FAST: BY_NAME["coldplate_infiniband_port_up"],
+    Lane.FAST: STATE,
     Lane.SLOW: BY_NAME["coldplate_infiniband_rate_bytes_per_second"],
     Lane.COLD: BY_NAME["coldplate_infiniband_lifespan_seconds"],
 }
 """A row for each lane. The last is of another lane in truth, which is nothing to the sampler."""
-STATE = BY_NAME["coldplate_infiniband_state_id"]
 LOAD = Series(BY_NAME["coldplate_node_load1"], Node())
 PATIENCE = 3.0
 """Of the fast lane, with the settings as they come."""
@@ -33,7 +33,7 @@ class Rig(SamplerRig):
     def __init__(self, settings: Settings | None = None, pace: float = 0.0) -> None:
         super().__init__(settings)
         self.sampler.paces = {"infiniband": pace, "host": 1.0}
-        self.series = {lane: Series(STATE if lane is Lane.FAST else row, PORT) for lane, row in ROWS.items()}
+        self.series = {lane: Series(row, PORT) for lane, row in ROWS.items()}
 
     def read(self, at: float, *lanes: Lane, took: float = 0.01, value: float = 4.0, calls: int = 7) -> None:
         for lane in lanes:
