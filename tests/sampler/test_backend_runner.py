@@ -117,7 +117,7 @@ def test_a_backend_is_not_read_more_often_than_it_has_news(stage) -> None:
     assert [at for _, at in one.backend.asked] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_what_is_in_flight_is_known_from_the_order_to_the_end_lane_by_lane(stage) -> None:
+def test_what_is_in_flight_is_known_lane_by_lane_and_lanes_that_fall_due_meanwhile_are_read_once(stage) -> None:
     one = stage()
     assert one.runner.flight is None
     begun = one.hang()
@@ -126,28 +126,18 @@ def test_what_is_in_flight_is_known_from_the_order_to_the_end_lane_by_lane(stage
     assert begun.wait(10)
     assert one.runner.flight == Flight(Lane.FAST, 5.0)
     assert one.runner.busy
+    for second in range(6, 40):
+        assert not one.runner.ask(ALL if second % 15 == 0 else (Lane.FAST,), float(second))
     seen: list[Flight | None] = []
     one.backend.act = lambda: seen.append(one.runner.flight)
-    one.mono = 9.0
+    one.mono = 40.0
     one.gate.set()
     one.wait()
-    assert seen == [Flight(Lane.SLOW, 9.0)]
+    assert seen == [Flight(Lane.SLOW, 40.0)]
     assert one.runner.flight is None
-    assert [read.mono for read in one.runner.take()] == [5.0, 9.0]
-
-
-def test_lanes_that_fall_due_while_a_read_hangs_are_read_once_when_it_is_free(stage) -> None:
-    one = stage()
-    begun = one.hang()
-    one.runner.ask((Lane.FAST,), 0.0)
-    assert begun.wait(10)
-    for second in range(1, 40):
-        assert not one.runner.ask(ALL if second % 15 == 0 else (Lane.FAST,), float(second))
-    one.backend.act = lambda: None
-    one.gate.set()
-    one.wait()
-    one.read(Lane.FAST, at=40.0)
-    assert one.backend.asked == [(Lane.FAST, 0.0), (Lane.FAST, 40.0), (Lane.SLOW, 40.0), (Lane.COLD, 40.0)]
+    assert [read.mono for read in one.runner.take()] == [5.0, 40.0]
+    one.read(Lane.FAST, at=41.0)
+    assert one.backend.asked[2:] == [(Lane.FAST, 41.0), (Lane.SLOW, 41.0), (Lane.COLD, 41.0)]
 
 
 def test_absent_hardware_is_no_failure_and_is_looked_for_again_in_the_cold_lane_alone(stage, caplog) -> None:
