@@ -159,8 +159,6 @@ def test_the_broker_is_asked_where_the_device_is_closed(tmp_path: Path) -> None:
     ("answer", "reason"),
     [
         (TimeoutError(errno.ETIMEDOUT, "no answer"), Reason.TIMEOUT),
-        (PermissionError(errno.EACCES, "Permission denied"), Reason.DENIED),
-        (OSError(errno.EIO, "Input/output error"), Reason.LOST),
         (OSError(errno.EMFILE, "Too many open files"), Reason.DENIED),
         (b"\xc1", Reason.UNSUPPORTED),
         (b"garbage", Reason.UNSUPPORTED),
