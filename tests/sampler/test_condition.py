@@ -202,13 +202,6 @@ def test_a_counter_that_was_away_has_the_rate_of_the_time_since() -> None:
     assert named(shown)["coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"] == 2e9
 
 
-def test_busy_seconds_are_the_integral_of_utilization_and_skip_what_was_not_seen() -> None:
-    conditioner = Conditioned()
-    for at, value in [(0.0, 0.5), (1.0, 0.5), (2.0, 1.0), (100.0, 1.0), (101.0, 0.0)]:
-        shown, _ = conditioner.pass_on(at, [Reading(UTILIZATION, value)])
-    assert named(shown)["coldplate_gpu_busy_seconds_total"] == pytest.approx(0.5 + 1.0)
-
-
 def test_history_continues_when_a_source_comes_back_with_equal_series() -> None:
     conditioner = Conditioned()
     conditioner.pass_on(0.0, [Reading(ENERGY, 500.0)])
@@ -218,7 +211,7 @@ def test_history_continues_when_a_source_comes_back_with_equal_series() -> None:
     assert shown[0].value == 520.0
 
 
-def test_statistics_and_busy_time_outlive_a_sample_without_the_reading() -> None:
+def test_statistics_outlive_a_sample_without_the_reading_and_busy_time_is_the_integral_of_what_was_seen() -> None:
     conditioner = Conditioned()
     both = [Reading(POWER, 900.0), Reading(UTILIZATION, 1.0)]
     conditioner.pass_on(0.0, both)
@@ -228,6 +221,9 @@ def test_statistics_and_busy_time_outlive_a_sample_without_the_reading() -> None
     assert named(shown)["coldplate_gpu_power_max_watts"] == 900.0
     assert named(shown)["coldplate_gpu_power_mean_watts"] == pytest.approx((900 + 900 + 100) / 3)
     assert named(shown)["coldplate_gpu_busy_seconds_total"] == 3.0
+    conditioner.pass_on(100.0, both)
+    shown, _ = conditioner.pass_on(101.0, [Reading(UTILIZATION, 0.5)])
+    assert named(shown)["coldplate_gpu_busy_seconds_total"] == 3.5
 
 
 def test_a_reading_that_is_left_out_takes_its_statistics_along_and_nothing_else() -> None:
