@@ -19,7 +19,6 @@ from alerts.promql.syntax import parse
 from dashboards import alert_thresholds
 from dashboards.generate import BOARDS, as_text, boards
 from dashboards.panels import graph
-from dashboards.queries import narrowed
 from tests.dashboards.conftest import GENERATED, NAMES, ROOT, filled, load
 from tests.dashboards.rig import promtool
 
@@ -48,12 +47,6 @@ def test_a_panel_about_a_metric_and_thresholds_of_an_alert_that_do_not_exist_are
     for name in ("GpuHott", "GpuXidUnknown"):
         with pytest.raises(KeyError, match=name):
             alert_thresholds.steps(name)
-
-
-def test_recorded_series_of_gpus_are_narrowed_by_job_where_their_query_keeps_it() -> None:
-    matchers = {"job_id": 'job_id="$job"'}
-    assert narrowed("gpu:computing_ratio:rate5m", matchers) == 'gpu:computing_ratio:rate5m{job_id="$job"}'
-    assert narrowed("gpu:pcie_replays_total:each1m", matchers) == "gpu:pcie_replays_total:each1m"
 
 
 def sdk() -> None:

@@ -157,13 +157,6 @@ def test_the_login_is_sent_and_a_new_password_is_used_after_a_refusal(controller
     assert one.watts() == 1000.0
 
 
-def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: Path) -> None:
-    error = fault(source(username="monitor", password_file=str(tmp_path / "none")))
-    assert error.reason is Reason.DENIED
-    assert str(tmp_path / "none") in error.detail
-    assert not controller.asked
-
-
 def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_controller) -> None:
     error = fault(at(tls_controller.url))
     assert error.reason is Reason.DENIED
