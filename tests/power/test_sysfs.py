@@ -17,46 +17,34 @@ from agent.model import Node, Reason, Series
 WRAP = 262_143_328_850
 
 
-def test_a_single_nameless_meter_is_the_node(tree, read) -> None:
-    tree.meter(0, 2_450_000_000)
-    tree.write("class/hwmon/hwmon1/name", "coretemp")
-    tree.rapl("0", "package-0", 1)  # which is not in the order
-    assert read(["hwmon"]).values(0.0) == {'power_watts{source="hwmon"}': 2450.0}
-
-
-def test_other_devices_that_measure_power_are_not_taken_for_the_node(tree, read) -> None:
+def test_a_single_nameless_meter_is_the_node_and_neither_one_of_two_nor_another_device(tree, read) -> None:
     tree.write("class/hwmon/hwmon0/name", "amdgpu")
     tree.write("class/hwmon/hwmon0/power1_average", 300_000_000)
+    tree.rapl("0", "package-0", 1)  # which is not in the order
     with pytest.raises(AbsentError, match="no power meter for the whole node"):
         read(["hwmon"]).sample(0.0)
-
-
-def test_of_two_nameless_meters_none_is_shown_and_the_reason_is(tree, read) -> None:
-    tree.meter(0, 2_000_000_000)
-    tree.meter(1, 900_000_000)
+    tree.meter(1, 2_450_000_000)
+    assert read(["hwmon"]).values(0.0) == {'power_watts{source="hwmon"}': 2450.0}
+    tree.meter(2, 900_000_000)
     (gap,) = read(["hwmon"]).gaps(0.0)
-    assert gap.metric.name == "coldplate_node_power_watts"
-    assert gap.reason is Reason.UNSUPPORTED
-    assert "hwmon0" in gap.detail
+    assert (gap.metric.name, gap.reason) == ("coldplate_node_power_watts", Reason.UNSUPPORTED)
     assert "hwmon1" in gap.detail
+    assert "hwmon2" in gap.detail
 
 
-def test_the_meters_of_grace_are_parts_and_never_the_node(tree, read) -> None:
+def test_the_meters_of_grace_are_parts_wherever_they_say_so_and_never_the_node(tree, read) -> None:
     for number, (part, watts) in enumerate((("Module", 1900), ("Grace", 240), ("CPU", 150), ("SysIO", 30))):
         tree.meter(number, watts * 1_000_000, f"{part} Power Socket 0")
+    tree.write("class/hwmon/hwmon4/name", "power_meter")
+    tree.write("class/hwmon/hwmon4/power1_label", "Module Power Socket 1")
+    tree.write("class/hwmon/hwmon4/power1_input", 5_000_000)
     assert read(["hwmon"]).values(0.0) == {
         'module_power_watts{socket="0"}': 1900.0,
+        'module_power_watts{socket="1"}': 5.0,
         'grace_power_watts{socket="0"}': 240.0,
         'component_power_watts{component="cpu",socket="0"}': 150.0,
         'component_power_watts{component="sysio",socket="0"}': 30.0,
     }
-
-
-def test_a_part_may_be_named_in_a_label_and_measured_by_an_input(tree, read) -> None:
-    tree.write("class/hwmon/hwmon0/name", "power_meter")
-    tree.write("class/hwmon/hwmon0/power1_label", "Module Power Socket 1")
-    tree.write("class/hwmon/hwmon0/power1_input", 5_000_000)
-    assert read(["hwmon"]).values(0.0) == {'module_power_watts{socket="1"}': 5.0}
 
 
 def test_a_meter_with_an_unknown_name_is_the_node_only_where_there_are_no_parts(tree, read) -> None:
