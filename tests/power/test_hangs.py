@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from agent.backends.polled_source import spawn_thread
 from agent.backends.power.hwmon import METERS
 from agent.model import Reason
 from tests.fakes.trees import KINDS
@@ -106,14 +107,15 @@ def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_contin
     def spawn(job: Callable[[], None]) -> None:
         if scarce:
             raise RuntimeError("can't start new thread")
-        job()
+        spawn_thread(job)
 
     reader = read(["ipmi", "rapl"], ipmi=Dcmi(7000), spawn=spawn)
     sample = reader.sample(0.0)
     assert len(sample.readings) == 4
     assert [(gap.reason, "TasksMax" in gap.detail) for gap in sample.gaps] == [(Reason.DENIED, True)]
     scarce = False
-    assert 'power_watts{source="ipmi"}' in reader.values(5.0)
+    seconds = iter(range(5, 100_000, 5))
+    wait_until(lambda: 'power_watts{source="ipmi"}' in reader.values(float(next(seconds))))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
