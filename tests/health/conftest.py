@@ -9,14 +9,13 @@ import pytest
 from agent.backends.protocol import ChannelError, DeviceError, LaneSample
 from agent.backends.synthetic import Scenario, SyntheticSource, load_scenario
 from agent.backends.synthetic.synthetic_source import settled_at
-from agent.model import Framer, Instant, Lane, Snapshot
+from agent.model import LANES, Framer, Instant, Snapshot
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 
 EPOCH = 5_000.0
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 def looked_at(scenario: Scenario, t: float) -> Snapshot:

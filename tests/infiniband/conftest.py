@@ -14,7 +14,7 @@ import pytest
 
 from agent.backends.infiniband import InfinibandBackend, sysfs_attribute
 from agent.backends.protocol import BackendSample
-from agent.model import Gap, Instant, Lane, Reading, Reason
+from agent.model import LANES, Gap, Instant, Lane, Reading, Reason
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -167,4 +167,4 @@ def now() -> Instant:
 
 @pytest.fixture
 def page(now: Instant) -> Callable[[InfinibandBackend], Page]:
-    return lambda backend: Page({lane: backend.read(lane, now) for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)})
+    return lambda backend: Page({lane: backend.read(lane, now) for lane in LANES})

@@ -11,12 +11,11 @@ import pytest
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.infiniband import INFO, PORT_UP, STATE_ID
-from agent.model import Gap, Instant, Lane, Reason
+from agent.model import LANES, Gap, Instant, Lane, Reason
 from tests.infiniband.conftest import of
 from tests.waiting import wait_until
 
 PORT = "class/infiniband/{}/ports/1"
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 class Firmware:

@@ -14,10 +14,8 @@ from agent.backends.infiniband.infiniband_ports import MAX_PORTS as PORTS
 from agent.backends.infiniband.infiniband_ports import MAX_UNKNOWN_FILES as FILES
 from agent.backends.protocol import AbsentError
 from agent.catalogue.infiniband import PHYSICAL_STATE_ID, PORT_UP, RATE
-from agent.model import Entity, Gap, Instant, Lane, Metric, Series
+from agent.model import LANES, Entity, Gap, Instant, Lane, Metric, Series
 from tests.fakes.trees import KINDS
-
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 def everything(

@@ -14,7 +14,7 @@ from agent.backends.protocol import AbsentError
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import DIRECTORIES, FILES, LINK_DOWN_EVENTS, PORT_UP, driver_counter
-from agent.model import Instant, Kind, Lane
+from agent.model import LANES, Instant, Kind, Lane
 from exporters.compatibility.translation import Translation
 from tests.frames import snapshot_of
 from tests.servers import fetch, free_port, need, program
@@ -85,7 +85,7 @@ def test_the_facts_of_a_port_are_labels(tree, opened, page) -> None:
 
 def test_a_series_is_made_once_and_calls_count_the_files_that_were_read(tree, opened, now) -> None:
     backend = opened(tree("dgx-h100"))
-    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+    for lane in LANES:
         first, second = backend.read(lane, now).readings, backend.read(lane, now).readings
         assert first
         assert all(one.series is other.series for one, other in zip(first, second, strict=True))

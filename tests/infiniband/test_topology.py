@@ -11,7 +11,7 @@ import pytest
 
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.topology import OF_GPU, TopologyBackend
-from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason
+from agent.model import LANES, Gpu, GpuIdentity, Instant, Lane, Reading, Reason
 from tests import warm
 from tests.fakes.trees import KINDS
 
@@ -232,7 +232,7 @@ def read_thrice(sysfs: str) -> tuple[list[tuple[str, int, int, int]], int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
     backend, sockets, found = InfinibandBackend(sysfs), [socket.socket() for _ in range(400)], []
     for second in range(3):
-        for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+        for lane in LANES:
             sample = backend.read(lane, Instant(float(second), 0.0))
             ports = {each.entity for each in sample.readings}
             found.append((lane.value, len(ports), len(sample.readings), len(sample.gaps)))

@@ -7,7 +7,7 @@ import pytest
 from agent.backends.nvml.calls import SPECS
 from agent.backends.nvml.probe import metric_requests
 from agent.catalogue.bindings import Call
-from agent.model import Lane, Reason
+from agent.model import LANES, Lane, Reason
 from tests.nvml.conftest import gaps, value, values
 from tests.nvml.fake_driver import (
     ALL,
@@ -277,7 +277,7 @@ def test_every_call_of_the_catalogue_is_known_to_the_backend():
 def test_a_gpu_that_nothing_shares_costs_at_most_so_many_driver_calls_a_second(opened):
     """Each takes the driver's locks. What stays the same until the driver is opened again is asked once."""
     bench = opened(h100())
-    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+    for lane in LANES:
         bench.read(lane)
     bench.driver.log.clear()
     made = [bench.read(lane).calls for lane in (*[Lane.FAST] * 60, *[Lane.SLOW] * 4, Lane.COLD)]

@@ -9,16 +9,14 @@ import pytest
 
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.lib.threads import Threads
-from agent.model import Instant, Lane, Outcome, Reason
+from agent.model import LANES, Instant, Lane, Outcome, Reason
 from agent.sampler.backend_runner import CALM_SECONDS, Flight, Read, Runner
-
-ALL = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 class Told:
     name = "told"
 
-    def __init__(self, lanes: frozenset[Lane] = frozenset(ALL), shortest: float = 0.0) -> None:
+    def __init__(self, lanes: frozenset[Lane] = frozenset(LANES), shortest: float = 0.0) -> None:
         self.lanes = lanes
         self.shortest = shortest
         self.act: Callable[[], None] = lambda: None
@@ -127,7 +125,7 @@ def test_what_is_in_flight_is_known_lane_by_lane_and_lanes_that_fall_due_meanwhi
     assert one.runner.flight == Flight(Lane.FAST, 5.0)
     assert one.runner.busy
     for second in range(6, 40):
-        assert not one.runner.ask(ALL if second % 15 == 0 else (Lane.FAST,), float(second))
+        assert not one.runner.ask(LANES if second % 15 == 0 else (Lane.FAST,), float(second))
     seen: list[Flight | None] = []
     one.backend.act = lambda: seen.append(one.runner.flight)
     one.mono = 40.0
@@ -147,11 +145,11 @@ def test_absent_hardware_is_no_failure_and_is_looked_for_again_in_the_cold_lane_
     assert (read.outcome, read.detail) == (Outcome.ABSENT, "no such directory")
     for second in range(1, 60):
         assert one.read(Lane.FAST, *([Lane.SLOW] if second % 15 == 0 else []), at=float(second)) == []
-    assert {read.outcome for read in one.read(*ALL, at=60.0)} == {Outcome.ABSENT}
+    assert {read.outcome for read in one.read(*LANES, at=60.0)} == {Outcome.ABSENT}
     assert not caplog.records
     one.backend.act = lambda: None
     assert one.read(Lane.FAST, at=61.0) == []
-    assert {read.outcome for read in one.read(*ALL, at=120.0)} == {Outcome.OK}
+    assert {read.outcome for read in one.read(*LANES, at=120.0)} == {Outcome.OK}
     assert len(one.read(Lane.FAST, at=121.0)) == 1, "and is read as usual from then on"
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.backends.protocol import ChannelError, Unidentified
 from agent.catalogue import BY_NAME
 from agent.lib.state_files import replace_file
-from agent.model import Gpu, GpuIdentity, Lane, Outcome, Reading, Reason, Series
+from agent.model import LANES, Gpu, GpuIdentity, Lane, Outcome, Reading, Reason, Series
 from agent.sampler.devices import Devices, recognise
 from agent.sampler.inventory import MOST, Inventory
 from agent.sampler.schedule import Settings
@@ -164,7 +164,7 @@ def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity_until_a_reload
 
 def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
     rig = Rig.of(1)
-    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+    for lane in LANES:
         rig.sampler.take_error(ChannelError("GPU-0", lane, 0.5, Reason.LOST, "forged"))
         assert rig.family(0.6, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
         rig.sample(1.0, gpu(0))
