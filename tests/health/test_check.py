@@ -251,7 +251,6 @@ def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path) -> None:
         (["--scenario", "idle", "--at", "inf"], "--at: inf is not from 0 to 1000000000 seconds"),
         (["--scenario", "idle", "--expect", str(bad)], "expectations: "),
         (["--scenario", "idle", "--expect", "dgx-h10"], "did you mean 'dgx-h"),
-        (["--scenario", "idle", "--expect", str(tmp_path / "none.yaml")], "none.yaml: "),
         (["--config.file", str(tmp_path / "none.yaml")], "none.yaml"),
         (["--backend", "none", "--learn"], "--learn: no GPU answers"),
     ):

@@ -106,6 +106,8 @@ def test_a_mistake_names_file_key_and_remedy(tmp_path: Path, content: str, told:
     assert str(path) in str(caught.value)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+    with pytest.raises(ExpectationError, match=r"none\.yaml: "):
+        load_expectations(str(tmp_path / "none.yaml"))
 
 
 def test_what_was_learned_is_read_back_and_met(machine, tmp_path: Path) -> None:
