@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.budget import CpuBudgets
+from tests.fakes.trees import OddTree
 
 # A machine that is busy is no reason to fail: nothing in the suite is judged by how long it takes.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -119,3 +120,11 @@ class FakeClock:
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture
+def odd() -> Iterator[OddTree]:
+    """Spoils files of a tree; those that hang are let go when the test is over."""
+    made = OddTree(0)
+    yield made
+    made.release()

@@ -12,8 +12,7 @@ from agent.config.schema import OverrideConfig as Override
 from alerts import packs, rulefile
 from alerts.group_evaluator import GroupEvaluator
 from alerts.overrides import OverrideError, apply
-from alerts.promql import Storage, compile_query, make_labels
-from alerts.promql.query import number_literals
+from alerts.promql import Storage, make_labels
 from alerts.rulefile import AlertingRule, RuleFile, RuleFileError, TooManyRulesError
 
 TEXT = """
@@ -150,14 +149,6 @@ def test_what_is_a_number_of_a_query_is_replaced_where_it_stands(
 def test_any_number_can_take_the_place_of_any_other(old: float, new: float) -> None:
     (sample,) = replaced(f"vector({old!r})", {old: new}).query.evaluate(Storage(), 0.0)
     assert sample.value == new
-
-
-@given(st.floats(min_value=0, allow_nan=False, allow_infinity=False))
-def test_a_number_of_a_query_has_the_value_that_the_query_has(value: float) -> None:
-    for text in (repr(value), f"{value:e}", f"{value:E}"):
-        ((offset, found, read),) = number_literals(text)
-        assert (offset, found) == (0, text)
-        assert read == compile_query(text).evaluate(Storage(), 0.0).value
 
 
 def test_an_expression_takes_the_place_of_the_query() -> None:

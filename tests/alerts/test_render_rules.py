@@ -156,19 +156,6 @@ def test_files_left_from_an_earlier_time_are_reported_and_foreign_ones_are_not(
     assert said == f"{tmp_path}/old.yml: left over from an earlier run; remove it, or a server loads it as well\n"
 
 
-def test_rule_files_are_looked_for_beside_the_configuration_wherever_the_command_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there, here = tmp_path / "there", tmp_path / "here"
-    for folder in (there, here):
-        folder.mkdir()
-    (there / "mine.yml").write_text(TEXT)
-    (there / "c.yaml").write_text("rules: {files: [mine.yml]}")
-    monkeypatch.chdir(here)
-    assert main(["render", "rules", "--config.file", "../there/c.yaml", "--output", str(tmp_path / "out")]) == 0
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.yml"]
-
-
 def rendered(out: Path, *options: str) -> dict[str, RuleFile]:
     assert main(["render", "rules", "--output", str(out), *options]) == 0
     return {path.name: rulefile.load(path) for path in out.glob("*.yml")}
@@ -296,10 +283,3 @@ def test_a_series_may_be_longer_than_its_test_but_not_too_long_and_a_pattern_tha
     verdict = coldplate("test", files / "t.yml")
     assert verdict.status == 0
     assert "WARNING: no file match pattern" in verdict.text
-
-
-@pytest.mark.parametrize("arguments", [["rules"], ["rules", "check"], ["rules", "mend", "x"]])
-def test_a_mistake_in_the_command_line_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(arguments)
-    assert caught.value.code == 2

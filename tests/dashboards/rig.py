@@ -7,14 +7,15 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.daemon.conftest import RunningDaemon
 from tests.dashboards.conftest import ROOT
-from tests.servers import free_ports, need, prometheus
+from tests.servers import fetch, free_ports, need, prometheus
+from tests.waiting import wait_until
 
 PACKAGED = ROOT / "packaging" / "prometheus"
 
@@ -75,15 +76,7 @@ class Server:
         self.url = url
 
     def get(self, path: str, **parameters: str) -> Any:
-        address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with urllib.request.urlopen(address, timeout=10) as answer:
-                return json.load(answer)["data"]
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 503:
-                    raise  # it is still starting
-                raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+        return json.loads(fetch(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", 10))["data"]
 
     def instant(self, expr: str) -> list[Any]:
         return list(self.get("query", query=expr)["result"])
@@ -121,20 +114,8 @@ def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
         played.append((ROOT / "tests" / "dashboards" / f"{scenario}.yaml", config, ports[number]))
     with started(played), prometheus(configuration(folder, ports).read_text(), folder) as url:
         server = Server(url)
-        awaited(lambda: bool(server.instant("count(coldplate_gpu_up) == 12")), folder / "prometheus.log")
+        wait_until(lambda: server.instant("count(coldplate_gpu_up) == 12"), 60)
         yield server, [f"127.0.0.1:{port}" for port in ports]
-
-
-def awaited(holds: Callable[[], bool], log: Path, seconds: int = 60) -> None:
-    """Wait until something holds; else what was logged is the error."""
-    for _ in range(10 * seconds):
-        try:
-            if holds():
-                return
-        except OSError:
-            pass  # it does not listen yet
-        time.sleep(0.1)
-    raise AssertionError(log.read_text())
 
 
 def values(nodes: list[str], board: str) -> dict[str, str]:

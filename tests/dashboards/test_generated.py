@@ -19,7 +19,6 @@ from alerts.promql.syntax import parse
 from dashboards import alert_thresholds
 from dashboards.generate import BOARDS, boards
 from dashboards.panels import graph
-from dashboards.queries import narrowed
 from dashboards.relabel import as_text
 from tests.dashboards.conftest import GENERATED, NAMES, ROOT, filled, load
 from tests.dashboards.rig import promtool
@@ -49,12 +48,6 @@ def test_a_panel_about_a_metric_and_thresholds_of_an_alert_that_do_not_exist_are
     for name in ("GpuHott", "GpuXidUnknown"):
         with pytest.raises(KeyError, match=name):
             alert_thresholds.steps(name)
-
-
-def test_recorded_series_of_gpus_are_narrowed_by_job_where_their_query_keeps_it() -> None:
-    matchers = {"job_id": 'job_id="$job"'}
-    assert narrowed("gpu:computing_ratio:rate5m", matchers) == 'gpu:computing_ratio:rate5m{job_id="$job"}'
-    assert narrowed("gpu:pcie_replays_total:each1m", matchers) == "gpu:pcie_replays_total:each1m"
 
 
 def sdk() -> None:
@@ -211,9 +204,3 @@ def test_mistakes_are_reported_in_one_line(
     assert render(tmp_path, *options) == 2
     assert capsys.readouterr().err.startswith(f"coldplate: {message}")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "out").write_text("mine")
-    assert render(tmp_path / "out") == 2
-    assert "is not a directory; name one" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,14 +18,9 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
 def test_generated_files_are_current() -> None:
-    stale = [name for name, text in chart_files.contents().items() if not same(CHART / name, text)]
-    assert stale == [], "run `make generate`"
+    made = chart_files.contents()
     copies = {f"{folder}/{path.name}" for folder in SOURCES for path in (CHART / folder).iterdir()}
-    assert copies <= chart_files.contents().keys(), "run `make generate`"
-
-
-def same(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text() == text
+    assert {name: (CHART / name).read_text() for name in made.keys() | copies} == made, "run `make generate`"
 
 
 def keys(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, bool, bool]]:

@@ -1,6 +1,6 @@
 """A synthetic node at any moment of a scenario, as the sampler shows it: no process, no thread and no clock."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -9,14 +9,13 @@ import pytest
 from agent.backends.protocol import ChannelError, DeviceError, LaneSample
 from agent.backends.synthetic import Scenario, SyntheticSource, load_scenario
 from agent.backends.synthetic.synthetic_source import settled_at
-from agent.model import Framer, Instant, Lane, Snapshot
+from agent.model import LANES, Framer, Instant, Snapshot
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 
 EPOCH = 5_000.0
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 def looked_at(scenario: Scenario, t: float) -> Snapshot:
@@ -58,7 +57,7 @@ MACHINE = "description: a machine\ntopology: {topology}\nseed: 3\nfaults: [{faul
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Callable[..., Snapshot]]:
+def machine(tmp_path: Path) -> Callable[..., Snapshot]:
     """One look at a machine of a kind, 100 s after its faults began."""
 
     def see(topology: str, *faults: str) -> Snapshot:
@@ -66,4 +65,4 @@ def machine(tmp_path: Path) -> Iterator[Callable[..., Snapshot]]:
         path.write_text(MACHINE.format(topology=topology, faults=", ".join(faults)))
         return looked_at(load_scenario(str(path)), 100.0)
 
-    yield see
+    return see

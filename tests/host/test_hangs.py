@@ -5,7 +5,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,7 +13,7 @@ import pytest
 from agent.backends.host import HostBackend
 from agent.backends.host.disks_and_network import MAX_DEVICES, MAX_FILESYSTEMS
 from agent.model import Instant, Lane, Reason
-from tests.fakes.trees import KINDS, OddTree
+from tests.fakes.trees import KINDS
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,13 +35,6 @@ ROWS_OF = {
 """The rows that are read from each file, without their prefix."""
 
 
-@pytest.fixture
-def tree() -> Iterator[OddTree]:
-    made = OddTree(0)
-    yield made
-    made.release()
-
-
 def rows(names: set[str]) -> set[str]:
     return {f"coldplate_node_{name}" for name in names}
 
@@ -54,17 +46,17 @@ def read(backend: HostBackend, second: float = 1.0) -> tuple[set[str], dict[str,
 
 
 @pytest.mark.parametrize("file", sorted(ROWS_OF))
-def test_a_file_of_procfs_that_hangs_affects_only_its_own_group(host, tree, file: str) -> None:
+def test_a_file_of_procfs_that_hangs_affects_only_its_own_group(host, odd, file: str) -> None:
     whole, _ = read(host.backend)
     text = (host.proc / file).read_text()
     fresh = HostBackend(str(host.proc), str(host.sys))
-    tree.hang(host.proc / file)
+    odd.hang(host.proc / file)
     shown, missing = read(fresh)
     assert set(missing) == rows(ROWS_OF[file])
     assert set(missing.values()) == {Reason.TIMEOUT}
     # Of the pressure files, the other two are shown in the same rows.
     assert shown == whole - (rows(ROWS_OF[file]) if file != "pressure/memory" else set())
-    tree.release()
+    odd.release()
     (host.proc / file).unlink()
     host.write(file, text)
     wait_until(lambda: not read(fresh)[1])
@@ -85,10 +77,10 @@ CHILD = """
 """
 
 
-def test_a_read_that_hangs_holds_no_lock_that_the_rest_of_the_process_needs(host, tree) -> None:
+def test_a_read_that_hangs_holds_no_lock_that_the_rest_of_the_process_needs(host, odd) -> None:
     """A library that reads in C may keep the interpreter's lock meanwhile, and then the process stands still."""
     for file in ROWS_OF:
-        tree.hang(host.proc / file)
+        odd.hang(host.proc / file)
     child = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(CHILD), str(host.proc), str(host.sys), *ROWS_OF],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
@@ -99,8 +91,8 @@ def test_a_read_that_hangs_holds_no_lock_that_the_rest_of_the_process_needs(host
 
 @pytest.mark.parametrize("kind", ["endless", "huge"])
 @pytest.mark.parametrize("file", ["self/mounts", "filesystems"])
-def test_a_list_of_mounts_is_read_within_bounds(host, tree, file: str, kind: str) -> None:
-    tree.spoil(host.proc / file, kind)
+def test_a_list_of_mounts_is_read_within_bounds(host, odd, file: str, kind: str) -> None:
+    odd.spoil(host.proc / file, kind)
     assert any('filesystem_size_bytes{mountpoint="/"}' in name for name in host.values())
 
 
@@ -149,13 +141,11 @@ def test_every_filesystem_may_hang_and_the_rest_of_the_host_is_shown(host, monke
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"endless", "huge"}))
 @pytest.mark.parametrize("file", sorted(ROWS_OF))
-def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_group(
-    host, tree, caplog, file: str, kind: str
-) -> None:
+def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_group(host, odd, caplog, file: str, kind: str) -> None:
     """Endless and huge files are left out: procfs has none, and psutil reads them whole; lists of mounts are below."""
     whole, _ = read(host.backend)
     fresh = HostBackend(str(host.proc), str(host.sys))
-    tree.spoil(host.proc / file, kind)
+    odd.spoil(host.proc / file, kind)
     shown, missing = read(fresh)
     assert whole - shown <= rows(ROWS_OF[file])
     assert set(missing) <= rows(ROWS_OF[file])
@@ -165,12 +155,12 @@ def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_group(
     fresh.close()
 
 
-def test_hardware_is_distinguished_from_the_rest_even_where_sysfs_may_not_be_searched(host, tree) -> None:
+def test_hardware_is_distinguished_from_the_rest_even_where_sysfs_may_not_be_searched(host, odd) -> None:
     """One disk's folder that is odd costs that disk."""
     host.write("diskstats", (host.proc / "diskstats").read_text().replace("loop0", "sda"))
     (host.sys / "block/sda").mkdir()
-    tree.spoil(host.sys / "block/sda", "loop")
-    tree.spoil(host.sys / "class/net/veth12", "loop")
+    odd.spoil(host.sys / "block/sda", "loop")
+    odd.spoil(host.sys / "class/net/veth12", "loop")
     values = host.values()
     assert any('disk_read_bytes_total{device="nvme0n1"}' in name for name in values)
     assert not any("sda" in name for name in values)

@@ -14,7 +14,7 @@ import pytest
 
 from agent.backends.infiniband import InfinibandBackend, sysfs_attribute
 from agent.backends.protocol import BackendSample
-from agent.model import Gap, Instant, Lane, Reading, Reason
+from agent.model import LANES, Gap, Instant, Lane, Reading, Reason
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -63,9 +63,11 @@ def _wanted(path: str, only: Collection[str]) -> bool:
 class Page:
     """What reading all lanes gave, found by metric name and labels as a scraper would."""
 
-    def __init__(self, samples: list[BackendSample]) -> None:
-        self.readings: list[Reading] = [each for sample in samples for each in sample.readings]
-        self.gaps: list[Gap] = [each for sample in samples for each in sample.gaps]
+    def __init__(self, samples: dict[Lane, BackendSample]) -> None:
+        assert all(each.metric.lane is lane for lane, sample in samples.items() for each in sample.readings)
+        self.readings: list[Reading] = [each for sample in samples.values() for each in sample.readings]
+        self.gaps: list[Gap] = [each for sample in samples.values() for each in sample.gaps]
+        assert len({each.series for each in self.readings}) == len(self.readings), "a series appears once"
 
     def value(self, name: str, **labels: str) -> float:
         (found,) = self.values(name, **labels)
@@ -165,4 +167,4 @@ def now() -> Instant:
 
 @pytest.fixture
 def page(now: Instant) -> Callable[[InfinibandBackend], Page]:
-    return lambda backend: Page([backend.read(lane, now) for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)])
+    return lambda backend: Page({lane: backend.read(lane, now) for lane in LANES})

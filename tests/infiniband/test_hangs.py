@@ -11,13 +11,11 @@ import pytest
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.infiniband import INFO, PORT_UP, STATE_ID
-from agent.model import Gap, Instant, Lane, Reason
-from tests.fakes.trees import OddTree
+from agent.model import LANES, Gap, Instant, Lane, Reason
 from tests.infiniband.conftest import of
 from tests.waiting import wait_until
 
 PORT = "class/infiniband/{}/ports/1"
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 class Firmware:
@@ -189,28 +187,26 @@ def test_a_fact_whose_file_hangs_stays_if_it_is_known_and_else_is_a_gap_that_nam
     assert [dict(each.labels)["firmware_version"] for each in again] == ["28.43.1014"]
 
 
-def test_a_file_that_hangs_when_it_is_opened_affects_only_itself(node) -> None:
-    pipe, tree = node.sysfs / PORT.format("mlx5_0") / "counters/symbol_error", OddTree(0)
-    tree.hang(pipe)
+def test_a_file_that_hangs_when_it_is_opened_affects_only_itself(node, odd) -> None:
+    pipe = node.sysfs / PORT.format("mlx5_0") / "counters/symbol_error"
+    odd.hang(pipe)
     for _ in range(2):
         assert set(missing(node.read(Lane.SLOW))) == {("mlx5_0", "symbol_error_total")}
-    tree.release()
+    odd.release()
     pipe.unlink()
     pipe.write_text("5\n")
     wait_until(lambda: not node.read(Lane.SLOW).gaps)
     assert of(node.read(Lane.SLOW), "mlx5_0")["symbol_error_total"] == 5
 
 
-def test_a_file_that_must_be_read_to_know_its_row_may_hang_as_well(unpack, opened, page) -> None:
+def test_a_file_that_must_be_read_to_know_its_row_may_hang_as_well(unpack, opened, page, odd) -> None:
     """bnxt_re has its bytes twice; which of the two files feeds the standard row is decided by reading one."""
     sysfs = unpack("odd-drivers", "bnxt_re0", "mlx4_0")
-    tree = OddTree(0)
-    tree.hang(sysfs / PORT.format("bnxt_re0") / "counters/port_rcv_data")
+    odd.hang(sysfs / PORT.format("bnxt_re0") / "counters/port_rcv_data")
     shows = page(opened(sysfs))
     assert shows.value("port_data_received_bytes_total", device="bnxt_re0") == 4321, "the driver's own file"
     assert shows.gap("port_rcv_data_total", "bnxt_re0").reason is Reason.TIMEOUT
     assert shows.value("port_up", device="mlx4_0", port="1") == 1
-    tree.release()
 
 
 def test_where_not_even_the_list_of_devices_answers_the_read_fails_with_the_reason(

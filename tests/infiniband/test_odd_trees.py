@@ -14,10 +14,8 @@ from agent.backends.infiniband.infiniband_ports import MAX_PORTS as PORTS
 from agent.backends.infiniband.infiniband_ports import MAX_UNKNOWN_FILES as FILES
 from agent.backends.protocol import AbsentError
 from agent.catalogue.infiniband import PHYSICAL_STATE_ID, PORT_UP, RATE
-from agent.model import Entity, Gap, Instant, Lane, Metric, Series
-from tests.fakes.trees import KINDS, OddTree
-
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
+from agent.model import LANES, Entity, Gap, Instant, Lane, Metric, Series
+from tests.fakes.trees import KINDS
 
 
 def everything(
@@ -36,12 +34,12 @@ def everything(
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"missing"}))
-def test_every_kind_of_oddness_is_a_gap_that_names_the_file(unpack, opened, kind: str) -> None:
+def test_every_kind_of_oddness_is_a_gap_that_names_the_file(unpack, opened, odd, kind: str) -> None:
     root = unpack("dgx-h100", "mlx5_0")
     whole, _ = everything(opened(root), 0.0)
     lost: set[Metric] = set()
     for file in ("state", "rate", "counters/link_downed", "counters/VL15_dropped"):
-        OddTree(1).spoil(root / "class/infiniband/mlx5_0/ports/1" / file, kind)
+        odd.spoil(root / "class/infiniband/mlx5_0/ports/1" / file, kind)
         readings, gaps = everything(opened(root), 0.0)
         told = {gap.metric for gap in gaps.values() if f"/ports/1/{file}: " in gap.detail}
         assert told
@@ -72,6 +70,9 @@ def test_names_of_any_bytes_become_labels_that_a_page_and_a_terminal_can_show(tm
             value.encode("utf-8")
         assert each.metric.help.isprintable()
     assert len({each.series for each in fast.readings}) == len(fast.readings)
+    make_port(tmp_path, "mlx5\\n0")  # it looks like the first of them
+    again = opened(tmp_path).read(Lane.FAST, now)
+    assert len([each for each in again.readings if each.metric is PORT_UP]) == len(NAMES)
 
 
 def make_port(root: Path, device: str) -> Path:
@@ -80,13 +81,6 @@ def make_port(root: Path, device: str) -> Path:
     port.mkdir(parents=True)
     (port / "state").write_text("4: ACTIVE\n")
     return port
-
-
-def test_two_names_that_look_alike_are_one_series(tmp_path, opened, now) -> None:
-    for name in ("mlx5\n0", "mlx5\\n0"):
-        make_port(tmp_path, name)
-    sample = opened(tmp_path).read(Lane.FAST, now)
-    assert len([each for each in sample.readings if each.metric is PORT_UP]) == 1
 
 
 @pytest.fixture
@@ -182,14 +176,13 @@ def test_what_comes_and_goes_leaves_nothing_behind_but_hardware_does(tmp_path, o
     assert [each.entity.device for each in fast.readings if each.metric is PORT_UP] == ["mlx5_0"]
 
 
-def test_no_tree_takes_much_memory(tmp_path, opened, now) -> None:
+def test_no_tree_takes_much_memory(tmp_path, opened, now, odd) -> None:
     port = make_port(tmp_path, "mlx5_0")
     (port / "counters").mkdir()
-    tree = OddTree(3)
     for number in range(20):
-        tree.spoil(port / f"counters/huge{number}", "huge")
-    tree.spoil(port / "link_layer", "huge")
-    tree.spoil(tmp_path / "class/infiniband/mlx5_0/board_id", "endless")
+        odd.spoil(port / f"counters/huge{number}", "huge")
+    odd.spoil(port / "link_layer", "huge")
+    odd.spoil(tmp_path / "class/infiniband/mlx5_0/board_id", "endless")
     first = port / "counters/c"
     first.write_text("1\n")
     for number in range(5 * FILES):

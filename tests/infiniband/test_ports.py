@@ -1,7 +1,6 @@
 """What a healthy node shows."""
 
 import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from agent.backends.protocol import AbsentError
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import DIRECTORIES, FILES, LINK_DOWN_EVENTS, PORT_UP, driver_counter
-from agent.model import Instant, Kind, Lane
+from agent.model import LANES, Instant, Kind, Lane
 from exporters.compatibility.translation import Translation
 from tests.frames import snapshot_of
 from tests.servers import fetch, free_port, need, program
@@ -54,15 +53,6 @@ def test_every_file_below_the_counter_directories_of_every_port_is_exported(tree
     assert len(files) > 100
 
 
-@pytest.mark.parametrize("fixture", FIXTURES)
-def test_no_series_appears_twice_and_each_is_in_its_rows_lane(tree, opened, now, fixture) -> None:
-    backend = opened(tree(fixture))
-    samples = {lane: backend.read(lane, now).readings for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)}
-    counts = Counter((each.metric.name, each.series.all_labels) for group in samples.values() for each in group)
-    assert [series for series, count in counts.items() if count > 1] == []
-    assert all(each.metric.lane is lane for lane, group in samples.items() for each in group)
-
-
 def test_values_are_in_base_units_and_counters_exact_integers_beyond_what_a_float_holds(unpack, opened, page) -> None:
     sysfs, widest = unpack("dgx-h100"), 2**64 - 1
     (sysfs / "class/infiniband/mlx5_3/ports/1/counters/port_xmit_data").write_text(f"{widest}\n")
@@ -95,7 +85,7 @@ def test_the_facts_of_a_port_are_labels(tree, opened, page) -> None:
 
 def test_a_series_is_made_once_and_calls_count_the_files_that_were_read(tree, opened, now) -> None:
     backend = opened(tree("dgx-h100"))
-    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+    for lane in LANES:
         first, second = backend.read(lane, now).readings, backend.read(lane, now).readings
         assert first
         assert all(one.series is other.series for one, other in zip(first, second, strict=True))

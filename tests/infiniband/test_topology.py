@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.topology import OF_GPU, PciDistance, PciPath, TopologyBackend, distance
-from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason
+from agent.backends.topology import OF_GPU, TopologyBackend
+from agent.model import LANES, Gpu, GpuIdentity, Instant, Lane, Reading, Reason
 from tests import warm
-from tests.fakes.trees import KINDS, OddTree
+from tests.fakes.trees import KINDS
 
 SLOTS = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 RAILS = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")
@@ -80,7 +80,8 @@ def add(sysfs: Path, path: str, numa: str, hca: str | None = None) -> str:
     ],
 )
 def test_distances_have_the_names_of_nvidia_smi_topo(tmp_path, path, numa, expected) -> None:
-    slot = add(tmp_path, "pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:00.0/0000:1b:00.0", "0")
+    own = "0" if numa.isdigit() else numa  # a node that is unknown is not another unknown one
+    slot = add(tmp_path, "pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:00.0/0000:1b:00.0", own)
     add(tmp_path, path, numa, hca="mlx5_0")
     assert pairs(nearest_hcas(tmp_path, [gpu(0, slot)])) == [("0", "mlx5_0", expected)]
 
@@ -102,10 +103,6 @@ def test_an_hca_that_is_not_on_pci_has_no_distance(unpack) -> None:
     assert pairs(nearest_hcas(sysfs, [gpu(0, slot)])) == [("0", "mlx4_0", "PHB"), ("0", "rdmap0s29", "PHB")]
 
 
-def test_an_unknown_numa_node_is_not_taken_for_the_same_one() -> None:
-    assert distance(PciPath(("pci0000:10", "a"), -1), PciPath(("pci0000:20", "b"), -1)) is PciDistance.SYS
-
-
 @pytest.fixture
 def backend(tree, tmp_path):
     """A backend over a tree of the test's own, without the ports, which it does not read."""
@@ -123,29 +120,26 @@ def devices(sysfs: Path) -> Path:
 
 @pytest.mark.parametrize("known", [True, False], ids=["later", "from the start"])
 def test_a_device_that_hangs_keeps_its_place_or_is_unknown_and_the_others_are_shown(
-    backend, tmp_path, known: bool
+    backend, tmp_path, odd, known: bool
 ) -> None:
-    tree = OddTree(0)
     sysfs = tmp_path / "dgx-h100"
     if known:
         backend.read(Lane.COLD, Instant(0.0, 0.0))
-    tree.hang((devices(sysfs) / "mlx5_3/device").resolve() / "numa_node")
+    odd.hang((devices(sysfs) / "mlx5_3/device").resolve() / "numa_node")
     for second in (1.0, 2.0):
         sample = backend.read(Lane.COLD, Instant(second, 0.0))
         rails = {(index, rail) for index, rail, _ in pairs(sample.readings)}
         assert rails >= {(str(index), rail) for index, rail in enumerate(RAILS) if known or rail != "mlx5_3"}
         assert {gap.reason for gap in sample.gaps} == (set() if known else {Reason.TIMEOUT})
         assert all("mlx5_3/device: no answer for" in gap.detail for gap in sample.gaps)
-    tree.release()
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_whatever_is_in_the_place_of_a_device_affects_only_that_device(backend, tmp_path, kind: str) -> None:
+def test_whatever_is_in_the_place_of_a_device_affects_only_that_device(backend, tmp_path, odd, kind: str) -> None:
     sysfs = tmp_path / "dgx-h100"
-    tree = OddTree(0)
-    tree.spoil(devices(sysfs) / "mlx5_0/device", kind)
-    tree.spoil((devices(sysfs) / "mlx5_4/device").resolve() / "numa_node", kind)
-    tree.spoil(devices(sysfs) / "zz", kind)
+    odd.spoil(devices(sysfs) / "mlx5_0/device", kind)
+    odd.spoil((devices(sysfs) / "mlx5_4/device").resolve() / "numa_node", kind)
+    odd.spoil(devices(sysfs) / "zz", kind)
     sample = backend.read(Lane.COLD, Instant(0.0, 0.0))
     told = {(index, rail) for index, rail, _ in pairs(sample.readings)}
     assert told >= {(str(index), rail) for index, rail in enumerate(RAILS) if index}
@@ -166,34 +160,22 @@ FAST_FILES = 3
 """Of a port of mlx5."""
 
 
-@pytest.mark.parametrize("budget", [0, 5, 9 * FAST_FILES, 9 * FAST_FILES + 5, 10_000])
-def test_descriptors_are_kept_within_the_budget_and_given_back(tree, opened, page, now, held, budget: int) -> None:
-    sysfs = tree("dgx-h100")
+def test_descriptors_are_kept_within_a_budget_that_changes_the_fast_lane_first_and_given_back(
+    tree, opened, page, now, held
+) -> None:
+    sysfs, budget = tree("dgx-h100"), 10_000
     backend = opened(sysfs, descriptors=lambda: budget)
-    first, second = page(backend), page(backend)
-    assert first.readings == second.readings
-    files = sum(1 for lane in (Lane.FAST, Lane.SLOW) for _ in backend.read(lane, now).readings) - 2 * 9
-    assert len(held(sysfs)) == min(budget, files)
+    whole = page(backend).readings
+    files = sum(len(backend.read(lane, now).readings) for lane in (Lane.FAST, Lane.SLOW)) - 2 * 9
+    for budget in (50, 7, 9 * FAST_FILES, 0, 9 * FAST_FILES + 5, 10_000):
+        assert page(backend).readings == page(backend).readings == whole
+        assert len(held(sysfs)) == min(budget, files)
+        if budget == 9 * FAST_FILES:
+            assert {Path(file).name for file in held(sysfs)} == {"state", "port_rcv_data", "port_xmit_data"}
     backend.close()
     backend.close()
     assert held(sysfs) == []
     assert backend.read(Lane.FAST, now).readings, "a closed backend opens again"
-
-
-def test_a_budget_that_shrinks_and_grows_is_followed_and_the_fast_lane_comes_first(tree, opened, page, held) -> None:
-    sysfs = tree("dgx-h100")
-    budget = 50
-    backend = opened(sysfs, descriptors=lambda: budget)
-    page(backend)
-    assert len(held(sysfs)) == 50
-    budget = 7
-    page(backend)
-    assert len(held(sysfs)) == 7
-    budget = 9 * FAST_FILES
-    page(backend)
-    page(backend)
-    assert len(held(sysfs)) == 9 * FAST_FILES
-    assert {Path(file).name for file in held(sysfs)} == {"state", "port_rcv_data", "port_xmit_data"}
 
 
 def test_a_process_out_of_descriptors_loses_that_sample_of_that_file_and_heals(tree, opened, now) -> None:
@@ -250,7 +232,7 @@ def read_thrice(sysfs: str) -> tuple[list[tuple[str, int, int, int]], int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
     backend, sockets, found = InfinibandBackend(sysfs), [socket.socket() for _ in range(400)], []
     for second in range(3):
-        for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+        for lane in LANES:
             sample = backend.read(lane, Instant(float(second), 0.0))
             ports = {each.entity for each in sample.readings}
             found.append((lane.value, len(ports), len(sample.readings), len(sample.gaps)))

@@ -1,6 +1,6 @@
-"""Rigs: a node with GPUs, a procfs and the backend that finds the jobs."""
+"""A rig: a node with GPUs, a procfs and the backend that finds the jobs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,3 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     yield made
     if made.backend is not None:
         made.backend.close()
-
-
-@pytest.fixture
-def make_rig(tmp_path: Path) -> Callable[[str], Rig]:
-    """Rigs beside each other, for tests that are given many examples."""
-    return lambda name: Rig(tmp_path / name)

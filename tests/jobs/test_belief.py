@@ -1,6 +1,6 @@
 """Whose word counts: what a user can write or name himself makes no job of a scheduler's out of his processes."""
 
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -43,11 +43,6 @@ def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_us
     neighbour = path.replace("4711", "4712").replace("slot1_2", "slot1_3")
     assert parse_cgroup(f"0::{path}{neighbour}").id == job
     assert {each.home for each in forged} == {""}
-
-
-@pytest.mark.parametrize("path", [f"/system.slice/jupyter-alice.service/pod{UID}", f"/work/kubepods/pod{UID}/x"])
-def test_a_pod_below_what_is_not_roots_is_not_one(path: str) -> None:
-    assert parse_cgroup(f"0::{path}").scheduler == ("systemd" if "service" in path else "session")
 
 
 CONTAINER_SHAPES = (
@@ -265,10 +260,10 @@ def test_a_foul_variable_does_not_hide_what_the_cgroup_says(rig: Rig, path, env,
     changed=st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text("4711a b[]/٣", max_size=9)),
 )
 def test_no_environment_takes_a_process_from_the_job_that_its_cgroup_names(
-    make_rig: Callable[[str], Rig], genuine: tuple[str, str, str], changed: dict[str, str]
+    tmp_path: Path, genuine: tuple[str, str, str], changed: dict[str, str]
 ) -> None:
     scheduler, path, job = genuine
-    rig = make_rig("node")
+    rig = Rig(tmp_path)
     rig.run(0, 100, path, VARIABLES.get(scheduler, {}) | changed, session=9)
     rig.look()
     ((found, shown),) = rig.jobs()

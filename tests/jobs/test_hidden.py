@@ -84,16 +84,12 @@ def test_a_process_on_which_the_broker_hangs_affects_only_its_own_name(rig: Rig)
     assert "no answer within 2 s" in gap.detail
 
 
-@pytest.mark.parametrize("hidden", [True, False])
-def test_only_an_environment_that_may_not_be_read_is_asked_for_with_the_start_of_its_process(
-    rig: Rig, hidden: bool
-) -> None:
-    ask = Told(b"SLURM_JOB_NAME=other\0")
-    rig.open(ask=ask, read=closed if hidden else read_file)
-    rig.run(0, 100, SLURM.format(4711), LLAMA, started=77)
-    rig.look()
-    assert rig.look().holder()["name"] == ("" if hidden else "llama")
-    assert ask.asked == ([(100, 77 * TICKS)] if hidden else [])
+def test_only_an_environment_that_may_not_be_read_is_asked_for_with_the_start_of_its_process(rig: Rig) -> None:
+    for read, name, asked in ((closed, "", [(100, 77 * TICKS)]), (read_file, "llama", [])):
+        rig.open(ask=(ask := Told(b"SLURM_JOB_NAME=other\0")), read=read)
+        rig.run(0, 100, SLURM.format(4711), LLAMA, started=77)
+        rig.look()
+        assert (rig.look().holder()["name"], ask.asked) == (name, asked)
 
 
 def test_a_process_that_ends_or_whose_number_is_reused_during_the_question_is_no_hidden_one(rig: Rig) -> None:

@@ -1,7 +1,7 @@
 """GPUs that several jobs hold: marked, and never more than one series for a GPU, so that no join breaks."""
 
 import os
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -42,20 +42,11 @@ def test_the_memory_and_time_of_a_shared_gpu_are_divided_among_its_jobs(rig: Rig
     assert [row["job_id"] for row in rig.look().rows(MEMORY)] == ["2"], "the driver does not say it of each process"
 
 
-def test_the_memory_of_an_instance_is_that_of_its_own_processes(rig: Rig) -> None:
-    start(rig, 0, 100, 1, instance=3)
-    start(rig, 0, 101, 2, instance=4)
-    rig.put(0, 100, instance=4, memory=2**20)
-    rig.divide(0, a=3, b=4)
-    assert rig.look().value(MEMORY, mig="3", job_id="1") == 2**30
-    assert rig.value(MEMORY, mig="4", job_id="2") == 2**30
-    assert rig.value(MEMORY, mig="4", job_id="1") == 2**20
-
-
 def test_mig_instances_are_distinguished_and_a_process_without_one_is_not_taken_for_the_whole_gpu(rig: Rig) -> None:
     start(rig, 0, 100, 1, instance=3)
     start(rig, 0, 101, 2, instance=4)
     start(rig, 0, 102, 3, instance=4)
+    rig.put(0, 100, instance=4, memory=2**20)
     start(rig, 1, 103, 4)
     for gpu in (0, 1):
         rig.divide(gpu, a=3, b=4)
@@ -65,6 +56,8 @@ def test_mig_instances_are_distinguished_and_a_process_without_one_is_not_taken_
     held = {row["mig"]: (row["job_id"], row["shared"]) for row in rig.holders(0)}
     assert held == {"3": ("1", "false"), "4": ("", "true")}
     assert rig.value("coldplate_job_gpus", job_id="1") == 1
+    used = [rig.value(MEMORY, mig=mig, job_id=job) for mig, job in (("3", "1"), ("4", "1"), ("4", "2"))]
+    assert used == [2**30, 2**20, 2**30], "of the processes of each instance"
     assert [(row["job_id"], row["mig"]) for row in rig.holders(1)] == [("4", "")]
     assert rig.holder(2)["shared"] == "true", "a debugger shares the GPU of the job beside it"
 
@@ -84,8 +77,8 @@ PLACEMENT = st.lists(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PLACEMENT)
-def test_there_is_at_most_one_holder_of_anything(make_rig: Callable[[str], Rig], placement) -> None:
-    rig = make_rig("node")
+def test_there_is_at_most_one_holder_of_anything(tmp_path: Path, placement) -> None:
+    rig = Rig(tmp_path)
     for number, (gpu, job, instance) in enumerate(placement):
         start(rig, gpu, 100 + number, job, instance)
     rig.look()

@@ -9,7 +9,7 @@ from agent.backends.nvml.gpu_enumeration import RECOUNT_SECONDS, RETRY_SECONDS
 from agent.backends.protocol import SourceError
 from agent.model import Instant, Lane, Reason
 from tests.nvml.conftest import Bench, value
-from tests.nvml.fake_driver import LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeGpu, a100, h100
+from tests.nvml.fake_driver import DENIED, LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeGpu, a100, h100
 from tests.waiting import wait_until
 
 IDENTITY = "nvmlDeviceGetUUID"
@@ -56,18 +56,44 @@ def test_with_all_gpus_silent_the_source_is_open_and_each_joins_when_it_answers(
     assert node.there() == ["GPU-00000001", "GPU-00000000", "GPU-00000002"]
 
 
-@pytest.mark.parametrize("code", [LOST, TIMEOUT, UNKNOWN])
-def test_a_gpu_that_answers_with_an_error_is_asked_again_after_a_pause(code):
+HANDLE, NAME = "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetName"
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "reason"),
+    [
+        (HANDLE, LOST, Reason.LOST), (HANDLE, DENIED, Reason.DENIED), (HANDLE, TIMEOUT, Reason.TIMEOUT),
+        (HANDLE, UNKNOWN, Reason.MALFORMED), (NAME, LOST, Reason.LOST),
+        (NAME, ValueError("no bus id"), Reason.MALFORMED),
+        (NAME, UnicodeDecodeError("utf-8", b"\xff", 0, 1, "start"), Reason.MALFORMED),
+    ],
+)  # fmt: skip
+def test_a_gpu_that_cannot_be_identified_has_the_reason_and_is_asked_again_after_a_pause(call, answer, reason):
+    """Also one of which half is known, and one about which the binding stumbles."""
     node = Bench(h100(0), a100(1))
-    node.driver.handles[1] = code
+
+    def give() -> object:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    if call == HANDLE:
+        node.driver.handles[1] = answer
+    else:
+        node.driver.gpus[1].calls[call] = give
     assert node.open() == ["GPU-00000000"]
-    count = node.driver.log.count("nvmlDeviceGetHandleByIndex_v2")
+    (missing,) = node.roster().unidentified
+    assert missing.reason is reason
+    assert missing.detail.startswith(type(answer).__name__ if isinstance(answer, Exception) else f"{call}: ")
+    count = node.driver.log.count(HANDLE)
     for _ in range(5):
         node.roster(after=RETRY_SECONDS / 10)
-    assert node.driver.log.count("nvmlDeviceGetHandleByIndex_v2") == count
-    del node.driver.handles[1]
+    assert node.driver.log.count(HANDLE) == count
+    node.driver.handles.clear()
+    node.driver.gpus[1] = a100(1)
     node.roster(after=RETRY_SECONDS)
     wait_until(lambda: node.there() == ["GPU-00000000", "GPU-00000001"])
+    assert node.roster().channels[1].identity.model == "NVIDIA A100-SXM4-80GB"
 
 
 def test_the_reason_is_the_newest_one():
@@ -81,35 +107,6 @@ def test_the_reason_is_the_newest_one():
     wait_until(lambda: node.roster(after=1.0).unidentified[0].reason is Reason.TIMEOUT)
     release.set()
     wait_until(lambda: node.roster().unidentified == ())
-
-
-def test_a_gpu_that_is_lost_while_it_is_identified_is_asked_again_and_not_accepted_with_half_its_identity():
-    gpu = h100(1)
-    name, gpu.calls["nvmlDeviceGetName"] = gpu.calls["nvmlDeviceGetName"], LOST
-    node = Bench(h100(0), gpu)
-    assert node.open() == ["GPU-00000000"]
-    gpu.calls["nvmlDeviceGetName"] = name
-    node.roster(after=RETRY_SECONDS)
-    wait_until(lambda: len(node.there()) == 2)
-    assert node.roster().channels[1].identity.model == name
-
-
-@pytest.mark.parametrize("surprise", [ValueError("no bus id"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "start")])
-def test_whatever_a_binding_did_not_foresee_is_a_reason_and_asked_again(surprise):
-    gpu = h100(1)
-
-    def stumble(name: str) -> None:
-        raise surprise
-
-    gpu.hook = stumble
-    node = Bench(h100(0), gpu)
-    assert node.open() == ["GPU-00000000"]
-    (missing,) = node.roster().unidentified
-    assert missing.reason is Reason.MALFORMED
-    assert type(surprise).__name__ in missing.detail
-    gpu.hook = lambda name: None
-    node.roster(after=RETRY_SECONDS)
-    wait_until(lambda: len(node.there()) == 2)
 
 
 def test_two_indexes_that_say_they_are_one_gpu_are_one_channel():

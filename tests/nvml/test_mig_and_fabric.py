@@ -40,17 +40,14 @@ def driver() -> FakeDriver:
     return made
 
 
-def test_instances_are_listed_with_their_profiles_and_memory(opened, driver):
+def test_instances_are_listed_and_one_that_is_destroyed_or_denied_costs_only_itself_and_no_list_is_a_gap(
+    opened, driver
+):
     bench = opened(driver)
-    listed = values(bench.read(Lane.COLD), INFO)
-    assert set(listed) == {("MIG-1", "7", "0", "1g.10gb"), ("MIG-2", "8", "0", "2g.20gb")}
+    assert set(values(bench.read(Lane.COLD), INFO)) == {("MIG-1", "7", "0", "1g.10gb"), ("MIG-2", "8", "0", "2g.20gb")}
     sample = bench.read(Lane.SLOW)
     assert values(sample, USED) == {("MIG-1", "7"): 10.0, ("MIG-2", "8"): 20.0}
     assert values(sample, "coldplate_gpu_mig_memory_total_bytes")[("MIG-2", "8")] == 2000.0
-
-
-def test_an_instance_that_is_destroyed_or_denied_costs_only_itself_and_no_list_is_a_gap(opened, driver):
-    bench = opened(driver)
     driver.others["one"].calls["nvmlDeviceGetMemoryInfo_v2"] = DENIED
     sample = bench.read(Lane.SLOW)
     assert gaps(sample, USED)[0].reason is Reason.DENIED

@@ -80,20 +80,6 @@ def test_a_fact_that_says_none_is_an_empty_label_and_zero_is_a_fact(opened, answ
     assert facts["numa_node"] == shown
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"), [(LOST, Reason.LOST), (DENIED, Reason.DENIED), (UNKNOWN, Reason.MALFORMED)]
-)
-def test_a_gpu_without_a_handle_affects_only_itself(opened, code, reason):
-    driver = FakeDriver(h100(0), h100(1), h100(2))
-    driver.handles[1] = code
-    bench = opened(driver)
-    assert [channel.identity.gpu.index for channel in bench.channels] == ["0", "2"]
-    (missing,) = bench.source.roster(NOW).unidentified
-    assert (missing.index, missing.reason) == ("1", reason)
-    assert missing.detail.startswith("nvmlDeviceGetHandleByIndex_v2: ")
-    assert value(bench.read(gpu=1), "coldplate_gpu_power_watts") == 412.345
-
-
 def test_a_gpu_that_gives_only_its_uuid_is_still_a_channel(opened):
     gpu = h100()
     for name in ("Name", "Serial", "PciInfo_v3", "VbiosVersion"):

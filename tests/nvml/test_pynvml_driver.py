@@ -149,16 +149,6 @@ while heard(): tell(read=[read(n) for n in range(4)], events=events())
     assert "versions" in child.ask("mismatch")["read"][1]
 
 
-def test_without_a_library_the_node_is_absent(start: Start, tmp_path: Path) -> None:
-    child = Child(
-        "try: source.open(now())\nexcept AbsentError as error: tell(text=str(error))",
-        tmp_path / "no",
-        tmp_path / "none",
-    )
-    assert "libnvidia-ml.so.1" in child.said()["text"]
-    child.end()
-
-
 LIST_PROCESSES = """
 channels = source.open(now())
 import pynvml

@@ -6,9 +6,8 @@ import pytest
 
 from agent.backends.nvml.calls import SPECS
 from agent.backends.nvml.probe import metric_requests
-from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Call
-from agent.model import Lane, Reason
+from agent.model import LANES, Lane, Reason
 from tests.nvml.conftest import gaps, value, values
 from tests.nvml.fake_driver import (
     ALL,
@@ -166,25 +165,19 @@ def test_blackwell_answers_with_its_own_link_counters_and_its_own_sums_come_firs
     assert value(summed, "coldplate_gpu_nvlink_transmit_bytes_total") == 12345.0
 
 
-def test_ampere_has_gaps_where_hopper_has_values(opened):
+def test_ampere_has_gaps_where_hopper_has_values_which_are_asked_for_once(opened):
     bench = opened(a100())
-    sample = bench.again()
+    bench.read()
+    bench.driver.log.clear()
+    first, sample = bench.read(), bench.read()
+    assert "nvmlGpmQueryDeviceSupport" not in bench.driver.log
+    assert sample.gaps is first.gaps
+    assert all(one.series is two.series for one, two in zip(first.readings, sample.readings, strict=True))
     assert value(sample, "coldplate_gpu_power_watts") == 412.345
     assert gaps(sample, "coldplate_gpu_sm_active_ratio")[0].reason is Reason.UNSUPPORTED
     (gap,) = gaps(bench.read(Lane.SLOW), "coldplate_gpu_throttle_seconds_total")
     assert gap.reason is Reason.UNSUPPORTED
     assert "269" in gap.detail and "271" in gap.detail and "not supported" in gap.detail
-
-
-def test_unsupported_values_are_asked_for_once(opened):
-    bench = opened(a100())
-    bench.read(Lane.COLD)
-    bench.driver.log.clear()
-    first, second = bench.read(), bench.read()
-    assert "nvmlGpmQueryDeviceSupport" not in bench.driver.log
-    assert second.gaps is first.gaps
-    assert [one.series for one in first.readings] == [one.series for one in second.readings]
-    assert all(one.series is two.series for one, two in zip(first.readings, second.readings, strict=True))
 
 
 def test_denied_is_distinguished_from_unsupported(opened):
@@ -275,20 +268,6 @@ def test_a_call_that_fails_once_affects_only_its_own_readings_in_that_sample(ope
     assert bench.read(Lane.EVENT).calls == 0
 
 
-def test_every_reading_is_of_a_catalogue_row_and_has_its_labels(opened):
-    bench = opened(h100())
-    bench.read()
-    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
-        sample = bench.read(lane)
-        assert len({reading.series for reading in sample.readings}) == len(sample.readings)
-        for reading in sample.readings:
-            assert BY_NAME[reading.metric.name] is reading.metric
-            assert isinstance(reading.entity, reading.metric.entity)
-            assert tuple(name for name, _ in reading.labels) == reading.metric.labels
-            low, high = reading.metric.span
-            assert low <= reading.value <= high
-
-
 def test_every_call_of_the_catalogue_is_known_to_the_backend():
     special = {"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlGpmMigSampleGet", "nvmlDeviceGetGpuFabricInfoV"}
     names = {each.name for want in metric_requests() for each in want.bindings if isinstance(each, Call)}
@@ -298,7 +277,7 @@ def test_every_call_of_the_catalogue_is_known_to_the_backend():
 def test_a_gpu_that_nothing_shares_costs_at_most_so_many_driver_calls_a_second(opened):
     """Each takes the driver's locks. What stays the same until the driver is opened again is asked once."""
     bench = opened(h100())
-    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+    for lane in LANES:
         bench.read(lane)
     bench.driver.log.clear()
     made = [bench.read(lane).calls for lane in (*[Lane.FAST] * 60, *[Lane.SLOW] * 4, Lane.COLD)]

@@ -6,9 +6,8 @@ import pytest
 
 from agent.backends.nvml.driver import CallThreads
 from agent.backends.nvml.xid_event_set import XidEventSet
-from agent.backends.protocol import SourceError
 from agent.model import Xid
-from tests.nvml.fake_driver import LOST, MISMATCH, UNLOADED, UNSUPPORTED, FakeDriver, h100
+from tests.nvml.fake_driver import LOST, UNSUPPORTED, FakeDriver, h100
 
 
 class Watched:
@@ -59,13 +58,6 @@ def test_after_an_error_no_event_is_lost_the_wait_backs_off_and_the_set_is_rebui
     assert watched.driver.log.count("nvmlEventSetFree") == watched.driver.log.count("nvmlEventSetCreate") - 1
     watched.driver.events = [("handle of GPU-00000001", 8, 48)]
     assert [event.code for event in watched.watch.wait(1.0)] == [48]
-
-
-@pytest.mark.parametrize("code", [UNLOADED, MISMATCH])
-def test_a_driver_that_goes_ends_the_source(watched, code):
-    watched.driver.events = [code]
-    with pytest.raises(SourceError):
-        watched.watch.wait(1.0)
 
 
 @pytest.mark.parametrize("answer", [0x17, UNSUPPORTED, None])

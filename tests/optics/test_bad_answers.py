@@ -3,7 +3,7 @@
 import errno
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -150,21 +150,13 @@ def test_a_question_in_which_the_kernel_hangs_costs_its_own_port(tmp_path: Path)
         ports.backend.close()
 
 
-@pytest.fixture
-def stuck(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Makes the file that names a port's place in its switch hang, until the test is over."""
-    tree = OddTree(0)
-    yield lambda interface: tree.hang(tmp_path / "class" / "net" / interface / "phys_port_name")
-    tree.release()
-
-
 def test_while_sysfs_hangs_ports_are_those_of_the_last_time_or_the_source_has_a_timeout(
-    ports: Ports, stuck: Callable[[str], None]
+    ports: Ports, odd: OddTree
 ) -> None:
     ports.healthy("eth0")
     ports.healthy("eth1")
     assert len(ports.read()) == 16
-    stuck("eth1")
+    odd.hang(ports.sysfs / "class" / "net" / "eth1" / "phys_port_name")
     assert len(ports.read()) == 16
     assert ports.gaps() == {}
     other = OpticsBackend(ports.sysfs, ports.kernel.connect)

@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from agent.backends.power import PowerBackend
-from agent.backends.protocol import BackendSample
+from agent.backends.protocol import BackendSample, DeviceError
 from agent.model import Gap, Instant, Lane
 from tests.broker.conftest import Bmc
 from tests.http_client.conftest import Server
@@ -87,6 +87,13 @@ def read(tree: Tree) -> Iterator[Callable[..., Reader]]:
         each.close()
 
 
+def fault(source: Any) -> DeviceError:
+    """What is wrong with a source that gives no reading."""
+    with pytest.raises(DeviceError) as told:
+        source.watts()
+    return told.value
+
+
 def response(current: int, minimum: int = 0, maximum: int = 0, average: int = 0, state: int = 0x40) -> bytes:
     """As the DCMI specification 1.5 lays it out in table 6-16."""
     words = b"".join(value.to_bytes(2, "little") for value in (current, minimum, maximum, average))
@@ -94,20 +101,17 @@ def response(current: int, minimum: int = 0, maximum: int = 0, average: int = 0,
 
 
 class Dcmi(Bmc):
-    """A controller behind its IPMI device, which is opened by a call. It does not answer while `gate` is closed."""
+    """A controller behind its IPMI device, which is opened by a call."""
 
     def __init__(self, answer: int | bytes | OSError) -> None:
         super().__init__(response(answer) if isinstance(answer, int) else answer)
         self.asked = 0
-        self.gate = threading.Event()
-        self.gate.set()
 
     def __call__(self) -> Any:
         return self.open("")
 
     def power_reading(self) -> bytes:
         self.asked += 1
-        self.gate.wait(60)
         return super().power_reading()
 
 

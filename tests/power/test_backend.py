@@ -22,13 +22,16 @@ def redfish(controller):
     return RedfishPower(HttpTarget(controller.url, timeout=1.0), None, time.monotonic)
 
 
-def test_the_first_source_of_the_order_that_answers_is_shown_alone(tree, read, redfish) -> None:
+def test_the_first_source_of_the_order_that_answers_is_shown_alone_and_each_asked_once(tree, read, redfish) -> None:
     tree.meter(0, 6_000_000_000)
     reader = read(["redfish", "ipmi", "hwmon"], redfish=redfish, ipmi=Dcmi(7000))
     assert reader.values(0.0) == {REDFISH: 8000.0}
     reader.backend.close()
     assert read(["hwmon", "ipmi"], ipmi=Dcmi(7000)).values(0.0) == {HWMON: 6000.0}
     assert read(["redfish", "hwmon"]).values(0.0) == {HWMON: 6000.0}, "no controller is configured"
+    dcmi = Dcmi(7000)
+    assert read([*POWER_SOURCES, "ipmi"], ipmi=dcmi).values(0.0) == {IPMI: 7000.0}
+    assert dcmi.asked == 1
 
 
 def test_a_source_that_fails_gives_way_to_the_next_and_comes_back(tree, read) -> None:
@@ -153,10 +156,3 @@ def test_an_unforeseen_error_affects_only_its_source_and_is_reported_once(tree, 
             (Reason.MALFORMED, "ipmi: ZeroDivisionError: a bug")
         ]
     assert len([record for record in caplog.records if record.exc_info]) == 1
-
-
-def test_every_known_source_is_accepted_and_a_repeated_one_asked_once(read) -> None:
-    dcmi = Dcmi(7000)
-    reader = read([*POWER_SOURCES, "ipmi"], ipmi=dcmi)
-    assert reader.values(0.0) == {IPMI: 7000.0}
-    assert dcmi.asked == 1

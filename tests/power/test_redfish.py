@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.backends.power.redfish_power import RedfishPower
-from agent.backends.protocol import DeviceError
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
+from tests.power.conftest import fault
 
 
 def at(url: str, chassis: str | None = None, **options) -> RedfishPower:
@@ -29,14 +29,13 @@ def source(controller):
         each.close()
 
 
-def fault(source: RedfishPower) -> DeviceError:
-    with pytest.raises(DeviceError) as told:
-        source.watts()
-    return told.value
-
-
-def test_the_older_power_resource_is_found_and_read_over_one_connection(controller, source) -> None:
-    controller.serve({"1": {"ChassisType": "RackMount", **controller.power("1", 6123)}})
+def test_the_largest_consumer_of_the_older_power_resource_is_the_whole_and_read_over_one_connection(
+    controller, source
+) -> None:
+    controller.serve({"1": {"ChassisType": "RackMount", **controller.power("1", 0)}})
+    consumers = (("CPU Sub-system", 400), ("Server", 6123), ("Memory", None))
+    told = [{"Name": name, "PowerConsumedWatts": watts} for name, watts in consumers]
+    controller.documents["/redfish/v1/Chassis/1/Power"] = {"PowerControl": told}
     one = source()
     assert [one.watts(), one.watts()] == [6123.0, 6123.0]
     assert controller.asked[-1] == "/redfish/v1/Chassis/1/Power"
@@ -62,18 +61,6 @@ def test_the_whole_is_preferred_to_its_parts_and_the_gpu_baseboard_never_taken_f
     }
     controller.serve(dict(list(chassis.items())[::order]))
     assert source().watts() == 7000.0
-
-
-def test_of_several_consumers_in_one_resource_the_largest_is_the_whole(controller, source) -> None:
-    controller.serve({"1": controller.power("1", 0)})
-    controller.documents["/redfish/v1/Chassis/1/Power"] = {
-        "PowerControl": [
-            {"Name": "CPU Sub-system", "PowerConsumedWatts": 400},
-            {"Name": "Server", "PowerConsumedWatts": 5200},
-            {"Name": "Memory", "PowerConsumedWatts": None},
-        ]
-    }
-    assert source().watts() == 5200.0
 
 
 def test_a_configured_chassis_is_the_only_one_asked(controller, source) -> None:
@@ -119,18 +106,6 @@ def test_a_refusal_has_its_reason_and_names_the_address(controller, source, stat
     assert error.reason is reason
     assert f"{controller.url}/redfish/v1/Chassis" in error.detail
     assert str(status) in error.detail
-
-
-def test_a_redirect_that_adds_the_slash_is_followed_once(controller, source) -> None:
-    controller.serve({"A": controller.power("A", 1000)})
-    collection = "/redfish/v1/Chassis"
-    controller.documents[f"{collection}/"] = controller.documents.pop(collection)
-    controller.status[collection] = 308
-    controller.headers["Location"] = f"{collection}/"
-    assert source().watts() == 1000.0
-    controller.status[f"{collection}/"] = 308
-    fault(source())
-    assert controller.asked[-2:] == [collection, f"{collection}/"]
 
 
 @pytest.mark.parametrize(
@@ -180,13 +155,6 @@ def test_the_login_is_sent_and_a_new_password_is_used_after_a_refusal(controller
     assert "old" not in error.detail
     password.write_text("new\n")
     assert one.watts() == 1000.0
-
-
-def test_a_password_file_that_is_missing_is_named(controller, source, tmp_path: Path) -> None:
-    error = fault(source(username="monitor", password_file=str(tmp_path / "none")))
-    assert error.reason is Reason.DENIED
-    assert str(tmp_path / "none") in error.detail
-    assert not controller.asked
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_controller) -> None:

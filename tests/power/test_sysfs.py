@@ -17,46 +17,34 @@ from agent.model import Node, Reason, Series
 WRAP = 262_143_328_850
 
 
-def test_a_single_nameless_meter_is_the_node(tree, read) -> None:
-    tree.meter(0, 2_450_000_000)
-    tree.write("class/hwmon/hwmon1/name", "coretemp")
-    tree.rapl("0", "package-0", 1)  # which is not in the order
-    assert read(["hwmon"]).values(0.0) == {'power_watts{source="hwmon"}': 2450.0}
-
-
-def test_other_devices_that_measure_power_are_not_taken_for_the_node(tree, read) -> None:
+def test_a_single_nameless_meter_is_the_node_and_neither_one_of_two_nor_another_device(tree, read) -> None:
     tree.write("class/hwmon/hwmon0/name", "amdgpu")
     tree.write("class/hwmon/hwmon0/power1_average", 300_000_000)
+    tree.rapl("0", "package-0", 1)  # which is not in the order
     with pytest.raises(AbsentError, match="no power meter for the whole node"):
         read(["hwmon"]).sample(0.0)
-
-
-def test_of_two_nameless_meters_none_is_shown_and_the_reason_is(tree, read) -> None:
-    tree.meter(0, 2_000_000_000)
-    tree.meter(1, 900_000_000)
+    tree.meter(1, 2_450_000_000)
+    assert read(["hwmon"]).values(0.0) == {'power_watts{source="hwmon"}': 2450.0}
+    tree.meter(2, 900_000_000)
     (gap,) = read(["hwmon"]).gaps(0.0)
-    assert gap.metric.name == "coldplate_node_power_watts"
-    assert gap.reason is Reason.UNSUPPORTED
-    assert "hwmon0" in gap.detail
+    assert (gap.metric.name, gap.reason) == ("coldplate_node_power_watts", Reason.UNSUPPORTED)
     assert "hwmon1" in gap.detail
+    assert "hwmon2" in gap.detail
 
 
-def test_the_meters_of_grace_are_parts_and_never_the_node(tree, read) -> None:
+def test_the_meters_of_grace_are_parts_wherever_they_say_so_and_never_the_node(tree, read) -> None:
     for number, (part, watts) in enumerate((("Module", 1900), ("Grace", 240), ("CPU", 150), ("SysIO", 30))):
         tree.meter(number, watts * 1_000_000, f"{part} Power Socket 0")
+    tree.write("class/hwmon/hwmon4/name", "power_meter")
+    tree.write("class/hwmon/hwmon4/power1_label", "Module Power Socket 1")
+    tree.write("class/hwmon/hwmon4/power1_input", 5_000_000)
     assert read(["hwmon"]).values(0.0) == {
         'module_power_watts{socket="0"}': 1900.0,
+        'module_power_watts{socket="1"}': 5.0,
         'grace_power_watts{socket="0"}': 240.0,
         'component_power_watts{component="cpu",socket="0"}': 150.0,
         'component_power_watts{component="sysio",socket="0"}': 30.0,
     }
-
-
-def test_a_part_may_be_named_in_a_label_and_measured_by_an_input(tree, read) -> None:
-    tree.write("class/hwmon/hwmon0/name", "power_meter")
-    tree.write("class/hwmon/hwmon0/power1_label", "Module Power Socket 1")
-    tree.write("class/hwmon/hwmon0/power1_input", 5_000_000)
-    assert read(["hwmon"]).values(0.0) == {'module_power_watts{socket="1"}': 5.0}
 
 
 def test_a_meter_with_an_unknown_name_is_the_node_only_where_there_are_no_parts(tree, read) -> None:
@@ -84,43 +72,32 @@ def test_a_part_that_draws_nothing_shows_zero_but_a_running_node_cannot(tree, re
     ]
 
 
-def test_meters_are_read_once_a_second_and_shown_in_between(tree, read) -> None:
+def test_meters_are_read_once_a_second_shown_in_between_and_gone_with_the_reason_when_one_fails(tree, read) -> None:
     path = tree.meter(0, 1_000_000_000)
     reader = read(["hwmon"])
     assert reader.values(0.0) == {'power_watts{source="hwmon"}': 1000.0}
     path.write_text("2000000000\n")
     assert reader.values(0.9) == {'power_watts{source="hwmon"}': 1000.0}
     assert reader.values(1.0) == {'power_watts{source="hwmon"}': 2000.0}
-
-
-def test_a_meter_that_fails_takes_its_value_away_at_once(tree, read) -> None:
-    path = tree.meter(0, 1_000_000_000)
-    reader = read(["hwmon"])
-    reader.values(0.0)
     path.unlink()
-    assert not reader.values(1.0)
-    (gap,) = reader.gaps(1.1)
+    assert not reader.values(2.0)
+    (gap,) = reader.gaps(2.1)
     assert gap.reason is Reason.UNSUPPORTED
     assert str(path) in gap.detail
 
 
-def test_rapl_domains_are_energy_of_their_own_and_never_node_power(tree, read) -> None:
+def test_rapl_domains_are_energy_of_their_own_also_under_one_name_and_never_node_power(tree, read) -> None:
     tree.rapl("0", "package-0", 5_000_000)
     tree.rapl("0:0", "dram", 1_000_000)
     tree.rapl("0:1", "core", 3_000_000)
     tree.rapl("1", "package-1", 7_000_000)
+    tree.rapl("2", "psys", 1_000_000)
+    tree.rapl("3", "psys", 2_000_000)
     assert read(["rapl"]).values(0.0) == {
         'rapl_part_energy_joules_total{domain="package-0-core"}': 3.0,
         'rapl_energy_joules_total{domain="package-0"}': 5.0,
         'rapl_energy_joules_total{domain="package-0-dram"}': 1.0,
         'rapl_energy_joules_total{domain="package-1"}': 7.0,
-    }
-
-
-def test_domains_of_one_name_stay_separate(tree, read) -> None:
-    tree.rapl("2", "psys", 1_000_000)
-    tree.rapl("3", "psys", 2_000_000)
-    assert read(["rapl"]).values(0.0) == {
         'rapl_platform_energy_joules_total{domain="psys"}': 1.0,
         'rapl_platform_energy_joules_total{domain="psys-3"}': 2.0,
     }

@@ -96,10 +96,9 @@ class Rig:
         self.now = Instant(self.now.mono + seconds, self.now.wall + seconds)
 
     def values(self) -> dict[str, float]:
-        return {
-            reading.metric.name.removeprefix("coldplate_rack_"): reading.value
-            for reading in self.watch.frame(self.now).readings
-        }
+        readings = self.watch.frame(self.now).readings
+        assert len({each.series for each in readings}) == len(readings), "a series appears once"
+        return {each.metric.name.removeprefix("coldplate_rack_"): each.value for each in readings}
 
     def answer(self, watts: float | None, **changes: Any) -> None:
         usual = {"cluster": "c1", "instance": "n2:1", "watts": [watts] * 4, "limits": {"node_nameplate": 10_000.0}}

@@ -69,16 +69,6 @@ def test_a_reload_may_give_the_rack_another_name_other_peers_and_another_budget(
     assert "power_budget_watts" not in rig.values()
 
 
-def test_no_series_of_a_rack_appears_twice(rig: Rig) -> None:
-    for expected in (None, 2):
-        rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0, nodes_expected=expected))
-        rig.draw(500.0)
-        rig.answer(300.0)
-        series = [reading.series for reading in rig.watch.frame(rig.now).readings]
-        assert "coldplate_rack_nodes_expected" in {each.metric.name for each in series}
-        assert len(series) == len(set(series))
-
-
 def test_a_rack_of_many_is_not_added_up_without_peers_and_a_rack_of_one_is() -> None:
     for expected, values in ((None, {}), (4, {}), (1, {"power_watts": 500.0, "nodes_reporting": 1})):
         made = Rig(RackOptions("r1", nodes_expected=expected))
@@ -134,17 +124,6 @@ def test_a_rack_of_which_no_power_is_known_has_none_and_one_that_draws_nothing_h
     }  # fmt: skip
 
 
-def test_the_power_of_peers_is_handed_to_the_rules_until_it_is_too_old(rig: Rig) -> None:
-    rig.answer(300.0)
-    ((series, watts),) = rig.watch.foreign(rig.now)
-    assert watts == 300.0
-    assert dict(series.all_labels) == {"source": "ipmi", "instance": "n2:1", "job": "coldplate"}
-    rig.later(3.0)
-    assert len(rig.watch.foreign(rig.now)) == 1
-    rig.later(1.0)
-    assert rig.watch.foreign(rig.now) == ()
-
-
 def test_a_reload_keeps_what_is_known_whether_or_not_it_adds_a_peer(rig: Rig) -> None:
     rig.draw(500.0)
     rig.answer(300.0)
@@ -188,7 +167,9 @@ def test_peers_that_are_configured_otherwise_are_shown_by_what_differs(rig: Rig)
             assert rig.values()["nodes_expected"] == 3  # who knows of most is right
 
 
-def test_the_limits_of_the_others_reach_the_rules_as_a_scrape_would_bring_them(rig: Rig) -> None:
+def test_limits_of_the_others_and_power_until_it_is_too_old_reach_the_rules_as_a_scrape_would_bring_them(
+    rig: Rig,
+) -> None:
     rig.answer(300.0, limits={"power_budget": 34_500.0, "feeds.a": 20_000.0, "nodes_expected": 2})
     found = {
         (each.metric.name, *(value for _, value in each.series.all_labels)): each.value
@@ -199,6 +180,11 @@ def test_the_limits_of_the_others_reach_the_rules_as_a_scrape_would_bring_them(r
         ("coldplate_rack_power_budget_watts", "r1", "n2:1", "coldplate"): 34_500.0,
         ("coldplate_rack_feed_limit_watts", "r1", "a", "n2:1", "coldplate"): 20_000.0,
     }
+    rig.later(3.0)
+    assert len(rig.watch.foreign(rig.now)) == len(found)
+    rig.later(1.0)
+    left = {each.metric.name for each in rig.watch.foreign(rig.now)}
+    assert left == {"coldplate_rack_power_budget_watts", "coldplate_rack_feed_limit_watts"}
 
 
 def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

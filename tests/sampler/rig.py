@@ -37,3 +37,8 @@ class SamplerRig:
     def rows(self, at: float, name: str) -> list[tuple[dict[str, str], float]]:
         found = [each for each in self.see(at).readings if each.metric.name == name]
         return [(dict(each.series.all_labels), each.value) for each in found]
+
+    def missing(self, at: float) -> dict[tuple[str, str], str]:
+        """The reasons of missing metrics, by the UUID of the GPU and the metric."""
+        rows = [row for row, _ in self.rows(at, "coldplate_metric_missing")]
+        return {(row.get("uuid", ""), row["metric"]): row["reason"] for row in rows}

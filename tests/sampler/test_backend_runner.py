@@ -9,16 +9,14 @@ import pytest
 
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.lib.threads import Threads
-from agent.model import Instant, Lane, Outcome, Reason
+from agent.model import LANES, Instant, Lane, Outcome, Reason
 from agent.sampler.backend_runner import CALM_SECONDS, Flight, Read, Runner
-
-ALL = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 class Told:
     name = "told"
 
-    def __init__(self, lanes: frozenset[Lane] = frozenset(ALL), shortest: float = 0.0) -> None:
+    def __init__(self, lanes: frozenset[Lane] = frozenset(LANES), shortest: float = 0.0) -> None:
         self.lanes = lanes
         self.shortest = shortest
         self.act: Callable[[], None] = lambda: None
@@ -117,7 +115,7 @@ def test_a_backend_is_not_read_more_often_than_it_has_news(stage) -> None:
     assert [at for _, at in one.backend.asked] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_what_is_in_flight_is_known_from_the_order_to_the_end_lane_by_lane(stage) -> None:
+def test_what_is_in_flight_is_known_lane_by_lane_and_lanes_that_fall_due_meanwhile_are_read_once(stage) -> None:
     one = stage()
     assert one.runner.flight is None
     begun = one.hang()
@@ -126,28 +124,18 @@ def test_what_is_in_flight_is_known_from_the_order_to_the_end_lane_by_lane(stage
     assert begun.wait(10)
     assert one.runner.flight == Flight(Lane.FAST, 5.0)
     assert one.runner.busy
+    for second in range(6, 40):
+        assert not one.runner.ask(LANES if second % 15 == 0 else (Lane.FAST,), float(second))
     seen: list[Flight | None] = []
     one.backend.act = lambda: seen.append(one.runner.flight)
-    one.mono = 9.0
+    one.mono = 40.0
     one.gate.set()
     one.wait()
-    assert seen == [Flight(Lane.SLOW, 9.0)]
+    assert seen == [Flight(Lane.SLOW, 40.0)]
     assert one.runner.flight is None
-    assert [read.mono for read in one.runner.take()] == [5.0, 9.0]
-
-
-def test_lanes_that_fall_due_while_a_read_hangs_are_read_once_when_it_is_free(stage) -> None:
-    one = stage()
-    begun = one.hang()
-    one.runner.ask((Lane.FAST,), 0.0)
-    assert begun.wait(10)
-    for second in range(1, 40):
-        assert not one.runner.ask(ALL if second % 15 == 0 else (Lane.FAST,), float(second))
-    one.backend.act = lambda: None
-    one.gate.set()
-    one.wait()
-    one.read(Lane.FAST, at=40.0)
-    assert one.backend.asked == [(Lane.FAST, 0.0), (Lane.FAST, 40.0), (Lane.SLOW, 40.0), (Lane.COLD, 40.0)]
+    assert [read.mono for read in one.runner.take()] == [5.0, 40.0]
+    one.read(Lane.FAST, at=41.0)
+    assert one.backend.asked[2:] == [(Lane.FAST, 41.0), (Lane.SLOW, 41.0), (Lane.COLD, 41.0)]
 
 
 def test_absent_hardware_is_no_failure_and_is_looked_for_again_in_the_cold_lane_alone(stage, caplog) -> None:
@@ -157,11 +145,11 @@ def test_absent_hardware_is_no_failure_and_is_looked_for_again_in_the_cold_lane_
     assert (read.outcome, read.detail) == (Outcome.ABSENT, "no such directory")
     for second in range(1, 60):
         assert one.read(Lane.FAST, *([Lane.SLOW] if second % 15 == 0 else []), at=float(second)) == []
-    assert {read.outcome for read in one.read(*ALL, at=60.0)} == {Outcome.ABSENT}
+    assert {read.outcome for read in one.read(*LANES, at=60.0)} == {Outcome.ABSENT}
     assert not caplog.records
     one.backend.act = lambda: None
     assert one.read(Lane.FAST, at=61.0) == []
-    assert {read.outcome for read in one.read(*ALL, at=120.0)} == {Outcome.OK}
+    assert {read.outcome for read in one.read(*LANES, at=120.0)} == {Outcome.OK}
     assert len(one.read(Lane.FAST, at=121.0)) == 1, "and is read as usual from then on"
 
 

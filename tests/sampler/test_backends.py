@@ -15,13 +15,13 @@ from tests.frames import read_of
 from tests.sampler.rig import SamplerRig
 
 PORT = IbPort("mlx5_0", "1")
+STATE = BY_NAME["coldplate_infiniband_state_id"]
 ROWS: dict[Lane, Metric] = {
-    Lane.FAST: BY_NAME["coldplate_infiniband_port_up"],
+    Lane.FAST: STATE,
     Lane.SLOW: BY_NAME["coldplate_infiniband_rate_bytes_per_second"],
     Lane.COLD: BY_NAME["coldplate_infiniband_lifespan_seconds"],
 }
 """A row for each lane. The last is of another lane in truth, which is nothing to the sampler."""
-STATE = BY_NAME["coldplate_infiniband_state_id"]
 LOAD = Series(BY_NAME["coldplate_node_load1"], Node())
 PATIENCE = 3.0
 """Of the fast lane, with the settings as they come."""
@@ -33,7 +33,7 @@ class Rig(SamplerRig):
     def __init__(self, settings: Settings | None = None, pace: float = 0.0) -> None:
         super().__init__(settings)
         self.sampler.paces = {"infiniband": pace, "host": 1.0}
-        self.series = {lane: Series(STATE if lane is Lane.FAST else row, PORT) for lane, row in ROWS.items()}
+        self.series = {lane: Series(row, PORT) for lane, row in ROWS.items()}
 
     def read(self, at: float, *lanes: Lane, took: float = 0.01, value: float = 4.0, calls: int = 7) -> None:
         for lane in lanes:
@@ -64,10 +64,9 @@ class Rig(SamplerRig):
         names = {each.metric.name for each in self.see(at).readings if each.entity == PORT}
         return {name.removeprefix("coldplate_infiniband_") for name in names} - {"coldplate_metric_missing"}
 
-    def missing(self, at: float) -> dict[str, str]:
+    def reasons(self, at: float) -> dict[str, str]:
         """Reasons by the row that is missing, as the page tells them."""
-        rows = [dict(each.labels) for each in self.see(at).readings if each.metric.name == "coldplate_metric_missing"]
-        return {row["metric"].removeprefix("coldplate_"): row["reason"] for row in rows}
+        return {metric.removeprefix("coldplate_"): reason for (_, metric), reason in self.missing(at).items()}
 
     def gaps(self, at: float) -> list[Gap]:
         return [gap for report in self.see(at).reports if report.backend == "infiniband" for gap in report.gaps]
@@ -83,9 +82,9 @@ def test_what_is_older_than_the_patience_of_its_lane_is_withdrawn_with_the_reaso
     rig = Rig()
     rig.read(0.0, lane)
     assert rig.shown(patience) == {SHOWN[lane]}
-    assert rig.missing(patience) == {}
+    assert rig.reasons(patience) == {}
     assert rig.shown(patience + 0.1) == set()
-    assert rig.missing(patience + 0.1) == {f"infiniband_{SHOWN[lane]}": "timeout"}
+    assert rig.reasons(patience + 0.1) == {f"infiniband_{SHOWN[lane]}": "timeout"}
     (gap,) = rig.gaps(patience + 0.1)
     assert gap.detail == f"infiniband did not finish a {lane.value} read for {patience + 0.1:.1f} s"
 
@@ -118,7 +117,7 @@ def test_a_read_in_flight_for_too_long_hides_the_whole_backend_and_says_so(lane:
     assert rig.own(10.0 + PATIENCE)["backend_up"] == 1
     late = 10.0 + PATIENCE + 0.1
     assert rig.shown(late) == set()
-    assert rig.missing(late) == {f"infiniband_{name}": "timeout" for name in SHOWN.values()}
+    assert rig.reasons(late) == {f"infiniband_{name}": "timeout" for name in SHOWN.values()}
     assert {gap.detail for gap in rig.gaps(late)} == {"no answer for 3.1 s"}
     own = rig.own(late)
     assert (own["backend_up"], own["backend_info failed"]) == (0, 1)
@@ -137,14 +136,14 @@ def test_a_backend_that_never_answered_or_fails_from_its_first_read_is_missing_b
     assert (own["backend_up"], own["backend_info failed"]) == (0, 1)
     assert own["metric_missing coldplate_backend_age_seconds"] == 1
     assert "backend_age_seconds" not in own
-    assert rig.missing(patience + 0.5) == {"backend_age_seconds": "timeout"}
+    assert rig.reasons(patience + 0.5) == {"backend_age_seconds": "timeout"}
     (gap,) = rig.gaps(patience + 0.5)
     assert gap.detail.startswith("no answer for ")
     rig.fly(None)
     rig.end(20.0, Outcome.FAILED, "denied to you", Reason.DENIED)
-    assert rig.missing(20.0) == {"backend_age_seconds": "denied"}
+    assert rig.reasons(20.0) == {"backend_age_seconds": "denied"}
     rig.read(21.0, Lane.FAST)
-    assert rig.missing(21.0) == {}
+    assert rig.reasons(21.0) == {}
 
 
 def test_it_is_up_again_with_the_first_read_that_ends_and_shows_only_what_is_new() -> None:
@@ -158,7 +157,7 @@ def test_it_is_up_again_with_the_first_read_that_ends_and_shows_only_what_is_new
     assert rig.shown(94.0) == set(), "what was asked 93 s ago says nothing about now"
     rig.read(94.5, Lane.FAST, value=3.0)
     assert rig.shown(94.5) == {"state_id"}
-    assert rig.missing(94.5) == {}
+    assert rig.reasons(94.5) == {}
     assert rig.own(94.5)["backend_age_seconds"] == 0
     rig.fly(100.0)
     assert [rig.own(at)["backend_up"] for at in (103.0, 104.0)] == [1, 0], "another hang is a new one"
@@ -210,13 +209,13 @@ def test_a_backend_that_recovers_loses_its_gaps_and_its_detail() -> None:
     rig = Rig()
     rig.read(0.0, Lane.FAST)
     rig.end(1.0, Outcome.FAILED, "broken", Reason.LOST)
-    assert rig.missing(1.0) == {"infiniband_state_id": "lost"}
+    assert rig.reasons(1.0) == {"infiniband_state_id": "lost"}
     assert rig.own(1.0)["backend_up"] == 0
     rig.end(2.0, Outcome.FAILED, "still", Reason.LOST)
     assert [gap.detail for gap in rig.gaps(2.0)] == ["still"]
     rig.read(3.0, Lane.FAST)
     assert rig.shown(3.0) == {"state_id"}
-    assert rig.missing(3.0) == {}
+    assert rig.reasons(3.0) == {}
     report = rig.report(3.0, "infiniband")
     assert (report.outcome, report.detail, report.gaps) == (Outcome.OK, "", ())
 
@@ -226,7 +225,7 @@ def test_hardware_that_is_absent_has_no_gap_and_no_verdict_and_takes_its_reading
     rig.read(0.0, Lane.FAST)
     rig.end(1.0, Outcome.ABSENT, "no such directory")
     assert rig.shown(1.0) == set()
-    assert rig.missing(1.0) == {}
+    assert rig.reasons(1.0) == {}
     reads = {"backend_reads_total ok": 1, "backend_reads_total absent": 1, "backend_read_seconds_total": 0.02}
     assert rig.own(1.0) == {"backend_info absent": 1, **reads}
 
@@ -240,7 +239,7 @@ def test_the_same_absence_reported_by_two_is_one_series() -> None:
         rig.sampler.take_read(read_of(backend, Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample(gaps=gaps)))
     series = [each.series for each in rig.see(0.0).readings]
     assert len(series) == len(set(series))
-    assert rig.missing(0.0) == {"node_power_watts": "lost"}
+    assert rig.reasons(0.0) == {"node_power_watts": "lost"}
 
 
 def test_gaps_of_devices_that_come_and_go_do_not_pile_up() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.backends.protocol import ChannelError, Unidentified
 from agent.catalogue import BY_NAME
 from agent.lib.state_files import replace_file
-from agent.model import Gpu, GpuIdentity, Lane, Outcome, Reading, Reason, Series
+from agent.model import LANES, Gpu, GpuIdentity, Lane, Outcome, Reading, Reason, Series
 from agent.sampler.devices import Devices, recognise
 from agent.sampler.inventory import MOST, Inventory
 from agent.sampler.schedule import Settings
@@ -93,12 +93,18 @@ def test_one_that_the_inventory_knows_is_that_one() -> None:
 
 
 def test_the_readings_that_a_silent_one_had_before_are_missing_for_its_reason() -> None:
-    rig = Rig.of(2)
+    rig = Rig()
+    rig.enlist([gpu(0), gpu(1)])
+    rig.sampler.take_error(ChannelError("GPU-1", Lane.FAST, 0.0, Reason.DENIED, "run as root"))
+    assert rig.reasons(0.0) == {("1", "GPU-1"): "denied"}
+    rig.sample(0.0, gpu(0), gpu(1))
     rig.sampler.refused(Reason.LOST, "the device worker was killed")
     rig.enlist([gpu(0)], silent(1), at=2.0)
     rig.sample(2.0, gpu(0))
-    rows = [row for row, _ in rig.rows(2.5, "coldplate_metric_missing")]
-    assert ("GPU-1", "coldplate_gpu_power_watts", "timeout") in {(r["uuid"], r["metric"], r["reason"]) for r in rows}
+    assert rig.missing(2.5)["GPU-1", POWER.name] == "timeout"
+    assert ("GPU-1", "coldplate_gpu_power_max_watts") not in rig.missing(2.5), (
+        "what is made of it is not missing itself"
+    )
     assert rig.family(2.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0}
 
 
@@ -145,18 +151,20 @@ def test_before_any_device_was_shown_nothing_is_logged_about_remembered_ones() -
     assert rig.reasons(1.0) == {("0", "GPU-0"): "timeout"}
 
 
-def test_a_gpu_that_comes_back_under_another_index_is_one_gpu() -> None:
-    rig = Rig.of(3)
-    moved = [gpu(0), gpu(1, place=2)]  # GPU 1 left the bus, and the one behind it moved up
-    rig.enlist(moved, at=1.0)
-    rig.sample(1.0, *moved)
-    assert rig.family(1.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0, ("1", "GPU-2"): 1}
-    assert rig.family(1.5, "coldplate_gpu_power_watts") == {("0", "GPU-0"): 500, ("1", "GPU-2"): 500}
+def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity_until_a_reload_expects_fewer() -> None:
+    rig = Rig.of(2)
+    rig.enlist([gpu(0)])
+    assert rig.family(0.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0}
+    assert set(rig.family(0.5, "coldplate_gpu_info")) == {("0", "GPU-0"), ("1", "GPU-1")}
+    assert rig.missing(0.5)["GPU-1", POWER.name] == "lost"
+    rig.sampler.reconfigure(Settings(expected_gpus=1))
+    assert set(rig.family(1.0, "coldplate_gpu_up")) == {("0", "GPU-0")}
+    assert rig.missing(1.0) == {}
 
 
 def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
     rig = Rig.of(1)
-    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+    for lane in LANES:
         rig.sampler.take_error(ChannelError("GPU-0", lane, 0.5, Reason.LOST, "forged"))
         assert rig.family(0.6, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
         rig.sample(1.0, gpu(0))

@@ -144,15 +144,6 @@ def test_one_lame_link_of_eighteen_shows_in_the_lowest_rate() -> None:
     assert rig.rates(25.0, all_links(300e9) | {7: 30e9}, all_links(150e9) | {7: 15e9}) == (3e9, 30e9)
 
 
-def test_a_driver_that_counts_from_zero_again_gives_no_rate_that_no_link_had() -> None:
-    rig = Rig()
-    rig.even(0.0, 500e9)
-    rig.even(15.0, 515e9)
-    seen = [rig.even(30.0 + 15.0 * step, 15e9 * step) for step in range(4)]
-    assert all(0 <= rate <= 2e9 for rates in seen for rate in rates)
-    assert seen[-1] == (2e9, 2e9)
-
-
 def test_a_link_without_a_counter_is_not_the_lowest() -> None:
     rig = Rig()
     rig.even(0.0, 0.0)
@@ -164,10 +155,13 @@ def test_a_link_without_a_counter_is_not_the_lowest() -> None:
     assert rig.rates(45.0, tripled, all_links(45e9) | {3: 0.0}) == (2e9, 2e9), "its half is no traffic of a link"
 
 
-def test_rates_end_with_the_counters_and_an_hour_of_silence_is_not_averaged() -> None:
+def test_rates_end_with_the_counters_and_neither_silence_nor_a_driver_that_counts_from_zero_makes_any() -> None:
     rig = Rig()
     rig.even(0.0, 0.0)
     assert rig.even(15.0, 15e9) == (2e9, 2e9)
     assert rig.shown(100.0) == (), "withdrawn with the lane that they are made of"
     assert rig.even(3600.0, 3600e9) == ()
     assert rig.even(3615.0, 3615e9) == (2e9, 2e9)
+    seen = [rig.even(3630.0 + 15.0 * step, 15e9 * step) for step in range(4)]
+    assert all(0 <= rate <= 2e9 for rates in seen for rate in rates), "what no link had"
+    assert seen[-1] == (2e9, 2e9)

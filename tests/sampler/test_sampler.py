@@ -1,10 +1,10 @@
-"""The snapshot: what is shown, what is withdrawn, and what is said about it."""
+"""What a snapshot says of the power of the node, and which processes are on its GPUs."""
 
 import pytest
 
-from agent.backends.protocol import BackendSample, ChannelError, GpuProcess
+from agent.backends.protocol import BackendSample, GpuProcess
 from agent.catalogue import BY_NAME
-from agent.model import Gap, Gpu, GpuIdentity, Lane, Node, Outcome, Reading, Reason, Series
+from agent.model import Gpu, GpuIdentity, Lane, Node, Outcome, Reading, Series
 from agent.sampler.node_sums import Coefficients
 from agent.sampler.schedule import Settings
 from tests.frames import read_of
@@ -14,64 +14,19 @@ POWER = BY_NAME["coldplate_gpu_power_watts"]
 NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 
 
-def identity(number: int) -> GpuIdentity:
-    return GpuIdentity(Gpu(str(number), f"GPU-{number}"), f"0000:{number:02x}:00.0", f"S{number}", "H100")
-
-
 class Rig(SamplerRig):
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.sampler.paces = {"power": 1.0}
-        self.identities = [identity(0), identity(1)]
-        self.series = {each.gpu.uuid: Series(POWER, each.gpu) for each in self.identities}
-        self.enlist(self.identities)
+        self.gpus = [Gpu(number, f"GPU-{number}") for number in "01"]
+        self.series = {gpu.uuid: Series(POWER, gpu) for gpu in self.gpus}
+        self.enlist([GpuIdentity(gpu, f"0000:0{gpu.index}:00.0", "S", "H100") for gpu in self.gpus])
 
-    def sample(self, uuid: str, at: float, watts: float = 500.0, *gaps: Gap) -> None:
-        self.take(uuid, Lane.FAST, at, [Reading(self.series[uuid], watts)], gaps=gaps)
-
-    def fail(self, uuid: str, at: float, reason: Reason, detail: str = "why") -> None:
-        self.sampler.take_error(ChannelError(uuid, Lane.FAST, at, reason, detail))
+    def sample(self, uuid: str, at: float, watts: float = 500.0) -> None:
+        self.take(uuid, Lane.FAST, at, [Reading(self.series[uuid], watts)])
 
     def values(self, at: float, name: str, label: str = "uuid") -> dict[str, float]:
         return {row.get(label, ""): value for row, value in self.rows(at, name)}
-
-    def missing(self, at: float) -> dict[tuple[str, str], str]:
-        rows = [row for row, _ in self.rows(at, "coldplate_metric_missing")]
-        return {(row.get("uuid", ""), row["metric"]): row["reason"] for row in rows}
-
-
-def test_a_silent_gpu_is_withdrawn_with_its_reason_and_the_other_stays() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 0.0)
-    rig.sample("GPU-1", 0.0)
-    rig.sample("GPU-0", 4.0)
-    assert rig.values(4.0, "coldplate_gpu_power_watts") == {"GPU-0": 500.0}
-    assert rig.values(4.0, "coldplate_gpu_up") == {"GPU-0": 1, "GPU-1": 0}
-    assert rig.missing(4.0)["GPU-1", "coldplate_gpu_power_watts"] == "timeout"
-    assert ("GPU-1", "coldplate_gpu_power_max_watts") not in rig.missing(4.0)
-
-
-def test_a_gpu_that_fails_from_its_first_read_says_why_and_a_driver_that_went_is_the_reason_and_no_timeout() -> None:
-    rig = Rig()
-    rig.fail("GPU-0", 0.0, Reason.DENIED, "run as root")
-    assert rig.missing(0.0)["GPU-0", "coldplate_gpu_sample_age_seconds"] == "denied"
-    details = [gap.detail for report in rig.see(0.0).reports for gap in report.gaps]
-    assert "run as root" in details or not rig.see(0.0).reports
-    rig.sample("GPU-0", 1.0)
-    rig.sampler.refused(Reason.LOST, "the driver is not loaded")
-    assert rig.missing(6.0)["GPU-0", "coldplate_gpu_power_watts"] == "lost"
-
-
-def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity_until_a_reload_expects_fewer() -> None:
-    rig = Rig()
-    rig.sample("GPU-1", 0.0)
-    rig.enlist([identity(0)])
-    assert rig.values(0.5, "coldplate_gpu_up") == {"GPU-0": 0, "GPU-1": 0}
-    assert rig.missing(0.5)["GPU-1", "coldplate_gpu_power_watts"] == "lost"
-    assert set(rig.values(0.5, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
-    rig.sampler.reconfigure(Settings(expected_gpus=1))
-    assert set(rig.values(1.0, "coldplate_gpu_up")) == {"GPU-0"}
-    assert not any(uuid == "GPU-1" for uuid, _ in rig.missing(1.0))
 
 
 @pytest.mark.parametrize(
@@ -91,13 +46,6 @@ def test_node_power_is_estimated_as_configured_where_nothing_measures_it(
     assert rig.values(0.5, "coldplate_node_power_watts", "source") == shown
 
 
-def test_an_estimate_without_one_of_the_gpus_is_a_gap_and_not_a_smaller_number() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 0.0, 600.0)
-    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {}
-    assert rig.missing(0.5)["", "coldplate_node_power_watts"] == "lost"
-
-
 def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in_the_place_of_a_meter() -> None:
     rig = Rig()
 
@@ -110,6 +58,9 @@ def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in
             rig.sampler.take_read(read_of("power", Lane.FAST, at, 0.01, Outcome.OK, BackendSample([measured])))
         return rig.values(at, NODE_POWER.name, "source"), rig.values(at, "coldplate_node_power_fallback")
 
+    rig.sample("GPU-0", 0.0)
+    assert rig.values(0.0, NODE_POWER.name, "source") == {}, "no smaller number without one of the GPUs"
+    assert rig.missing(0.0)["", NODE_POWER.name] == "lost"
     estimate = {"estimate": 1.1 * 1000 + 2 * 212.5}
     assert play(0.0, metered=False) == (estimate, {})
     assert play(1.0, metered=True) == ({"ipmi": 9000.0}, {"": 0})
@@ -117,19 +68,9 @@ def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in
     assert play(31.0, metered=True) == ({"ipmi": 9000.0}, {"": 0})
 
 
-def test_what_two_lanes_miss_is_missing_once() -> None:
-    rig = Rig()
-    clock = Gap(BY_NAME["coldplate_gpu_clock_hertz"], rig.identities[0].gpu, Reason.UNSUPPORTED, "no clocks")
-    rig.sample("GPU-0", 0.0, 500.0, clock)
-    rig.take("GPU-0", Lane.SLOW, 0.0, gaps=(clock,))
-    series = [reading.series for reading in rig.see(0.5).readings]
-    assert len(series) == len(set(series))
-    assert rig.missing(0.5)["GPU-0", "coldplate_gpu_clock_hertz"] == "unsupported"
-
-
 def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     rig = Rig()
-    first, second = (each.gpu for each in rig.identities)
+    first, second = rig.gpus
     running = (GpuProcess(100, 2**30, None),)
     patience = rig.sampler.settings.stale_after(Lane.SLOW)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.backends.nvml.probe import metric_requests
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.catalogue import BY_NAME
-from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series, Xid
+from agent.model import LANES, Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series, Xid
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
@@ -163,7 +163,7 @@ def texts(bench: Bench) -> None:
     """Gaps with reasons as long as they may be."""
     rows = [BY_NAME[name] for name in ("coldplate_gpu_power_watts", "coldplate_gpu_sm_active_ratio")]
     for channel, identity in enumerate(identities(8)):
-        for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+        for lane in LANES:
             gaps = [Gap(DICE.choice(rows), identity.gpu, DICE.choice(list(Reason)), f"{DICE.random():.18f}" * 25)] * 300
             bench.edition += 1
             bench.say(encode("gaps", channel, lane.value, bench.edition, encode_gaps(gaps)))

@@ -10,6 +10,7 @@ import pytest
 
 from agent.backends.protocol import BackendSample, DeviceError, SourceError
 from agent.catalogue import BY_NAME
+from agent.lib.clock import clock
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Rack, Reading, Reason, Series
 from agent.worker.reader_pool import Post, ReaderPool
 from agent.worker.worker_messages import unseal
@@ -43,11 +44,8 @@ class Bench:
     def __init__(self, *channels: FakeChannel) -> None:
         self.sent: list[list[Any]] = []
         self.broken: list[SourceError] = []
-        posts = [Post(number, channel, self._send, self._clock) for number, channel in enumerate(channels)]
+        posts = [Post(number, channel, self._send, clock) for number, channel in enumerate(channels)]
         self.pool = ReaderPool(posts, self.broken.append)
-
-    def _clock(self) -> Instant:
-        return Instant(time.monotonic(), time.time())
 
     def _send(self, line: bytes) -> None:
         self.sent.append(json.loads(unseal(line)))

@@ -76,10 +76,14 @@ def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, ca
     assert rig.until(lambda: len(rig.started) == 2, 15) <= 11
 
 
-def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer(rig: Rig) -> None:
+def test_a_worker_whose_devices_hang_is_given_time_to_end_and_left_alone_for_long_and_then_ever_longer(
+    rig: Rig,
+) -> None:
+    rig.worker.mortal = {signal.SIGKILL}
     assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True) == pytest.approx(
         STUCK_SECONDS, abs=1
     )
+    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_TIMEOUT_SECONDS, abs=0.5)
     waits = []
     for _ in range(6):
         rig.until(lambda: rig.worker.ended is None, 30)
@@ -154,7 +158,9 @@ def test_a_hello_that_was_lost_is_asked_for(new: Rig) -> None:
     assert new.supervisor.running
 
 
-def test_garbage_is_counted_logged_once_and_everything_is_requested_again_within_bounds(rig: Rig, caplog) -> None:
+def test_garbage_is_counted_and_logged_once_everything_requested_again_and_a_worker_that_goes_on_replaced(
+    rig: Rig, caplog
+) -> None:
     rig.run(5.0)
     before = len(rig.worker.orders)
     with caplog.at_level(logging.INFO):
@@ -169,14 +175,11 @@ def test_garbage_is_counted_logged_once_and_everything_is_requested_again_within
     assert len(rig.started) == 1
     assert sum("anew" in words for words in rig.worker.orders[before:]) <= 3
 
-
-def test_a_worker_that_keeps_sending_garbage_is_replaced(rig: Rig) -> None:
-    began = rig.now
-    while not rig.worker.signals:
+    def rave() -> bool:
         rig.worker.said.append(b"garbage")
-        rig.turn()
-        assert rig.now - began < 10
-    assert rig.now - began == pytest.approx(SPELL_SECONDS, abs=1)
+        return bool(rig.worker.signals)
+
+    assert rig.until(rave, 10) == pytest.approx(SPELL_SECONDS, abs=1)
     assert "garbage" in rig.exit_reasons[0][2]
 
 
@@ -238,12 +241,6 @@ def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig:
     rig.worker.ended = 4
     rig.run(1.0)
     assert rig.heard == [Refusal(False, "the driver went")]
-
-
-def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
-    rig.worker.mortal = {signal.SIGKILL}
-    rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True)
-    assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_TIMEOUT_SECONDS, abs=0.5)
 
 
 @pytest.mark.parametrize(

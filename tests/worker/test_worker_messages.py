@@ -60,7 +60,7 @@ def sample(mono: float, values: object, editions: object = (1, 0), channel: int 
     return encode("sample", channel, lane, editions, mono, 0.001, 7, values)
 
 
-def test_a_sample_arrives_as_it_was_read() -> None:
+def test_a_sample_arrives_as_it_was_read_with_what_the_conditioner_leaves_out() -> None:
     decoder = ready_decoder()
     gap = Gap(BY_NAME["coldplate_gpu_sm_active_ratio"], GPU, Reason.UNSUPPORTED, "no GPM")
     assert decoder.decode(encode("gaps", 0, "fast", 2, encode_gaps([gap]))) is None
@@ -68,6 +68,8 @@ def test_a_sample_arrives_as_it_was_read() -> None:
     assert (got.channel, got.lane, got.mono, got.calls) == ("GPU-a", Lane.FAST, 12.5, 7)
     assert [(reading.series, reading.value) for reading in got.frame.readings] == [(POWER, 431.25), (ERRORS, 2**63 + 1)]
     assert got.gaps == (gap,)
+    got = decoder.decode(sample(13.5, [float("nan"), 1e19], (1, 2)))
+    assert got.frame.readings[1].value == 1e19
 
 
 def test_layouts_that_the_next_worker_tells_again_stay_the_same_objects() -> None:
@@ -84,7 +86,7 @@ def test_layouts_that_the_next_worker_tells_again_stay_the_same_objects() -> Non
         assert (again.frame.layout is got.frame.layout) is same
 
 
-def test_errors_events_refusals_and_answers_arrive() -> None:
+def test_errors_events_refusals_answers_and_processes_arrive() -> None:
     decoder = open_decoder()
     assert decoder.decode(encode("error", 0, "fast", 3.0, "lost", "GPU is lost")) == ChannelError(
         "GPU-a", Lane.FAST, 3.0, Reason.LOST, "GPU is lost"
@@ -93,6 +95,7 @@ def test_errors_events_refusals_and_answers_arrive() -> None:
     assert decoder.decode(encode_events(1, [event])) == (event,)
     assert decoder.decode(encode("absent", "no library")) == Refusal(True, "no library")
     assert decoder.decode(encode("alive", 12)) == Alive(12)
+    assert listed(PROCESSES) == (GpuProcess(1, None, None), GpuProcess(2, 2**40, 3, 0.5))
 
 
 @pytest.mark.parametrize(("channel", "entity"), [(0, GPU), (0, NvLink(GPU, 17)), (2, IbPort("mlx5_0", "1")), (2, GPU)])
@@ -107,13 +110,15 @@ def test_every_entity_that_a_worker_reads_survives(channel: int, entity: Gpu | N
 
 
 # -- who is there -----------------------------------------------------------------------------------
-def test_the_devices_are_believed_when_they_were_sent_twice() -> None:
+def test_the_devices_of_the_source_that_was_asked_for_are_believed_when_they_were_sent_twice() -> None:
     decoder = Decoder("synthetic")
     assert decoder.decode(hello()) is None
     with pytest.raises(MessageError):
         decoder.decode(sample(1.0, []))  # nobody is there yet
     assert decoder.decode(hello()) == Hello("synthetic", (("GPU-a", IDENTITY), ("GPU-b", SECOND), ("fabric", None)), ())
     assert decoder.decode(hello()) is None  # no news
+    with pytest.raises(MessageError):
+        Decoder("nvml").decode(hello())
 
 
 def test_a_device_may_join_and_what_was_remembered_stays_and_one_stray_message_changes_nothing() -> None:
@@ -171,27 +176,16 @@ def test_a_device_that_cannot_exist_is_refused(rows: object, missing: object) ->
             decoder.decode(hello(rows, missing))
 
 
-def test_another_source_than_the_one_that_was_asked_for_is_refused() -> None:
-    with pytest.raises(MessageError):
-        Decoder("nvml").decode(hello())
-
-
 # -- what samples go by -----------------------------------------------------------------------------
-def test_a_sample_by_another_edition_is_refused_and_the_next_one_by_the_right_one_is_taken() -> None:
+def test_a_sample_by_another_edition_is_refused_and_a_layout_that_is_sent_again_is_the_same_one() -> None:
     decoder = ready_decoder()
     decoder.decode(encode("layout", 0, "fast", 9, encode_series([CLOCK, POWER])))  # stray: nobody said so
     with pytest.raises(MessageError, match="editions"):
         decoder.decode(sample(2.0, [1.0, 2]))
     decoder.decode(encode("layout", 0, "fast", 3, LAYOUT))
-    assert isinstance(decoder.decode(sample(3.0, [1.0, 2], (3, 0))), LaneSample)
-
-
-def test_a_layout_that_is_sent_again_is_the_same_one() -> None:
-    decoder = ready_decoder()
-    first = decoder.decode(sample(1.0, [1.0, 2]))
+    first = decoder.decode(sample(3.0, [1.0, 2], (3, 0)))
     decoder.decode(encode("layout", 0, "fast", 5, LAYOUT))
-    second = decoder.decode(sample(2.0, [1.0, 2], (5, 0)))
-    assert first.frame.layout is second.frame.layout
+    assert decoder.decode(sample(4.0, [1.0, 2], (5, 0))).frame.layout is first.frame.layout
 
 
 def test_a_sample_that_is_not_newer_is_refused_and_events_that_come_twice_count_once() -> None:
@@ -279,10 +273,6 @@ def listed(rows: object) -> object:
     return open_decoder("nvml").decode(encode("sample", 0, "slow", (0, 0), 1.0, 0.001, 7, [], rows)).processes
 
 
-def test_a_list_of_processes_arrives() -> None:
-    assert listed(PROCESSES) == (GpuProcess(1, None, None), GpuProcess(2, 2**40, 3, 0.5))
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -364,11 +354,6 @@ def test_what_is_no_message_is_refused_and_what_came_before_stays(line: bytes) -
     with pytest.raises(MessageError):
         decoder.decode(line)
     assert isinstance(decoder.decode(sample(1.0, [1.0, 2])), LaneSample)
-
-
-def test_what_the_conditioner_leaves_out_arrives_there() -> None:
-    got = ready_decoder().decode(sample(1.0, [float("nan"), 1e19]))
-    assert got.frame.readings[1].value == 1e19
 
 
 @pytest.mark.parametrize("place", range(0, 54, 3))

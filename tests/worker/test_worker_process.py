@@ -16,6 +16,7 @@ from agent.worker.trust import CALM_SECONDS, FLOOD, FLOOD_ROOM, WorkerTrust
 from agent.worker.worker_messages import MessageError
 from agent.worker.worker_process import LINE, RATE, ROOM, ChildProcess, LogRelay
 from tests import warm
+from tests.waiting import wait_until
 from tests.worker.swell import STRATEGIES, grown
 
 
@@ -87,16 +88,11 @@ def test_the_main_process_does_not_grow_whatever_it_is_sent(strategy: str) -> No
 @pytest.fixture
 def worker() -> Iterator[ChildProcess]:
     process = ChildProcess(WorkerOptions("synthetic", "idle", time.monotonic(), log_level="error").argument())
-    deadline = time.monotonic() + 20
-    while not process.lines(time.monotonic()):
-        process.order(b"1\n")
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: process.order(b"1\n") and process.lines(time.monotonic()))
     yield process
     if process.descriptor is not None:  # the test did not close it
         process.signal(signal.SIGKILL)
-        while process.status() is None:
-            time.sleep(0.02)
+        wait_until(lambda: process.status() is not None)
         process.close(time.monotonic())
 
 
@@ -105,8 +101,7 @@ def test_the_last_output_of_a_worker_that_crashes_arrives(
 ) -> None:
     """faulthandler writes a traceback when a library takes the process along."""
     worker.signal(signal.SIGSEGV)
-    while worker.status() is None:
-        time.sleep(0.02)
+    wait_until(lambda: worker.status() is not None)
     worker.close(time.monotonic())
     assert worker.status() == -signal.SIGSEGV
     assert "Fatal Python error: Segmentation fault" in capfd.readouterr().err
@@ -122,8 +117,7 @@ def test_a_worker_is_confined_before_it_opens_anything_and_its_memory_can_be_rea
     assert held is not None
     assert 5 * 2**20 < held < 100 * 2**20
     os.kill(worker.pid, signal.SIGKILL)
-    while worker.status() is None:
-        time.sleep(0.02)
+    wait_until(lambda: worker.status() is not None)
     assert worker.resident() is None
 
 

@@ -16,8 +16,9 @@ from typing import Any
 from agent.backends.synthetic.loader import SHIPPED
 from tests.dashboards.conftest import NAMES, filled, load
 from tests.dashboards.pictures.overviews import early
-from tests.dashboards.rig import Server, awaited, configuration, started
+from tests.dashboards.rig import Server, configuration, started
 from tests.servers import free_ports, prometheus
+from tests.waiting import wait_until
 
 CLUSTERS = {
     "lost": ("gpu-lost", "GpuLost"),
@@ -101,9 +102,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, cluster(each, Path(folder)) as server:
             began = time.monotonic()
             fires = f'ALERTS{{alertname="{CLUSTERS[each][1]}", alertstate="firing"}}'
-            awaited(
-                lambda server=server, fires=fires: bool(server.instant(fires)), Path(folder) / "prometheus.log", LONGEST
-            )
+            wait_until(lambda server=server, fires=fires: server.instant(fires), LONGEST)
             time.sleep(seconds)
             lasted = round(time.monotonic() - began)
             made.update({name: answers(server, name, lasted) for name in NAMES if SHOWN[name] == each})

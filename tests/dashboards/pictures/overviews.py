@@ -8,13 +8,12 @@ import re
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 from agent.backends.synthetic.loader import SHIPPED
 from tests.dashboards.conftest import ROOT
 from tests.dashboards.rig import hurried, started
-from tests.servers import free_ports
+from tests.servers import fetch, free_ports
 
 SCENARIOS = ("straggler", "thermal-throttle", "driver-hang")
 _CONFIG = """
@@ -42,13 +41,8 @@ def pages(folder: Path, seconds: float) -> dict[str, str]:
         played.append((scenario, folder / "node.yaml", port))
     with started(played) as running:
         time.sleep(seconds)
-        return {name: _page(each.url, folder) for name, each in zip(SCENARIOS, running, strict=True)}
-
-
-def _page(url: str, folder: Path) -> str:
-    with urllib.request.urlopen(f"{url}/?refresh=0", timeout=10) as answer:
-        text: str = answer.read().decode()
-    return text.replace(f"{folder}/", "")
+        found = {name: fetch(f"{each.url}/?refresh=0", 10) for name, each in zip(SCENARIOS, running, strict=True)}
+    return {name: page.replace(f"{folder}/", "") for name, page in found.items()}
 
 
 def main() -> None:
