@@ -18,11 +18,10 @@ NOTHING_ELSE = "backends: {host: false, infiniband: false, power: [], devices: n
 """A configuration in which no source is read but those that have no key."""
 
 METRIC = """\
-    Metric("coldplate_gpu_power_limit_requested_watts", Kind.GAUGE, Unit.WATTS, Gpu,
-           "Power limit that was asked for.",
-           Lane.FAST, (Field(nvml.FI_DEV_POWER_REQUESTED_LIMIT, MILLI),), span=WATTS_SPAN),
+    gauge("coldplate_gpu_power_limit_requested_watts", Gpu, "Power limit that was asked for.",
+          Lane.FAST, Field(nvml.FI_DEV_POWER_REQUESTED_LIMIT, MILLI), span=WATTS_SPAN),
 """
-BEFORE_METRIC = '    Metric("coldplate_gpu_energy_joules_total"'
+BEFORE_METRIC = '    counter("coldplate_gpu_energy_joules_total"'
 
 
 def test_an_nvml_metric(product: ProductCopy, library: Path) -> None:
@@ -63,14 +62,13 @@ def make_backend(context: BackendContext) -> MicrophoneBackend:
     return MicrophoneBackend()
 '''
 BACKEND_ROW = """\
-    Metric("coldplate_node_noise_ratio", Kind.GAUGE, Unit.RATIO, Node, "How loud it is.",
-           Lane.FAST, (Source("a microphone"),), span=(0, 1)),
+    gauge("coldplate_node_noise_ratio", Node, "How loud it is.", Lane.FAST, Source("a microphone"), span=(0, 1)),
 """
 
 
 def test_a_source_of_readings(product: ProductCopy) -> None:
     product.add("agent/backends/microphone.py", BACKEND)
-    product.edit("agent/catalogue/node.py", '    Metric("coldplate_node_cpus"', BACKEND_ROW)
+    product.edit("agent/catalogue/node.py", '    gauge("coldplate_node_cpus"', BACKEND_ROW)
     product.touches_what_is_said_of("a source of readings")
     page = product.run("once", *product.configure(NOTHING_ELSE)).splitlines()
     assert "coldplate_node_noise_ratio 0.25" in page
@@ -121,8 +119,8 @@ def make_source(options):
     return AcmeSource()
 '''
 FAMILY_ROW = """\
-    Metric("coldplate_gpu_acme_fan_ratio", Kind.GAUGE, Unit.RATIO, Gpu, "Speed of the fan.",
-           Lane.FAST, (DeviceValue("acme", "fan1_input"),), span=(0, 1)),
+    gauge("coldplate_gpu_acme_fan_ratio", Gpu, "Speed of the fan.", Lane.FAST, DeviceValue("acme", "fan1_input"),
+          span=(0, 1)),
 """
 
 
@@ -130,9 +128,9 @@ def test_a_family_of_devices(product: ProductCopy, serve: Serve) -> None:
     product.add("agent/backends/acme/__init__.py", FAMILY)
     product.edit("agent/config/words.py", '"replay", "trace", "none")', '"acme", ')
     product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, FAMILY_ROW)
-    product.edit("agent/catalogue/gpu.py", "Derived, Field, Gpm, Source\n", "DeviceValue, ")
+    product.edit("agent/catalogue/gpu.py", "Derived, Field, Gpm, Source, counter", "DeviceValue, ")
     product.edit(
-        "agent/catalogue/gpu.py", 'Call("nvmlDeviceGetTemperatureV"),), span', 'DeviceValue("acme", "temp1_input"), '
+        "agent/catalogue/gpu.py", 'Call("nvmlDeviceGetTemperatureV"), span', 'DeviceValue("acme", "temp1_input"), '
     )
     product.touches_what_is_said_of("a family of devices beside NVIDIA's")
     assert "auto, nvml, synthetic, acme, replay, trace, none" in " ".join(product.run("run", "--help").split())
