@@ -23,7 +23,8 @@ from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.scenes import scene_of, texts
 
-SAID = [  # what a straggler does is in the committed panes, and what a stalled checkpoint does beside them
+SAID = [  # what a straggler does is in the committed panes
+    ("checkpoint-stall", 200, "WARN GPU 0 holds job 6002 up, 1% busy: 7 GPUs wait for it"),
     ("thermal-throttle", 600, "BAD GPU 4: the hardware halves its clocks because of heat (hw_thermal_slowdown);"),
     ("healthy-training", 60, None),
     ("two-jobs", 60, None),
