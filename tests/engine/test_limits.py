@@ -306,14 +306,6 @@ def test_a_label_that_is_too_long_for_an_expression_affects_only_the_rule() -> N
     assert [each.rule for each in outcome.transitions] == ["Fine"]
 
 
-def test_series_are_held_against_open_names_once_for_each_name() -> None:
-    needs = Needs(ruleset("{record: r, expr: 'count({__name__=~\"a|b\"})'}").groups)
-    for number in range(1000):
-        labels = (("__name__", "a" if number % 2 else "c"), ("gpu", str(number)))
-        assert needs.history_of(labels) == (0.0 if number % 2 else None)
-    assert len(needs._wanting) == 2 and not needs._wanting["c"]
-
-
 # -- what all rules keep ----------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,6 @@ ODD: list[tuple[Callable[[Path], Path], str]] = [
     (lambda path: path.with_name("x" * 300), "cannot be read: File name too long"),
     (lambda path: Path(f"{path}\0"), "is not a valid file name"),
     (lambda path: Path("/dev/zero"), "is a device, not a file; give a regular file"),
-    (lambda path: Path("/dev/full"), "is a device, not a file; give a regular file"),
 ]
 
 
