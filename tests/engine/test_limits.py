@@ -226,11 +226,8 @@ def test_the_rest_of_a_rule_ends_with_a_reload_and_moves_along_when_the_clock_is
 TURNS = "error executing template __alert_A: "
 RUNAWAYS = {
     "{{ range query `m` }}{{ range query `m` }}{{ range query `m` }}{{ end }}{{ end }}{{ end }}": TURNS,
-    "{{ range 1000000000 }}x{{ end }}": TURNS,
     "{{ range 10000 }}{{ end }}{{ range 1 }}{{ end }}": TURNS,
-    "{{ range 100 }}{{ range 101 }}x{{ end }}{{ end }}": TURNS,
     "{{ query `max_over_time(m[1d:1ms])` }}": "query timed out",
-    "{{ reReplaceAll `x?` `` (printf `%900s` ``) }}": "query timed out",
 }
 
 
