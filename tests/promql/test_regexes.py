@@ -120,13 +120,6 @@ def test_halves_of_characters_are_no_error() -> None:
     assert Regex(".", dot_all=False, groups=True).found_in("\udcff")
 
 
-def test_a_text_that_is_too_long_for_an_expression_is_reported() -> None:
-    with pytest.raises(TextTooLongError, match="too long; the limit"):
-        is_match("x.{900}", "x" * 10_000)
-    with pytest.raises(TextTooLongError, match="replacement is too long"):
-        Regex("a", groups=True).replaced("aaaa", Expansion("1234", {}), 15)
-
-
 @pytest.mark.parametrize(
     ("pattern", "text", "replacement", "made"),
     [("a", "aaaa", "1234", "1234" * 4), ("a*", "aabab", "long", "longblongblong"), ("x*", "abc", "-", "-a-b-c-")],
