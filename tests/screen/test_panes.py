@@ -9,7 +9,7 @@ import io
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -66,6 +66,7 @@ def test_pending_and_inhibited_alerts_are_counted_beside_those_that_fire(
     glyphs=st.sampled_from((UNICODE, ASCII)),
     which=st.integers(0, 4),
 )
+@example(width=120, height=40, sort=Sort.TROUBLE, glyphs=UNICODE, which=2)
 def test_every_size_gives_the_terminals_lines_and_none_too_long(width, height, sort, glyphs, which) -> None:
     scene = RACK()
     gpu = scene.nodes[1].gpus[3]
