@@ -3,6 +3,7 @@
 import http.client
 import logging
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -36,6 +37,7 @@ from exporters.deferred import Answer
 from exporters.http_messages import Request, Response
 from exporters.server import HttpServer
 from tests.frames import snapshot_of
+from tests.servers import need
 
 GPU = Gpu("0", "GPU-5b7e1c1a-0000-4000-8000-000000000000")
 _ENTITIES: tuple[Entity, ...] = (Node(), GPU, NvLink(GPU, 3), IbPort("mlx5_0", "1"), Rack("r12"), Backend("nvml"))
@@ -64,6 +66,18 @@ def full_snapshot() -> Snapshot:
         BackendReport("infiniband", Outcome.ABSENT, 0.0001, detail="no /sys/class/infiniband"),
     )
     return snapshot_of(7, Instant(100.0, 1_700_000_000.0), one_of_each_row(), reports)
+
+
+@pytest.fixture(scope="session")
+def lint() -> Callable[[bytes], None]:
+    """Asserts that promtool has nothing to say about a page."""
+    program = need("promtool", left_out="pages are not linted (Debian package prometheus)")
+
+    def check(page: bytes) -> None:
+        done = subprocess.run([program, "check", "metrics"], input=page, capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+    return check
 
 
 @pytest.fixture
