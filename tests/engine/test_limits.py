@@ -228,6 +228,7 @@ RUNAWAYS = {
     "{{ range query `m` }}{{ range query `m` }}{{ range query `m` }}{{ end }}{{ end }}{{ end }}": TURNS,
     "{{ range 10000 }}{{ end }}{{ range 1 }}{{ end }}": TURNS,
     "{{ query `max_over_time(m[1d:1ms])` }}": "query timed out",
+    "{{ reReplaceAll `x?` `` (printf `%900s` ``) }}": "query timed out",
 }
 
 
