@@ -3,8 +3,6 @@
 import os
 from collections.abc import Iterable
 
-import pytest
-
 from agent.backends.protocol import BackendSample
 from agent.daemon import sampling
 from agent.daemon.pausing import PauseAnswer
@@ -230,9 +228,7 @@ class Slow(Quick):
         return BackendSample(awaited=len(self.reads) < self._answers)
 
 
-def test_once_reads_slow_lanes_again_until_their_sources_have_answered_but_not_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_once_reads_slow_lanes_again_until_their_sources_have_answered_but_not_for_ever(monkeypatch) -> None:
     def once(backend: Slow) -> tuple[int, int]:
         rig = Rig(None, None, backend)
         rig.step = 0.05

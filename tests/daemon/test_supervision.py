@@ -214,9 +214,7 @@ def test_computing_threads_let_the_server_run_sooner_while_many_clients_wait(sta
     assert (pressed < usual, sys.getswitchinterval()) == (True, usual)
 
 
-def test_states_are_sent_to_the_socket_that_systemd_names_and_without_one_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_states_are_sent_to_the_socket_that_systemd_names_and_without_one_nowhere(tmp_path: Path, monkeypatch) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)

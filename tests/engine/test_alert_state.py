@@ -51,9 +51,7 @@ GOOD = alert_state.encode(5.0, "devices", [("g", ("r", ()), AlertRecord(Alert("r
 
 
 @pytest.mark.parametrize("phase", ["resolved", "asleep"])
-def test_a_file_that_says_what_cannot_be_is_set_aside_with_a_warning(
-    phase: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_says_what_cannot_be_is_set_aside_with_a_warning(phase: str, tmp_path: Path, caplog) -> None:
     content = seal(alert_state.FORMAT, GOOD.partition(b"\n")[2].replace(b"firing", phase.encode()))
     path = tmp_path / "alerts.state"
     path.write_bytes(content)

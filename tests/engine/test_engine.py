@@ -221,6 +221,7 @@ def test_durations_are_counted_on_the_grid_and_not_by_rounds_that_stray(interval
         pytest.param(HOT, 12, 12, 20, COOL_NODE, "50: resolved", id="ended meanwhile: once every source had time"),
         pytest.param(HOT, 6, 6, 0, HOT_NODE, "4: firing", id="a state from the future, by a clock without battery"),
         pytest.param(HOT_KEPT, 12, 18, 28, COOL_NODE, "58: resolved", id="keep_firing_for continues"),
+        pytest.param("{alert: Gone, expr: 'absent(t)'}", 5, 5, 8, {}, "8: firing", id="a series that is gone"),
     ],
 )
 def test_time_goes_on_after_a_restart(
@@ -256,12 +257,6 @@ def test_windows_continue_after_a_restart_as_if_there_had_been_a_gap() -> None:
     undisturbed.each(range(200), float)
     stands_still = {("t", "0"): 199.0}
     assert again.rounds(200, 280, stands_still) == undisturbed.rounds(200, 280, stands_still)
-
-
-def test_a_series_that_is_gone_after_a_restart_ends_with_the_first_round() -> None:
-    run = Run(ruleset("{alert: There, expr: 'absent(t)', keep_firing_for: 1s}"))
-    run.rounds(0, 5, HOT_NODE)
-    assert run.restarted(5, 8).rounds(8, 8, {}) == ["8: firing"]
 
 
 STEEP = "{record: 'r', expr: 't > 80'}, {alert: Steep, expr: 'r > 80', for: 1m}"

@@ -226,9 +226,7 @@ def test_the_rest_of_a_rule_ends_with_a_reload_and_moves_along_when_the_clock_is
 TURNS = "error executing template __alert_A: "
 RUNAWAYS = {
     "{{ range query `m` }}{{ range query `m` }}{{ range query `m` }}{{ end }}{{ end }}{{ end }}": TURNS,
-    "{{ range 1000000000 }}x{{ end }}": TURNS,
     "{{ range 10000 }}{{ end }}{{ range 1 }}{{ end }}": TURNS,
-    "{{ range 100 }}{{ range 101 }}x{{ end }}{{ end }}": TURNS,
     "{{ query `max_over_time(m[1d:1ms])` }}": "query timed out",
     "{{ reReplaceAll `x?` `` (printf `%900s` ``) }}": "query timed out",
 }
@@ -304,14 +302,6 @@ def test_a_label_that_is_too_long_for_an_expression_affects_only_the_rule() -> N
     outcome = GroupEvaluator(rules.groups[0]).evaluate(windows, 100.0)
     assert [(failure.rule, "too long; the limit" in failure.error) for failure in outcome.failures] == [("Long", True)]
     assert [each.rule for each in outcome.transitions] == ["Fine"]
-
-
-def test_series_are_held_against_open_names_once_for_each_name() -> None:
-    needs = Needs(ruleset("{record: r, expr: 'count({__name__=~\"a|b\"})'}").groups)
-    for number in range(1000):
-        labels = (("__name__", "a" if number % 2 else "c"), ("gpu", str(number)))
-        assert needs.history_of(labels) == (0.0 if number % 2 else None)
-    assert len(needs._wanting) == 2 and not needs._wanting["c"]
 
 
 # -- what all rules keep ----------------------------------------------------------------------------------------------

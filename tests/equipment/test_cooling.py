@@ -138,15 +138,6 @@ def test_only_the_configured_chassis_is_looked_into(cooled: Make) -> None:
     assert node.leak_states() == {"mine/A": "ok"}
 
 
-@pytest.mark.parametrize("odd", [None, [], "x", {"@odata.id": "http://elsewhere/redfish/v1/x"}, {"@odata.id": 1}])
-def test_odd_links_and_lists_cost_only_themselves(cooled: Make, odd: Any) -> None:
-    node = cooled()
-    node.serve("odd", LeakDetection=odd, CoolantConnectors=odd)
-    node.controller.documents[BASE]["Members"].append(odd)
-    node.serve("c", LeakDetection=node.leaks("c", A="OK"))
-    assert node.leak_states() == {"c/A": "ok"}
-
-
 @pytest.mark.parametrize(
     ("path", "document", "row", "words"),
     [

@@ -136,26 +136,19 @@ NOW = 1000.0
 Make = Callable[..., Connection]
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[socket.socket]:
-    with ExitStack() as stack:
-        ours, _theirs = (stack.enter_context(each) for each in socket.socketpair())
-        yield ours
+def idle(ago: float) -> Connection:
+    return Connection(ClientTransport(Bottomless()), "client", NOW - ago)  # type: ignore[arg-type]
 
 
-def idle(sock: socket.socket, ago: float) -> Connection:
-    return Connection(ClientTransport(sock), "client", NOW - ago)
-
-
-def waiting(sock: socket.socket, ago: float) -> Connection:
-    made = idle(sock, ago)
+def waiting(ago: float) -> Connection:
+    made = idle(ago)
     made.ask(Request("GET", "/"), NOW - ago)
     made.wait(Deferred(), NOW - ago)
     return made
 
 
-def writing(sock: socket.socket, ago: float, answers: int = 1) -> Connection:
-    made = idle(sock, ago)
+def writing(ago: float, answers: int = 1) -> Connection:
+    made = idle(ago)
     made.ask(Request("GET", "/"), NOW - ago)
     made.answer(Response(HTTPStatus.OK, b"body"), NOW - ago)
     made.answers = answers
@@ -163,20 +156,20 @@ def writing(sock: socket.socket, ago: float, answers: int = 1) -> Connection:
     return made
 
 
-def scraper(sock: socket.socket, ago: float) -> Connection:
+def scraper(ago: float) -> Connection:
     """Idle, after an answer."""
-    made = idle(sock, ago)
+    made = idle(ago)
     made.answers = 1
     return made
 
 
-def greedy(sock: socket.socket, ago: float) -> Connection:
-    return writing(sock, ago, answers=30)
+def greedy(ago: float) -> Connection:
+    return writing(ago, answers=30)
 
 
-def stalled(sock: socket.socket, ago: float) -> Connection:
+def stalled(ago: float) -> Connection:
     """A reader that takes nothing."""
-    made = writing(sock, ago)
+    made = writing(ago)
     made.moved = NOW - 1.1 * STALLED_SECONDS
     return made
 
@@ -202,8 +195,8 @@ def stalled(sock: socket.socket, ago: float) -> Connection:
         (None, []),
     ],
 )  # fmt: skip
-def test_who_is_evicted(pair: socket.socket, goes: tuple[Make, float] | None, others: list[tuple[Make, float]]) -> None:
-    chosen = goes and goes[0](pair, goes[1])
-    rest = [make(pair, ago) for make, ago in others]
+def test_who_is_evicted(goes: tuple[Make, float] | None, others: list[tuple[Make, float]]) -> None:
+    chosen = goes and goes[0](goes[1])
+    rest = [make(ago) for make, ago in others]
     for place in range(len(rest) + 1):
         assert victim([*rest[:place], *([chosen] if chosen else []), *rest[place:]], NOW) is chosen

@@ -244,20 +244,6 @@ def test_a_thread_that_fails_begins_again_with_its_clients(serve: Serve) -> None
         assert threads.states() == [ThreadState("http", False, falls)]  # until it has gone well for a while
 
 
-def test_a_server_whose_thread_fails_with_every_client_can_be_stopped(serve: Serve) -> None:
-    def handler(request: Request) -> Response:
-        raise SystemExit
-
-    threads = Threads()
-    running = serve(handler, threads=threads)
-    client = running.client()
-    client.send(GET)
-    wait_until(lambda: threads.states()[0].restarts > 0)
-    running.server.stop()
-    assert client.rest() == b""
-    assert running.server.addresses == []
-
-
 def test_a_server_without_an_available_thread_gets_one_later_and_can_be_stopped_before(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

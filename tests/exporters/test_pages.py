@@ -252,7 +252,6 @@ PROTOBUF_FIRST = (
     ("accept", "chosen"),
     [
         ("", TEXT),
-        ("*/*", TEXT),
         ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", TEXT),
         (PROMETHEUS_2, OM),
         (PROMETHEUS_3, OM),
@@ -264,15 +263,12 @@ PROTOBUF_FIRST = (
         ("application/openmetrics-text;version=2.0.0", TEXT),
         ("application/openmetrics-text;version=2.0.0,application/openmetrics-text;version=1.0.0;q=0.1", OM),
         ("application/openmetrics-text;q=0", TEXT),
-        ("application/openmetrics-text;q=0,*/*", TEXT),
         ("application/openmetrics-text;q=0.3,text/plain;q=0.7", TEXT),
         ("application/openmetrics-text;q=0.7,text/plain;q=0.3", OM),
-        ("application/openmetrics-text,text/plain", OM),
         ("application/openmetrics-text;q=0.2,text/plain;q=0,*/*;q=0.9", OM),
         ("application/openmetrics-text;q=0.2,text/*;q=0.5", TEXT),
         ("text/plain;version=0.0.4;q=0.5,application/openmetrics-text;q=much", OM),
         ("application/json", TEXT),
-        ("application/*", TEXT),
     ],
 )
 def test_the_format_follows_the_accept_header(accept: str, chosen: Format) -> None:

@@ -309,16 +309,21 @@ def test_the_landing_page_shows_zero_as_zero_and_absent_as_absent(view: RouteCon
     assert page.count('class="n">–</td>') == 5
 
 
-def test_nothing_from_a_device_or_a_configuration_becomes_markup(view: RouteContext, full_snapshot: Snapshot) -> None:
+def test_nothing_from_a_device_a_configuration_or_a_rule_becomes_markup(
+    view: RouteContext, full_snapshot: Snapshot
+) -> None:
     nasty = "<script>alert('x')</script>"
     reports = (BackendReport(nasty, Outcome.FAILED, 0.1, detail=nasty),)
     info = next(each for each in full_snapshot.readings if each.metric.name == "coldplate_gpu_info").metric
     readings = (Reading(Series(info, Gpu(nasty, nasty), (("model", nasty),)), 1),)
     snapshot = snapshot_of(1, Instant(100.0, 0.0), readings, reports)
+    labels = tuple((name, nasty) for name in ("alertname", "gpu", "severity", nasty))
+    alert = Alert(nasty, labels, Phase.FIRING, 1.0, 0.0, annotations={"summary": nasty})
+    groups = (GroupReport("g", "f", 1.0, rules=(RuleReport(nasty, True, "x", alerts=(alert,)),)),)
     site = Routes(replace(
         showing(view, lambda: snapshot), readiness=lambda: (False, nasty), node=nasty, version=nasty, synthetic=nasty,
-        telemetry_path=f"/{nasty}",
+        telemetry_path=f"/{nasty}", rules=lambda: groups,
     ))  # fmt: skip
     page = get(site, "/").body.decode()
     assert "<script" not in page
-    assert page.count("&lt;script&gt;") >= 8
+    assert page.count("&lt;script&gt;") >= 15

@@ -71,7 +71,6 @@ ODD: list[tuple[Callable[[Path], Path], str]] = [
     (lambda path: path.with_name("x" * 300), "cannot be read: File name too long"),
     (lambda path: Path(f"{path}\0"), "is not a valid file name"),
     (lambda path: Path("/dev/zero"), "is a device, not a file; give a regular file"),
-    (lambda path: Path("/dev/full"), "is a device, not a file; give a regular file"),
 ]
 
 
@@ -87,9 +86,7 @@ def test_what_is_not_a_usable_file_is_refused_with_what_it_is(
     assert caught.value.missing == (make is nothing)
 
 
-def test_a_name_that_becomes_a_fifo_meanwhile_is_refused_without_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_becomes_a_fifo_meanwhile_is_refused_without_waiting(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "file"
     path.write_text("a")
     real = os.open
@@ -184,9 +181,7 @@ def test_a_pipe_is_refused_that_gives_too_much_or_would_have_to_be_read_again_or
         read_text("/dev/fd/987", 10, handed=True)
 
 
-def test_a_descriptor_that_is_a_file_is_read_from_its_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_descriptor_that_is_a_file_is_read_from_its_beginning(tmp_path: Path, monkeypatch) -> None:
     """Without opening it anew: whoever handed it over may have had other rights.
 
     Nor is a device opened: that can do something, as a watchdog begins to count and a tape is rewound.

@@ -99,7 +99,6 @@ ROW = 700
 @pytest.mark.parametrize(
     ("first", "more", "value"),
     [
-        ("m", " + m", 3.0 * (ROW + 1)),
         ("m", " or m", 3.0),
         ("m", " and m unless n", 3.0),
         ("m", " > 1 < 9", 3.0),
@@ -181,14 +180,11 @@ def test_a_query_that_has_a_result_without_series_has_it(query: str) -> None:
 
 
 WITHOUT_SERIES = [
-    "nothing > 1",
     "max by (x) (nothing) == 0",
-    "sum by (gpu) (rate(nothing[1m])) / m",
     "m and nothing",
     "nothing unless m",
     "count_over_time(nothing[1m:1s]) >= 10",
     "(nothing > 1) unless (nothing > 2) unless (m > 3) unless (m > 4)",
-    "max_over_time((nothing * 2)[1m:1s]) or nothing",
     'label_replace(max_over_time(nothing[5m]) > 1, "a", "b", "", "") or label_replace(none, "a", "c", "", "")',
     'label_join(nothing, "x", "-", "y", "z")',
     "abs(nothing - (nothing offset 10s)) / 10",
@@ -221,7 +217,6 @@ def test_what_an_empty_side_makes_needless_is_not_read(query: str, read: list[st
     [
         "nothing and (m + on () m)",
         "nothing unless (m * on () group_left () m)",
-        "(quiet > 5) + (m - on () m)",
         '(quiet > 5) and rate({gpu="0"}[1m])',
         "(m + on () m) and nothing",
         'count_over_time(label_replace(nothing, "gpu", "x", "", "")[1m:1s]) + (m + on () m)',
@@ -239,15 +234,11 @@ REFUSED = [
     # What is behind a feature flag there.
     ("mad_over_time(m[5m])", (1, 1), 'function "mad_over_time" is not enabled: it is experimental'),
     ("sum(limitk(2, m))", (1, 5), "limitk() is experimental"),
-    ("rate(m[5m * 2])", (1, 8), "experimental duration expression is not enabled; write the result, such as 10m"),
-    ("m offset (5m)", (1, 10), "experimental duration expression is not enabled"),
+    ("m offset (5m)", (1, 10), "experimental duration expression is not enabled; write the result, such as 10m"),
     # What a later Prometheus or another server has.
-    ("step()", (1, 1), 'unknown function with name "step"'),
     ("m + fill(0) n", (1, 5), 'unknown function with name "fill"'),
     ('m{a="1" or b="2"}', (1, 9), 'unexpected identifier "or" in label matching, expected "," or "}"'),
-    ("m anchored", (1, 3), 'unexpected identifier "anchored"'),
     # Expressions and labels.
-    ('m{a=~"x++"}', (1, 6), "regular expression 'x++': bad repetition operator"),
     ('m{a=~"\\xff.*"}', (1, 6), "not valid Unicode"),
     ('label_replace(m, "a", "", "b", "\\\\pL{1000}")', (1, 32), "pattern too large"),
     ('sum by ("\\xff") (m)', (1, 9), "invalid label name for grouping"),
@@ -255,7 +246,6 @@ REFUSED = [
     ("rat(m[5m])", (1, 1), "unknown function with name \"rat\"; did you mean 'rate'?"),
     ("1 + rate(m)", (1, 10), 'expected type range vector in call to function "rate", got instant vector'),
     ("sum(1)", (1, 5), "expected type instant vector in aggregation expression, got scalar"),
-    ("topk(m, m)", (1, 6), "expected type scalar in aggregation parameter, got instant vector"),
     ("count_values(1, m)", (1, 14), "expected type string in aggregation parameter, got scalar"),
     ("topk(m)", (1, 1), "wrong number of arguments for aggregate expression provided, expected 2, got 1"),
     ("sum()", (1, 1), "no arguments for aggregate expression provided"),
@@ -272,7 +262,6 @@ REFUSED = [
     ("m + m[5m]", (1, 5), "binary expression must contain only scalar and instant vector types"),
     ('-"a"', (1, 1), "unary expression only allowed on expressions of type scalar or instant vector"),
     ("m[5m][5m:]", (1, 1), "subquery is only allowed on instant vector, got range vector instead"),
-    ("{}", (1, 1), "vector selector must contain at least one non-empty matcher"),
     ('{a=~".*"}', (1, 1), "vector selector must contain at least one non-empty matcher"),
     ('m{"n"}', (1, 1), 'metric name must not be set twice: "m" or "n"'),
     # What stands behind a selector.
@@ -287,20 +276,14 @@ REFUSED = [
     ("m offset n", (1, 10), 'unexpected identifier "n" in offset, expected number or duration'),
     # Durations.
     ("m[0s]", (1, 3), "duration must be greater than 0"),
-    ("m[5m:0]", (1, 6), "duration must be greater than 0"),
-    ("m[5x]", (1, 3), "bad number or duration syntax"),
     ("m[1.5h]", (1, 3), 'unknown unit "." in duration "1.5h"'),
     ("m[.1y]", (1, 3), 'not a valid duration string: ".1y"'),
-    ("m[5s5m]", (1, 3), 'not a valid duration string: "5s5m"'),
     ("m[293y]", (1, 3), "duration out of range"),
-    ("m[1e300]", (1, 3), "duration out of range"),
     ("m offset 1e300", (1, 10), "duration out of range"),
-    ("m offset Inf", (1, 10), "duration out of range"),
     # Numbers and texts.
     ("1e400", (1, 1), "value out of range"),
     ("0xffffffffffffffff", (1, 1), "invalid syntax"),
     ("1.5.5", (1, 1), 'bad number or duration syntax: "1.5."'),
-    ("1__0", (1, 1), 'bad number or duration syntax: "1__"'),
     ('"\\', (1, 1), "escape sequence not terminated"),
     ('"\\xg"', (1, 1), "illegal character U+0067 'g' in escape sequence"),
     ('"\\q"', (1, 1), "unknown escape sequence U+0071 'q'"),
@@ -316,9 +299,7 @@ REFUSED = [
     ("sum by (+) (m)", (1, 9), "unexpected <op:+> in grouping opts, expected label"),
     ("{{", (1, 2), "unexpected left brace '{'"),
     ("m ! n", (1, 3), "unexpected character after '!': ' '"),
-    ("m = 5", (1, 3), 'unexpected "="'),
     ("m 5", (1, 3), 'unexpected number "5"'),
-    ("m)", (1, 2), "unexpected right parenthesis"),
     ("m[5m)]", (1, 5), "unexpected right parenthesis"),
     ("]", (1, 1), "unexpected right bracket"),
     ("(m", (1, 1), "unclosed left parenthesis"),
@@ -371,8 +352,6 @@ def history(query: str) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("m", {"__name__='m'": 0.0}),
-        ("rate(m[10m])", {"__name__='m'": 600.0}),
         ("rate(m[10m] offset 1m)", {"__name__='m'": 660.0}),
         ("m + rate(m[10m]) + n", {"__name__='m'": 600.0, "__name__='n'": 0.0}),
         ('m{gpu="1"} + m', {"__name__='m', gpu='1'": 0.0, "__name__='m'": 0.0}),

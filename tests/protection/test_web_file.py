@@ -29,8 +29,6 @@ PAIR = "cert_file: server.pem, key_file: server.key"
 
 TAKEN = [
     "",
-    "# nothing\n",
-    "tls_server_config: {}",
     "tls_server_config:",
     "basic_auth_users:",
     f"tls_server_config: {{{PAIR}}}",
@@ -60,7 +58,6 @@ X25519 = f"tls_server_config: {{{PAIR}, curve_preferences: [X25519]}}"
 REFUSED = {
     "colour: red": "colour: unknown key",
     "[a]": "must be a mapping",
-    "tls_server_config: [a]": "must be a mapping",
     "tls_server_config: {cert_files: server.pem}": "did you mean 'cert_file'?",
     "tls_server_config: {cert_file: server.pem}": "key_file: is missing",
     "tls_server_config: {key_file: server.key}": "cert_file: is missing",
@@ -75,9 +72,7 @@ REFUSED = {
     f"tls_server_config: {{{PAIR}, cipher_suites: [TLS_RSA_WITH_AES_128_GCM_SHA256]}}": "is unknown",
     f"tls_server_config: {{{PAIR}, cipher_suites: TLS_AES_128_GCM_SHA256}}": "must be a list",
     f"tls_server_config: {{{PAIR}, curve_preferences: [P-256]}}": "use one of CurveP256",
-    f"tls_server_config: {{{PAIR}, prefer_server_cipher_suites: maybe}}": "must be true or false",
     "basic_auth_users: {a: secret}": "htpasswd",
-    "basic_auth_users: [a]": "must be a mapping",
     f"basic_auth_users: {{a: {HASH}, a: {HASH}}}": "duplicate key",
     f"basic_auth_users: {{a: [{HASH}]}}": "must be text",
     "http_server_config: {http2: 'true'}": "must be true or false",
@@ -86,12 +81,10 @@ REFUSED = {
     "http_server_config: {headers: {X-Frame-Options: DENY}}": "use deny or sameorigin",
     "rate_limit: {interval: 1x, burst: 1}": "is not a duration",
     "rate_limit: {interval: 1s, burst: many}": "must be a whole number",
-    "rate_limit: {every: 1s}": "unknown key",
     "a: [": "is not valid YAML",
 }
 STRICTER = {
     "tls_server_config: {min_version: TLS13}": "cert_file: is missing",
-    "tls_server_config: {client_allowed_sans: [a]}": "cert_file: is missing",
     f"tls_server_config: {{{PAIR}, cert: x}}": "remove one of them",
     f"tls_server_config: {{{PAIR}, client_allowed_sans: [a]}}": "a client has no name",
     f"tls_server_config: {{{PAIR}, client_auth_type: RequireAnyClientCert}}": "a certificate of any issuer",

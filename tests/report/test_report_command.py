@@ -194,9 +194,7 @@ def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path,
     assert "SM activity" not in text
 
 
-def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mistake(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mistake(tmp_path: Path, capsys) -> None:
     files = [recorded(tmp_path / name, snapshots({row(chosen.POWER, gpu(0)): 100.0}, 20)) for name in ("a", "b")]
     assert run_report("--compare", *files, "--json") == 0
     document = json.loads(capsys.readouterr().out)

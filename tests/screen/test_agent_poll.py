@@ -100,7 +100,6 @@ def test_the_same_snapshot_again_is_not_another_sample() -> None:
     ("text", "url", "name"),
     [
         ("node7", "http://node7:19400", "node7"),
-        ("node7:1234", "http://node7:1234", "node7:1234"),
         ("https://node7", "https://node7", "node7:443"),
         ("http://node7:19400/", "http://node7:19400/", "node7"),
         ("[::1]", "http://[::1]:19400", "[::1]"),

@@ -23,12 +23,11 @@ from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.scenes import scene_of, texts
 
-SAID = [  # what a straggler does is in the committed panes, and what a stalled checkpoint does beside them
+SAID = [  # what a straggler does is in the committed panes
+    ("checkpoint-stall", 200, "WARN GPU 0 holds job 6002 up, 1% busy: 7 GPUs wait for it"),
     ("thermal-throttle", 600, "BAD GPU 4: the hardware halves its clocks because of heat (hw_thermal_slowdown);"),
     ("healthy-training", 60, None),
     ("two-jobs", 60, None),
-    ("idle", 60, None),
-    ("inference-mix", 60, None),
     ("gpu-lost", 100, "BAD GPU 3 is lost: 7 GPUs wait for it in job 6006, 100% busy at 22% of their power limit"),
     ("driver-hang", 100, "BAD GPU 2: no answer for 40 s"),
     ("slow-gpu", 180, "WARN GPU 6 holds job 6003 up, slower than its peers: 945 MHz, 7 peers 1545 MHz; 407 W, 7 peers"),
@@ -104,7 +103,6 @@ CAPPED = [reading for number in range(1, 4) for reading in at_work(number, 1440.
     [
         (at_work(0, 1440.0, "sw_power_cap"), []),
         (at_work(0, 1440.0), ["WARN GPU 0: its clock is at 73% of the maximum"]),
-        (at_work(0, 1440.0, "application_clocks"), ["WARN GPU 0: its clock is at 73% of the maximum"]),
         (at_work(0, 1440.0, "sw_power_cap", "application_clocks"), ["WARN GPU 0: its clock is at 73% of the maximum"]),
         (at_work(0, 1200.0, "sw_power_cap", limit=500.0), ["WARN GPU 0: its clock is at 61% of the maximum"]),
         ([*at_work(0, 1365.0, "sw_power_cap"), *CAPPED], []),

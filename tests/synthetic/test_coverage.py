@@ -1,16 +1,13 @@
 """A synthetic node shows every row that such a machine would, and says what it does not offer."""
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.backends.protocol import BackendSample, Channel, DeviceError
+from agent.backends.protocol import BackendSample
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_names
 from agent.backends.synthetic.machines import TOPOLOGIES
 from agent.backends.synthetic.supported_series import port_offered
@@ -18,7 +15,7 @@ from agent.catalogue import BY_NAME, ROWS, links
 from agent.catalogue.bindings import is_measured
 from agent.catalogue.gpu import MIG
 from agent.catalogue.jobs import FACTS
-from agent.model import Entity, Gpu, IbPort, Instant, Kind, Lane, NvLink, Reading, Reason, Series
+from agent.model import Gpu, IbPort, Instant, Kind, Lane, NvLink, Reason
 from agent.worker.decode import rows_of
 
 NOT_ON_A_DGX_H100 = {
@@ -73,15 +70,6 @@ def test_what_a_machine_lacks_is_a_gap_what_it_has_is_not_and_the_worker_may_rep
     assert set(seen_on(node)) <= set(rows_of("synthetic"))
 
 
-def test_identities_look_like_real_ones_and_are_the_same_in_every_process(play):
-    first, second = play("idle"), play("idle")
-    identities = [channel.identity for channel in first.channels[:-1]]
-    assert [channel.identity for channel in second.channels[:-1]] == identities
-    assert len({identity.gpu.uuid for identity in identities}) == 8
-    assert identities[0].slot == "0000:1b:00.0"
-    assert first.fabric.identity is None
-
-
 def test_a_blackwell_link_has_the_error_counters_of_its_own_kind(play, write):
     node = play(write("{description: d, topology: gb200-tray}"))
     values = node.values(0, 10.0, Lane.SLOW)
@@ -117,17 +105,6 @@ def everything(channels, t):
         for channel in channels
         for lane in LANES
     ]
-
-
-@pytest.mark.parametrize("name", ["healthy-training", "thermal-throttle", "ib-flap", "inference-mix"])
-def test_readings_do_not_depend_on_the_sampling_interval(name):
-    scenario = load_scenario(name)
-    seldom = SyntheticSource(scenario, 0.0).open(Instant(0.0, 0.0))
-    often = SyntheticSource(scenario, 0.0).open(Instant(0.0, 0.0))
-    for tenth in range(0, 1500, 7):
-        for channel in often:
-            channel.read(Lane.FAST, Instant(tenth / 10, 0.0))
-    assert everything(often, 150.0) == everything(seldom, 150.0)
 
 
 @pytest.mark.parametrize("name", CALM)
@@ -187,52 +164,3 @@ def test_counters_never_fall(name, seed, start, steps):
         fallen = [repr(series) for series, value in after.items() if value < before[series] * (1 - 1e-12)]
         assert not fallen
         before = after
-
-
-# No series of a family moves as the sum of its neighbours does, whatever happens on the node.
-MOMENTS = [float(second) for second in range(0, 1000, 100)]
-Course = tuple[float, ...]
-
-
-def courses(node) -> dict[tuple[str, Entity], dict[Series, Course]]:
-    """How each counter and state that is told apart by labels went, by family and device."""
-    seen: dict[Series, list[float]] = defaultdict(list)
-    for moment in MOMENTS:
-        for channel in node.channels:
-            for lane in (Lane.FAST, Lane.SLOW):
-                for reading in told(channel, lane, node.instant(moment)):
-                    if reading.metric.labels and reading.metric.kind in (Kind.COUNTER, Kind.STATE):
-                        seen[reading.series].append(reading.value)
-    families: dict[tuple[str, Entity], dict[Series, Course]] = defaultdict(dict)
-    for series, values in seen.items():
-        if len(values) == len(MOMENTS):
-            families[series.metric.name, series.entity][series] = tuple(values)
-    return families
-
-
-def told(channel: Channel, lane: Lane, now: Instant) -> Sequence[Reading]:
-    """The readings, none of a GPU that is lost."""
-    try:
-        return channel.read(lane, now).readings
-    except DeviceError:
-        return ()
-
-
-def totals(family: dict[Series, Course]) -> Iterator[str]:
-    moving = {series: course for series, course in family.items() if len(set(course)) > 1}
-    for series, course in moving.items():
-        others = [other for each, other in moving.items() if each is not series]
-        for size in range(1, len(others) + 1):
-            for parts in combinations(others, size):
-                added = [sum(values) for values in zip(*parts, strict=True)]
-                if all(abs(a - b) <= 1e-6 * max(1.0, abs(a)) for a, b in zip(course, added, strict=True)):
-                    yield repr(series)
-
-
-ENDLESS = {"driver-hang"}
-"""Where a read does not return."""
-
-
-@pytest.mark.parametrize("scenario", sorted(set(shipped_names()) - ENDLESS))
-def test_no_series_is_the_total_of_its_neighbours(play, scenario: str) -> None:
-    assert [each for family in courses(play(scenario)).values() for each in totals(family)] == []

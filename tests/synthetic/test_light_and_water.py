@@ -45,13 +45,6 @@ def test_the_rows_are_those_of_the_real_backends_with_their_labels_in_their_lane
         assert seen[name] == (row.lane, row.labels)
 
 
-def test_machines_without_modules_and_water_show_none_of_it(play):
-    node = play("idle")
-    for lane in (Lane.SLOW, Lane.COLD):
-        for kind in ("ethernet", "transceiver", "hca_temperature", "leak", "coolant"):
-            assert of_kind(node, kind, 90.0, lane) == {}
-
-
 def test_errors_rise_by_orders_of_magnitude_over_the_last_decibels(play, write):
     node = play(write(scenario("dgx-h100-optics", light_loss(ramp="60m"))))
 

@@ -1,16 +1,14 @@
 """What serves a synthetic rack: read by the reader of real equipment, with faults as physics has them."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from math import sqrt
 from pathlib import Path
 
 import pytest
 
-from agent.backends.equipment import rack_resources
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend
 from agent.backends.synthetic import load_scenario
-from agent.backends.synthetic.rack_service import CDU, SHELVES, services_of_scenario
+from agent.backends.synthetic.rack_service import services_of_scenario
 from agent.catalogue.rack import AMBIENT, DISTRIBUTION, LOOPS, PARTS
 from agent.model import Instant, Lane
 from tests.synthetic.conftest import TRAINING, scenario
@@ -59,17 +57,6 @@ def test_every_row_of_real_equipment_is_told_all_is_well_and_other_machines_have
     assert wanted - names == set()
     assert well.states(90.0) == {}
     assert services_of_scenario(load_scenario("healthy-training"), lambda: 0.0) == {}
-
-
-def test_every_reader_of_real_documents_reads_one(rack: Callable[..., RackAt]) -> None:
-    """But for detectors in groups within one document, and supplies in the chassis: those are other firmware."""
-    readers = {each for name, each in vars(rack_resources).items() if name.startswith("_of_")}
-    for name in (CDU, SHELVES):
-        plant = rack()
-        plant.read(60.0)
-        found = plant.backend._turns[name]._reader._found
-        readers -= {each.read.args[1] for each in found if isinstance(each.read, partial)}
-    assert {each.__name__ for each in readers} == {"_of_detector_groups", "_of_subsystem"}
 
 
 def test_heat_and_power_are_those_of_the_whole_rack(rack: Callable[..., RackAt]) -> None:

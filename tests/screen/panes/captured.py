@@ -1,4 +1,4 @@
-"""The panes that are kept as text: what each shows, and how it is drawn."""
+"""The panes that are kept as text, in docs/terminal.md and one beside this file: what each shows, and how."""
 
 import io
 import os
@@ -17,8 +17,8 @@ from agent.commands.top.screen.text_layout import UNICODE, Glyphs, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData
 from tests.screen.scenes import scene_of, scene_of_nodes
 
-FOLDER = Path(__file__).resolve().parent
-DOCUMENT = FOLDER.parents[2] / "docs" / "terminal.md"
+HOT = Path(__file__).resolve().with_name("thermal-throttle-gpu-120x40.txt")
+DOCUMENT = HOT.parents[3] / "docs" / "terminal.md"
 PICTURE = DOCUMENT.parent / "images" / "top.svg"
 _SHOWN = re.compile(r"<!-- pane (\S+) -->\n```\n.*?```\n", re.DOTALL)
 
@@ -51,7 +51,6 @@ def utc() -> Iterator[None]:
 
 
 STRAGGLER = partial(scene_of, "straggler", 860, True)
-STALL = partial(scene_of, "checkpoint-stall", 200)
 HEAT = partial(scene_of, "thermal-throttle", 600)
 RACK = partial(
     scene_of_nodes, (("node1", "healthy-training"), ("node2", "gpu-lost"), ("node3", "ib-flap")), 75, silent="node4"
@@ -59,7 +58,7 @@ RACK = partial(
 
 PANES: dict[str, Callable[[], str]] = {
     "straggler-80x24": partial(pane, STRAGGLER, 80, 24),
-    "thermal-throttle-gpu-120x40": partial(pane, HEAT, 120, 40, UNICODE, "5"),
+    HOT.stem: partial(pane, HEAT, 120, 40, UNICODE, "5"),
     "rack-100x40": partial(pane, RACK, 100, 40),
 }
 
