@@ -176,10 +176,17 @@ class Play:
         self.failures: list[str] = []
         """Rules that failed, each time that they did."""
 
+    def snapshots(self, second: int) -> Iterator[Snapshot]:
+        """Plays on to this second, which is the first one not played; each snapshot, once it is judged."""
+        while self._second < second:
+            snapshot = self.sample()
+            self.judge(snapshot)
+            yield snapshot
+
     def until(self, second: int) -> Play:
         """Plays on to this second, which is the first one not played."""
-        while self._second < second:
-            self.judge(self.sample())
+        for _ in self.snapshots(second):
+            pass
         return self
 
     def reopen(self) -> None:
