@@ -205,10 +205,6 @@ class Play:
         self._channels = list(self._source.open(self.now))
         self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self.now.mono)
 
-    @property
-    def wall(self) -> float:
-        return self.now.wall
-
     def close(self) -> None:
         self._source.close()
 
