@@ -128,8 +128,8 @@ Start = Callable[..., RunningDaemon]
 
 
 class Daemons:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, root: Path = ROOT) -> None:
+        self._folder, self._root = folder, root
         self._running: list[RunningDaemon] = []
 
     def __call__(
@@ -140,7 +140,7 @@ class Daemons:
             path = log.with_suffix(".yaml")
             path.write_text(config)
             arguments = (*arguments, "--config.file", str(path))
-        daemon = RunningDaemon(arguments, log, environment, forked=forked)
+        daemon = RunningDaemon(arguments, log, environment, self._root, forked)
         self._running.append(daemon)
         daemon.await_url()
         return daemon
