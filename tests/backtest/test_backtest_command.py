@@ -1,9 +1,7 @@
 """`coldplate rules backtest`: what is played, what two versions of rules differ in, and what the command says."""
 
-import io
 import json
 from collections.abc import Iterable
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.cli import main
-from agent.lib.commandline import Progress
 from agent.model import Framer, Node, Reading, Series, Snapshot
 from agent.recording.recording_reader import Recording
 from alerts.backtest.play import AlertSpan, NodePlay, RulePlay
@@ -142,30 +139,6 @@ def test_rules_that_cannot_be_read_are_told(
         assert backtest(hot, option, tmp_path / name) == 1
         out, err = capsys.readouterr()
         assert (out, name in err) == ("", True)
-
-
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_is_told_on_a_terminal_of_what_takes_longer_than_a_second_and_gone_at_the_end() -> None:
-    for stream, pace, told in ((_Terminal(), 1, True), (_Terminal(), 0, False), (io.StringIO(), 1, False)):
-        seconds = count(step=pace)
-        with Progress("playing", 640, lambda seconds=seconds: next(seconds), stream) as progress:
-            for _ in range(320):
-                progress.step(lambda: "12:00")
-        last = ["playing: 50 % 12:00", " " * len("playing: 50 % 12:00"), ""]
-        assert stream.getvalue().split("\r")[-3:] == (last if told else [""])
-
-
-def test_what_counts_its_steps_itself_tells_the_share() -> None:
-    stream = _Terminal()
-    seconds = iter((0.0, 0.9, 1.1, 1.2, 1.4))
-    with Progress("reading", 0, lambda: next(seconds), stream) as progress:
-        for share in (0.1, 0.25, 0.3, 0.5):  # the first is told too early, the third too soon after the second
-            progress.reached(share)
-    assert stream.getvalue() == "\rreading: 25%\rreading: 50%\r            \r"
 
 
 BEGIN = 1_700_000_000.0

@@ -55,8 +55,8 @@ def test_what_did_not_change_is_the_same_object_also_from_one_segment_to_the_nex
     with Recording(record(tmp_path / "s", snapshots)) as recording:
         starts = [span.at for span in recording.survey()]
         assert len(starts) > 2
-        for read in (recording.recorded(), recording.recorded(starts)):
-            assert len({id(each.snapshot.frames[0].layout) for each in read}) == 1
+        for again in (recording.recorded(), recording.recorded(starts)):
+            assert len({id(each.snapshot.frames[0].layout) for each in again}) == 1
 
 
 def test_a_training_node_takes_less_than_a_mebibyte_an_hour_and_gpu(tmp_path: Path) -> None:
