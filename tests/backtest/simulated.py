@@ -31,9 +31,8 @@ def lived(scenario: str, seconds: int) -> tuple[tuple[Snapshot, ...], frozenset[
     play = Play(load_scenario(scenario), load_pack())
     seen: dict[tuple[str, Labels, float], Lived] = {}
     snapshots = []
-    for _ in range(seconds):
-        snapshots.append(play.sample())
-        play.judge(snapshots[-1])
+    for snapshot in play.snapshots(seconds):
+        snapshots.append(snapshot)
         for key, group in play.engine.groups():
             for alert in group.alerts():
                 if alert.phase is not Phase.PENDING and alert.fired_at is not None:

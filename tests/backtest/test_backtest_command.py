@@ -1,6 +1,5 @@
 """`coldplate rules backtest`: what is played, what two versions of rules differ in, and what the command says."""
 
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.cli import main
-from agent.lib.commandline import Progress
 from agent.model import Framer, Node, Reading, Series, Snapshot
 from agent.recording.recording_reader import Recording
 from alerts.backtest.play import AlertSpan, NodePlay, RulePlay
@@ -143,41 +141,6 @@ def test_rules_that_cannot_be_read_are_told(
         assert (out, name in err) == ("", True)
 
 
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_is_told_on_a_terminal_and_gone_at_the_end() -> None:
-    seconds = iter(range(10_000))
-    for stream, told in ((_Terminal(), True), (io.StringIO(), False)):
-        with Progress("playing", 640, lambda: next(seconds), stream) as progress:
-            for _ in range(320):
-                progress.step(lambda: "12:00")
-        lines = stream.getvalue().split("\r")
-        assert (len(lines) > 2) is told
-        if told:
-            assert lines[-3:-2] == ["playing: 50 % 12:00"]
-            assert lines[-2:] == [" " * len("playing: 50 % 12:00"), ""]
-
-
-def test_what_counts_its_steps_itself_tells_the_share() -> None:
-    stream = _Terminal()
-    seconds = iter((0.0, 0.9, 1.1, 1.2, 1.4))
-    with Progress("reading", 0, lambda: next(seconds), stream) as progress:
-        for share in (0.1, 0.25, 0.3, 0.5):  # the first is told too early, the third too soon after the second
-            progress.reached(share)
-    assert stream.getvalue() == "\rreading: 25%\rreading: 50%\r            \r"
-
-
-def test_nothing_is_told_of_what_is_done_within_a_second() -> None:
-    stream = _Terminal()
-    with Progress("playing", 640, lambda: 0.5, stream) as progress:
-        for _ in range(640):
-            progress.step()
-    assert stream.getvalue() == ""
-
-
 BEGIN = 1_700_000_000.0
 
 
@@ -209,13 +172,6 @@ def test_a_recording_has_the_alerts_that_there_were_at_the_times_that_they_had(
         assert recording.problems == []
     again = {Lived(each.labels, each.active_at, each.fired_at, each.ended_at) for each in found if each.fired_at}
     assert again == lived(scenario, seconds)[1] != set()
-
-
-def test_an_alert_is_pending_then_fires_then_ends(hot_rules: Ruleset) -> None:
-    (one,) = spans(heat(temperatures((50, 10), (95, 20), (50, 10))), hot_rules)
-    assert (one.alert, one.active_at, one.fired_at, one.ended_at) == ("Hot", BEGIN + 9.5, BEGIN + 14.5, BEGIN + 29.5)
-    assert one.value == 95
-    assert dict(one.labels)["gpu"] == "0"
 
 
 def test_an_alert_that_is_pending_only_has_its_end(hot_rules: Ruleset) -> None:

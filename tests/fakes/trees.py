@@ -13,7 +13,7 @@ from pathlib import Path
 
 HUGE = b"7" * (4 << 20)
 
-Spoil = Callable[[Path, random.Random], None]
+Spoil = Callable[[Path, random.Random], object]
 
 
 def _link(target: str) -> Spoil:
@@ -21,11 +21,7 @@ def _link(target: str) -> Spoil:
 
 
 def _content(content: bytes) -> Spoil:
-    return lambda path, dice: _write(path, content)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+    return lambda path, dice: path.write_bytes(content)
 
 
 def _socket(path: Path, dice: random.Random) -> None:
@@ -48,7 +44,7 @@ KINDS: dict[str, Spoil] = {
     "empty": _content(b""),
     "blank": _content(b" \n"),
     "huge": _content(HUGE),
-    "binary": lambda path, dice: _write(path, dice.randbytes(dice.randint(1, 5000))),
+    "binary": lambda path, dice: path.write_bytes(dice.randbytes(dice.randint(1, 5000))),
     "zeros": _content(bytes(100)),
     "negative": _content(b"-1\n"),
     "wide": _content(b"99999999999999999999999\n"),
@@ -68,7 +64,7 @@ KINDS: dict[str, Spoil] = {
 if os.geteuid() == 0:
     KINDS["EINVAL"] = _link("/proc/self/clear_refs")  # it can only be written; a read has nothing to give
 else:
-    KINDS["EACCES"] = lambda path, dice: (_write(path, b"1\n"), path.chmod(0))[0]
+    KINDS["EACCES"] = lambda path, dice: (path.write_bytes(b"1\n"), path.chmod(0))
 
 
 class OddTree:
@@ -77,22 +73,17 @@ class OddTree:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.pipes: list[Path] = []
-        self.spoiled: dict[Path, str] = {}
 
-    def spoil(self, path: Path, kind: str | None = None) -> str:
-        """Put something else in the place of a file or folder; what it is."""
-        kind = kind or self.dice.choice(list(KINDS))
+    def spoil(self, path: Path, kind: str | None = None) -> None:
+        """Put something else in the place of a file or folder: of this kind, or of any."""
         clear(path)
-        KINDS[kind](path, self.dice)
-        self.spoiled[path] = kind
-        return kind
+        KINDS[kind or self.dice.choice(list(KINDS))](path, self.dice)
 
     def hang(self, path: Path) -> None:
         """Opening the file does not return."""
         clear(path)
         os.mkfifo(path)
         self.pipes.append(path)
-        self.spoiled[path] = "hangs"
 
     def release(self) -> None:
         """Let go who hangs; each finds an empty file."""

@@ -1,10 +1,11 @@
-"""What people see: colours where a terminal shows them, and times."""
+"""What people see: colours and progress where a terminal shows them, and times."""
 
 import io
+from itertools import count
 
 import pytest
 
-from agent.lib.commandline import takes_colour
+from agent.lib.commandline import Progress, takes_colour
 from agent.lib.wording import utc
 
 
@@ -40,3 +41,22 @@ def test_colours_are_for_terminals_whose_user_has_not_refused_them(
 )
 def test_times_are_written_in_utc_and_impossible_ones_as_they_are(wall: float, written: str) -> None:
     assert utc(wall) == written
+
+
+def test_progress_is_told_on_a_terminal_of_what_takes_longer_than_a_second_and_gone_at_the_end() -> None:
+    for stream, pace, told in ((Terminal(), 1, True), (Terminal(), 0, False), (io.StringIO(), 1, False)):
+        seconds = count(step=pace)
+        with Progress("playing", 640, lambda seconds=seconds: next(seconds), stream) as progress:
+            for _ in range(320):
+                progress.step(lambda: "12:00")
+        last = ["playing: 50 % 12:00", " " * len("playing: 50 % 12:00"), ""]
+        assert stream.getvalue().split("\r")[-3:] == (last if told else [""])
+
+
+def test_what_counts_its_steps_itself_tells_the_share() -> None:
+    stream = Terminal()
+    seconds = iter((0.0, 0.9, 1.1, 1.2, 1.4))
+    with Progress("reading", 0, lambda: next(seconds), stream) as progress:
+        for share in (0.1, 0.25, 0.3, 0.5):  # the first is told too early, the third too soon after the second
+            progress.reached(share)
+    assert stream.getvalue() == "\rreading: 25%\rreading: 50%\r            \r"

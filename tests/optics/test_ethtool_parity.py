@@ -7,6 +7,7 @@ import random
 import re
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from agent.backends.optics import OpticsBackend
 from agent.backends.optics.netlink import connect_netlink, resolve_family
 from agent.model import Instant, Lane, Reason
-from tests.fakes.netlink.redirected import build, redirected
+from tests.fakes.netlink.redirected import Redirected, build
 from tests.optics.conftest import FAMILY, FEC_GET, REPLIES, STATS_GET, Ports, fec, group, refused, u64s
 from tests.optics.stand_in_module import StandInModule, osfp, qsfp28
 from tests.optics.test_transceivers import plug
@@ -62,7 +63,7 @@ def ask(ports: Ports, library: Path, tmp_path: Path) -> Iterator[Ask]:
             return [refused(errno.EOPNOTSUPP, question)]
         return ports.kernel.reply(struct.pack("=IHHII", length, FAMILY, flags, 1, 0) + question[16:])
 
-    with redirected(library, tmp_path / "netlink", DEVICE, reply) as preloaded:
+    with closing(Redirected(library, tmp_path / "netlink", DEVICE, reply)) as preloaded:
 
         def run(*arguments: str) -> str:
             done = preloaded.run(program, *arguments)

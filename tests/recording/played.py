@@ -17,12 +17,9 @@ from tests.lab.score.play import Play, load_pack
 def played(scenario: str, seconds: int, *, begins: int = 0, judged: bool = True) -> tuple[Snapshot, ...]:
     """The snapshots of a scenario up to a second, with the series of the shipped rules or of none."""
     play = Play(load_scenario(scenario), load_pack() if judged else (), begins=begins)
-    made = []
-    for _ in range(begins, seconds):
-        made.append(play.sample())
-        play.judge(made[-1])
+    made = tuple(play.snapshots(seconds))
     play.close()
-    return tuple(made)
+    return made
 
 
 def provenance(first: Snapshot, node: str = "node-1.example") -> RecordingHeader:

@@ -53,8 +53,10 @@ def test_what_did_not_change_is_the_same_object_also_from_one_segment_to_the_nex
     assert read[63].frames[1] is read[64].frames[1]
     snapshots = [snapshot_at(second * 100.0) for second in range(20)]
     with Recording(record(tmp_path / "s", snapshots)) as recording:
-        assert len(recording.survey()) > 2
-        assert len({id(each.frames[0].layout) for each in recording.snapshots()}) == 1
+        starts = [span.at for span in recording.survey()]
+        assert len(starts) > 2
+        for again in (recording.recorded(), recording.recorded(starts)):
+            assert len({id(each.snapshot.frames[0].layout) for each in again}) == 1
 
 
 def test_a_training_node_takes_less_than_a_mebibyte_an_hour_and_gpu(tmp_path: Path) -> None:
@@ -232,39 +234,3 @@ def test_columns_hold_every_value_of_every_snapshot_at_its_time_whatever_layouts
         snapshots[odd] = replace(snapshots[odd], frames=snapshots[odd].frames[3:])
     path = record(tmp_path / "gaps", snapshots)
     assert by_columns(path) == by_snapshots(path)
-
-
-@pytest.mark.usefixtures("long_blocks")
-def test_the_reports_of_a_block_are_those_of_its_snapshots(tmp_path: Path) -> None:
-    snapshots = played("healthy-training", 5)
-    path = record(tmp_path / "run", snapshots)
-    with Recording(path) as recording:
-        told = [report.backend for block in recording.blocks() for reports in block.reports() for report in reports]
-    assert told == [report.backend for report in snapshots[0].reports]
-
-
-@pytest.mark.usefixtures("long_blocks")
-def test_damage_is_told_and_the_segments_behind_it_are_read(tmp_path: Path) -> None:
-    snapshots = played("healthy-training", 20)
-    later = [replace(each, at=Instant(each.at.mono + 100, each.at.wall + 100)) for each in snapshots]
-    one, other = record(tmp_path / "one", snapshots), record(tmp_path / "other", later)
-    data = bytearray(one.read_bytes())
-    data[-9] ^= 1
-    path = tmp_path / "both"
-    path.write_bytes(bytes(data) + other.read_bytes())
-    with Recording(path) as recording:
-        walls = [wall for block in recording.blocks() for wall in block.walls]
-        assert len(recording.problems) == 1
-    assert walls == [each.at.wall for each in (*snapshots[:10], *later)]
-
-
-def test_a_layout_is_the_same_object_in_all_segments_of_a_node_read_by_themselves(tmp_path: Path) -> None:
-    snapshots = played("healthy-training", 20)
-    one = record(tmp_path / "one", snapshots)
-    path = tmp_path / "both"
-    path.write_bytes(one.read_bytes() * 2)
-    with Recording(path) as recording:
-        starts = [span.at for span in recording.survey()]
-        layouts = [[track.layout for track in block.tracks] for block in recording.blocks(starts)]
-    assert len(starts) == 2
-    assert layouts[: len(layouts) // 2] == layouts[len(layouts) // 2 :]

@@ -19,14 +19,10 @@ def played(scenario: str, second: int, rules: bool = False) -> tuple[tuple[Snaps
     """The last snapshots of a scenario up to a second, and the alerts that fire then; None without rules."""
     begins = max(0, second - SEEN_SECONDS - 30)  # an XID is remembered for longer than the view has looked
     play = Play(load_scenario(scenario), load_pack() if rules else (), begins=begins)
-    seen: list[Snapshot] = []
-    for _ in range(begins, second):
-        seen.append(play.sample())
-        play.judge(seen[-1])
-    del seen[:-SEEN_SECONDS]
+    seen = tuple(play.snapshots(second))[-SEEN_SECONDS:]
     alerts = tuple(play.firing()) if rules else None
     play.close()
-    return tuple(seen), alerts
+    return seen, alerts
 
 
 @functools.cache

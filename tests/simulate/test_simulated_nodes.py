@@ -3,15 +3,12 @@
 import contextlib
 import gc
 import io
-import json
 import signal
 import sys
-import urllib.parse
 import weakref
 from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import mean
-from typing import Any
 from urllib.error import HTTPError
 
 import bcrypt
@@ -23,7 +20,7 @@ from agent.commands.simulate import site_service
 from exporters.encoder import Format
 from tests import warm
 from tests.lab.bench.processes import Program
-from tests.servers import fetch, free_port, program, prometheus
+from tests.servers import fetch, free_port, program, prometheus, query
 from tests.simulate.played_site import PlayedSite
 from tests.waiting import wait_until
 
@@ -215,17 +212,6 @@ def site(folder: Path, port: int, *words: object) -> AbstractContextManager[Prog
     return program(command(*words), f"http://127.0.0.1:{port}/-/healthy", folder / "simulate.log")
 
 
-def ask(server: str, query: str) -> list[Any]:
-    found = json.loads(fetch(f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}"))
-    return list(found["data"]["result"])
-
-
-def awaited(server: str, query: str) -> list[Any]:
-    """What a query gives as soon as it gives anything."""
-    wait_until(lambda: ask(server, query))
-    return ask(server, query)
-
-
 def test_prometheus_finds_and_scrapes_every_node(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "site.yaml").write_text(SITE + LOST)
@@ -234,16 +220,16 @@ def test_prometheus_finds_and_scrapes_every_node(tmp_path: Path) -> None:
     with site(tmp_path, port, *words), prometheus(CONFIG.format(port=port), tmp_path) as server:
         with pytest.raises(HTTPError, match="401"):
             fetch(f"http://127.0.0.1:{port}/sd")
-        awaited(server, "count(up) == 4 and sum(up) == 3")
-        gpus = ask(server, 'count by (instance, rack, cluster, topology) (coldplate_gpu_up{job="coldplate"})')
+        wait_until(lambda: query(server, "count(up) == 4 and sum(up) == 3"))
+        gpus = query(server, 'count by (instance, rack, cluster, topology) (coldplate_gpu_up{job="coldplate"})')
         assert sorted((each["metric"]["instance"], each["metric"]["rack"], each["value"][1]) for each in gpus) == [
             ("node1", "r1", "8"), ("node2", "r1", "8"), ("node3", "r2", "8"),
         ]  # fmt: skip
         assert {(each["metric"]["cluster"], each["metric"]["topology"]) for each in gpus} == {("east", "dgx-h100")}
-        (down,) = ask(server, "up == 0")
+        (down,) = query(server, "up == 0")
         assert down["metric"]["instance"] == "node4"
-        assert ask(server, 'count({exported_rack!=""})') == []
-        reporting = ask(server, "max by (rack) (coldplate_rack_nodes_reporting)")
+        assert query(server, 'count({exported_rack!=""})') == []
+        reporting = query(server, "max by (rack) (coldplate_rack_nodes_reporting)")
         assert {each["metric"]["rack"]: each["value"][1] for each in reporting} == {"r1": "2", "r2": "1"}
 
 

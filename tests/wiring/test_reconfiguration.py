@@ -13,7 +13,7 @@ from agent.daemon.hub import Hub
 from agent.lib.threads import Threads
 from agent.model import Instant, Lane
 from agent.wiring import identity
-from agent.wiring.alerting import Receivers, check_receivers, load_alerting, make_rule_manager
+from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
 from agent.wiring.assembly import dry_start, reloading
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.start_checks import check
@@ -152,12 +152,6 @@ def test_what_has_not_changed_is_the_same_receiver_and_what_has_is_another(recei
     assert moved[1] is not again[1]
 
 
-@pytest.mark.parametrize("kind", ["alertmanager", "webhook"])
-def test_an_address_that_cannot_work_is_named_with_its_key(kind: str) -> None:
-    with pytest.raises(ConfigError, match=rf"c\.yaml:1: notify\.{kind}\.urls: .*https"):
-        check_receivers(notify(f"{kind}: {{urls: ['http://example.org/'], username: u, password_file: /x}}"))
-
-
 def test_without_a_state_directory_it_is_logged_that_alerts_start_again_if_there_are_rules(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, receivers: Receivers
 ) -> None:
@@ -215,6 +209,7 @@ def test_rules_about_racks_are_evaluated_where_there_may_be_one(
         ("rack:\n  name: r\n  peers:\n  - a:1\n  - a b:1", "5: rack.peers: "),
         ("notify:\n  alertmanager:\n    urls:\n    - http://a:9093\n    - am:9093",
          "5: notify.alertmanager.urls: 'am:9093': give http"),
+        ("notify:\n  webhook: {urls: ['http://a/'], username: u, password_file: /x}", "2: notify.webhook.urls: "),
         ("metrics:\n  include: [nothing]", "2: metrics.include: "),
         ("# nothing\nexpectations: no-such-node", "2: expectations: "),
         ("web:\n  config_file: /nowhere/web.yml", "2: web.config_file: "),
@@ -237,9 +232,3 @@ def test_a_key_of_the_command_line_has_no_line_of_the_file(tmp_path: Path) -> No
     ):
         ended = warm.command(["run", "--config.check", "--config.file", str(file), *words])
         assert (ended.status, ended.error.decode().startswith(message)) == (2, True), ended.error
-
-
-def test_files_are_looked_for_beside_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("rules: {files: [site.yml]}\n")
-    (tmp_path / "site.yml").write_text("groups: [{name: g, rules: [{alert: A, expr: up == 0}]}]\n")
-    assert dry_start(load(tmp_path / "c.yaml"), tmp_path) == 1

@@ -183,15 +183,19 @@ HISTORY = {"metric": "coldplate_gpu_power_watts", "labels": {"gpu": "0", "uuid":
 
 def test_what_is_unknown_or_of_another_length_in_a_history_costs_itself() -> None:
     told = [HISTORY, {**HISTORY, "values": [1.0]}, {**HISTORY, "metric": "coldplate_from_tomorrow"}]
-    body = json.dumps({"status": "success", "data": {"timestamps": [1.0, 2.0], "series": told}}).encode()
-    assert [len(moment.parts) for moment in read_history(body)] == [1, 0]
+    assert [len(moment.parts) for moment in read_history(history(told))] == [1, 0]
 
 
-@pytest.mark.parametrize("series", [None, [1], [{}], [{**HISTORY, "values": ["1", 2]}], [{**HISTORY, "labels": 3}]])
-def test_what_is_no_history_is_refused(series: Any) -> None:
-    body = json.dumps({"status": "success", "data": {"timestamps": [1.0, 2.0], "series": series}}).encode()
-    with pytest.raises(AgentResponseError, match="not an agent's"):
-        read_history(body)
+def history(series: Any) -> bytes:
+    return success({"timestamps": [1.0, 2.0], "series": series})
+
+
+def success(data: Any) -> bytes:
+    return json.dumps({"status": "success", "data": data}).encode()
+
+
+def read_snapshot(answer: bytes) -> object:
+    return SnapshotReader().read(answer)
 
 
 def changed(**data: Any) -> bytes:
@@ -200,38 +204,39 @@ def changed(**data: Any) -> bytes:
     return json.dumps(answer).encode()
 
 
-FOREIGN: dict[str, Callable[[], bytes]] = {
-    "no JSON": lambda: b"<html>",
-    "deep": lambda: b"[" * 100_000,
-    "a list": lambda: b"[]",
-    "another API": lambda: b'{"status":"success","data":{"resultType":"vector","result":[]}}',
-    "no data": lambda: b'{"status":"success","data":null}',
-    "times in words": lambda: changed(monotonic="soon"),
-    "an infinite time": lambda: changed(timestamp=1e999),
-    "readings of another shape": lambda: changed(readings=[1]),
-    "a reading without labels": lambda: changed(readings=[{"metric": "coldplate_gpu_up", "labels": [], "value": 1}]),
-    "a value in words": lambda: changed(readings=[{"metric": "coldplate_gpus_expected", "labels": {}, "value": "8"}]),
-    "reports of another shape": lambda: changed(reports={"a": 1}),
-}
+ALERT = {"state": "firing", "labels": {"alertname": "x"}, "annotations": {}, "value": "1", "activeAt": "yesterday"}
+FOREIGN: tuple[tuple[Callable[[bytes], object], Callable[[], bytes]], ...] = (
+    (read_snapshot, lambda: b"<html>"),
+    (read_snapshot, lambda: b"[" * 100_000),
+    (read_snapshot, lambda: b"[]"),
+    (read_snapshot, lambda: success({"resultType": "vector", "result": []})),
+    (read_snapshot, lambda: success(None)),
+    (read_snapshot, lambda: changed(monotonic="soon")),
+    (read_snapshot, lambda: changed(timestamp=1e999)),
+    (read_snapshot, lambda: changed(readings=[1])),
+    (read_snapshot, lambda: changed(readings=[{"metric": "coldplate_gpu_up", "labels": [], "value": 1}])),
+    (read_snapshot, lambda: changed(readings=[{"metric": "coldplate_gpus_expected", "labels": {}, "value": "8"}])),
+    (read_snapshot, lambda: changed(reports={"a": 1})),
+    (read_history, lambda: history(None)),
+    (read_history, lambda: history([1])),
+    (read_history, lambda: history([{}])),
+    (read_history, lambda: history([{**HISTORY, "values": ["1", 2]}])),
+    (read_history, lambda: history([{**HISTORY, "labels": 3}])),
+    (read_alerts, lambda: success({})),
+    (read_alerts, lambda: success({"alerts": [1]})),
+    (read_alerts, lambda: success({"alerts": [{"state": "firing"}]})),
+    (read_alerts, lambda: success({"alerts": [ALERT]})),
+)
+"""What an answer is read as, and an answer that it is not."""
 
 
-@pytest.mark.parametrize("answer", FOREIGN.values(), ids=FOREIGN)
-def test_what_is_no_agents_answer_is_refused(answer: Callable[[], bytes]) -> None:
-    body = answer()
+@pytest.mark.parametrize(("read", "make_answer"), FOREIGN)
+def test_what_is_no_agents_answer_is_refused(read: Callable[[bytes], object], make_answer: Callable[[], bytes]) -> None:
+    answer = make_answer()
     with pytest.raises(AgentResponseError):
-        SnapshotReader().read(body)
+        read(answer)
 
 
 def test_an_agents_refusal_is_told_in_its_words() -> None:
     with pytest.raises(AgentResponseError, match="no sample yet"):
         SnapshotReader().read(b'{"status":"error","errorType":"unavailable","error":"no sample yet"}')
-
-
-@pytest.mark.parametrize(
-    "answer", [{}, {"alerts": [1]}, {"alerts": [{"state": "firing"}]},
-               {"alerts": [{"state": "firing", "labels": {"alertname": "x"}, "annotations": {}, "value": "1",
-                            "activeAt": "yesterday"}]}],
-)  # fmt: skip
-def test_alerts_of_another_shape_are_refused(answer: object) -> None:
-    with pytest.raises(AgentResponseError):
-        read_alerts(json.dumps({"status": "success", "data": answer}).encode())

@@ -1,5 +1,5 @@
 /* Preloaded into a program (LD_PRELOAD), it makes reads of chosen files hang or fail, as they do when the firmware behind sysfs
- * does, and steps the clock.
+ * does, and steps the clock that Python reads (clock_gettime(2)).
  *
  * The environment variable COLDPLATE_FAKE_FIRMWARE names a file with a command a line:
  *
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -91,18 +90,5 @@ static time_t ahead_now(void) {
 int clock_gettime(clockid_t clock, struct timespec *t) {
     int result = syscall(SYS_clock_gettime, clock, t);
     if (result == 0 && clock == CLOCK_REALTIME) t->tv_sec += ahead_now();
-    return result;
-}
-
-time_t time(time_t *out) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    if (out) *out = t.tv_sec;
-    return t.tv_sec;
-}
-
-int gettimeofday(struct timeval *restrict t, void *restrict zone) {
-    int result = syscall(SYS_gettimeofday, t, zone);
-    if (result == 0) t->tv_sec += ahead_now();
     return result;
 }

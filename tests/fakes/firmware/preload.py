@@ -23,10 +23,6 @@ class FakeFirmware:
         self.command()
         self.environment: Mapping[str, str] = {"LD_PRELOAD": str(library), LIST: str(self._list)}
 
-    def hang(self, *words: str) -> None:
-        """From now on reads hang of files whose path has one of these words in it, and of no others."""
-        self.command(*(f"hang {word}" for word in words))
-
     def command(self, *lines: str) -> None:
         """Give these commands in place of the ones before."""
         fresh = self._list.with_suffix(".new")

@@ -6,7 +6,6 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fakes.nvml.build import compile_library
@@ -25,7 +24,7 @@ def build(directory: Path) -> Path:
 
 
 class Redirected:
-    """Runs programs with the library preloaded."""
+    """Runs programs with the library preloaded. Close it after the last one."""
 
     def __init__(self, library: Path, path: Path, device: str, reply: Reply) -> None:
         self._environment = {
@@ -69,13 +68,3 @@ class Redirected:
         if _ERROR not in kinds:
             done = struct.pack("=i", 0) + question[: _HEAD.size]
             yield _HEAD.pack(_HEAD.size + len(done), _ERROR, 0, sequence, 0) + done
-
-
-@contextmanager
-def redirected(library: Path, path: Path, device: str, reply: Reply) -> Iterator[Redirected]:
-    """Ends with the last program."""
-    made = Redirected(library, path, device, reply)
-    try:
-        yield made
-    finally:
-        made.close()

@@ -208,10 +208,6 @@ API int nvmlEventSetWait_v2(events_t *set, event_t *out, uint32_t milliseconds) 
     double until = monotonic() + milliseconds * 1e-3;
     for (;;) {
         NODE();
-        while (now_control.hang_events) {
-            usleep(20000);
-            NODE();
-        }
         if (set->seen > xids) set->seen = xids;
         while (set->seen < xids) {
             int gpu = xid[set->seen].gpu, code = xid[set->seen].code;

@@ -9,7 +9,6 @@
  *   hang N          a call on GPU N does not return while the line is there
  *   hang-reads N    the same, but GPU N says who it is
  *   hang-init       nvmlInit does not return while the line is there
- *   hang-events     waiting for an event does not return while the line is there
  *   gone N          GPU N is not on the bus: the driver does not count it, and those behind it have smaller indexes
  *   board N B       the board in place N is another one, number B: with another UUID and serial number
  *   denied N        calls on GPU N end with NO_PERMISSION
@@ -25,7 +24,6 @@
  *   mig N ID [PCT]  MIG is on, and GPU N has GPU instance ID (1 to 7); each of its GPM metrics M is M + PCT percent,
  *                   and without PCT the driver does not support its GPM
  *   balloon MIB     the process takes so much memory, and more with each call on a GPU
- *   chatter         each call on a GPU writes a thousand lines to standard error
  *   babble          each call on a GPU writes garbage into every pipe that the process can write to, but standard error
  *   freeze T        values are those of T seconds after the first call
  *
@@ -69,7 +67,7 @@ typedef struct { gpu_t *device; uint64_t type, data; uint32_t gpu_instance, comp
 
 static gpu_t gpus[MAX_GPUS], instances[MAX_GPUS][MAX_INSTANCES];
 typedef struct {
-    int count, segv, unloaded, mismatch, resets, hang_init, hang_events, balloon, chatter, babble;
+    int count, segv, unloaded, mismatch, resets, hang_init, balloon, babble;
     uint8_t lost[MAX_GPUS], hang[MAX_GPUS], hang_reads[MAX_GPUS], denied[MAX_GPUS], gone[MAX_GPUS], other[MAX_GPUS];
     uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES], clients[MAX_GPUS], client_pids[MAX_GPUS][MAX_PROCESSES];
     uint32_t told[MAX_GPUS], percents[MAX_GPUS][MAX_PROCESSES];
@@ -121,11 +119,9 @@ static void parse(FILE *file) {
         else if (!strcmp(word, "hang")) next.hang[gpu] = 1;
         else if (!strcmp(word, "hang-reads")) next.hang_reads[gpu] = 1;
         else if (!strcmp(word, "hang-init")) next.hang_init = 1;
-        else if (!strcmp(word, "hang-events")) next.hang_events = 1;
         else if (!strcmp(word, "gone")) next.gone[gpu] = 1;
         else if (!strcmp(word, "board")) next.other[gpu] = (uint8_t)code;
         else if (!strcmp(word, "balloon")) next.balloon = (int)number;
-        else if (!strcmp(word, "chatter")) next.chatter = 1;
         else if (!strcmp(word, "babble")) next.babble = 1;
         else if (!strcmp(word, "denied")) next.denied[gpu] = 1;
         else if (!strcmp(word, "segv")) next.segv = 1;
@@ -199,7 +195,6 @@ static void go_mad(void) {
         held = malloc(size);
         if (held) memset(held, 1, size);
     }
-    for (int i = 0; now_control.chatter && i < 1000; i++) fprintf(stderr, "NVRM: the library says something, line %d\n", i);
     for (int fd = 1; now_control.babble && fd < 64; fd++) babble_into(fd);
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.conftest import RunningDaemon, library
+from tests.daemon.conftest import Daemons, RunningDaemon, library
 
 __all__ = ["library"]
 
@@ -102,14 +102,6 @@ def product(tmp_path: Path) -> ProductCopy:
 
 @pytest.fixture
 def serve(product: ProductCopy, tmp_path: Path) -> Iterator[Callable[..., RunningDaemon]]:
-    running: list[RunningDaemon] = []
-
-    def start(*arguments: str, **environment: str) -> RunningDaemon:
-        daemon = RunningDaemon(arguments, tmp_path / "log", product.environment(**environment), root=product.root)
-        running.append(daemon)
-        daemon.await_url()
-        return daemon
-
-    yield start
-    for daemon in running:
-        daemon.stop()
+    daemons = Daemons(tmp_path, product.root)
+    yield lambda *words, **more: daemons(*words, environment=product.environment(**more), forked=False)
+    daemons.stop()

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     progress = Progress()
     progress.say(f"setting up; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
-    with Rig(QUICK if parsed.quick else Pace(), progress) as rig:
+    with Rig.temporary(QUICK if parsed.quick else Pace(), progress) as rig:
         sections = [_measure(name, rig) for name in parsed.only or MEASUREMENTS]
     print(table(sections))
     print(f"\n{description()}\n{peers()}")

@@ -138,27 +138,13 @@ class Daemon:
 
 
 class Rig:
-    """A temporary directory with everything in it. Use as a context manager."""
+    """A directory with everything in it, which is empty before."""
 
-    def __init__(self, pace: Pace, progress: Progress) -> None:
+    def __init__(self, directory: Path, pace: Pace, progress: Progress) -> None:
+        self.directory = directory
         self.pace = pace
         self.progress = progress
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Rig:  # noqa: PYI034 Python 3.10 has no Self
-        self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="coldplate-bench-")))
-        try:
-            self._set_up()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _set_up(self) -> None:
-        self.site = self.directory / "site"
+        self.site = directory / "site"
         for package in PACKAGES:
             shutil.copytree(ROOT / package, self.site / package, ignore=shutil.ignore_patterns("__pycache__"))
         # An installation is byte-compiled. Without byte-code both processes compile everything at each start, and
@@ -178,6 +164,12 @@ class Rig:
             "LD_LIBRARY_PATH": str(self.directory / "driver"),
         }
         self.environment.pop(build.CONTROL, None)
+
+    @classmethod
+    @contextmanager
+    def temporary(cls, pace: Pace, progress: Progress) -> Iterator[Rig]:
+        with tempfile.TemporaryDirectory(prefix="coldplate-bench-") as directory:
+            yield cls(Path(directory), pace, progress)
 
     def _installed(self) -> str:
         """Return a Python that has what an installation has; one for development does more when a process starts."""

@@ -34,7 +34,7 @@ def whole_pack(rig: Rig) -> Section:
         began = time.thread_time()
         play.judge(snapshot)
         rounds.append(time.thread_time() - began)
-    engine, later = play.engine, play.wall
+    engine, later = play.engine, play.now.wall
     takes, packs = [], []
     for _ in range(rig.pace.repeats):
         later += 1.0

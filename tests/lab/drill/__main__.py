@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     progress = Progress()
     progress.say(f"load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
-    with Rig(QUICK if parsed.short else Pace(), progress) as rig:
+    with Rig.temporary(QUICK if parsed.short else Pace(), progress) as rig:
         chosen = parsed.only or [""]
         measured = [*in_turn(rig, lambda title: any(words in title for words in chosen))]
     print(reliability.plain(measured))

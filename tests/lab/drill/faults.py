@@ -319,12 +319,12 @@ def fallen(thread: str) -> Fault:
 
 def _no_threads(drill: Drill) -> None:
     drill.sabotage(refuse=10.0)
-    drill.firmware.hang(ADAPTER)
+    drill.firmware.command(f"hang {ADAPTER}")
 
 
 THREADS_SHORTAGE = Fault(
     "no thread to be had for 10 s, and a port hangs", "the port is missing, the others are read on", _no_threads,
-    lambda drill: drill.firmware.hang(), either(port_missing, shrunk("coldplate_backend_up", backend="infiniband")),
+    lambda drill: drill.firmware.command(), either(port_missing, shrunk("coldplate_backend_up", backend="infiniband")),
     device=True,
 )  # fmt: skip
 LATEST_SECONDS = 4.0

@@ -14,20 +14,13 @@ from tests.lab.fuzz.search import search
 from tests.lab.fuzz.targets import TARGETS
 
 
-def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fuzz", description=__doc__)
     parser.add_argument("--target", nargs="+", default=list(TARGETS), choices=list(TARGETS), metavar="NAME",
                         help=f"default: all of {', '.join(TARGETS)}")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target (%(default)s)")
-    parser.add_argument("--seed", type=int, help="default: another one each time")
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="default: another one each time")
     options = parser.parse_args(arguments)
-    if options.seed is None:
-        options.seed = random.SystemRandom().randrange(1_000_000)
-    return options
-
-
-def main(arguments: Sequence[str]) -> int:
-    options = options_of(arguments)
     sys.stdout.reconfigure(errors="backslashreplace")
     print(f"seed {options.seed}")
     crashed = False

@@ -12,17 +12,14 @@ from collections.abc import Sequence
 from agent.commands.doctor.driver_calls import facts_of_trace
 from agent.lib.clock import clock
 from agent.recording.redaction import Redaction
+from tests.lab.bench.report import Progress
 from tests.lab.hardware import apart, steps
 from tests.lab.hardware.node import Node, TimedDriver
 from tests.lab.hardware.rows import STAND_IN, Report, Verdict
 
 WELL, DIFFERENCE, NOTHING = 0, 1, 77
 PROGRAM = "python -m tests.lab.hardware"
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    print(f"[{time.monotonic() - BEGAN:6.1f} s] {text}", file=sys.stderr, flush=True)
+say = Progress().say
 
 
 def _parser() -> argparse.ArgumentParser:

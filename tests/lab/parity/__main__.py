@@ -15,22 +15,16 @@ from tests.lab.parity.oracles import MissingError, Recent, find, tally
 PARTS = {"queries": queries, "scripts": scripts, "rules": rulefiles, "templates": templates}
 
 
-def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.parity", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
-    parser.add_argument("--seed", type=int, help="of what is generated; default: another one each time")
+    help_of_seed = "of what is generated; default: another one each time"
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help=help_of_seed)
     parser.add_argument("--queries", type=int, default=30_000, help="how many to generate (%(default)s)")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; one of {', '.join(PARTS)}")
-    if options.seed is None:
-        options.seed = random.SystemRandom().randrange(1_000_000)
-    return options
-
-
-def main(arguments: Sequence[str]) -> int:
-    options = options_of(arguments)
     try:
         recent: Recent = find()
     except MissingError as missing:

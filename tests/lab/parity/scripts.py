@@ -9,13 +9,12 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
-from alerts.promql import STALE, Labels, Storage, make_labels
-from alerts.promql.syntax import parse
+from alerts.promql import Labels, Storage
 from alerts.promql.syntax.literals import duration_value
-from alerts.promql.syntax.tree import VectorSelector
+from alerts.unittests import notation
 from tests.lab.parity.oracles import DIFFERS, Judged, Recent
 from tests.lab.parity.queries import Asked
 from tests.promql import oracle
@@ -25,7 +24,6 @@ _LOAD = re.compile(r"load(?:_with_nhcb)?\s+(\S+)")
 _INSTANT = re.compile(r"eval(?:_\w+)?\s+instant\s+at\s+(\S+)\s+(.+)")
 _RANGE = re.compile(r"eval(?:_\w+)?\s+range\s+from\s+(\S+)\s+to\s+(\S+)\s+step\s+(\S+)\s+(.+)")
 _METRIC = re.compile(r"""[^{}\s]*(?:\{(?:[^}"'`]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)*\})?""")
-_VALUE = re.compile(r"(?P<start>[^x_]+?)(?:(?P<step>(?<![eE])[+-][^x]+)?x(?P<times>\d+))?")
 
 Points = list[tuple[float, float]]
 
@@ -75,34 +73,12 @@ def _with(loaded: dict[Labels, Points], block: list[str], step: float) -> dict[L
     for line in block:
         found = _METRIC.match(line)
         assert found is not None, "the pattern takes the empty text"
-        rest = line[found.end() :]
-        if "{{" not in rest:
-            labels, values = _labels(found[0]), [each for item in rest.split() for each in _values(item)]
-            points = {index * step: value for index, value in enumerate(values) if value is not None}
+        values = line[found.end() :]
+        if "{{" not in values:
+            labels, samples = notation.metric(found[0]), chain.from_iterable(notation.values(values))
+            points = {index * step: value for index, value in enumerate(samples) if value is not None}
             series[labels] = sorted({**dict(series.get(labels, ())), **points}.items())
     return series
-
-
-def _labels(text: str) -> Labels:
-    if text in ("", "{}"):
-        return ()
-    selector = parse(text)
-    assert isinstance(selector, VectorSelector), text
-    return make_labels({matcher.name: matcher.value for matcher in selector.matchers})
-
-
-def _values(item: str) -> Iterator[float | None]:
-    if item.startswith("_"):
-        yield from [None] * int(item[2:] or 1)
-        return
-    found = _VALUE.fullmatch(item)
-    if found is None:
-        raise ValueError(f"{item!r} is no value")
-    value = STALE if found["start"] == "stale" else float(found["start"])
-    step = float(found["step"]) if found["step"] else 0.0
-    for _ in range(int(found["times"] or 0) + 1):
-        yield value
-        value = value + step if found["step"] else value
 
 
 def _case(script: str, number: int, line: str, loaded: dict[Labels, Points]) -> Case:

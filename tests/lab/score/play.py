@@ -176,10 +176,17 @@ class Play:
         self.failures: list[str] = []
         """Rules that failed, each time that they did."""
 
+    def snapshots(self, second: int) -> Iterator[Snapshot]:
+        """Plays on to this second, which is the first one not played; each snapshot, once it is judged."""
+        while self._second < second:
+            snapshot = self.sample()
+            self.judge(snapshot)
+            yield snapshot
+
     def until(self, second: int) -> Play:
         """Plays on to this second, which is the first one not played."""
-        while self._second < second:
-            self.judge(self.sample())
+        for _ in self.snapshots(second):
+            pass
         return self
 
     def reopen(self) -> None:
@@ -197,10 +204,6 @@ class Play:
         self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
         self._channels = list(self._source.open(self.now))
         self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self.now.mono)
-
-    @property
-    def wall(self) -> float:
-        return self.now.wall
 
     def close(self) -> None:
         self._source.close()

@@ -83,9 +83,9 @@ def waiting_for(random: Random, awaited: Level, written: float = 1e6) -> Second:
 # Healthy.
 
 
-def steady(t: float, random: Random) -> Second:
-    """Train in step, from the first second on."""
-    return in_step(t, random)
+def beside(change: Mapping[int, Level]) -> Work:
+    """Train in step, but for some GPUs that do something else all the time."""
+    return lambda t, random: in_step(t, random, change)
 
 
 def checkpoint(seconds: float) -> Work:
@@ -162,11 +162,6 @@ def reward_model(t: float, random: Random) -> Second:
     return Second(tuple(noisy(DECODE if gpu < 7 else judges, random) for gpu in range(GPUS)))
 
 
-def smaller_model(t: float, random: Random) -> Second:
-    """Train in step; the eighth GPU has a small model of its own and works a third of the time."""
-    return in_step(t, random, {7: blend(COMPUTE, IDLE, 0.33)})
-
-
 def clock_locked(t: float, random: Random) -> Second:
     """Train at a locked clock, at which no GPU reaches its power limit."""
     locked = COMPUTE._replace(power=0.7, clock=1200.0, capped=False)
@@ -189,13 +184,8 @@ def uneven_stages(t: float, random: Random) -> Second:
     return Second(tuple(blend(training(t, random), noisy(SPIN, random), share) for share in shares))
 
 
-def starts_late(t: float, random: Random) -> Second:
-    """Begin in the middle: the agent starts while one GPU has long been idle."""
-    return in_step(t, random, {5: IDLE})
-
-
 HEALTHY: Mapping[str, Work] = {
-    "steady training": steady,
+    "steady training": in_step,
     "checkpoints of 150 s": checkpoint(150.0),
     "checkpoints of 240 s": checkpoint(240.0),
     "evaluation on rank 0": evaluation,
@@ -205,11 +195,11 @@ HEALTHY: Mapping[str, Work] = {
     "generating and waiting (RL)": reinforcement,
     "a sweep": sweep,
     "a reward model": reward_model,
-    "a smaller model in the job": smaller_model,
+    "a smaller model in the job": beside({7: blend(COMPUTE, IDLE, 0.33)}),  # it works a third of the time
     "locked clocks": clock_locked,
     "uneven chips at the power cap": power_capped,
     "stages that differ by 7%": uneven_stages,
-    "an agent that starts late": starts_late,
+    "an agent that starts late": beside({5: IDLE}),  # the GPU has long been idle by then
 }
 INFORMED = {"evaluation on rank 0"}
 """Kinds of healthy work about which an alert of severity info is right."""
@@ -248,14 +238,9 @@ def uneven(t: float, random: Random) -> Second:
     return in_step(t, random, {5: blend(COMPUTE, IDLE, 0.05)} if t >= 900.0 else {})
 
 
-def hang(t: float, random: Random) -> Second:
-    """All wait in a collective that hangs."""
-    return waiting_for(random, SPIN) if t >= 900.0 else in_step(t, random)
-
-
-def endless_loop(t: float, random: Random) -> Second:
-    """GPU 0 computes without end, and all others wait for it."""
-    return waiting_for(random, COMPUTE) if t >= 900.0 else in_step(t, random)
+def endless(awaited: Level) -> Work:
+    """GPU 0 does this without end, and all others wait for it."""
+    return lambda t, random: waiting_for(random, awaited) if t >= 900.0 else in_step(t, random)
 
 
 def saves_always(t: float, random: Random) -> Second:
@@ -291,7 +276,7 @@ FAULTY: Mapping[str, Fault] = {
     "a GPU at 80% of its clock": Fault(slow(0.8), 900.0, "GpuStraggler", "6", 300.0, 300.0),
     "a GPU at 90% of its clock": Fault(slow(0.9), 900.0, "GpuStraggler", "6", 300.0, 300.0),
     "a GPU with 5% of the work": Fault(uneven, 900.0, "GpuImbalance", "5", 300.0, 300.0),
-    "a collective that hangs": Fault(hang, 900.0, "GpuJobSyncStall", "", 600.0),
-    "a rank in an endless loop": Fault(endless_loop, 900.0, "GpuStraggler", "0", 300.0, 1500.0),
+    "a collective that hangs": Fault(endless(SPIN), 900.0, "GpuJobSyncStall", "", 600.0),
+    "a rank in an endless loop": Fault(endless(COMPUTE), 900.0, "GpuStraggler", "0", 300.0, 1500.0),
     "saving without end": Fault(saves_always, 900.0, "GpuJobSaving", "", 2400.0),
 }

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         progress.say(f"{parsed.hours:g} h of a node's time in this process ...")
         found["at accelerated time"] = accelerated(progress, int(parsed.hours * 3600))
     if parsed.seconds:
-        with Rig(Pace(), progress) as rig:
+        with Rig.temporary(Pace(), progress) as rig:
             found["in real time"] = in_real_time(rig, parsed.seconds)
     for name, soaked in found.items():
         print(growth.plain(name, soaked), end="\n\n")

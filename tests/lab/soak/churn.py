@@ -50,7 +50,7 @@ class Churn:
             yield lambda gpu=gpu: self._tell("lost", f"lost {gpu}")
             yield lambda turn=turn: self._begin_jobs(turn)
             yield lambda: self._tell("lost")
-            yield lambda turn=turn: self._give_rules(turn)
+            yield lambda turn=turn: self._drill.rules(rules_of(f"t{turn}"))
             yield self._drill.take_port
             yield lambda turn=turn: self._log_an_xid(turn)
             yield self._drill.bring_port
@@ -60,7 +60,7 @@ class Churn:
             yield lambda turn=turn: self._configure(turn)
             yield lambda turn=turn: self._begin_jobs(-turn)
             yield lambda gpu=gpu: self._tell("lost", f"hang-reads {gpu}")
-            yield self._take_the_rules
+            yield self._drill.rules
             yield lambda: self._tell("lost")
             yield self._end_jobs
             self.rounds = turn
@@ -88,19 +88,8 @@ class Churn:
         with (self._drill.folder / "control").open("a") as file:
             file.write(f"xid {turn % GPUS} {XID_CODES[turn % len(XID_CODES)]}\n")
 
-    def _give_rules(self, turn: int) -> None:
-        (self._drill.folder / "site-more.yml").write_text(rules_of(f"t{turn}"))
-        self._reload()
-
-    def _take_the_rules(self) -> None:
-        (self._drill.folder / "site-more.yml").unlink(missing_ok=True)
-        self._reload()
-
     def _configure(self, turn: int) -> None:
         self._drill.hang_up(self._drill.good.replace("notify:\n", f"notify:\n  labels: {{turn: 't{turn}'}}\n"))
-
-    def _reload(self) -> None:
-        os.kill(self._drill.pid, signal.SIGHUP)
 
 
 def rules_of(name: str) -> str:

@@ -120,10 +120,6 @@ def use_peer(data: bytes, folder: Path) -> None:
     report.seconds()
 
 
-def use_heats(data: bytes, folder: Path) -> None:
-    Heats("r1").restore(data, Instant(1.0, 1.7e9))
-
-
 def use_pods(data: bytes, folder: Path) -> None:
     for each in pod_devices(data):
         assert all(isinstance(part, str) for part in (each.namespace, each.pod, each.container, each.device))
@@ -258,7 +254,8 @@ TARGETS = (
            b"Transfer-Encoding: identity\r\n", b"0\r\n\r\n", b"HTTP/1.1 101 x\r\n\r\n", b"Content-Encoding: gzip\r\n",
            b"Date: Sat, 31 Feb 2026 25:61:61 GMT\r\n", b"Date: Sat, 21 Nov 99999 08:00:00 +9999\r\n")),
     Target("peer-answers", ("agent/rack/peer_messages.py",), use_peer, (), (GarbageError,)),
-    Target("breaker-heats", ("agent/rack/breakers.py",), use_heats),
+    Target("breaker-heats", ("agent/rack/breakers.py",),
+           lambda data, folder: Heats("r1").restore(data, Instant(1.0, 1.7e9))),
     Target("pod-resources", ("agent/backends/jobs/pods.py",), use_pods, (), (ProtobufError,),
            words=(b"nvidia.com/gpu", b"gpu.nvidia.com", b'*\x10"', b"\xff\xff\xff\xff\x0f")),
     Target("redfish", ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py",

@@ -47,29 +47,21 @@ from tests.nvml.fake_driver import Code, FakeDriver, FakeGpu, h100
 PUSHED = seal(PUSH_FORM, b"first")
 
 
-def sealed(form: str):
+def sealed(form: str, data: bytes) -> bytes:
     """The body with its right checksum, so that what is behind it is tried; without the first byte S, as it is."""
-    return lambda data: seal(form, data[1:]) if data.startswith(b"S") else data
-
-
-def use_alert_state(data: bytes, folder: Path) -> None:
-    list(alert_state.decode(sealed(alert_state.FORMAT)(data)).all())
-
-
-def use_archive(data: bytes, folder: Path) -> None:
-    alert_state.decode_windows(sealed(alert_state.WINDOWS_FORMAT)(data))
+    return seal(form, data[1:]) if data.startswith(b"S") else data
 
 
 def use_inventory(data: bytes, folder: Path) -> None:
     """It never raises; what cannot be used is set aside."""
     path = folder / "inventory"
-    path.write_bytes(sealed(FORM)(data))
+    path.write_bytes(sealed(FORM, data))
     Inventory(path, lambda path, content: None)
 
 
 def use_push_buffer(data: bytes, folder: Path) -> None:
     """A file of the buffer. Whatever it has, what is found is what was written, and the next one is sent."""
-    content = sealed(PUSH_FORM)(data)
+    content = sealed(PUSH_FORM, data)
     (folder / "0000000001-5.000000-2.request").write_bytes(content)
     figures = PushFigures("fuzzed")
     queue = PushQueue(folder, 2.0**20, 100.0, figures)
@@ -259,9 +251,12 @@ DRIVER_SAID = b"\n".join(
 )  # fmt: skip
 
 TARGETS = (
-    Target("alert-state", ("alerts/alert_state.py", "agent/lib/state_files.py"), use_alert_state, (), (DamagedError,),
+    Target("alert-state", ("alerts/alert_state.py", "agent/lib/state_files.py"),
+           lambda data, folder: list(alert_state.decode(sealed(alert_state.FORMAT, data)).all()), (), (DamagedError,),
            shown=False),
-    Target("windows-archive", ("alerts/alert_state.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False),
+    Target("windows-archive", ("alerts/alert_state.py",),
+           lambda data, folder: alert_state.decode_windows(sealed(alert_state.WINDOWS_FORMAT, data)), (WINDOWS,),
+           (DamagedError,), shown=False),
     Target("inventory", ("agent/sampler/inventory.py",), use_inventory),
     Target("pause-files", ("agent/daemon/pausing.py",), use_pause),
     Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,)),

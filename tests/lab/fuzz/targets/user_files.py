@@ -94,14 +94,6 @@ def use_credentials(data: bytes, folder: Path) -> None:
             assert path in str(error)
 
 
-def use_web_file(data: bytes, folder: Path) -> None:
-    read_web_file(written(data, folder, "web.yml"))
-
-
-def use_expectations(data: bytes, folder: Path) -> None:
-    load_expectations(str(written(data, folder, "node.yaml")))
-
-
 def use_dashboard(data: bytes, folder: Path) -> None:
     for query in read_queries(written(data, folder, "board.json")):
         evaluate_query(query)
@@ -120,7 +112,9 @@ TARGETS = (
     Target("credentials", ("agent/lib/http_target.py",), use_credentials),
     Target("dashboards", ("agent/commands/compat_check/query_extraction.py",), use_dashboard, (), (NoQueriesError,),
            named=True, seconds=4.0),
-    Target("web-files", ("exporters/protection/web_file.py",), use_web_file, (), (WebFileError,), named=True),
-    Target("expectations", ("agent/health/expectations.py",), use_expectations, (), (ExpectationError,),
+    Target("web-files", ("exporters/protection/web_file.py",),
+           lambda data, folder: read_web_file(written(data, folder, "web.yml")), (), (WebFileError,), named=True),
+    Target("expectations", ("agent/health/expectations.py",),
+           lambda data, folder: load_expectations(str(written(data, folder, "node.yaml"))), (), (ExpectationError,),
            files=("agent/health/expectations/*.yaml",), named=True),
 )  # fmt: skip
