@@ -15,9 +15,7 @@ from exporters.runbook_pages import RunbookPages
 
 
 class RouteContext(Struct, frozen=True):
-    """The functions and facts of the daemon that the pages use. The functions are called in the server's thread, and
-    must be quick.
-    """
+    """What pages use of the daemon. Its functions are called in the server's thread, and must be quick."""
 
     node: str
     version: str

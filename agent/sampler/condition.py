@@ -168,9 +168,7 @@ class _Lane:
 
 
 class Conditioner:
-    """Conditions the frames of all sources. Only the fast lane has `statistics`: those of four values a minute are not
-    worth showing.
-    """
+    """Conditions the frames of all sources. Only the fast lane has `statistics`: the others have too few values."""
 
     def __init__(self, statistics: RollingStatistics) -> None:
         self.statistics = statistics

@@ -233,9 +233,7 @@ class PodNames:
                 board.add(slot, job, holding.pids)
 
     def _learn(self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str]) -> None:
-        """Learn names, though a privileged pod may use GPUs that it was not given: it must not be named after the
-        pods that own them.
-        """
+        """Learn names; a privileged pod that uses GPUs of others must not be named after the pods that own them."""
         claims: dict[str, set[Claim]] = {}
         for slot, holdings in board.slots.items():
             for holding in holdings.values():

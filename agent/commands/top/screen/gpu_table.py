@@ -1,6 +1,4 @@
-"""Draw the table of GPUs: as many columns as the width holds, the most useful first, and a row for each GPU; and the
-processes of one.
-"""
+"""Draw the table of GPUs with as many columns as the width holds, the most useful first, and the processes of one."""
 
 from collections.abc import Callable, Mapping, Sequence
 
