@@ -49,9 +49,7 @@ class Failure(NamedTuple):
 
 
 class GroupOutcome(NamedTuple):
-    """The outcome of an evaluation of a group: the alerts whose phase has changed, the names of its rules, and the time
-    that they took.
-    """
+    """The outcome of a group's evaluation: alerts whose phase changed, names of its rules, and the time they took."""
 
     transitions: tuple[Alert, ...]
     failures: tuple[Failure, ...]

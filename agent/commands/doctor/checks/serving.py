@@ -100,9 +100,7 @@ def _malformed(problem: str, _: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def _check_receiver(kind: str, target: HttpTarget, node: DoctorNode) -> Iterator[DoctorFinding]:
-    """Send a GET, which changes nothing. An Alertmanager must report that it is ready; a webhook may answer anything
-    but a refused login.
-    """
+    """Send a GET, which changes nothing. An Alertmanager must be ready; a webhook may answer all but a refusal."""
     is_alertmanager = kind == "alertmanager"
     request = HttpRequest("GET", f"{target.path}{READY}" if is_alertmanager else target.path or "/")
     try:
