@@ -141,11 +141,11 @@ def job_facts(found: SeenNode) -> dict[_Key, JobFacts]:
     """Return what schedulers report of each job."""
     facts: defaultdict[_Key, JobFacts] = defaultdict(JobFacts)
     for each in found.all(_JOB_INFO):
-        facts[_key(each.labels)].labels = each.labels
+        facts[job_key(each.labels)].labels = each.labels
     for each in found.all(_START):
-        facts[_key(each.labels)].start = each.value
+        facts[job_key(each.labels)].start = each.value
     for each in found.all(_ENERGY):
-        facts[_key(each.labels)].energy = each.value
+        facts[job_key(each.labels)].energy = each.value
     return facts
 
 
@@ -153,7 +153,7 @@ def held(devices: Sequence[SeenGpu]) -> dict[_Key, list[SeenGpu]]:
     """Return the GPUs that each job holds, wholly or in part."""
     jobs: dict[_Key, list[SeenGpu]] = {}
     for device in devices:
-        for key in {_key(job) for job in device.jobs}:
+        for key in {job_key(job) for job in device.jobs}:
             jobs.setdefault(key, []).append(device)
     return jobs
 
@@ -170,7 +170,7 @@ def jobs_section(found: SeenNode, devices: Sequence[SeenGpu], now: float | None)
 
 
 def _job_row(job: JobFacts, devices: Sequence[SeenGpu], key: _Key, now: float | None) -> str:
-    facts = job.labels or next(each for each in devices[0].jobs if _key(each) == key)
+    facts = job.labels or next(each for each in devices[0].jobs if job_key(each) == key)
     place = ", ".join(filter(None, (facts.get("account", ""), facts.get("partition", ""))))
     indexes = [int(each.gpu.index) for each in devices if each.gpu.index.isascii() and each.gpu.index.isdigit()]
     cells = (
@@ -185,5 +185,5 @@ def _job_row(job: JobFacts, devices: Sequence[SeenGpu], key: _Key, now: float | 
     return row(Tone.CALM, "".join(cells))
 
 
-def _key(labels: Mapping[str, str]) -> _Key:
+def job_key(labels: Mapping[str, str]) -> _Key:
     return labels.get("scheduler", ""), labels.get("job_id", "")

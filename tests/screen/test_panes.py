@@ -110,6 +110,16 @@ def test_names_of_others_cannot_steer_the_terminal() -> None:
             assert line.plain.isprintable(), line.plain
 
 
+def test_a_job_with_several_instances_of_a_gpu_has_that_gpu_once() -> None:
+    gpu = Gpu("0", "GPU-a")
+    of = {"scheduler": "slurm", "job_id": "7", "user": "ada", "mig": "1"}
+    held = [reading("coldplate_gpu_job_info", 1.0, gpu, **of, gpu_instance=each) for each in ("1", "2")]
+    seen = snapshot_of(1, Instant(5.0, 1e9), [reading("coldplate_gpu_up", 1.0, gpu), *held])
+    scene = ViewKeeper(1.0).scene([Sighting(node, "here", seen) for node in ("n1", "n2")], 0.0)
+    shown = "\n".join(line.plain for line in draw(scene, UiState(), TextLayout(160, 30))[0])
+    assert "2 GPUs of 2 nodes" in shown
+
+
 def console(**settings: object) -> Console:
     return Console(file=io.StringIO(), width=80, force_terminal=True, **settings)  # type: ignore[arg-type]
 

@@ -28,7 +28,7 @@ from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
 from agent.model import Alert, Phase
 from exporters.landing_alerts import tone_of
-from exporters.landing_parts import JobFacts, name_of
+from exporters.landing_parts import JobFacts, job_key, name_of
 from exporters.markup import TONES, Tone
 
 NARROW = 40
@@ -173,13 +173,9 @@ def job_lines(nodes: Sequence[NodeView], wall: float | None, look: TextLayout) -
     """Return a line for each job that holds GPUs here."""
     facts = {key: each for node in nodes for key, each in node.jobs.items()}
     return [
-        _job(job, where, gpus, facts.get(_key(job), JobFacts()), wall, look)
+        _job(job, where, gpus, facts.get(job_key(job), JobFacts()), wall, look)
         for job, where, gpus in jobs_of([gpu for node in nodes for gpu in node.gpus], len(nodes) > 1)
     ]
-
-
-def _key(job: Mapping[str, str]) -> tuple[str, str]:
-    return job.get("scheduler", ""), job.get("job_id", "")
 
 
 def _job(
@@ -230,8 +226,8 @@ def jobs_of(gpus: Sequence[GpuView], many: bool) -> Iterator[tuple[Mapping[str, 
     """Yield each job with its facts, the GPUs that it holds in short, and those GPUs."""
     held: dict[tuple[str, str], tuple[Mapping[str, str], list[GpuView]]] = {}
     for gpu in gpus:
-        for job in gpu.row.jobs:
-            held.setdefault(_key(job), (job, []))[1].append(gpu)
+        for key, job in {job_key(job): job for job in gpu.row.jobs}.items():  # a job may hold several of its instances
+            held.setdefault(key, (job, []))[1].append(gpu)
     for key in sorted(held):
         facts, holders = held[key]
         nodes = {gpu.node for gpu in holders}
