@@ -115,6 +115,14 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     assert "power         -" in zoomed
 
 
+def test_a_power_limit_of_four_digits_is_whole_or_absent() -> None:
+    shown = set()
+    for width in range(20, 200, 5):
+        drawn = "\n".join(line.plain for line in draw(scene_of("leak", 10), UiState(), TextLayout(width, 24))[0])
+        shown |= {limit for _, limit in re.findall(r"(\d{3,})/(\d+[^ ]*)", drawn)}
+    assert shown == {"1200W", "185G"}
+
+
 def test_names_of_others_cannot_steer_the_terminal() -> None:
     gpu = Gpu("0", "GPU-a")
     job = {"scheduler": "slurm", "job_id": "1", "user": "eve\x1b[2J\x9b", "name": "a\nb\u202e", "mig": "0"}
