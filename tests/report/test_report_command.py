@@ -197,11 +197,20 @@ def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path,
 def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mistake(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = [recorded(tmp_path / name, snapshots({row(chosen.POWER, gpu(0)): 100.0}, 20)) for name in ("a", "b")]
+    files = [
+        recorded(
+            tmp_path / name, snapshots({row(chosen.POWER, gpu(0)): power, row(chosen.TEMPERATURE, gpu(0)): celsius}, 20)
+        )
+        for name, power, celsius in (("a", 100.0, 30.0), ("b", 99.9999, 60.0))
+    ]
     assert run_report("--compare", *files, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     [power] = [each for each in document["figures"] if each["figure"] == "power by energy"]
-    assert (power["one"], power["other"], power["change_ratio"]) == (100.0, 100.0, 0.0)
+    assert (power["one"], power["other"]) == (100.0, pytest.approx(99.9999))
+    assert run_report("--compare", *files) == 0
+    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["power by energy, W"].split()[-2:] == ["+0.00", "+0.0%"]
+    assert lines["temperature, C"].split()[-1] == "+30.00"  # twice as many degrees are not twice as hot
     assert run_report("--compare", files[0], tmp_path / "none") == 1
     assert "cannot be read" in capsys.readouterr().err
     for words in (
