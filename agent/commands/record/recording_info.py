@@ -46,7 +46,7 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
         facts.append(("synthetic", f"scenario {header.scenario}: nothing in it is real"))
     if walls:
         first, last = min(walls), max(walls)
-        facts.append(("time", f"{utc(first)} to {utc(last)} ({age(round(last - first))})"))
+        facts.append(("time", f"{utc(first)} to {utc(last)} ({age(round(last - first + header.interval))})"))
     facts.append(("snapshots", f"{count}, one every {quantities.duration_text(header.interval)}"))
     facts += _shown(recording)
     facts.append(("redacted", "yes" if header.redacted else "no: it names devices, hosts, users and jobs"))
