@@ -221,3 +221,5 @@ def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mista
     ):
         with pytest.raises(UserError):
             run_report(*words)
+    with pytest.raises(UserError, match="give a recording, before --rules"):
+        run_report("--rules", "builtin", *files)
