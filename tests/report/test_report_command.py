@@ -194,6 +194,19 @@ def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path,
     assert "SM activity" not in text
 
 
+def test_every_synthetic_recording_of_a_run_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [
+        recorded(tmp_path / node, snapshots({row(chosen.POWER, gpu(0)): 100.0}, 5), node, scenario=scenario)
+        for node, scenario in (("a", ""), ("b", "idle"), ("c", "gpu-lost"))
+    ]
+    assert run_report(*files) == 0
+    assert "synthetic devices played gpu-lost, idle: not all of this is real" in capsys.readouterr().out
+    assert run_report(*files[1:]) == 0
+    assert "synthetic devices played gpu-lost, idle: nothing of this is real" in capsys.readouterr().out
+
+
 def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mistake(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
