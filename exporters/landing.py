@@ -15,7 +15,7 @@ from agent.health import device_states
 from agent.health.device_states import ComparedGpus, PortState
 from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode, numbers
 from agent.health.verdicts import is_bad, power_verdict
-from agent.model import BackendReport, Entity, Gpu, Outcome, PastMoment, Snapshot
+from agent.model import BackendReport, Entity, Gpu, Metric, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_parts
 from exporters.endpoint import RouteContext
 from exporters.landing_alerts import Overview
@@ -101,7 +101,7 @@ def _peace(count: int, alerts: Overview) -> str:
     return f"{gpus}, and nothing fires" if not alerts.counts.firing else gpus
 
 
-REPLAY = BY_NAME["coldplate_replay_info"]
+REPLAY, SYNTHETIC = BY_NAME["coldplate_replay_info"], BY_NAME["coldplate_synthetic_info"]
 REFRESHES_SECONDS = (0, 2, 10, 60)
 """Seconds after which the page may reload itself; 0 is never."""
 REFRESH_SECONDS = 10
@@ -178,10 +178,12 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
 def _head(view: RouteContext, snapshot: Snapshot | None, refresh: int, word: str) -> str:
     node = escape(view.node)
     reload = f'<meta http-equiv="refresh" content="{refresh}">\n' if refresh else ""
-    synthetic = ""
-    if view.synthetic is not None:
+    scenario, synthetic = view.synthetic, ""
+    if scenario is None:  # a recording of synthetic devices may be played
+        scenario = (_labels_of(snapshot, SYNTHETIC) or {}).get("scenario")
+    if scenario is not None:
         synthetic = (
-            f'<p class="banner" role="alert">Synthetic devices, scenario {escape(view.synthetic)}:'
+            f'<p class="banner" role="alert">Synthetic devices, scenario {escape(scenario)}:'
             " nothing they show is real.</p>\n"
         )
     return (
@@ -194,15 +196,21 @@ def _head(view: RouteContext, snapshot: Snapshot | None, refresh: int, word: str
 
 def _replay(snapshot: Snapshot | None) -> str:
     """Return whose past it is, where a recording or a trace is played."""
+    facts = _labels_of(snapshot, REPLAY)
+    if facts is None:
+        return ""
+    node, recorded = escape(facts.get("node", "")), escape(facts.get("recorded", ""))
+    return (
+        f'<p class="banner" role="alert">Replay of a recording of {node}, begun at {recorded}:'
+        " nothing it shows is of this moment.</p>\n"
+    )
+
+
+def _labels_of(snapshot: Snapshot | None, metric: Metric) -> dict[str, str] | None:
+    """Return the labels of the first series of a metric; None if it has none."""
     layouts = [frame.layout for frame in snapshot.frames] if snapshot is not None else []
-    for series in (each for layout in layouts for each in layout.series if each.metric is REPLAY):
-        facts = dict(series.labels)
-        node, recorded = escape(facts.get("node", "")), escape(facts.get("recorded", ""))
-        return (
-            f'<p class="banner" role="alert">Replay of a recording of {node}, begun at {recorded}:'
-            " nothing it shows is of this moment.</p>\n"
-        )
-    return ""
+    found = (dict(each.labels) for layout in layouts for each in layout.series if each.metric is metric)
+    return next(found, None)
 
 
 def _control(snapshot: Snapshot | None, refresh: int) -> str:

@@ -63,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise UserError("report: --compare takes two files, and neither others nor --html or --rules")
         return _compare(*arguments.compare, as_json=arguments.json)
     if not arguments.files:
-        raise UserError("report: give a recording; see coldplate report --help")
+        where = ", before --rules" if arguments.rules else ""
+        raise UserError(f"report: give a recording{where}; see coldplate report --help")
     if arguments.html == "-" and arguments.json:
         raise UserError("report: --html - and --json both write to the output; name a file for the page")
     return _report(arguments.files, arguments.html, arguments.rules, as_json=arguments.json)

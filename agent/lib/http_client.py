@@ -117,7 +117,8 @@ class HttpClient:
         raise self._late(self._silence if self._silence < left else until - began)
 
     def _late(self, waited: float) -> HttpError:
-        error = HttpError(HttpFault.TIMEOUT, f"no response within {waited:.3g} s")
+        text = f"no response within {waited:.3g} s" if waited > 0 else "no time was left to ask"
+        error = HttpError(HttpFault.TIMEOUT, text)
         error.head = self._link.head
         return error
 

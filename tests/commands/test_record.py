@@ -182,5 +182,9 @@ def test_a_recording_without_a_gpu_is_refused_unless_it_is_wanted(
     assert (ended.status, path.exists()) == (status, kept), error
     assert ("--allow-no-gpu" in error) is not kept
     if "synthetic" in words:
-        for command in (["record", "--info"], ["report"]):  # each counts every GPU of it
-            assert b"8 x NVIDIA H100" in warm.command([*command, str(path)]).output
+        told = [warm.command([*command, str(path)]).output.decode() for command in (["record", "--info"], ["report"])]
+        assert all("8 x NVIDIA H100" in each for each in told)
+        info, report = (re.search(r"Z to [-:T\d]+Z\W+([.\d]+) s", each) for each in told)
+        assert info is not None
+        assert report is not None
+        assert float(info[1]) == round(float(report[1]))

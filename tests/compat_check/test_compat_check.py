@@ -191,6 +191,6 @@ def test_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_what_is_not_our_promql_is_listed_as_unread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(board(tmp_path, "coldplate_gpu_up", "rate(coldplate_gpu_up) keep_metric_names", "nothing_known")) == 1
     shown = capsys.readouterr().out
-    assert "1 of 3 queries find data, 1 are unread" in shown
+    assert "1 of 3 queries find data, 1 unread" in shown
     assert '  UNREAD  panel 1: line 1, column 24: unexpected identifier "keep_metric_names"' in shown
     assert check(board(tmp_path, "coldplate_gpu_up", "sum(")) == 1

@@ -278,7 +278,9 @@ def test_metrics_and_times_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureF
         main(["export", str(path), "--start", "2023-11-14T22:13:29Z", "--end", "1700000010", "--metrics", "*_cel*"])
         == 0
     )
-    lines = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr()
+    assert "nothing is selected" not in told.err
+    lines = told.out.splitlines()
     labels = '{gpu="0",uuid="GPU-0",instance="n1:19400",job="coldplate"}'
     assert lines[-3:] == [
         f"coldplate_gpu_temperature_celsius{labels} 50.0 1700000009.000",
@@ -286,4 +288,6 @@ def test_metrics_and_times_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureF
         "# EOF",
     ]
     assert main(["export", str(path), "--metrics", "node_*"]) == 0
-    assert capsys.readouterr().out == "# EOF\n"
+    told = capsys.readouterr()
+    assert told.out == "# EOF\n"
+    assert "nothing is selected: " in told.err

@@ -110,6 +110,15 @@ def bodies(text: str, title: str) -> list[tuple[str, str]]:
     return [(tone, " ".join(re.sub("<[^>]*>", " ", row).split())) for tone, row in found]
 
 
+def test_a_replay_of_synthetic_devices_is_said_to_be_both() -> None:
+    text = page([
+        reading("coldplate_replay_info", 1.0, Node(), node="n9", recorded="then"),
+        reading("coldplate_synthetic_info", 1.0, Node(), scenario="idle"),
+    ])  # fmt: skip
+    assert "Replay of a recording of n9, begun at then" in text
+    assert "Synthetic devices, scenario idle: nothing they show is real." in text
+
+
 def test_a_node_that_is_well_says_so_and_colours_no_row() -> None:
     text = page(node())
     assert banner(text) == ("good", "✔ OK", ["all 8 GPUs answer, and nothing fires"])

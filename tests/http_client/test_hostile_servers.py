@@ -158,6 +158,8 @@ def test_silence_may_be_bounded_more_tightly_than_the_whole(serve: Any, asker: A
     late = serve(lambda held, number: time.sleep(1.0) or held.sendall(TWO))
     with pytest.raises(HttpError, match=r"no response within 0\.1 s") as told:
         asker(late.port, silence=0.1).ask(60.0)
+    with pytest.raises(HttpError, match="no time was left to ask"):
+        asker(late.port).ask(-0.2)
     assert told.value.fault is TIMEOUT
 
 

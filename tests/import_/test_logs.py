@@ -75,12 +75,14 @@ def test_a_log_of_nvidia_smi(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert [each.sequence for each in recording.snapshots()] == [1, 2]
 
 
-def test_values_without_units(tmp_path: Path) -> None:
+def test_values_without_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As of `--format=csv,nounits`: the header has them."""
     log, out = tmp_path / "gpu.csv", tmp_path / "out"
     log.write_text("timestamp, uuid, power.draw [W], memory.total [MiB]\n2023/11/14 22:13:20.500, GPU-a, 70.5, 81559\n")
     assert run(log, "-o", out, "--utc") == 0
     assert values(out) == [(0.5, {"up 0": 1.0, "power_watts 0": 70.5, "memory_total_bytes 0": 81559 * 2.0**20})]
+    assert main(["record", "--info", str(out)]) == 0
+    assert "1 x GPU of unknown model" in capsys.readouterr().out
 
 
 def test_whatever_coldplate_shows_under_the_names_of_an_exporter_of_nvidia_smi_can_be_imported(tmp_path: Path) -> None:

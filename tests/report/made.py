@@ -49,9 +49,15 @@ def snapshots(series: Mapping[Series, Any], seconds: int, step: float = 1.0, sin
 
 
 def recorded(
-    path: Path, some: Sequence[Snapshot], node: str = "node-1", interval: float = 1.0, command: tuple[str, ...] = ()
+    path: Path,
+    some: Sequence[Snapshot],
+    node: str = "node-1",
+    interval: float = 1.0,
+    command: tuple[str, ...] = (),
+    scenario: str = "",
 ) -> Path:
-    header = RecordingHeader("0.1", node, some[0].at.wall, some[0].at.mono, interval, "a test", command)
+    at = some[0].at
+    header = RecordingHeader("0.1", node, at.wall, at.mono, interval, "a test", command, scenario=scenario)
     file = RecordingFile(path, header)
     for snapshot in some:
         file.add(snapshot)

@@ -194,12 +194,32 @@ def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path,
     assert "SM activity" not in text
 
 
+def test_every_synthetic_recording_of_a_run_is_said_to_be_one(tmp_path: Path, capsys) -> None:
+    files = [
+        recorded(tmp_path / node, snapshots({row(chosen.POWER, gpu(0)): 100.0}, 5), node, scenario=scenario)
+        for node, scenario in (("a", ""), ("b", "idle"), ("c", "gpu-lost"))
+    ]
+    assert run_report(*files) == 0
+    assert "synthetic devices played gpu-lost, idle: not all of this is real" in capsys.readouterr().out
+    assert run_report(*files[1:]) == 0
+    assert "synthetic devices played gpu-lost, idle: nothing of this is real" in capsys.readouterr().out
+
+
 def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mistake(tmp_path: Path, capsys) -> None:
-    files = [recorded(tmp_path / name, snapshots({row(chosen.POWER, gpu(0)): 100.0}, 20)) for name in ("a", "b")]
+    files = [
+        recorded(
+            tmp_path / name, snapshots({row(chosen.POWER, gpu(0)): power, row(chosen.TEMPERATURE, gpu(0)): celsius}, 20)
+        )
+        for name, power, celsius in (("a", 100.0, 30.0), ("b", 99.9999, 60.0))
+    ]
     assert run_report("--compare", *files, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     [power] = [each for each in document["figures"] if each["figure"] == "power by energy"]
-    assert (power["one"], power["other"], power["change_ratio"]) == (100.0, 100.0, 0.0)
+    assert (power["one"], power["other"]) == (100.0, pytest.approx(99.9999))
+    assert run_report("--compare", *files) == 0
+    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["power by energy, W"].split()[-2:] == ["+0.00", "+0.0%"]
+    assert lines["temperature, C"].split()[-1] == "+30.00"  # twice as many degrees are not twice as hot
     assert run_report("--compare", files[0], tmp_path / "none") == 1
     assert "cannot be read" in capsys.readouterr().err
     for words in (
@@ -210,3 +230,5 @@ def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mista
     ):
         with pytest.raises(UserError):
             run_report(*words)
+    with pytest.raises(UserError, match="give a recording, before --rules"):
+        run_report("--rules", "builtin", *files)

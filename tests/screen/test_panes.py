@@ -21,7 +21,7 @@ from agent.commands.top.screen.node_view import NodeView
 from agent.commands.top.screen.panes import node_line
 from agent.commands.top.screen.text_layout import ASCII, UNICODE, TextLayout, glyphs_for
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
-from agent.model import Alert, Gpu, Instant, Phase
+from agent.model import Alert, Gpu, Instant, Node, Phase
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.panes.captured import DOCUMENT, HOT, PANES, PICTURE, RACK, STRAGGLER, documented, pane
@@ -98,6 +98,20 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     assert "alerts n/a" in "\n".join(rows)
     zoomed = "\n".join(line.plain for line in draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), TextLayout(80, 40))[0])
     assert "power         -" in zoomed
+
+
+def test_a_power_limit_of_four_digits_is_whole_or_absent() -> None:
+    shown = set()
+    for width in range(20, 200, 5):
+        drawn = "\n".join(line.plain for line in draw(scene_of("leak", 10), UiState(), TextLayout(width, 24))[0])
+        shown |= {limit for _, limit in re.findall(r"(\d{3,})/(\d+[^ ]*)", drawn)}
+    assert shown == {"1200W", "185G"}
+
+
+def test_the_head_line_names_the_node_whose_recording_is_played() -> None:
+    replayed = [reading("coldplate_replay_info", 1.0, Node(), node="node9", recorded="2026-11-21T08:00:00Z")]
+    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshot_of(1, Instant(5.0, 1e9), replayed), mono=5.0)], 5.0)
+    assert "REPLAY of node9" in draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
 
 
 def test_names_of_others_cannot_steer_the_terminal() -> None:

@@ -286,7 +286,7 @@ def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
         words = [each.word for each in file.queries]
         unread = words.count("UNREAD")
         found = len(words) - words.count("NONE") - unread
-        yield f"{name}: {found} of {len(words)} queries find data" + (f", {unread} are unread" if unread else "")
+        yield f"{name}: {found} of {len(words)} queries find data" + (f", {unread} unread" if unread else "")
         for query in file.queries:
             yield from _query(query, coloured)
     needed = profiles_of(files)

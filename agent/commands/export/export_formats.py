@@ -80,6 +80,11 @@ class SelectedSnapshots:
                 last[header.node] = slot
                 yield SelectedSnapshot(header.node, wall, tuple(self._selected(snapshot.frames)))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no series was selected, in all that was read so far."""
+        return not any(len(layout) for layout, _ in self._pruned.values())
+
     def _selected(self, frames: Sequence[Frame]) -> Iterator[Frame]:
         parts = self._parts(tuple(frame.layout for frame in frames))
         for frame, (layout, pick) in zip(frames, parts, strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.commands.record import complain
 from agent.config import quantities
 from agent.lib.wording import age, one_line, size, utc
-from agent.model import Entity, Layout
+from agent.model import Entity, Gpu, Layout
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_file import RecordingFile
 from agent.recording.recording_reader import Recording
@@ -46,7 +46,7 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
         facts.append(("synthetic", f"scenario {header.scenario}: nothing in it is real"))
     if walls:
         first, last = min(walls), max(walls)
-        facts.append(("time", f"{utc(first)} to {utc(last)} ({age(round(last - first))})"))
+        facts.append(("time", f"{utc(first)} to {utc(last)} ({age(round(last - first + header.interval))})"))
     facts.append(("snapshots", f"{count}, one every {quantities.duration_text(header.interval)}"))
     facts += _shown(recording)
     facts.append(("redacted", "yes" if header.redacted else "no: it names devices, hosts, users and jobs"))
@@ -63,9 +63,13 @@ def _shown(recording: Recording) -> list[tuple[str, str]]:
         node = block.header.node
         for layout in (track.layout for track in block.tracks if (node, track.layout) not in seen):
             seen.add((node, layout))
-            infos = (each for each in layout.series if each.metric.name == "coldplate_gpu_info")
+            of_gpus = [each for each in layout.series if isinstance(each.entity, Gpu)]
+            infos = [each for each in of_gpus if each.metric.name == "coldplate_gpu_info"]
+            for each in of_gpus:
+                models.setdefault((node, each.entity), "")  # a log of nvidia-smi may not name the model
             models.update(((node, each.entity), dict(each.labels).get("model", "")) for each in infos)
-    gpus = ", ".join(f"{count} x {model}" for model, count in Counter(models.values()).items())
+    counts = Counter(model or "GPU of unknown model" for model in models.values())
+    gpus = ", ".join(f"{count} x {model}" for model, count in counts.items())
     return [("series", str(series)), ("GPUs", gpus or "none")]
 
 

@@ -22,8 +22,8 @@ class ComparedFigure(NamedTuple):
 
     @property
     def change(self) -> float | None:
-        """Return the difference as a share of the first; None if it is unknown."""
-        if self.one is None or self.other is None or not self.one:
+        """Return the difference as a share of the first; None if unknown, or of degrees: they have no zero."""
+        if self.one is None or self.other is None or not self.one or self.unit == "C":
             return None
         return (self.other - self.one) / self.one
 
@@ -145,9 +145,15 @@ def _difference(row: ComparedFigure) -> tuple[str, str]:
         return "", ""
     less = row.other - row.one
     if row.unit == "%":
-        return f"{less * 100:+.1f} points", ""
-    text = ("-" if less < 0 else "+") + _shown(abs(less), row.unit)
-    return text, f"{row.change:+.1%}" if row.change is not None else ""
+        return _signed(less, f"{abs(less) * 100:.1f} points"), ""
+    share = "" if row.change is None else _signed(row.change, f"{abs(row.change):.1%}")
+    return _signed(less, _shown(abs(less), row.unit)), share
+
+
+def _signed(value: float, shown: str) -> str:
+    """Return the text of an amount with the sign of its value; what rounds to zero has not fallen."""
+    is_less = value < 0 and any(digit in shown for digit in "123456789")
+    return f"{'-' if is_less else '+'}{shown}"
 
 
 def _only(one: RecordedRun, other: RecordedRun, style: TextStyle) -> Iterator[str]:

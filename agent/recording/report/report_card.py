@@ -256,8 +256,10 @@ def run_lines(run: RecordedRun) -> Iterator[str]:
     header = run.nodes[0].headers[0]
     if header.command:
         yield f"ran: {one_line(' '.join(header.command), 300)}"
-    if header.scenario:
-        yield f"synthetic devices played {one_line(header.scenario, 64)}: nothing of this is real"
+    scenarios = [each.scenario for node in run.nodes for each in node.headers]
+    if any(scenarios):
+        played = one_line(", ".join(sorted({*scenarios} - {""})), 64)
+        yield f"synthetic devices played {played}: {'nothing' if all(scenarios) else 'not all'} of this is real"
     for job, gpus in run.groups():
         if job is not None:
             yield f"{job_text(job)}: {format_gpus(gpus)}"

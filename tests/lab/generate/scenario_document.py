@@ -17,8 +17,9 @@ def _shipped() -> str:
     rows = []
     for name in shipped_names():
         scenario = load_scenario(name)
-        onset = min((fault.window.at for fault in scenario.faults), default=None)
-        when = "at once" if onset is None else f"{onset:g} s"
+        last_phases = (job.phases[-1].window.at for job in scenario.jobs if job.phases)
+        onset = min((fault.window.at for fault in scenario.faults), default=max(last_phases, default=0.0))
+        when = f"{onset:g} s" if onset else "at once"
         rows.append((f"`{name}`", scenario.description, when, " ".join(scenario.expect)))
     return markdown(("name", "what it shows", "onset", "what to watch"), rows)
 

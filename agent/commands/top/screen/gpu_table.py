@@ -98,8 +98,12 @@ def _power_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
     return look.glyphs.sparkline(gpu.power_history, gpu.value("power_limit_watts") or 0.0, width), SPARK
 
 
-def _power(gpu: GpuView) -> str:
-    return text_layout.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
+def _power(gpu: GpuView, _look: TextLayout, width: int) -> Part:
+    """Return the power of its limit, or without the limit where both do not fit: 1153/120… would be another limit."""
+    power = gpu.value("power_watts")
+    shown = text_layout.of(power, gpu.value("power_limit_watts"), unit="W")
+    fits = len(shown) <= width
+    return shown if fits else text_layout.plain(power, unit="W"), _tone_of(gpu, "waits", "power limit")
 
 
 def _memory(gpu: GpuView) -> str:
@@ -156,7 +160,7 @@ COLUMNS = (
     GpuColumn("TENS", 4, 17, _share("tensor_active_ratio")),
     GpuColumn("DRAM", 4, 18, _share("dram_active_ratio")),
     GpuColumn("MEMORY", 8, 5, _value(_memory)),
-    GpuColumn("POWER", 9, 3, _value(_power, "waits", "power limit")),
+    GpuColumn("POWER", 9, 3, _power, most=10),
     GpuColumn("POWER LATELY", 12, 15, _power_line, most=40, is_chart=True),
     GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
     GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),

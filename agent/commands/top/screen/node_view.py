@@ -20,7 +20,7 @@ from exporters import landing
 from exporters.landing_parts import JobFacts, job_facts
 from exporters.markup import TONES, Tone
 
-_SYNTHETIC, _NODE_POWER = "coldplate_synthetic_info", "coldplate_node_power_watts"
+_SYNTHETIC, _REPLAY, _NODE_POWER = "coldplate_synthetic_info", "coldplate_replay_info", "coldplate_node_power_watts"
 _RACK_POWER, _RACK_BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
 _OF_GPU = [name for name, row in BY_NAME.items() if row.entity is Gpu and not row.labels]
 _OF_RACK = (_RACK_POWER, _RACK_BUDGET, "coldplate_rack_nodes_expected", "coldplate_rack_nodes_reporting")
@@ -119,6 +119,8 @@ class NodeView(Struct):
     age: float | None = None
     problem: str = ""
     scenario: str | None = None
+    replayed: str = ""
+    """The node whose recording is played; empty if nothing is."""
     gpus: list[GpuView] = field(default_factory=list)
     ports: list[PortView] = field(default_factory=list)
     expected: int | None = None
@@ -147,11 +149,12 @@ class NodeView(Struct):
 
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
     """Return the node as the snapshot shows it; histories, alerts and findings are added by others."""
-    found = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, *_OF_RACK))
+    found = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, _REPLAY, *_OF_RACK))
     for _ in found.look(snapshot):
         pass
     view = NodeView(name, origin, snapshot.at.wall, expected=found.expected_gpus)
     view.scenario = next((each.labels.get("scenario", "") for each in found.all(_SYNTHETIC)), None)
+    view.replayed = next((each.labels.get("node", "") for each in found.all(_REPLAY)), "")
     for meter in found.all(_NODE_POWER)[:1]:  # it has a series for each meter: the first is the one that counts
         view.power, view.power_source = meter.value, meter.labels.get("source", "")
     racks = (each.entity for metric in _OF_RACK for each in found.all(metric))

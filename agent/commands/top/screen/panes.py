@@ -45,6 +45,9 @@ def head_line(scene: ScreenData, state: UiState, look: TextLayout) -> Text:
         silent = sum(1 for node in nodes if node.problem)
         count = sum(len(node.gpus) for node in nodes)
         parts += [f" {len(nodes)} nodes, {count} GPUs", (f", {silent} silent" if silent else "", STYLES[Tone.BAD])]
+    replayed = sorted({node.replayed for node in nodes if node.replayed})
+    if replayed:
+        parts.append((f"  REPLAY of {', '.join(replayed)}", STYLES[Tone.WARN]))
     scenarios = sorted({node.scenario for node in nodes if node.scenario})
     if scenarios:
         parts.append((f"  SYNTHETIC {', '.join(scenarios)}", STYLES[Tone.WARN]))
