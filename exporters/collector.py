@@ -1,10 +1,10 @@
-"""The snapshot as a collector of the official client library, for programs that already serve one.
+"""The snapshot as a collector of the official client library, through which `coldplate once --textfile` writes.
 
-`coldplate once --textfile` writes through it as well. The daemon itself must not import this module:
-prometheus_client costs about 14 MiB of memory, and its pages take twenty times as long.
+The daemon itself must not import this module: prometheus_client costs about 14 MiB of memory, and its pages take twenty
+times as long.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, write_to_textfile
@@ -16,20 +16,13 @@ from exporters.encoder import group, labels_of, openmetrics_kinds, openmetrics_u
 
 
 class SnapshotCollector(Collector):
-    """Yields the families of the latest snapshot; nothing before the first one."""
+    """Yields the families of a snapshot."""
 
-    def __init__(self, latest: Callable[[], Snapshot | None]) -> None:
-        self._latest = latest
-
-    def describe(self) -> Iterator[ClientMetric]:
-        """Return nothing: the families are known only once there is a sample."""
-        return iter(())
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
 
     def collect(self) -> Iterator[ClientMetric]:
-        snapshot = self._latest()
-        if snapshot is None:
-            return
-        readings = tuple(snapshot)
+        readings = tuple(self._snapshot)
         families = group([reading.series for reading in readings])
         kinds = openmetrics_kinds(family.metric for family in families)
         for family, (name, kind) in zip(families, kinds, strict=True):
@@ -48,5 +41,5 @@ def write_textfile(snapshot: Snapshot, path: str | Path) -> None:
     as node_textfile_mtime_seconds.
     """
     registry = CollectorRegistry()
-    registry.register(SnapshotCollector(lambda: snapshot))
+    registry.register(SnapshotCollector(snapshot))
     write_to_textfile(str(path), registry)
