@@ -27,8 +27,7 @@ class RouteContext(Struct, frozen=True):
     scraped: Callable[[], Snapshot | None]
     """Returns the last sample with the selected series and the names of other exporters; None before the first."""
     all_series: Callable[[], Snapshot | None]
-    """Returns the same with all series, for the overview and viewers: there, a series that scrapes exclude must not
-    look missing."""
+    """Returns the same with all series, for the overview and viewers, where none may look missing."""
     history: Callable[[], Sequence[PastMoment]]
     """Returns the samples of the last minutes, the oldest first."""
     rules: Callable[[], tuple[GroupReport, ...]]

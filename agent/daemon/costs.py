@@ -1,5 +1,4 @@
-"""Costs of the agent: processor time and memory by process, processor time by thread, and the governor that keeps it
-within a budget."""
+"""Costs of the agent by process and thread, and the governor that keeps its processor time within a budget."""
 
 import logging
 import os

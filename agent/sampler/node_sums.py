@@ -130,9 +130,7 @@ class _Sum(NamedTuple):
 
 
 class _Throttle(Struct):
-    """The counters of one GPU, each with the node's series for its reason, and where they are; and their last values,
-    None before the first.
-    """
+    """The counters of one GPU with the node's series for its reason, their places, and their last values."""
 
     gpu: Entity
     counters: list[tuple[Series, Where]]

@@ -17,8 +17,7 @@ START_SECONDS = 30.0
 SPAN_SECONDS = 60.0
 """Seconds over which the budget is to be kept."""
 RECENT_SECONDS = 15.0
-"""Seconds over which the present rate is measured, and for which it is assumed to last; no second decision is made
-within them."""
+"""Seconds over which the present rate is measured, and within which no second decision is made."""
 BRINK, ROOM, PROBE = 0.9, 0.8, 0.6
 """Shares of the budget: what is foreseen may come up to the first; a step back must be foreseen within the second;
 below the third it may be tried: no step back more than doubles the cost, and it is noticed within a third of the span.

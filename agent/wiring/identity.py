@@ -1,6 +1,4 @@
-"""Who this node is for people, Prometheus servers and receivers: its names and labels, the address of its agent, how it
-logs in, and its state directory.
-"""
+"""Who this node is: its names, labels and state directory, and the address and login of its agent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Build what plays the readings of another time: a recording, as fast as it is to be, or a trace of driver calls in
-place of NVML's library.
-"""
+"""Build what plays the readings of another time: a recording, or a trace of driver calls in place of NVML's library."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ class PlayedTrace:
 
 @with_places
 def played_trace(config: Config, folder: Path) -> PlayedTrace | None:
-    """Return the trace to play, after seeing that it can be; None for other devices. A relative path begins at
-    `folder`. Raises ConfigError.
-    """
+    """Return the trace to play; None for other devices. A relative path begins at `folder`. Raises ConfigError."""
     if config.backends.devices != "trace":
         return None
     from agent.backends.nvml.trace_replay import DriverTrace, DriverTraceError

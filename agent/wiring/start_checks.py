@@ -47,9 +47,7 @@ NONE = "none"
 
 
 def load_expected(source: str, folder: Path) -> Expected | None:
-    """Return shipped expectations by name, or those of a file, whose relative path begins in `folder`; None if the GPUs
-    decide. Raises ConfigError.
-    """
+    """Return expectations by name or from a file, relative to `folder`; None if the GPUs decide. Raises ConfigError."""
     if source == AUTO:
         return None
     if source == NONE:

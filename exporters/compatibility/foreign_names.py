@@ -106,8 +106,7 @@ class KnownNode(Struct, frozen=True):
 _NOTHING = KnownGpu()
 
 Labelling = Callable[[KnownNode, Series, str], Labels | None]
-"""Labels of the other exporter's metric of that name for a series of coldplate, in its order; None if it has no such
-series."""
+"""Labels of the other exporter's metric of that name for our series, in its order; None if it has no such series."""
 
 
 class ForeignProfile(Struct, frozen=True):

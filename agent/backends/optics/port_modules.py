@@ -106,9 +106,7 @@ _DENIED = "needs CAP_NET_ADMIN, which docs/ports.md says how to allow, and what 
 
 
 def memory_of_port(connect: Connect, family: int, device: str) -> Memory:
-    """Return the memory of the module in a port. A read of it raises OSError with what the kernel refuses it with, or
-    DeviceError if it may not be asked.
-    """
+    """Return the memory of a port's module; a read raises OSError as the kernel does, or DeviceError if unasked."""
 
     def read(span: ModuleSpan) -> bytes:
         span_attributes = (
