@@ -151,9 +151,7 @@ class _Output(NamedTuple):
 
 
 class _Recipe:
-    """What is made of frames of one layout. Values that are one of coldplate's times a factor are converted together,
-    those that are rounded last.
-    """
+    """What is made of a layout's frames. Our values times a factor are converted together, those to be rounded last."""
 
     def __init__(self, layout: Layout, outputs: Sequence[_Output], growth: Growth, recent: RecentGrowth) -> None:
         simple = [each for each in outputs if each.name.simple is not None]

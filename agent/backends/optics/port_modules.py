@@ -106,7 +106,7 @@ _DENIED = "needs CAP_NET_ADMIN, which docs/ports.md says how to allow, and what 
 
 
 def memory_of_port(connect: Connect, family: int, device: str) -> Memory:
-    """Return the memory of a port's module; a read raises OSError as the kernel does, or DeviceError if unasked."""
+    """Return the memory of a port's module; a read raises OSError as the kernel does, DeviceError if it is denied."""
 
     def read(span: ModuleSpan) -> bytes:
         span_attributes = (

@@ -18,9 +18,7 @@ _PLAIN = str.maketrans({"°": "", "–": "-", "—": "-", "…": "~", "×": "x",
 
 
 class Glyphs(Struct, frozen=True):
-    """One set of signs: `marks` by tone, as colour is never the only one. `eighths` fill a cell from the left, `levels`
-    from below; both begin with the least.
-    """
+    """A set of signs: `marks` by tone, as colour is never the only one; `eighths` from the left, `levels` upwards."""
 
     marks: tuple[str, str, str, str]
     eighths: str
