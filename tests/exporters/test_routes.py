@@ -292,11 +292,12 @@ def test_the_landing_page_says_what_the_node_is_and_samples_and_lists_the_pages_
     assert answer.content_type == "text/html; charset=utf-8"
     for piece in ("coldplate", "1.2.3", "node-17", "nvml", "infiniband", "absent", "0.2 s", "of 1 answer"):
         assert piece in page
-    assert "Synthetic devices" not in page
+    assert 'role="alert">Synthetic devices, scenario some scenario' in page, "as the sample says, of a replay, too"
     listed = re.findall(r'<li><a href="(.*?)">', page.partition('<ul class="pages">')[2])
     assert listed == ["/metrics", *(each.path for each in ENDPOINTS if each.description)]
     drill = get(Routes(replace(view, synthetic="lost-gpu")), "/").body.decode()
     assert 'role="alert">Synthetic devices, scenario lost-gpu' in drill
+    assert "Synthetic devices" not in get(Routes(replace(view, all_series=lambda: None)), "/").body.decode()
 
 
 def test_the_landing_page_shows_zero_as_zero_and_absent_as_absent(view: RouteContext, full_snapshot: Snapshot) -> None:

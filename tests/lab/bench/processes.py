@@ -56,9 +56,10 @@ def started(command: Sequence[str], log: Path, environment: Mapping[str, str], c
     try:
         yield program
     finally:
-        family = program.children() if program.alive else []
+        family: list[psutil.Process] = []
         try:
-            with suppress(psutil.NoSuchProcess):
+            with suppress(psutil.NoSuchProcess):  # it may have ended just now
+                family = program.children()
                 program.terminate()
             program.wait(10)
         except psutil.TimeoutExpired:
