@@ -42,7 +42,7 @@ def show_address(host: str, port: int | None = None) -> str:
 
 NEAR = 0.6
 """How much of two words is the same, 0 to 1, where one may have been meant by the other."""
-_MOST_CHOICES = 30
+_MOST_CHOICES = 40
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -166,6 +166,11 @@ def test_a_mistake_leaves_no_file_behind(tmp_path: Path, words: list[str]) -> No
     assert ended.error.startswith(f"coldplate: {words[0]}: ".encode())
 
 
+def test_seconds_without_a_bundle_are_a_mistake() -> None:
+    ended = warm.command(["doctor", "--bundle-seconds", "5"])
+    assert (ended.status, ended.error) == (2, b"coldplate: --bundle-seconds: needs --bundle\n")
+
+
 def test_a_part_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support_bundle, "MAX_FILE", 3)
     parts: list[support_bundle.BundlePart] = [("a", "more", lambda: b"1234"), ("b", "x", lambda: b"1")]

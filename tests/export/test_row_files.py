@@ -19,6 +19,7 @@ from agent.cli import main
 from agent.commands import export as export_command
 from agent.commands.export import export_formats
 from agent.lib import commandline
+from agent.lib.wording import size
 from agent.model import Frame, Framer, Layout, Snapshot
 from agent.recording.recording_reader import Recording
 from alerts.engine import RuleEngine, Ruleset
@@ -71,9 +72,9 @@ def test_the_size_of_the_file_is_said(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert export(recording, "-o", out) == 0
     *growing, last = capsys.readouterr().err.splitlines()
-    size, read = (f"{path.stat().st_size / 1e3:.1f} kB" for path in (out, recording))
-    assert last == f"{out}: {size}, from {read} of recordings"
-    assert any("kB written" in line for line in growing)
+    written, read = (size(path.stat().st_size) for path in (out, recording))
+    assert last == f"{out}: {written}, from {read} of recordings"
+    assert any("KiB written" in line for line in growing)
 
 
 def test_a_row_for_each_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -309,6 +309,7 @@ def test_a_node_is_judged_by_its_agent() -> None:
     assert (status, page["verdict"]) == (2, "critical")
     assert (found["nvlinks"], found["agent"], found["driver"], found["gpu-count"]) == ("critical", "ok", "ok", "ok")
     assert "xids" not in found
+    assert "synthetic" in page["note"]
 
 
 def test_an_agent_without_rules_is_no_finding_and_one_that_does_not_answer_leaves_the_node_unknown() -> None:

@@ -119,7 +119,7 @@ WORST = (("critical", Verdict.CRITICAL), ("warning", Verdict.WARNING))
 
 
 class CheckResult(Struct, frozen=True):
-    """The findings, and the expectations that they come from. `note` says why no kind of node was recognised."""
+    """The findings, and the expectations that they come from. `note` says what limits them."""
 
     findings: Sequence[HealthFinding]
     expected: Expected
@@ -155,7 +155,7 @@ class CheckEvidence(Struct, frozen=True):
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: every source answered in time.
     `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. Without
     `xids`, `why_no_xids` says why the kernel log cannot be read; without `alerts`, the agent was not queried. `paused`
-    is the reason why the driver was not read.
+    is the reason why the driver was not read. `note` says of an agent that it does not read the devices of its node.
     """
 
     snapshot: Snapshot
@@ -168,6 +168,7 @@ class CheckEvidence(Struct, frozen=True):
     why_no_xids: str = ""
     alerts: AgentAlerts | None = None
     paused: str = ""
+    note: str = ""
 
 
 def collect_evidence(
@@ -193,6 +194,10 @@ def collect_evidence(
 
 
 PAUSED = "coldplate_devices_paused_until_timestamp_seconds"
+FOREIGN = {
+    "coldplate_replay_info": "the agent replays a recording: this is not the state of that node",
+    "coldplate_synthetic_info": "the agent has synthetic devices: this is not the state of that node",
+}
 MAX_AGE_SECONDS = 60.0
 """Age of a sample above which it shows how the node was: an agent reads its slowest facts about once a minute."""
 
@@ -209,12 +214,13 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
         problem = f"the agent's last sample is {found.age:.0f} s old"
         raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
     alerts = None if found.alerts is None else firing_of_node(found.alerts)  # None: it evaluates no rules
-    paused = "the agent has released the driver (coldplate pause)"
+    metrics = {series.metric.name for series, _ in found.snapshot}
     return CheckEvidence(
         found.snapshot,
         next((each.backend for each in found.snapshot.reports if each.backend in DEVICES), ""),
         alerts=alerts,
-        paused=paused if any(series.metric.name == PAUSED for series, _ in found.snapshot) else "",
+        paused="the agent has released the driver (coldplate pause)" if PAUSED in metrics else "",
+        note=next((note for metric, note in FOREIGN.items() if metric in metrics), ""),
     )
 
 
@@ -231,7 +237,7 @@ def evaluate(
     ]
     if evidence.alerts is not None:
         findings += agent_findings(evidence.alerts, needs_agent)
-    note = "" if given is not None or expected is not GENERIC else _unrecognised(view)
+    note = evidence.note or ("" if given is not None or expected is not GENERIC else _unrecognised(view))
     return CheckResult([each for each in findings if each.name in names], expected, note)
 
 

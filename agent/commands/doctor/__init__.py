@@ -53,9 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bundle-seconds",
         type=int,
-        default=60,
         metavar="N",
-        help="length of the recording in the bundle, in seconds, 1 to 600 (default %(default)s)",
+        help="length of the recording in the bundle, in seconds, 1 to 600 (default 60)",
     )
     parser.add_argument(
         "--url", metavar="URL", help="URL of the running agent (default: this node, first address of web.listen)"
@@ -83,8 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
 
         if arguments.json:
             raise UserError("--json: cannot be used with --bundle, which holds both forms; leave out one")
-        write_bundle(arguments.bundle, arguments.bundle_seconds, node, arguments)
+        seconds = 60 if arguments.bundle_seconds is None else arguments.bundle_seconds
+        write_bundle(arguments.bundle, seconds, node, arguments)
         return 0
+    if arguments.bundle_seconds is not None:
+        raise UserError("--bundle-seconds: needs --bundle")
     waiting = sys.stderr is not None and sys.stderr.isatty() and not arguments.json
     if waiting:
         print("looking at this node ...", end="", file=sys.stderr, flush=True)
