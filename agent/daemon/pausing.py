@@ -20,6 +20,7 @@ from agent.lib import textfile
 from agent.lib.logs import LogOnce
 from agent.lib.state_files import replace_file
 from agent.lib.threads import Threads
+from agent.lib.wording import utc
 from agent.model import Instant
 
 log = logging.getLogger("coldplate.pause")
@@ -210,8 +211,9 @@ class PauseWatch:
         if request is None:
             log.info("the pause has ended: taking the devices up again")
         else:
-            self._ends_at = now.mono + min(request.until - now.wall, LONGEST_SECONDS)
-            log.info("releasing the driver on request for %.0f s", self._ends_at - now.mono)
+            seconds = min(request.until - now.wall, LONGEST_SECONDS)
+            self._ends_at = now.mono + seconds
+            log.info("releasing the driver on request until %s", utc(now.wall + seconds))
         self._taken = request
 
     def _answer(self, folder: Path) -> None:

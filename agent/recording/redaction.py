@@ -44,7 +44,7 @@ _PATTERNS = (
     ("uuid", re.compile(r"\b(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")),
     ("url", re.compile(r"\b[a-z][a-z0-9+]*://[^\s'\",;)]+")),
     ("path", re.compile(r"(?<![\w/])/(?!(?:dev|proc|sys|run|var|etc|usr|opt)/)[^\s:;,'\")]+")),
-    ("host", re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b")),
+    ("host", re.compile(r"\b(?<!\d\.)\d{1,3}(?:\.\d{1,3}){3}\b(?!\.\d)(?::\d+)?")),  # not a VBIOS's version
     ("host", re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){3,7}(?::?[0-9a-f]{1,4})+(?![\w:])", re.IGNORECASE)),
 )  # fmt: skip
 

@@ -39,7 +39,7 @@ def secretive() -> Snapshot:
         f"nvmlDeviceGetX of {UUID}: job 4711 of alice on 10.1.2.3:623",
         "https://root@bmc-7.example/redfish/v1: refused",
         "/home/alice/llm-secret: Permission denied; /proc/17/environ too",
-        "port of aa:bb:cc:dd:ee:ff",
+        "port of aa:bb:cc:dd:ee:ff, VBIOS 96.00.74.00.01",
     )
     gaps = tuple(Gap(BY_NAME["coldplate_nvlink_up"], NvLink(GPU, 5), Reason.DENIED, each) for each in details)
     report = BackendReport("nvml", Outcome.FAILED, 0.1, details[0], gaps, 3)
@@ -61,7 +61,15 @@ def test_nothing_that_identifies_is_in_the_file(tmp_path: Path) -> None:
     assert [each for each in SECRETS if each.encode() not in plain] == []
     hidden = inflated(record(tmp_path / "hidden", [secretive()], redaction=Redaction(b"key")))
     assert [each for each in SECRETS if each.encode() in hidden] == []
-    for kept in (b"0000:1b:00.0", b"slurm", b"H100", b"/proc/17/environ", b"Permission denied", b"Mine"):
+    for kept in (
+        b"0000:1b:00.0",
+        b"slurm",
+        b"H100",
+        b"/proc/17/environ",
+        b"Permission denied",
+        b"Mine",
+        b"96.00.74.00.01",
+    ):
         assert kept in hidden
 
 
