@@ -25,4 +25,9 @@ def _runbook(context: EndpointContext, request: Request) -> Answer:
 
 
 OVERVIEW = Endpoint("/", _overview)
-RUNBOOKS = Endpoint(PREFIX, _runbook, subpaths=lambda context: context.runbooks.paths)
+RUNBOOKS = Endpoint(
+    PREFIX,
+    _runbook,
+    description="what each alert means, and what to do",
+    subpaths=lambda context: context.runbooks.paths,
+)
