@@ -184,7 +184,7 @@ def table(
     )  # fmt: skip
 
 
-SEVERITIES: Mapped = ((3, "critical", "red"), (2, "warning", "orange"), (1, "note", "blue"))
+SEVERITIES: Mapped = ((3, "critical", "red"), (2, "warning", "orange"), (1, "info", "blue"))
 
 
 def alerts(
