@@ -34,6 +34,8 @@ def _timeseries(extra: Json) -> tuple[Json, Json]:
         "stacking": {"group": "A", "mode": "normal" if extra.get("stack") else "none"},
         "thresholdsStyle": {"mode": "dashed" if extra.get("limits") else "off"},
     }
+    if extra.get("stack"):
+        custom["axisSoftMin"] = 0  # else the area that is drawn is no share of the sum
     if extra["unit"] in _SOFT:
         custom |= {"axisSoftMin": 0, "axisSoftMax": _SOFT[extra["unit"]]}
     return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}, custom
