@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 
 def quoted(text: str, quote: str = '"', *, ascii_only: bool = False) -> str:
-    """Go's strconv.Quote, or with single quotes its QuoteRune."""
+    """Return what Go's strconv.Quote returns, or with single quotes its QuoteRune."""
     return f"{quote}{_SPECIAL.sub(lambda match: _written(match[0], quote, ascii_only), text)}{quote}"
 
 
@@ -158,7 +158,7 @@ _MOST_DIGITS = 1000
 
 
 def parse_float(text: str) -> float:
-    """Go's strconv.ParseFloat. Raises ValueError."""
+    """Parse as Go's strconv.ParseFloat. Raises ValueError."""
     plain = text.replace("_", "")
     if _ODD.fullmatch(text):
         return float(text)

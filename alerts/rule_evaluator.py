@@ -307,7 +307,7 @@ def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:
 
 
 def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple[str, str]]:
-    """Templates rendered for one alert; an error becomes the text, as in Prometheus."""
+    """Yield the templates rendered for one alert; an error becomes the text, as in Prometheus."""
     for name, template in templates:
         before = asked.budget.held
         try:

@@ -230,7 +230,7 @@ class _RuleFileLoader:
         )
 
     def _group_name(self, node: Node) -> str:
-        """Only the name, before anything is checked, because every message needs it."""
+        """Return only the name, before anything is checked, because every message needs it."""
         pairs = yamltree.pairs_of(node, lambda *_: None) if isinstance(node, yamltree.YamlMapping) else ()
         for key, value in pairs:
             if key.text == "name" and isinstance(value, yamltree.YamlScalar) and not yamltree.is_null(value):

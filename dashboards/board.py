@@ -277,7 +277,7 @@ _LEAST = {"dateTimeFromNow": 150}
 
 
 def _needed(header: str, unit: str) -> int:
-    """Pixels that a column needs so that its header is not cut: its letters, the sort sign, and the padding."""
+    """Return the pixels of a column whose header is not cut: its letters, the sort sign, and the padding."""
     return max(_LEAST.get(unit, 70), 8 * len(header) + 36)
 
 

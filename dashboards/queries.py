@@ -57,7 +57,7 @@ def title_of(name: str) -> str:
 
 
 def unit_of(name: str) -> str:
-    """Grafana's unit for the values of a metric or a recorded series."""
+    """Return Grafana's unit for the values of a metric or a recorded series."""
     bare = name.split(":")[1] if ":" in name else name
     if bare.endswith("_timestamp_seconds"):
         return TIMESTAMP
@@ -73,7 +73,7 @@ def unit_of(name: str) -> str:
 
 
 def unit_of_query(expr: str, name: str) -> str:
-    """Grafana's unit for the result of a query about that metric."""
+    """Return Grafana's unit for the result of a query about that metric."""
     unit = unit_of(name)
     if re.match(r"\s*(count|changes)\b", expr):
         return "short"
@@ -208,12 +208,12 @@ def alerts_of_job(since: str) -> str:
 
 
 def of_job(expr: str) -> str:
-    """GPU series of the GPUs that the job holds alone."""
+    """Return the GPU series of the GPUs that the job holds alone."""
     return f"({expr}) * on (instance, gpu, uuid) group_left () {ITS_GPUS}"
 
 
 def in_rack(expr: str) -> str:
-    """Node series of the nodes that belong to the rack."""
+    """Return the node series of the nodes that belong to the rack."""
     return f"({expr}) and on (instance) coldplate_rack_nodes_expected"
 
 

@@ -158,7 +158,7 @@ class Connection:
         return True
 
     def turn(self, now: float) -> None:
-        """After a response has been sent: wait for the next request, or for the client to close the connection.
+        """Wait, after a response has been sent, for the next request, or for the client to close the connection.
 
         Closing at once while the client still sends would make the kernel answer with a reset, which
         can destroy the response on its way.

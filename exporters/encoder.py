@@ -82,7 +82,7 @@ def arrange(members: Sequence[Series]) -> tuple[int, ...]:
 
 
 def _rank(row: Metric) -> tuple[int, str]:
-    """Catalogue rows by position; a row made at run time by name, after the last known row of its entity."""
+    """Rank catalogue rows by position; a row made at run time by name, after the last known row of its entity."""
     place = _PLACE.get(row.name)
     if place is not None:
         return place, ""
@@ -100,7 +100,7 @@ def text_type(row: Metric) -> str:
 
 
 def openmetrics_kinds(rows: Iterable[Metric]) -> list[_OpenMetricsKind]:
-    """Family name and type of each row in OpenMetrics, where a counter and an info drop their suffix.
+    """Return family name and type of each row in OpenMetrics, where a counter and an info drop their suffix.
 
     A row keeps its whole name and is of type `unknown` where dropping it is impossible: a counter
     without `_total` (a neighbour's name), or a short name that another family already has.
@@ -266,7 +266,7 @@ def _prefix(series: Series) -> bytes:
 
 
 def _encode(text: str) -> bytes:
-    """UTF-8; a lone surrogate, from an undecodable file name, becomes a question mark rather than an error."""
+    """Encode in UTF-8; a lone surrogate, from an undecodable file name, becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 

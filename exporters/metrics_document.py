@@ -39,7 +39,7 @@ Group `{}`.
 
 
 def render() -> str:
-    """docs/metrics.md."""
+    """Return docs/metrics.md."""
     return "\n".join([_INTRODUCTION, *map(_section, GROUPS)])
 
 

@@ -188,7 +188,7 @@ class PageCache:
 
 
 def age_of(snapshot: Snapshot, now: float) -> float:
-    """Seconds since the snapshot was taken, to the millisecond: the page is not fresher than that."""
+    """Return seconds since the snapshot was taken, to the millisecond: the page is not fresher than that."""
     return round(max(0.0, now - snapshot.at.mono), 3)
 
 

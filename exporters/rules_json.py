@@ -184,7 +184,7 @@ def _number(value: float) -> float:
 
 
 def _timestamp(wall: float | None) -> str:
-    """RFC 3339 in UTC, with as many digits of a second as needed."""
+    """Return a time as in RFC 3339, in UTC, with as many digits of a second as needed."""
     if wall is None:
         return _NEVER
     at = datetime.fromtimestamp(wall, timezone.utc)

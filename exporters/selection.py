@@ -84,7 +84,7 @@ class SeriesSelection:
         return _LayoutSelection(layout, [self._exposure_in(series) for series in layout.series])
 
     def _exposure_in(self, series: Series) -> Exposure:
-        """When the series is exposed; for coldplate_metric_missing the selection of the missing metric counts, too."""
+        """Return when the series is exposed; for coldplate_metric_missing, that of the missing metric counts too."""
         if series.metric is MISSING:
             missed = BY_NAME.get(dict(series.labels).get("metric", ""))
             if missed is not None and not self.of(missed):

@@ -143,7 +143,7 @@ class HttpServer:
         self._hang_up()
 
     def _try(self, step: Callable[[], None]) -> bool:
-        """Return a defect, ours or the kernel's, costs a turn, not the port."""
+        """Run a step; a defect, ours or the kernel's, costs a turn, not the port."""
         try:
             step()
         except Exception as error:

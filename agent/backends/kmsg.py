@@ -281,7 +281,7 @@ class KmsgBackend:
         return kind
 
     def _wall(self, record: KernelRecord, now: Instant) -> float:
-        """When the record was written, on the wall clock.
+        """Return when the record was written, on the wall clock.
 
         The log's clock only approximates CLOCK_MONOTONIC: it is not disciplined and drifts by seconds a day. But a
         record read now was written after the log was last read to its end.

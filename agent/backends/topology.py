@@ -71,7 +71,7 @@ class TopologyBackend:
         self._adapters: list[str] = []
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
-        """For each GPU, `coldplate_gpu_nearest_hca_info` for every HCA at the least distance.
+        """Return for each GPU `coldplate_gpu_nearest_hca_info` for every HCA at the least distance.
 
         A GPU or an HCA that is not in sysfs (lost, or not on PCI) has no distance and is left out. No HCA is
         absent hardware, not a failure.

@@ -84,7 +84,7 @@ def variables_of(procfs: str, pid: int, started: int) -> dict[bytes, bytes]:
 
 
 def _started(stat: bytes) -> int:
-    """When a process was started, from its /proc/PID/stat: field 22; the command (2) may have blanks and brackets."""
+    """Return when a process was started: field 22 of /proc/PID/stat; the command (2) may have blanks and brackets."""
     fields = stat.rpartition(b")")[2].split()
     if len(fields) < 20 or not fields[19].isdigit():
         raise ProcessLookupError(errno.ESRCH, "no start in stat")

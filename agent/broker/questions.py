@@ -58,7 +58,7 @@ def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, 
 
 
 def joined(variables: dict[bytes, bytes]) -> bytes:
-    """Variables in the form of a /proc/PID/environ."""
+    """Return variables in the form of a /proc/PID/environ."""
     return b"".join(b"%b=%b\0" % pair for pair in variables.items())
 
 
@@ -106,7 +106,7 @@ def answer_to(question: bytes, error: int, content: bytes = b"") -> bytes:
 
 
 def parse_answer(question: bytes, message: bytes) -> tuple[int, bytes]:
-    """Error number and content. Raises ValueError if this is not an answer to the question."""
+    """Return error number and content. Raises ValueError if this is not an answer to the question."""
     if not message:
         raise ValueError("closed without an answer: the broker answers only root and the owner of its socket")
     begin = len(question) + VERDICT.size

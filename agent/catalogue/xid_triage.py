@@ -136,7 +136,7 @@ def _application(code: int, name: str) -> TriagedXid:
 
 
 def _engines(name: str, codes: Iterable[int], first: int = 0) -> Iterable[TriagedXid]:
-    """Engines of one kind, numbered from `first`."""
+    """Yield engines of one kind, numbered from `first`."""
     return (_application(code, f"{name} {number} error") for number, code in enumerate(codes, first))
 
 

@@ -74,7 +74,7 @@ def duration_between(text: str, least: str, most: str) -> float:
 
 
 def moment(text: str) -> float:
-    """Wall seconds of a time in ISO 8601, in UTC where it has no zone, or of seconds. Raises ValueError."""
+    """Return wall seconds of a time in ISO 8601, in UTC where it has no zone, or of seconds. Raises ValueError."""
     with suppress(ValueError):
         seconds = float(text)
         if math.isfinite(seconds):

@@ -197,7 +197,7 @@ class SamplingLoop:
         self._wake_pipe.close()
 
     def tick(self) -> None:
-        """One tick of the fast lane, and of those lanes that are due with it."""
+        """Run one tick of the fast lane, and of those lanes that are due with it."""
         now = self._clock()
         late = now.mono - self.schedule.next_tick
         lanes = self._request(now.mono)

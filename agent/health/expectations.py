@@ -82,7 +82,7 @@ class ExpectationError(Exception):
 
 
 def load_expectations(name_or_path: str, folder: Path = Path()) -> Expected:
-    """Shipped expectations by their name, or a file: what has a slash, or ends in .yaml or .yml.
+    """Load shipped expectations by their name, or a file: what has a slash, or ends in .yaml or .yml.
 
     A relative path begins at `folder`. Raises ExpectationError.
     """

@@ -116,7 +116,7 @@ def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def _fabric_states(view: SeenNode) -> dict[Gpu, str]:
-    """By GPU that answers, the state of its registration."""
+    """Return, by GPU that answers, the state of its registration."""
     answering = set(view.answering)
     return {
         each.entity: each.labels["state"]
@@ -154,7 +154,7 @@ def ports(view: SeenNode, expected: Expected) -> HealthFinding:
 
 
 def _no_ports(view: SeenNode, number: int | None, text: str) -> HealthFinding:
-    """Nothing is there: the adapters' driver is not loaded, or the node has none though its kind mostly does."""
+    """Report no port: the adapters' driver is not loaded, or the node has none though its kind mostly does."""
     if not number:
         return HealthFinding(Verdict.SKIPPED, text, "the node has no RDMA port")
     report = view.reports.get("infiniband")
@@ -214,7 +214,7 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def nearest_adapters(view: SeenNode) -> tuple[dict[Gpu, list[str]], dict[Gpu, str]]:
-    """By GPU, the adapters nearest to it, and how far they are."""
+    """Return, by GPU, the adapters nearest to it, and how far they are."""
     near: dict[Gpu, list[str]] = defaultdict(list)
     distances: dict[Gpu, str] = {}
     for each in view.all(NEAREST):

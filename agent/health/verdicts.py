@@ -31,7 +31,7 @@ def rank(verdict: Verdict) -> int:
 
 
 def is_bad(verdict: Verdict) -> bool:
-    """Whether it is worth attention."""
+    """Return whether it is worth attention."""
     return verdict in (Verdict.WARNING, Verdict.CRITICAL)
 
 

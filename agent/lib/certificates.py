@@ -66,7 +66,7 @@ def _time(kind: int, text: str) -> float:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tag and content of each element."""
+    """Yield tag and content of each element."""
     place = 0
     while place < len(data):
         tag, size, place = data[place], data[place + 1], place + 2
@@ -107,7 +107,7 @@ class _EncryptedError(Exception):
 
 
 def _no_password() -> str:
-    """Without this, the library would ask at the terminal."""
+    """Give no password: without this, the library would ask at the terminal."""
     raise _EncryptedError("the key is encrypted; decrypt it with openssl pkey")
 
 

@@ -26,7 +26,7 @@ FORMATS = ("logfmt", "json")
 
 
 def add_log_options(parser: argparse.ArgumentParser, level: str = "info") -> None:
-    """`--log.level`, with its default, and `--log.format`."""
+    """Add `--log.level`, with its default, and `--log.format`."""
     for name, choices, default, what in (
         ("level", LEVELS, level, "lowest level of log lines to print"),
         ("format", FORMATS, "logfmt", "format of log lines"),
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         self.acts = acts
 
     def format_help(self) -> str:
-        """As the base class, with the examples and the exit statuses behind it."""
+        """Return the help as the base class, with the examples and the exit statuses behind it."""
         return "\n".join((super().format_help(), *self.format_end()))
 
     def format_end(self) -> list[str]:
@@ -83,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(self.misused, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As the base class, but nothing is left over: each command's own parser knows best what was meant."""
+        """Parse as the base class, but nothing is left over: each command's own parser knows best what was meant."""
         parsed, left = super().parse_known_args(args, namespace)
         if left:
             word = left[0].partition("=")[0]
@@ -122,12 +122,12 @@ class Output(io.TextIOWrapper):
     """Standard output that raises OutputError, unlike the files that a command writes."""
 
     def write(self, text: str) -> int:
-        """As the base class. Raises OutputError, or BrokenPipeError where the reader has gone."""
+        """Write as the base class. Raises OutputError, or BrokenPipeError where the reader has gone."""
         with _refusing():
             return super().write(text)
 
     def flush(self) -> None:
-        """As the base class. Raises as `write`."""
+        """Flush as the base class. Raises as `write`."""
         with _refusing():
             super().flush()
 
@@ -201,7 +201,7 @@ class Progress:
             self._write("")
 
     def step(self, where: Callable[[], str] = str) -> None:
-        """One step is done; `where` gives more words, if it is time to say anything."""
+        """Count a step as done; `where` gives more words, if it is time to say anything."""
         self._done += 1
         if self._done % self._every == 0 and self._is_due():
             share = f"{100 * self._done // self._total} %" if self._total else str(self._done)

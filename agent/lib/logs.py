@@ -25,7 +25,7 @@ def _quote(value: object) -> str:
 
 
 def _visible(text: str) -> str:
-    """JSON with every character escaped that a terminal does not show, or obeys: names in it are others'."""
+    """Return JSON with every character escaped that a terminal does not show, or obeys: names in it are others'."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
@@ -113,7 +113,7 @@ class LogOnce:
 
 
 def _place(trace: TracebackType | None) -> tuple[str, int]:
-    """File and line where an error came from."""
+    """Return file and line where an error came from."""
     place = ("", 0)
     while trace is not None:
         place = trace.tb_frame.f_code.co_filename, trace.tb_lineno

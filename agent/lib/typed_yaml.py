@@ -71,7 +71,7 @@ class YamlFile:
         return iter(self._lines)
 
     def place(self, path: str) -> str:
-        """`file:line` of a key path, or of the nearest key above it."""
+        """Return `file:line` of a key path, or of the nearest key above it."""
         while path and path not in self._lines:
             path = _ITEM.sub("", path) if _ITEM.search(path) else path.rpartition(".")[0]
         return f"{self._name}:{self._lines[path]}" if path in self._lines else self._name

@@ -63,7 +63,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def index_runs(indexes: Iterable[str], dash: str = "-", shortest: int = 3) -> str:
-    """Indexes in their order, `shortest` or more in a row as first and last: `0-2, 5`. Others stay as they are."""
+    """Join indexes in their order, `shortest` or more in a row as first and last: `0-2, 5`. Others stay as they are."""
     runs: list[list[str]] = []
     for index in sorted(set(indexes), key=lambda text: (len(text), text)):
         if runs and index.isdecimal() and runs[-1][-1].isdecimal() and int(index) == int(runs[-1][-1]) + 1:
@@ -74,7 +74,7 @@ def index_runs(indexes: Iterable[str], dash: str = "-", shortest: int = 3) -> st
 
 
 def short_numbers(numbers: Iterable[int]) -> str:
-    """Whole numbers in short form, with runs joined by a dash."""
+    """Return whole numbers in short form, with runs joined by a dash."""
     return index_runs(map(str, numbers), "–", 2)
 
 

@@ -204,7 +204,7 @@ def _line_of(text: str, offset: int) -> int:
 
 
 def _check_characters(text: str) -> None:
-    """In pieces: a search lets no other thread run, and a file of 4 MiB would take it 10 ms."""
+    """Check in pieces: a search lets no other thread run, and a file of 4 MiB would take it 10 ms."""
     for start in range(0, len(text), _PIECE):
         found = _UNPRINTABLE.search(text, start, start + _PIECE)
         if found is None:

@@ -79,7 +79,7 @@ FEEDS = "feeds."
 
 
 def differing(own: Mapping[str, float], others: Iterable[Mapping[str, float]]) -> dict[str, bool]:
-    """For each setting, whether any agent reports another value than ours, or none although we have one.
+    """Return for each setting whether any agent reports another value than ours, or none although we have one.
 
     The number of nodes is compared only if both report one: an agent that has just started has not counted them yet.
     """

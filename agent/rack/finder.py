@@ -68,7 +68,7 @@ def parse_entry(text: str, folder: Path) -> Entry:
 
 
 def parse_address(text: str, many: bool = False) -> HostEntry:
-    """`host:port`. Raises ValueError with the remedy."""
+    """Parse `host:port`. Raises ValueError with the remedy."""
     _refuse_credentials(text)
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")

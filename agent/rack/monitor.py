@@ -256,7 +256,7 @@ class RackMonitor:
         return known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:
-        """By source, how many nodes of a sum have their power from it."""
+        """Return, by source, how many nodes of a sum have their power from it."""
         runs = frozenset[str]() if total is None else total.nodes
         named = (self._meter.source if run == self._member.run else self._peers.source(run) for run in runs)
         return Tally(name for name in named if name)

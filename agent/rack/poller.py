@@ -110,7 +110,7 @@ class Poller:
         self._wake_pipe.close()
 
     def _next(self, now: Instant) -> float:
-        """When the next round begins, on the monotonic clock, since the other one may be set meanwhile."""
+        """Return when the next round begins, on the monotonic clock, since the other one may be set meanwhile."""
         left = PERIOD_SECONDS - (now.wall - self._phase) % PERIOD_SECONDS
         return now.mono + (left if left > PERIOD_SECONDS / 10 else left + PERIOD_SECONDS)
 

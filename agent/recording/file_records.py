@@ -213,7 +213,7 @@ class RecordingHeader(Struct, frozen=True):
 
 
 def encoded(header: RecordingHeader) -> bytes:
-    """As it stands in the file: JSON, not compressed, to be read with a pager."""
+    """Return it as it stands in the file: JSON, not compressed, to be read with a pager."""
     return json.dumps(asdict(header), separators=(",", ":")).encode()
 
 

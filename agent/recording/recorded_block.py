@@ -49,7 +49,7 @@ class SelectedColumns:
         self._known: dict[tuple[bytes, int], Sequence[Any]] = {}
 
     def keys(self, changes: bytes, height: int) -> Sequence[Any]:
-        """For each place its index among the values of a track, or its slice if it changes there."""
+        """Return for each place its index among the values of a track, or its slice if it changes there."""
         keys = self._known.get((changes, height))
         if keys is None:
             if len(self._known) >= self._REMEMBERED:

@@ -92,7 +92,7 @@ class _Lane:
         self._framer = Framer()
 
     def pass_on(self, at: float, frame: Frame, longest: float) -> tuple[Frame, list[Gap]]:
-        """As `Conditioner.pass_on`; `longest` is the most seconds that one reading may stand for."""
+        """Pass on as `Conditioner.pass_on`; `longest` is the most seconds that one reading may stand for."""
         if frame.layout is not self._plan.layout:
             self._replan(frame.layout)
         plan, gaps = self._plan, list[Gap]()

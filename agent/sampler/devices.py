@@ -239,7 +239,7 @@ class Devices:
         return self._refusal
 
     def frame(self, now: float, timeout: float, expected: int | None) -> Frame:
-        """Presence, age and facts of every known GPU, and how many there should be."""
+        """Return presence, age and facts of every known GPU, and how many there should be."""
         return self._own.frame(self._readings(now, timeout, expected))
 
     def _readings(self, now: float, timeout: float, expected: int | None) -> Iterator[OwnReading]:

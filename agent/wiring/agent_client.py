@@ -299,7 +299,7 @@ class AgentClient:
         return None if body is None else read_alerts(body)
 
     def _history(self, until: float) -> list[PastMoment]:
-        """Empty if nothing usable comes: a picture without it is better than none."""
+        """Return the past, empty if nothing usable comes: a picture without it is better than none."""
         try:
             body = self._get("/api/v1/history", until, optional=True)
             return [] if body is None else read_history(body)

@@ -33,7 +33,7 @@ OOM_STEP = 100
 
 
 def _confine() -> None:
-    """Before the library is loaded, bound the memory and make this process the first that the kernel kills for it."""
+    """Bound, before the library is loaded, the memory and make this process the first that the kernel kills for it."""
     with contextlib.suppress(OSError, ValueError):  # it may be forbidden; the supervisor watches the memory, too
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)

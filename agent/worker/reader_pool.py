@@ -152,7 +152,7 @@ class ReaderPool:
         self._call()
 
     def forget(self) -> None:
-        """With the next read of each channel, send everything again that its samples refer to."""
+        """Send again, with the next read of each channel, everything that its samples refer to."""
         for post in self._posts:
             post.forgotten = True
 

@@ -195,7 +195,7 @@ def encode_unidentified(missing: Sequence[Unidentified]) -> list[list[object]]:
 
 
 def encode_events(number: int, events: Sequence[Xid]) -> bytes:
-    """XID events as one message, the `number`th of its kind."""
+    """Return XID events as one message, the `number`th of its kind."""
     rows = []
     for each in events:
         device, code = clean(each.device, NAME) or "?", min(each.code, CODE - 1)

@@ -59,7 +59,7 @@ class NotificationQueue:
         return dropped
 
     def take(self, limit: int, now: float) -> tuple[list[Notice], int]:
-        """At most `limit` of the oldest, at a time in wall seconds, and how many were no longer valid."""
+        """Take at most `limit` of the oldest, at a time in wall seconds, and how many were no longer valid."""
         taken: list[Notice] = []
         outdated = 0
         while self._waiting and len(taken) < limit:

@@ -182,7 +182,7 @@ class Dispatcher:
 
 
 def _needs_sending(sent_at: float | None, at: float, resend: float) -> bool:
-    """Prometheus's rule of the same name, in whole milliseconds as its timestamps are.
+    """Apply Prometheus's rule of the same name, in whole milliseconds as its timestamps are.
 
     Prometheus sends what was resolved after `sent_at`; here a new state has not been sent at all, which amounts to the
     same, unless the clock was set back. By how much is unknown, so then everything is sent.

@@ -30,7 +30,7 @@ def constant(text: str) -> int | float | None:
 
 
 def shortest(value: float) -> str:
-    """Go's %v and %g of a float: the fewest digits that identify it, with an exponent from 1e+06 on or below 1e-04."""
+    """Write as Go's %v and %g: the fewest digits that identify it, with an exponent from 1e+06 on or below 1e-04."""
     is_plain = value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e6
     return format_value(value) if is_plain else with_exponent(value)
 
@@ -56,7 +56,7 @@ def number(value: Value) -> float:
 
 
 def _four(value: float) -> str:
-    """Four significant digits."""
+    """Return four significant digits."""
     return f"{value:.4g}" if math.isfinite(value) else format_value(value)
 
 
@@ -81,7 +81,7 @@ def _plain(value: float) -> bool:
 
 
 def humanize(given: Value) -> str:
-    """1234567 is 1.235M, 0.00123 is 1.23m."""
+    """Return a number with its prefix: 1234567 is 1.235M, 0.00123 is 1.23m."""
     value = number(given)
     if _plain(value):
         return _four(value)
@@ -89,7 +89,7 @@ def humanize(given: Value) -> str:
 
 
 def humanize1024(given: Value) -> str:
-    """2048 is 2ki."""
+    """Return a number with its binary prefix: 2048 is 2ki."""
     value = number(given)
     if abs(value) <= 1 or _plain(value):
         return _four(value)
@@ -97,7 +97,7 @@ def humanize1024(given: Value) -> str:
 
 
 def humanize_duration(given: Value) -> str:
-    """3661 is 1h 1m 1s, 0.25 is 250ms."""
+    """Return seconds with their units: 3661 is 1h 1m 1s, 0.25 is 250ms."""
     value = number(given)
     if not math.isfinite(value):
         return _four(value)
@@ -117,7 +117,7 @@ def humanize_duration(given: Value) -> str:
 
 
 def humanize_percentage(given: Value) -> str:
-    """0.123 is 12.3%."""
+    """Return a ratio in per cent: 0.123 is 12.3%."""
     return f"{_four(number(given) * 100)}%"
 
 

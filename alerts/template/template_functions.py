@@ -88,7 +88,7 @@ _REASONS = {
 
 
 def _in_go(reason: str, text: str) -> str:
-    """Go's words for what is wrong with an expression, as far as RE2 reports the same."""
+    """Return Go's words for what is wrong with an expression, as far as RE2 reports the same."""
     words, _, part = reason.partition(": ")
     return f"error parsing regexp: {_REASONS.get(words, words)}: `{part or text}`"
 
@@ -137,12 +137,12 @@ def _title(text: str) -> str:
 
 
 def _of_a_word(letter: str) -> bool:
-    """Letters, their marks, digits, and what joins them."""
+    """Return whether it is a letter, its mark, a digit, or what joins them."""
     return bool(letter) and unicodedata.category(letter) in _OF_WORDS
 
 
 def _upper(text: str) -> str:
-    """Upper case letter by letter, as in Go: no letter becomes two."""
+    """Return upper case letter by letter, as in Go: no letter becomes two."""
     if text.isascii():
         return text.upper()
     return "".join(next((made for made in (each.upper(), each.title()) if len(made) == 1), each) for each in text)
@@ -186,7 +186,7 @@ def _of(sample: Element | None) -> Element:
 
 
 def _sort_by_label(context: RenderContext, key: str, found: list[Element]) -> Value:
-    """Sorted in place, as in Prometheus: other references to the list see it sorted, too."""
+    """Sort in place, as in Prometheus: other references to the list see it sorted, too."""
     context.spend(len(found))
     found.sort(key=lambda each: each.labels.get(key, ""))
     return found
@@ -282,7 +282,7 @@ def _html(*values: Value) -> str:
 
 
 def _evaluated(values: Sequence[Value]) -> str:
-    """Arguments as one text, as an action prints each."""
+    """Return the arguments as one text, as an action prints each."""
     texts = [value is None or isinstance(value, str) for value in values]
     spaces = [position and not (texts[position] or texts[position - 1]) for position in range(len(values))]
     return joined((" " if space else "") + show(value) for space, value in zip(spaces, values, strict=True))

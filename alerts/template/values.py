@@ -109,7 +109,7 @@ def unboxed(value: Value | Boxed) -> Value:
 
 
 def type_name(value: Value) -> str:
-    """Go's name of a value's type, as its error messages and bad printf verbs show it."""
+    """Return Go's name of a value's type, as its error messages and bad printf verbs show it."""
     if value is None:
         return "<nil>"
     if isinstance(value, Typed):
@@ -120,7 +120,7 @@ def type_name(value: Value) -> str:
 
 
 def truth(value: Value) -> bool:
-    """Go's idea of truth: zero and empty are false. NaN is not zero."""
+    """Return Go's idea of truth: zero and empty are false. NaN is not zero."""
     if isinstance(value, Span):
         return value.is_pointer or value.nanoseconds != 0
     return value is not None and (isinstance(value, (Element, Root, Moment)) or bool(value))
@@ -173,7 +173,7 @@ class Moment(NamedTuple):
         return f"{self.date:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
 
     def formatted(self, layout: str) -> str:
-        """Go's Format."""
+        """Return what Go's Format does."""
         return _PARTS.sub(lambda match: self._part(match[0]), layout)
 
     def _part(self, part: str) -> str:

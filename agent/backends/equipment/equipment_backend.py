@@ -196,7 +196,7 @@ class NodeCoolingReader(EquipmentReader):
 
     @staticmethod
     def _search_in(chassis: str, document: Document, ask: RedfishPoll) -> Iterator[PartDocument]:
-        """Those of one chassis, which lists its detectors itself (since 2023) or in its ThermalSubsystem, or both."""
+        """Yield the detectors of a chassis, which lists them itself (since 2023), in its ThermalSubsystem, or both."""
 
         def part(row: Metric, path: str, read: ReadPart) -> PartDocument:
             name = resource_id(path)

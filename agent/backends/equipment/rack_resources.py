@@ -113,7 +113,7 @@ def _of_detector(part: EquipmentPart, document: Document, _: str | None) -> Iter
 
 
 def _of_detector_groups(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
-    """Detectors that the unit lists within one document; if it cannot be read, those known stay unavailable."""
+    """Yield the detectors listed within one document; if it cannot be read, those known stay unavailable."""
     for name, each in listed_detectors(document):
         yield _state("leak-detector", name, parse_leak_state(each))
 

@@ -131,7 +131,7 @@ class HostFaultGroups:
         return text_if_possible(f"{self._procfs}/{pid}/comm")
 
     def _fabric_manager(self, figures: GroupReadings) -> None:
-        """Only where the driver of NVSwitches has some: on later boards they are no devices of the host."""
+        """Read it only where the driver of NVSwitches has some: on later boards they are no devices of the host."""
         if not list_names(f"{self._procfs}/{SWITCHES}"):
             raise FileNotFoundError(errno.ENOENT, "the node has no NVSwitch", f"{self._procfs}/{SWITCHES}")
         self._refuse_hidden()
@@ -141,7 +141,7 @@ class HostFaultGroups:
         figures.add(FABRIC_MANAGER, bool(self._manager))
 
     def _peermem(self, figures: GroupReadings) -> None:
-        """Only where there are the driver and InfiniBand devices."""
+        """Read it only where there are the driver and InfiniBand devices."""
         modules = f"{self._sysfs}/module"
         if not list_names(f"{self._sysfs}/class/infiniband") or not os.path.isdir(f"{modules}/nvidia"):  # noqa: PTH112
             raise FileNotFoundError(errno.ENOENT, "no driver of GPUs, or no InfiniBand device", modules)

@@ -195,7 +195,7 @@ class AllocationTable:
         return found
 
     def owners(self) -> dict[Gpu, Key]:
-        """For each GPU that one job has to itself, that job."""
+        """Return the job of each GPU that one job has to itself."""
         alone: dict[Gpu, Key | None] = {}
         for slot, holdings in self.slots.items():
             sole = slot.mig == WHOLE and len(holdings) == 1 and slot.gpu not in alone

@@ -27,7 +27,7 @@ def parse_uid(data: bytes) -> int:
 
 
 def parse_boot(data: bytes) -> int:
-    """When the node was started, from /proc/stat, in seconds since the epoch. Raises ValueError."""
+    """Return when the node was started, from /proc/stat, in seconds since the epoch. Raises ValueError."""
     return _number_after(data, b"btime")
 
 
@@ -298,7 +298,7 @@ class ProcessTable:
         return merge_jobs(job, Job("", "", started=began))
 
     def _began(self, stat: ProcStat) -> float | None:
-        """When the process was started, in seconds since the epoch; None if the node's boot time is not known."""
+        """Return when the process was started, in seconds since the epoch; None if the boot time is not known."""
         if self._boot is None:
             try:
                 self.reads += 1

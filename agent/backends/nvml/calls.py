@@ -118,7 +118,7 @@ CodeTable = Mapping[int, tuple[Reading, ...]]
 
 
 def one_hot(metric: Metric, entity: Entity, names: tuple[str, ...]) -> CodeTable:
-    """For each code, every name's reading; the readings are made once and reused."""
+    """Return for each code every name's reading; the readings are made once and reused."""
     label = metric.labels[0]
     series = [Series(metric, entity, ((label, name),)) for name in names]
     return {

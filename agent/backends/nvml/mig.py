@@ -110,7 +110,7 @@ class MigReader:
         readings.extend(each.info for each in self._instances or ())
 
     def read_usage(self, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
-        """Each GPU instance's activity, first so that `now` is the time of its sample, and each instance's memory."""
+        """Read each GPU instance's activity, first so that `now` is the time of its sample, and its memory."""
         if self._instances is None:
             self._list(gaps)
         instances = self._instances

@@ -126,7 +126,7 @@ class NvmlSource:
         return count
 
     def events(self, timeout: float) -> Sequence[Xid]:
-        """XID errors of the next `timeout` seconds at most. Raises SourceError."""
+        """Return XID errors of the next `timeout` seconds at most. Raises SourceError."""
         if self._watch is None:
             self._closing.wait(timeout)
             return ()

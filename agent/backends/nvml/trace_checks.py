@@ -38,7 +38,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_handle(value: object) -> bool:
-    """Whether it is a name for what is opaque; some drivers' handles are texts themselves."""
+    """Return whether it is a name for what is opaque; some drivers' handles are texts themselves."""
     return _is_text(value["is"]) if isinstance(value, dict) and value.keys() == {"is"} else _is_text(value)
 
 

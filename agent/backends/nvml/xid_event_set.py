@@ -85,7 +85,7 @@ class XidEventSet:
             self.watch(handle, self._gpus[handle])
 
     def wait(self, timeout: float) -> Sequence[Xid]:
-        """Events of the next `timeout` seconds at most. Raises SourceError."""
+        """Return the events of the next `timeout` seconds at most. Raises SourceError."""
         with self._busy:
             if self._closed or self._set is None or not self._registered:
                 self._pause(timeout)

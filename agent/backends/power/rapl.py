@@ -111,7 +111,7 @@ class RaplEnergy:
         self._name_domains()
 
     def _name_domains(self) -> None:
-        """`package-0`; for a part of it, `intel-rapl:0:1`, with its parent before it: `package-0-dram`."""
+        """Name each `package-0`; a part of it, `intel-rapl:0:1`, with its parent before it: `package-0-dram`."""
         domains: dict[str, RaplDomain] = {}
         taken: set[str] = set()
         for path, zone in self._zones.items():

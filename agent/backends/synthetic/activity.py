@@ -104,7 +104,7 @@ class ActivityCycle:
         self.mean_power = self.total[POWER] / self.period
 
     def locate(self, x: float) -> tuple[float, int, float]:
-        """Whole turns, piece, and time into the piece, `x` seconds after the cycle's origin."""
+        """Return whole turns, piece, and time into the piece, `x` seconds after the cycle's origin."""
         turns, into = divmod(x, self.period)
         piece = bisect_right(self._starts, into) - 1
         return turns, piece, into - self._starts[piece]
@@ -173,7 +173,7 @@ class Worker:
         pcie: tuple[float, float] = (0.001, 0.001),
         fabric: float = 0.0,
     ) -> Levels:
-        """Levels from shares: of the power limit, of time, of bandwidths (`pcie`: sent, received)."""
+        """Return levels from shares: of the power limit, of time, of bandwidths (`pcie`: sent, received)."""
         machine = self._topology
         watts = min(power * self._thirst, CAP)
         load = max(0.0, watts - 0.6) / 0.4
@@ -193,7 +193,7 @@ class Worker:
         )  # fmt: skip
 
     def idle(self) -> ActivityCycle:
-        """No process on the GPU."""
+        """Return the levels of a GPU without a process."""
         machine = self._topology
         watts = machine.power_idle * (1.0 + 0.06 * uniform_signed(*self._key, 13))
         return _steady(levels({POWER: watts, IDLE: 1.0, CLOCK: machine.clock_idle}))
@@ -206,7 +206,7 @@ class Worker:
         return _steady(self._little(busy))
 
     def spinning(self) -> ActivityCycle:
-        """Return a collective waits for a peer: a kernel runs all the time and does nothing."""
+        """Return the work of a collective that waits for a peer: a kernel runs all the time and does nothing."""
         return _steady(self._spin())
 
     def _spin(self) -> Levels:
@@ -315,7 +315,7 @@ def slowed(cycle: ActivityCycle, power: float, clock: float, reason: int, floor:
 
 
 def slowed_in_step(cycle: ActivityCycle, factor: float, floor: float) -> ActivityCycle:
-    """Power and clock at a factor, and as much work in a second as the peers of a synchronous job do.
+    """Return power and clock at a factor, and as much work in a second as the peers of a synchronous job do.
 
     So the tensor cores are active for a larger share of fewer cycles, and the transfers are those of the peers.
     """

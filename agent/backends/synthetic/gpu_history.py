@@ -89,7 +89,7 @@ class Segment:
         return target + excess * exp((self.start - t) / TAU_SECONDS)
 
     def crossing(self, limit: float) -> float:
-        """When the mean temperature will reach `limit` from below; infinity if never."""
+        """Return when the mean temperature will reach `limit` from below; infinity if never."""
         target, excess = self.mean
         if target <= limit or target + excess >= limit:
             return inf

@@ -226,7 +226,7 @@ class ScenarioReader:
         return self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else ()
 
     def window(self, keys: Mapping[str, object], path: str) -> Window:
-        """When something holds: its keys `at`, `duration` and `repeat`."""
+        """Return when something holds: its keys `at`, `duration` and `repeat`."""
         window = Window(
             self.number(keys, "at", path, Parameter(duration, 0.0)),
             self.optional(keys, "duration", path),
@@ -253,7 +253,7 @@ class ScenarioReader:
         return link
 
     def gpus(self, raw: object, path: str, machine: MachineType) -> tuple[int, ...]:
-        """GPU numbers: one, a list, a range such as 0-3, or all."""
+        """Return GPU numbers: one, a list, a range such as 0-3, or all."""
         if raw == "all":
             return tuple(range(machine.gpus))
         found: list[int] = []

@@ -30,11 +30,11 @@ class Window(Struct, frozen=True):
         return 1 if self.repeat is None else floor((t - self.at + EDGE) / self.repeat) + 1
 
     def onset(self, times: int) -> float:
-        """When it begins for the nth time."""
+        """Return when it begins for the nth time."""
         return self.at + (times - 1) * (self.repeat or 0.0)
 
     def begun(self, t: float) -> float | None:
-        """When the occurrence that holds at `t` began; None if none does."""
+        """Return when the occurrence that holds at `t` began; None if none does."""
         times = self.started(t)
         if not times:
             return None

@@ -153,7 +153,7 @@ class SyntheticGpuChannel:
         return values
 
     def _windowed(self, t: float) -> tuple[float, float]:
-        """Utilization and memory activity of the last whole window, in whole percent."""
+        """Return utilization and memory activity of the last whole window, in whole percent."""
         window = int(t * WINDOWS_A_SECOND)
         end = window / WINDOWS_A_SECOND
         if window < 1:

@@ -215,13 +215,13 @@ class SyntheticOptic:
             yield self._of(row, warning, ("level", "warning"))
 
     def _received(self, lane: int, minute: int, t: float) -> float:
-        """Light on a lane, in dBm."""
+        """Return the light on a lane, in dBm."""
         lost = sum(loss.decibels(t) for loss in self._losses if lane in loss.lanes)
         spread = LANE_SPREAD * uniform_signed(self._noise, lane)
         return RECEIVED_DBM + spread + self._wander(minute, lane) * WOBBLE - lost
 
     def _wander(self, minute: int, what: int) -> float:
-        """From -1 to 1, another in each minute."""
+        """Return a number from -1 to 1, another in each minute."""
         return uniform_signed(self._noise, minute, what, 82)
 
     def _of(self, row: Metric, value: float, *labels: tuple[str, str]) -> Reading:

@@ -66,7 +66,7 @@ class SyntheticSource:
         return any(number in fault.gpus and fault.window.holds(t) for fault in self._hangs)
 
     def _arrivals(self, t: float) -> tuple[Channel, ...]:
-        """Channels of the GPUs that identify themselves at `t` for the first time."""
+        """Return channels of the GPUs that identify themselves at `t` for the first time."""
         scenario, epoch, released, feed = self._scenario, self._epoch, self._released, self._feed
         assert feed is not None
         return tuple(
@@ -79,7 +79,7 @@ class SyntheticSource:
         return ReadGate(self._scenario, number, self._released).silence(t)
 
     def events(self, timeout: float) -> Sequence[Xid]:
-        """XID errors that have become due at a read since the last call."""
+        """Return XID errors that have become due at a read since the last call."""
         if self._released.is_set():
             raise SourceError("the synthetic source is closed")
         if self._feed is None:

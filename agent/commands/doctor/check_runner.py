@@ -71,7 +71,7 @@ def examine(node: DoctorNode, timeout: float = TIMEOUT_SECONDS) -> list[DoctorFi
 
 
 def _answers(checks: list[DoctorCheck], pool: FileReaderPool, mono: float) -> Iterator[DoctorFinding]:
-    """Each check is a batch of its own, as if it were a device: one that hangs holds up no other."""
+    """Read each check as a batch of its own, as if it were a device: one that hangs holds up no other."""
     batches = [DeviceReads(f"{number} {check.path}", [check]) for number, check in enumerate(checks)]
     for check, (answer,) in zip(checks, pool.round(batches, mono), strict=True):
         if not isinstance(answer, UnansweredError):

@@ -210,7 +210,7 @@ def _write_line(
 
 
 def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
-    """CSV with a row for each value, and its labels in Prometheus's notation without braces. Raises RecordingError."""
+    """Write CSV: a row for each value, its labels in Prometheus's notation without braces. Raises RecordingError."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("time", "node", "metric", "labels", "value"))
     names = cache(lambda layout: [(each.metric.name, _labels(each)) for each in layout.series])
@@ -221,7 +221,7 @@ def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
 
 
 def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
-    """CSV with a row for each snapshot and a column for each series; a cell is empty where there was no value.
+    """Write CSV with a row for each snapshot and a column for each series; a cell is empty where there was no value.
 
     The recordings are gone through twice. Raises RecordingError.
     """
@@ -267,5 +267,5 @@ def _named(series: Series) -> str:
 
 @lru_cache(maxsize=1)  # hundreds of rows have the same
 def _moment(wall: float) -> str:
-    """Wall seconds in ISO 8601."""
+    """Return wall seconds in ISO 8601."""
     return datetime.fromtimestamp(wall, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

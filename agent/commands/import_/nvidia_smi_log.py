@@ -173,7 +173,7 @@ def _header_of(cells: list[str], line: int, problems: ImportProblems, only: str 
 
 
 def _moment(text: str, zone: tzinfo | None) -> float:
-    """Wall seconds. Raises ValueError."""
+    """Return wall seconds. Raises ValueError."""
     for shape in ("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S"):
         try:
             return datetime.strptime(text.strip(), shape).replace(tzinfo=zone).timestamp()

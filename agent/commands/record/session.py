@@ -167,7 +167,7 @@ class RecordingSession:
         self._sampling = self._threads.begin("sampler", loop.run)
 
     def _take(self, snapshot: Snapshot) -> None:
-        """In the sampling thread."""
+        """Take a snapshot, in the sampling thread."""
         if self._file is None or self._failed:
             return
         if self._file.snapshots == 0 and (reason := self._no_gpu(snapshot)):
@@ -248,7 +248,7 @@ class RecordingSession:
         complain(f"recorded {file.snapshots} snapshots in {file.path} ({size(file.bytes)}){names}")
 
     def _show_progress(self) -> None:
-        """One line that is written again and again, where a person looks at it and no command writes beside it."""
+        """Show one line that is written again and again, where a person looks at it and no command writes beside it."""
         file = self._file
         if self._command is not None or file is None or sys.stderr is None or not sys.stderr.isatty():
             return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def load_files(entries: Sequence[str], config: Config) -> Ruleset:
-    """Rule files as they are: the configuration changes those only that it names. Raises RuleFileError, ValueError."""
+    """Load rule files as they are: the configuration changes only those it names. Raises RuleFileError, ValueError."""
     from agent.wiring.alerting import make_ruleset
     from alerts import packs
 

@@ -72,7 +72,7 @@ def _write_spans(spans: Sequence[AlertSpan], clock: _Times, several: bool) -> No
 
 
 def _length(span: AlertSpan, clock: _Times) -> str:
-    """For how long it fired, or was pending if it never did."""
+    """Return for how long it fired, or was pending if it never did."""
     begin = span.active_at if span.fired_at is None else span.fired_at
     return _seconds((clock.ends[span.node] if span.ended_at is None else span.ended_at) - begin)
 
@@ -135,7 +135,7 @@ class _Times:
         return time.strftime(self._format, time.gmtime(wall))
 
     def range(self, node: NodePlay) -> str:
-        """When a node was recorded, with the whole date."""
+        """Return when a node was recorded, with the whole date."""
         begin, end = (time.gmtime(wall) for wall in (node.first or 0.0, node.last))
         last = "%H:%M:%S" if begin[:3] == end[:3] else "%Y-%m-%d %H:%M:%S"
         return f"{time.strftime('%Y-%m-%d %H:%M:%S', begin)} to {time.strftime(last, end)} UTC"

@@ -104,7 +104,7 @@ def _of_neighbours(name: str) -> Iterator[str]:
 
 
 def _of_growth(tree: Expression) -> Iterator[str]:
-    """Growth misses the first sample of a counted series, which is already the error."""
+    """Warn that growth misses the first sample of a counted series, which is already the error."""
     for call in parts_of(tree):
         if not isinstance(call, FunctionCall) or call.name not in OF_GROWTH:
             continue

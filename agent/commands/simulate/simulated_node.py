@@ -57,7 +57,7 @@ class SimulatedRack:
         self._meters[name] = meter
 
     def down(self, name: str, t: float) -> float | None:
-        """Since which second the node has not answered at `t`; None if it does."""
+        """Return since which second the node has not answered at `t`; None if it does."""
         begun = [each.window.begun(t) for each in self._outages[name]]
         return min((each for each in begun if each is not None), default=None)
 

@@ -175,7 +175,7 @@ def _freeze(pages: SitePages) -> int:
 
 
 def _quiet(level: str) -> None:
-    """Only our own lines: what the sampler of one agent logs of its GPUs, thousands would, and none with a name."""
+    """Log only our own lines: what the sampler of one agent logs of its GPUs, thousands would, and none with a name."""
     logging.getLogger("coldplate").setLevel(logging.CRITICAL)
     for name in ("coldplate.simulate", "exporters"):
         logging.getLogger(name).setLevel({"warn": "WARNING"}.get(level, level.upper()))

@@ -112,7 +112,7 @@ def check_subquery(node: Subquery) -> FlawError | None:
 
 
 def check_unary(node: UnaryExpr) -> FlawError | None:
-    """Only numbers have a sign."""
+    """Check that only numbers have a sign."""
     if node.value_type in _NUMERIC:
         return None
     expected = "unary expression only allowed on expressions of type scalar or instant vector"
@@ -120,7 +120,7 @@ def check_unary(node: UnaryExpr) -> FlawError | None:
 
 
 def check_binary(node: BinaryExpr) -> FlawError | None:
-    """Operators take scalars and instant vectors; `bool`, matching and grouping only where they mean something."""
+    """Check the operands: scalars and instant vectors; `bool`, matching and grouping only where they mean something."""
     left, right = node.left.value_type, node.right.value_type
     scalars = left is ValueType.SCALAR and right is ValueType.SCALAR
     vectors = left is ValueType.VECTOR and right is ValueType.VECTOR

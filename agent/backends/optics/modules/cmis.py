@@ -246,10 +246,10 @@ def read_samples(memory: Memory, places: Places) -> dict[VdmSample, float]:
 
 
 def _power_ratio(word: int) -> float:
-    """From steps of 1/256 dB."""
+    """Return the ratio of steps of 1/256 dB."""
     return float(10 ** (word / 2560))
 
 
 def _small_float(word: int) -> float:
-    """F16: eleven bits of mantissa, below five of a decimal exponent that begins at -24."""
+    """Return the value of an F16: eleven bits of mantissa, below five of a decimal exponent that begins at -24."""
     return float(f"{word & 0x7FF}e{(word >> 11) - 24}")

@@ -196,7 +196,7 @@ def limits_in(
 
 
 def _upper_limits(row: Metric, steps: Sequence[int], step: float) -> Iterator[PortValue]:
-    """Both maps have the order high alarm, low alarm, high warning, low warning."""
+    """Yield the upper limits; both maps have the order high alarm, low alarm, high warning, low warning."""
     high, low, warning, _ = steps
     if high > low:  # else never programmed: all zeros or all ones
         yield PortValue(row, _ALARM, high * step)

@@ -81,7 +81,7 @@ BMC_REMEDIES = {
 
 
 def bmc_checks(node: DoctorNode) -> Iterable[PlacedLook]:
-    """Redfish where it is configured, IPMI where it is asked for."""
+    """Yield Redfish where it is configured, IPMI where it is asked for."""
     sources = node.config.backends.power
     try:
         target = bmc_of(node.config.backends)

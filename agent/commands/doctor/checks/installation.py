@@ -57,7 +57,7 @@ def _check_configuration(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def named_files(section: Section, path: str = "") -> Iterator[tuple[str, str]]:
-    """Key and value of every file that a login is in or is trusted by."""
+    """Yield key and value of every file that a login is in or is trusted by."""
     for field in fields_of(type(section)).values():
         value: Any = getattr(section, field.attribute)
         name = f"{path}.{field.name}".lstrip(".")

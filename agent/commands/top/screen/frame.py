@@ -69,7 +69,7 @@ def _first(rows: Sequence[Row], state: UiState, room: int) -> int:
 
 
 def _panels(scene: ScreenData, state: UiState, look: TextLayout, room: int | None) -> list[Text]:
-    """Panels as far as there is room: alerts, then ports in trouble, then jobs, then all ports."""
+    """Return panels as far as there is room: alerts, then ports in trouble, then jobs, then all ports."""
     nodes = scene.nodes
     if isinstance(state.zoom, OneJob):
         shown = {node.name: [gpu for gpu in node.gpus if gpu_table.job_of(gpu) == state.zoom] for node in nodes}
@@ -101,7 +101,7 @@ def _shares(room: int, heights: Sequence[int]) -> list[int]:
 
 
 def _fitted(lines: list[Text], state: UiState, look: TextLayout) -> list[Text]:
-    """With the footer, in exactly the terminal's height."""
+    """Return the lines with the footer, in exactly the terminal's height."""
     if look.height is None:
         return lines
     body = lines[: max(look.height - 1, 0)]

@@ -279,7 +279,7 @@ def _place(row: Row) -> tuple[object, ...]:
 
 
 def _most_first(name: str) -> Callable[[Row], tuple[object, ...]]:
-    """Sorted by a value, the highest first; rows without it last."""
+    """Sort by a value, the highest first; rows without it last."""
 
     def order(row: Row) -> tuple[object, ...]:
         value = None if isinstance(row, NodeView) else row.value(name)

@@ -42,7 +42,7 @@ class TerminalModes:
         self._mouse = False
 
     def enter(self, mouse: bool) -> None:
-        """Keys come one by one and unechoed; Ctrl-C and Ctrl-Z still are signals."""
+        """Have keys come one by one and unechoed; Ctrl-C and Ctrl-Z still are signals."""
         if self._before is None:
             self._before = termios.tcgetattr(self._source)
         tty.setcbreak(self._source, termios.TCSADRAIN)
@@ -51,13 +51,13 @@ class TerminalModes:
         self.use_mouse(mouse)
 
     def use_mouse(self, is_on: bool) -> None:
-        """Whether the terminal reports its mouse; if not, it selects text with it."""
+        """Decide whether the terminal reports its mouse; if not, it selects text with it."""
         if is_on != self._mouse:
             self.write(_MOUSE_ON if is_on else _MOUSE_OFF)
             self._mouse = is_on
 
     def leave(self) -> None:
-        """As it was before. A terminal that is gone is no error."""
+        """Leave the terminal as it was before. A terminal that is gone is no error."""
         before, self._before = self._before, None
         if before is None:
             return
@@ -67,7 +67,7 @@ class TerminalModes:
             termios.tcsetattr(self._source, termios.TCSADRAIN, before)  # type: ignore[arg-type]  # as tcgetattr gave it
 
     def write(self, data: bytes) -> None:
-        """All of it. Raises TerminalGoneError."""
+        """Write all of it. Raises TerminalGoneError."""
         try:
             while data:
                 data = data[os.write(self._sink, data) :]

@@ -72,7 +72,7 @@ class SightingBoard:
             return [each for each in self._latest.values() if each is not None], dict(self._counts)
 
     def wait(self, counts: Mapping[str, int], seconds: float) -> None:
-        """Until there is another sample, or problem, of every expected node than those counted, or for so long."""
+        """Wait until there is another sample, or problem, of every expected node than those counted, or for so long."""
         with self._arrived:
             self._arrived.wait_for(
                 lambda: all(self._counts.get(name, 0) > counts.get(name, 0) for name in self._latest), seconds

@@ -94,7 +94,7 @@ def _peace(nodes: Sequence[NodeView]) -> str:
 
 
 def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
-    """Power against the rack's budget, fabric, and how many alerts; of many nodes their sums."""
+    """Return power against the rack's budget, fabric, and how many alerts; of many nodes their sums."""
     powers = [node.power for node in nodes if node.power is not None]
     source = f" ({nodes[0].power_source})" if len(nodes) == 1 and nodes[0].power_source else ""
     power = f"{text_layout.kilowatts(sum(powers))} kW{source}" if powers else ABSENT

@@ -127,7 +127,7 @@ class TextLayout(Struct, frozen=True):
         return [*lines, self.cut(rest, width)] if rest else lines
 
     def left_and_right(self, left: Iterable[Part | str], *right: str) -> Text:
-        """Parts at the left, and at the right edge the first of these texts for which there is room."""
+        """Return parts at the left, and at the right edge the first of these texts for which there is room."""
         line = self.line(*left)
         room = self.width - line.cell_len
         for shown in map(self.glyphs.text, right):

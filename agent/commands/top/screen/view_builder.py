@@ -199,7 +199,7 @@ def _of_alerts(node: NodeView, many: bool) -> Iterator[NodeIssue]:
 
 
 def gpu_names(gpus: Sequence[GpuView], many: bool) -> str:
-    """GPUs in short; of several nodes each with its node."""
+    """Return GPUs in short; of several nodes each with its node."""
     places: dict[str, list[GpuView]] = {}
     for gpu in gpus:
         places.setdefault(gpu.node, []).append(gpu)
