@@ -15,7 +15,7 @@ from agent.recording.report.performance_observations import all_observations
 from agent.recording.report.report_card import TextStyle, report_card
 from agent.recording.report.report_document import AlertSummary
 from tests.recording.played import played, record
-from tests.report.made import IbPort, gathered, gpu, recorded, row, run_report, snapshots
+from tests.report.made import IbPort, Node, gathered, gpu, recorded, row, run_report, snapshots
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -111,7 +111,10 @@ def test_colour_changes_no_letter(tmp_path: Path) -> None:
 def test_what_a_hostile_recording_calls_things_reaches_no_terminal_raw(tmp_path: Path, run: Run) -> None:
     held = (("scheduler", "\x1b[2J"), ("job_id", "7\n8"), ("user", "\x07"), ("name", "\u202e"))
     path = recorded(tmp_path / "run", snapshots({row(chosen.HOLDER, gpu(0), held): 1.0}, 20), "\x1b[31mnode")
-    _, card, _ = run(path)
+    switch = {row(chosen.SWITCH_ERRORS, Node(), (("pci", "0"), ("sxid", "1"), ("grade", "fatal"))): 1.0}
+    other = recorded(tmp_path / "other", snapshots(switch, 20), "\x1b[31mother")
+    _, card, _ = run(path, other)
+    assert "NVSwitch 0 of \\x1b[31mother reported" in card
     assert not set("\x1b\x07\u202e") & set(card)
 
 

@@ -83,9 +83,9 @@ def _links(gpu: GpuFacts) -> Iterator[Observation]:
             continue
         for _, state in gpu.node.of(link).states(chosen.NVLINK_UP):
             # A link that was never up is not wired, or all are asleep.
-            if state.on and state.seconds - state.on >= 1:
+            if state.on and state.off >= 1:
                 down.append(str(link.link))
-                most = max(most, state.seconds - state.on)
+                most = max(most, state.off)
     if down:
         yield Observation(
             FAULT, "nvlink-down",
@@ -104,13 +104,12 @@ def _links(gpu: GpuFacts) -> Iterator[Observation]:
 
 def _ports(run: RecordedRun) -> Iterator[Observation]:
     for port, facts in run.ports():
-        of = f" of {facts.node.name}" if len(run.nodes) > 1 else ""
+        of = f" of {one_line(facts.node.name, 64)}" if len(run.nodes) > 1 else ""
         shown = one_line(f"{port.device} port {port.port}", 64) + of
         for _, state in facts.states(chosen.PORT_UP):
-            down = state.seconds - state.on
-            if state.on and down >= 1:
-                yield Observation(FAULT, "port-down", f"InfiniBand {shown} was down for {span_text(down)}.",
-                             figures={"down_seconds": down})  # fmt: skip
+            if state.on and state.off >= 1:
+                text = f"InfiniBand {shown} was down for {span_text(state.off)}."
+                yield Observation(FAULT, "port-down", text, figures={"down_seconds": state.off})
         counted = {
             name.removeprefix("coldplate_infiniband_").removesuffix("_total"): counter.growth
             for name in chosen.PORT_ERRORS
@@ -123,7 +122,7 @@ def _ports(run: RecordedRun) -> Iterator[Observation]:
 
 def _switches(run: RecordedRun) -> Iterator[Observation]:
     for node in run.nodes:
-        of = f" of {node.name}" if len(run.nodes) > 1 else ""
+        of = f" of {one_line(node.name, 64)}" if len(run.nodes) > 1 else ""
         for labels, counter in node.of().growths(chosen.SWITCH_ERRORS):
             if counter.growth >= 1:
                 is_fatal = labels.get("grade") == Grade.FATAL.value

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
 from agent.catalogue.gpu import WORKING_POWER
+from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
 from agent.recording.report.hardware_observations import hardware_observations
 from agent.recording.report.observation import NOTE, RANKS, SLOW, Observation, format_gpus, share_text, span_text
 from agent.recording.report.report_series import StepTime, step_time
-from agent.recording.report.run_facts import GpuFacts, RecordedRun, busy_parts, imbalance_of, mean_in
+from agent.recording.report.run_facts import GpuFacts, Measured, RecordedRun, busy_parts, imbalance_of
 
 THROTTLED = 0.01
 """Share of the time with reduced clocks from which on it is worth a remark."""
@@ -55,8 +56,8 @@ def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     parts = busy_parts(gpus)
-    clocks = {gpu: clock for gpu in gpus if (clock := mean_in(gpu, parts, chosen.CLOCK, chosen.SM_CLOCK))}
-    powers = {gpu: power for gpu in gpus if (power := mean_in(gpu, parts, chosen.POWER))}
+    clocks = {gpu: clock for gpu in gpus if (clock := gpu.mean_in(parts, chosen.CLOCK))}
+    powers = {gpu: power for gpu in gpus if (power := gpu.mean_in(parts, chosen.POWER))}
     if len(clocks) < 3 or len(parts) * gpus[0].node.grid.width < 60:
         return
     middle = median(clocks.values())
@@ -81,20 +82,21 @@ def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 
 def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    by_reason: dict[str, list[tuple[GpuFacts, float, float, str]]] = {}
+    by_reason: dict[str, list[tuple[GpuFacts, Measured]]] = {}
     for gpu in gpus:
-        for reason, (seconds, over, how) in gpu.slowed().items():
-            if over and seconds / over >= THROTTLED:
-                by_reason.setdefault(reason, []).append((gpu, seconds, over, how))
+        for reason, lost in gpu.slowed().items():
+            if lost.per_second >= THROTTLED:
+                by_reason.setdefault(reason, []).append((gpu, lost))
     for reason, found in sorted(by_reason.items()):
-        worst = max(found, key=lambda one: one[1] / one[2])
-        lost = f"{'up to ' if len(found) > 1 else ''}{share_text(worst[1] / worst[2])} of the time"
-        how = "as the driver counted" if worst[3] == "driver" else "as seen at each sample"
+        worst = max((lost for _, lost in found), key=lambda lost: lost.per_second)
+        share = f"{'up to ' if len(found) > 1 else ''}{share_text(worst.per_second)} of the time"
+        how = "as the driver counted" if worst.source == "driver" else "as seen at each sample"
         yield Observation(
             SLOW, "throttled",
-            f"{format_gpus(one[0] for one in found)}: clocks reduced by {reason} for {span_text(worst[1])} "
-            f"({lost}), {how}. {_REMEDY.get(reason, '')}".strip(),
-            tuple(one[0].title for one in found), {"throttled_seconds": worst[1], "over_seconds": worst[2]},
+            f"{format_gpus(gpu for gpu, _ in found)}: clocks reduced by {reason} for {span_text(worst.amount)} "
+            f"({share}), {how}. {_REMEDY.get(reason, '')}".strip(),
+            tuple(gpu.title for gpu, _ in found),
+            {"throttled_seconds": worst.amount, "over_seconds": worst.seconds},
             "By how much the clocks were reduced is another matter: see the SM clock.",
         )  # fmt: skip
 
@@ -149,10 +151,10 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
         return
     figures = {"utilization_ratio": max(known)}
     signs = []
-    pcie = max((gpu.growth(chosen.PCIE_IN) for gpu in gpus), key=lambda one: one.rate or 0.0 if one else 0.0)
-    if pcie is not None and pcie.rate and pcie.rate > 1e9:
-        figures["pcie_receive_bytes_per_second"] = pcie.rate
-        signs.append(f"up to {pcie.rate / 1e9:.1f} GB/s came in over PCIe")
+    pcie = max(gpu.mean(chosen.PCIE_IN) or 0.0 for gpu in gpus)
+    if pcie > 1e9:
+        figures["pcie_receive_bytes_per_second"] = pcie
+        signs.append(f"up to {pcie / 1e9:.1f} GB/s came in over PCIe")
     nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
     waits = max((share for node in nodes if (share := node.io_waiting()) is not None), default=None)
     if waits is not None and waits > 0.05:
@@ -161,7 +163,7 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     cpu = max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
     if cpu is not None and cpu > 0.7:
         figures["processor_busy_ratio"] = cpu
-        signs.append(f"the processors of {gpus[0].node.name} were {share_text(cpu)} busy")
+        signs.append(f"the processors of {one_line(gpus[0].node.name, 64)} were {share_text(cpu)} busy")
     state = "was not recorded" if waits is None and cpu is None else "was quiet"
     clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {state}"
     yield Observation(
@@ -175,15 +177,15 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 
 def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    idle = [
-        gpu for gpu in gpus
-        if (mean := gpu.mean(chosen.UTILIZATION)) is not None and mean < IDLE
-        and ((gpu.mean(chosen.MEMORY) or 0.0) > _GIB or gpu.job() is not None)
-    ]  # fmt: skip
+    means = [(gpu, gpu.mean(chosen.UTILIZATION)) for gpu in gpus]
+    idle = {
+        gpu: mean for gpu, mean in means
+        if mean is not None and mean < IDLE and ((gpu.mean(chosen.MEMORY) or 0.0) > _GIB or gpu.job() is not None)
+    }  # fmt: skip
     if not idle:
         return
-    seconds = max(summary.seconds for gpu in idle if (summary := gpu.summary(chosen.UTILIZATION)))
-    highest = max(mean for gpu in idle if (mean := gpu.mean(chosen.UTILIZATION)) is not None)
+    seconds = max(util.seconds for gpu in idle if (util := gpu.gauge(chosen.UTILIZATION)) is not None)
+    highest = max(idle.values())
     yield Observation(
         SLOW, "idle-allocation",
         f"{format_gpus(idle)} {'was' if len(idle) == 1 else 'were'} allocated and idle: utilization "
@@ -229,7 +231,7 @@ def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     rows: list[tuple[float, float, float]] = []
     for gpu in gpus:
         parts = busy_parts([gpu])
-        sm, tensor, dram = (mean_in(gpu, parts, name) for name in (chosen.SM, chosen.TENSOR, chosen.DRAM))
+        sm, tensor, dram = (gpu.mean_in(parts, name) for name in (chosen.SM, chosen.TENSOR, chosen.DRAM))
         if sm is not None and tensor is not None and dram is not None:
             bound.append(gpu)
             rows.append((sm, tensor, dram))
@@ -244,17 +246,15 @@ def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 
 def _capped(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    capped_gpus = [(gpu, *capped) for gpu in gpus if (capped := gpu.capped()) is not None]
-    held = [(gpu, share, over) for gpu, share, over, _ in capped_gpus if share >= CAPPED]
-    if not held:
+    capped = {gpu: capped for gpu in gpus if (capped := gpu.capped()) is not None and capped.amount >= CAPPED}
+    if not capped:
         return
-    share, over = median(share for _, share, _ in held), max(over for _, _, over in held)
-    some = [gpu for gpu, _, _ in held]
+    share, over = median(each.amount for each in capped.values()), max(each.seconds for each in capped.values())
     yield Observation(
         NOTE, "power-capped",
-        f"{format_gpus(some)} {'was' if len(some) == 1 else 'were'} at the power limit {share_text(share)} of "
+        f"{format_gpus(capped)} {'was' if len(capped) == 1 else 'were'} at the power limit {share_text(share)} of "
         f"{span_text(over)}: it holds the clocks. This is normal under full load; only a higher limit would be faster.",
-        tuple(gpu.title for gpu in some), {"capped_ratio": share},
+        tuple(gpu.title for gpu in capped), {"capped_ratio": share},
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Observation
 from agent.recording.report.performance_observations import step_of
 from agent.recording.report.run_facts import EntityFacts, GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
-from agent.recording.report.series_statistics import CounterStatistic, GaugeSummary
+from agent.recording.report.series_statistics import GaugeSummary
 
 _OWN = frozenset({"alertname", "alertstate", "severity"})
 
@@ -149,11 +149,11 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
                        "job": header.job, "scenario": header.scenario, "redacted": header.redacted},
         "power_watts": {source: _summary(power) for source, power in node.power().items()},
         "cpu_seconds": {mode: one.growth for mode, one in node.of().growth_by(chosen.CPU, "mode").items()},
-        "waiting_ratio": {what: one.rate for what, one in node.of().growth_by(chosen.PRESSURE, "resource").items()},
+        "waiting_ratio": {what: one.mean for what, one in node.of().growth_by(chosen.PRESSURE, "resource").items()},
         "gpus": [_gpu(gpu) for gpu in gpus],
         "ports": [
-            {"device": port.device, "port": port.port, "transmit": _rate(facts.growth(chosen.PORT_OUT)),
-             "receive": _rate(facts.growth(chosen.PORT_IN)), "down_seconds": _off(facts, chosen.PORT_UP),
+            {"device": port.device, "port": port.port, "transmit": _rate(facts, chosen.PORT_OUT),
+             "receive": _rate(facts, chosen.PORT_IN), "down_seconds": _off(facts, chosen.PORT_UP),
              "errors": {name.removeprefix("coldplate_infiniband_"): counter.growth for name in chosen.PORT_ERRORS
                         if (counter := facts.growth(name)) is not None}}
             for port, facts in ports if facts.node is node
@@ -170,14 +170,16 @@ def _gpu(gpu: GpuFacts) -> dict[str, Any]:
         "model": gpu.model,
         "job": job._asdict() if job is not None else None,
         **{title: _summary(gpu.summary(name)) for title, name in _GAUGES.items()},
-        "sm_clock_hertz": _summary(gpu.summary(chosen.CLOCK, chosen.SM_CLOCK)),
+        "sm_clock_hertz": _summary(gpu.summary(chosen.CLOCK)),
         "power_limit_watts": gpu.power_limit,
-        "at_power_limit": None if capped is None else {"ratio": capped[0], "seconds": capped[1], "source": capped[2]},
-        "energy": None if energy is None else {"joules": energy[0], "seconds": energy[1], "source": energy[2]},
+        "at_power_limit": None if capped is None else {
+            "ratio": capped.amount, "seconds": capped.seconds, "source": capped.source},
+        "energy": None if energy is None else {
+            "joules": energy.amount, "seconds": energy.seconds, "source": energy.source},
         "state_seconds": gpu.state_seconds() or None,
-        "throttled": {reason: {"throttled_seconds": seconds, "seconds": over, "source": how}
-                      for reason, (seconds, over, how) in gpu.throttled().items()},
-        "traffic": {title: _rate(gpu.growth(name)) for title, name in _TRAFFIC.items()},
+        "throttled": {reason: {"throttled_seconds": each.amount, "seconds": each.seconds, "source": each.source}
+                      for reason, each in gpu.throttled().items()},
+        "traffic": {title: _rate(gpu, name) for title, name in _TRAFFIC.items()},
         "counted": {title: {" ".join(labels.values()) or "all": counter.growth
                             for labels, counter in gpu.growths(name)}
                     for title, name in _COUNTED.items()},
@@ -193,12 +195,13 @@ def _summary(summary: GaugeSummary | None) -> dict[str, float] | None:
     return None if summary is None else dict(summary._asdict())
 
 
-def _rate(counter: CounterStatistic | None) -> dict[str, float | None] | None:
+def _rate(facts: EntityFacts, name: str) -> dict[str, float | None] | None:
+    counter = facts.growth(name)
     if counter is None:
         return None
-    return {"bytes": counter.growth, "mean_bytes_per_second": counter.rate, "peak_bytes_per_second": counter.peak,
+    return {"bytes": counter.growth, "mean_bytes_per_second": counter.mean, "peak_bytes_per_second": facts.peak(name),
             "seconds": counter.seconds}  # fmt: skip
 
 
 def _off(facts: EntityFacts, name: str) -> float | None:
-    return max((state.seconds - state.on for _, state in facts.states(name)), default=None)
+    return max((state.off for _, state in facts.states(name)), default=None)
