@@ -13,7 +13,7 @@ from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
 from agent.recording.report.performance_observations import all_observations
 from agent.recording.report.report_card import TextStyle, report_card
-from agent.recording.report.report_document import AlertSummary
+from agent.recording.report.report_document import AlertReport, AlertSummary
 from tests.recording.played import played, record
 from tests.report.made import IbPort, Node, gathered, gpu, recorded, row, run_report, snapshots
 
@@ -94,7 +94,7 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
     found.files = ["run.coldplate"]
     alert = AlertSummary("GpuImbalance", "warning", "node-1", (("gpu", "0"),), found.first, found.last, 90.0, 2)
 
-    card = report_card(found, all_observations(found), [alert], TextStyle(width))
+    card = report_card(found, all_observations(found), AlertReport([alert]), TextStyle(width))
     assert max(map(len, card)) <= width
     assert "\n".join(card).isascii()
     assert "\x1b" not in "\n".join(card)
@@ -102,8 +102,8 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
 
 def test_colour_changes_no_letter(tmp_path: Path) -> None:
     found = gathered(tmp_path / "run", {row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 5 + [1.0] * 5}, 10)
-    plain, coloured = ("\n".join(report_card(found, all_observations(found), [], TextStyle(80, colour=colour)))
-                       for colour in (False, True))  # fmt: skip
+    styles = (TextStyle(80), TextStyle(80, colour=True))
+    plain, coloured = ("\n".join(report_card(found, all_observations(found), AlertReport(), each)) for each in styles)
     assert coloured != plain
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
 

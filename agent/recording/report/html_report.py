@@ -9,7 +9,7 @@ from agent.recording.report import report_card as card
 from agent.recording.report import report_series as chosen
 from agent.recording.report import report_tables as tables
 from agent.recording.report.observation import FAULT, SLOW, Observation, format_gpus, span_text
-from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
+from agent.recording.report.report_document import AlertReport, AlertSummary
 from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.series_statistics import Envelope
 from agent.recording.report.svg_plots import PlotCurve, plot
@@ -44,16 +44,11 @@ _PANELS = (
 _PORTS = _Panel("InfiniBand, sent and received, GB/s", chosen.PORTS, "GB/s")
 
 
-def html_report(
-    run: RecordedRun,
-    found: Sequence[Observation],
-    alerts: Sequence[AlertSummary],
-    rules: AlertsHeading = WHILE_RECORDED,
-) -> str:
+def html_report(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport) -> str:
     """Return the page. Whatever a recording calls things is escaped."""
     names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
     title = f"Report on {', '.join(names)}{' and others' if len(run.files) > len(names) else ''}"
-    body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts), *_tables(run), *_alerts(alerts, rules)]
+    body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts.alerts), *_tables(run), *_alerts(alerts)]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -187,19 +182,19 @@ def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], style: str = "")
     return f'<div class="scroll"><table{style}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _alerts(alerts: Sequence[AlertSummary], rules: AlertsHeading) -> Iterator[str]:
-    yield f"<h2>{rules.heading}</h2>"
-    if not alerts:
-        yield f"<p>{rules.none}</p>"
+def _alerts(report: AlertReport) -> Iterator[str]:
+    yield f"<h2>{report.heading}</h2>"
+    if not report.alerts:
+        yield f"<p>{report.none}</p>"
         return
     rows = []
-    for alert in alerts[:500]:
+    for alert in report.alerts[:500]:
         labels = ", ".join(f"{name}={one_line(value, 100)}" for name, value in alert.labels)
         cells = (utc(alert.first), span_text(alert.seconds), alert.alert, alert.severity, alert.node, labels)
         rows.append([one_line(cell, 400) for cell in cells])
     yield _table(("from", "for", "alert", "severity", "node", "labels"), rows, ' class="alerts"')
-    if len(alerts) > 500:
-        yield f"<p>And {len(alerts) - 500} more: --json has all.</p>"
+    if len(report.alerts) > 500:
+        yield f"<p>And {len(report.alerts) - 500} more: --json has all.</p>"
 
 
 STYLE = """

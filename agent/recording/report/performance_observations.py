@@ -27,9 +27,9 @@ _GIB = 2.0**30
 
 def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     found = imbalance_of(gpus)
-    if found is None or not found.sharp or found.laggard is None:
+    if found is None or not found.lags:
         return
-    title, lagged = found.laggard
+    title, lagged = max(found.lags.items(), key=lambda lag: lag[1])
     share = found.sharp / found.seconds
     figures = {"uneven_seconds": found.sharp, "lagging_seconds": lagged, "least_utilization_ratio": found.least}
     how = f"for {span_text(found.sharp)} ({share_text(share)} of the time)"

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from agent.lib.wording import one_line, utc
 from agent.recording.report.observation import Observation, format_gpus, share_text, span_text
-from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
+from agent.recording.report.report_document import AlertReport
 from agent.recording.report.report_tables import (
     MOST_ROWS,
     ReportTable,
@@ -75,14 +75,7 @@ class TextStyle:
 _MARKS = {"fault": "FAULT", "slow": "SLOW", "note": "note"}
 
 
-def report_card(
-    run: RecordedRun,
-    found: Sequence[Observation],
-    alerts: Sequence[AlertSummary],
-    style: TextStyle,
-    rules: AlertsHeading = WHILE_RECORDED,
-) -> list[str]:
-    """Return the lines of the card. `rules` says whose alerts they are."""
+def report_card(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport, style: TextStyle) -> list[str]:
     lines = list(_head(run, style))
     lines += [*style.heading("What stands out"), *_remarks(found, style)]
     if run.gpus():
@@ -94,9 +87,7 @@ def report_card(
     if run.ports():
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]
     lines += [*style.heading("Nodes"), *_table(node_table(run), style)]
-    lines += style.heading(rules.heading)
-    lines += _alerts(alerts, style, len(run.nodes) > 1) if alerts else style.wrapped(rules.none, "  ", "  ")
-    return lines
+    return [*lines, *style.heading(alerts.heading), *_alerts(alerts, style, len(run.nodes) > 1)]
 
 
 def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
@@ -165,8 +156,10 @@ def _groups(run: RecordedRun, style: TextStyle) -> Iterator[str]:
         yield from style.wrapped(text, "  ", "  ")
 
 
-def _alerts(alerts: Sequence[AlertSummary], style: TextStyle, named: bool) -> Iterator[str]:
-    for alert in alerts[:MOST_ROWS]:
+def _alerts(report: AlertReport, style: TextStyle, named: bool) -> Iterator[str]:
+    if not report.alerts:
+        yield from style.wrapped(report.none, "  ", "  ")
+    for alert in report.alerts[:MOST_ROWS]:
         labels = ", ".join(f"{name}={one_line(value, 64)}" for name, value in alert.labels)
         of = f" on {one_line(alert.node, 64)}" if named else ""
         times = f", {alert.times} times" if alert.times > 1 else ""
@@ -176,5 +169,5 @@ def _alerts(alerts: Sequence[AlertSummary], style: TextStyle, named: bool) -> It
             f"{span_text(alert.seconds)}{times}: {labels or 'no labels'}"
         )
         yield from style.wrapped(text, "  ", "    ")
-    if len(alerts) > MOST_ROWS:
-        yield f"  and {len(alerts) - MOST_ROWS} more: --json has all"
+    if len(report.alerts) > MOST_ROWS:
+        yield f"  and {len(report.alerts) - MOST_ROWS} more: --json has all"

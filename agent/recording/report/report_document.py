@@ -33,41 +33,35 @@ class AlertSummary(NamedTuple):
     times: int
 
 
-class AlertsHeading(NamedTuple):
-    """What stands above the alerts, and in their place without any."""
+class AlertReport(NamedTuple):
+    """Alerts in the order of time, what stands above them, and in their place without any."""
 
-    heading: str
-    none: str
-
-
-WHILE_RECORDED = AlertsHeading(
-    "What the rules said while it was recorded",
-    "No alert fired, or the recording is not of an agent that evaluates rules.",
-)
-PLAYED_NOW = AlertsHeading("What the rules say of the recording", "No alert would have fired.")
+    alerts: Sequence[AlertSummary] = ()
+    heading: str = "What the rules said while it was recorded"
+    none: str = "No alert fired, or the recording is not of an agent that evaluates rules."
 
 
-def recorded_alerts(run: RecordedRun) -> list[AlertSummary]:
-    """Return the alerts that the nodes' own agents fired while they were recorded, in the order of time."""
-    found = []
-    for node in run.nodes:
-        for labels, state in node.of().states(chosen.ALERT):
-            if labels.get("alertstate") == "firing" and state.spans:
-                first, last = state.spans[0][0], state.spans[-1][1]
-                found.append(_alert_summary(labels, node.name, first, last, seconds=state.on, times=state.flips))
-    return sorted(found, key=_in_time)
+def recorded_alerts(run: RecordedRun) -> AlertReport:
+    """Return the alerts that the nodes' own agents fired while they were recorded."""
+    return AlertReport(_in_time(
+        _alert_summary(labels, node.name, state.spans[0][0], state.spans[-1][1], seconds=state.on, times=state.flips)
+        for node in run.nodes
+        for labels, state in node.of().states(chosen.ALERT)
+        if labels.get("alertstate") == "firing" and state.spans
+    ))  # fmt: skip
 
 
-def summarise_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[AlertSummary]:
+def played_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> AlertReport:
     """Of firing alerts, each with its node, its labels and the wall seconds of its beginning and its end."""
     found: dict[tuple[str, Labels], list[tuple[float, float]]] = {}
     for node, labels, first, last in spans:
         found.setdefault((node, labels), []).append((first, last))
-    made = []
-    for (node, labels), times in found.items():
-        seconds = sum(end - begin for begin, end in times)
-        made.append(_alert_summary(dict(labels), node, times[0][0], times[-1][1], seconds=seconds, times=len(times)))
-    return sorted(made, key=_in_time)
+    made = _in_time(
+        _alert_summary(dict(labels), node, times[0][0], times[-1][1],
+                       seconds=sum(end - begin for begin, end in times), times=len(times))
+        for (node, labels), times in found.items()
+    )  # fmt: skip
+    return AlertReport(made, "What the rules say of the recording", "No alert would have fired.")
 
 
 def _alert_summary(
@@ -78,8 +72,8 @@ def _alert_summary(
     return AlertSummary(name, severity, node, rest, first, last, seconds, times)
 
 
-def _in_time(summary: AlertSummary) -> tuple[float, str, str]:
-    return summary.first, summary.alert, summary.node
+def _in_time(alerts: Iterable[AlertSummary]) -> list[AlertSummary]:
+    return sorted(alerts, key=lambda alert: (alert.first, alert.alert, alert.node))
 
 
 VERSION = 1
@@ -99,7 +93,7 @@ _COUNTED = {"xids": chosen.XIDS, "ecc_errors": chosen.ECC, "nvlink_errors": chos
             "pcie_replays": chosen.PCIE_REPLAYS}  # fmt: skip
 
 
-def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[AlertSummary]) -> dict[str, Any]:
+def report_document(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport) -> dict[str, Any]:
     """Return the document. What was not seen is null and never 0; `seconds` say over how long a figure is."""
     return {
         "version": VERSION,
@@ -117,7 +111,7 @@ def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequ
         "alerts": [
             {"alert": alert.alert, "severity": alert.severity, "node": alert.node, "labels": dict(alert.labels),
              "from": utc(alert.first), "to": utc(alert.last), "seconds": alert.seconds, "times": alert.times}
-            for alert in alerts
+            for alert in alerts.alerts
         ],
         "groups": [_group(job, gpus) for job, gpus in run.groups()],
         "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node], run.ports()) for node in run.nodes],

@@ -7,7 +7,7 @@ stalled jobs from all healthy ones, whose difference was 15 points at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import ceil
 from statistics import fmean, median
 from typing import NamedTuple, TypeVar
@@ -292,23 +292,18 @@ Columns = dict[str, Means]
 class Imbalance(Struct):
     """The difference of utilization between GPUs of a job, in windows of `window` seconds, over `seconds` in all.
 
-    `sharp` are the seconds with uneven work, `lags` those of them in which each GPU was the least busy one,
-    `busy_power` the median power of the busy GPUs then, as a share of their limits; None where it is not known.
+    `sharp` are the seconds with uneven work, `lags` those of them in which each GPU was the least busy one, `least` its
+    utilization then, and `busy_power` the median power of the busy GPUs, as a share of their limits; None if unknown.
     """
 
     window: float
-    seconds: float = 0.0
-    mean: float = 0.0
-    most: float = 0.0
+    seconds: float
+    mean: float
+    most: float
     sharp: float = 0.0
     lags: dict[str, float] = field(default_factory=dict)
     least: float = 1.0
     busy_power: float | None = None
-
-    @property
-    def laggard(self) -> tuple[str, float] | None:
-        """The GPU that was the least busy one for the longest time, and for how many seconds."""
-        return max(self.lags.items(), key=lambda one: one[1]) if self.lags else None
 
 
 def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
@@ -319,23 +314,29 @@ def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
     if len(columns) < 2 or seconds < SHORTEST_WINDOW_SECONDS:
         return None
     parts = ceil(seconds / grid.width - 1e-9)
-    found = Imbalance(parts * grid.width)
-    powers: Columns = {gpu.title: _shares_of_limit(gpu) for gpu in gpus}
-    spreads: list[float] = []
-    drawn: list[float] = []
-    for first in range(0, grid.count, parts):
-        shares = _window_means(columns, first, parts)
-        if len(shares) < 2:
-            continue
-        low, high = min(shares.values()), max(shares.values())
-        spreads.append(high - low)
-        if high >= BUSY and high - low >= SHARP:
-            drawn += _time(found, columns, powers, range(first, min(first + parts, grid.count)), grid.width)
-            found.least = min(found.least, low)
+    windows = [(first, _window_means(columns, first, parts)) for first in range(0, grid.count, parts)]
+    spreads = [_spread(shares) for _, shares in windows if len(shares) > 1]
     if not spreads:
         return None
-    found.seconds = min(len(spreads) * found.window, grid.count * grid.width)
-    found.mean, found.most = fmean(spreads), max(spreads)
+    length = parts * grid.width
+    found = Imbalance(length, min(len(spreads) * length, grid.count * grid.width), fmean(spreads), max(spreads))
+    powers: Columns = {gpu.title: _shares_of_limit(gpu) for gpu in gpus}
+    drawn: list[float] = []
+    minute = max(1, min(parts, ceil(SHORTEST_WINDOW_SECONDS / grid.width - 1e-9)))
+    for first, whole in windows:
+        if not _is_uneven(whole):
+            continue
+        found.least = min(found.least, *whole.values())
+        end = min(first + parts, grid.count)
+        for start in range(first, end, minute):
+            count = min(minute, end - start)
+            shares = _window_means(columns, start, count)
+            if _is_uneven(shares):
+                low = min(shares, key=lambda title: shares[title])
+                found.sharp += count * grid.width
+                found.lags[low] = found.lags.get(low, 0.0) + count * grid.width
+                busy = [title for title, share in shares.items() if share >= max(shares.values()) - 0.2]
+                drawn += [power for title in busy if (power := _mean(powers[title], start, count)) is not None]
     found.busy_power = median(drawn) if drawn else None
     return found
 
@@ -345,20 +346,12 @@ def _window_means(columns: Columns, first: int, parts: int) -> dict[str, float]:
     return {title: value for title, value in window.items() if value is not None}
 
 
-def _time(found: Imbalance, columns: Columns, powers: Columns, window: range, width: float) -> Iterator[float]:
-    """Add up how long it was uneven in a window that was, minute by minute; gives what busy GPUs drew then."""
-    parts = max(1, min(len(window), ceil(SHORTEST_WINDOW_SECONDS / width - 1e-9)))
-    for start in window[::parts]:
-        count = min(parts, window.stop - start)
-        shares = _window_means(columns, start, count)
-        high = max(shares.values(), default=0.0)
-        if len(shares) > 1 and high >= BUSY and high - min(shares.values()) >= SHARP:
-            low = min(shares, key=lambda title: shares[title])
-            found.sharp += count * width
-            found.lags[low] = found.lags.get(low, 0.0) + count * width
-            for title in [title for title, value in shares.items() if value >= high - 0.2]:
-                if (share := _mean(powers[title], start, count)) is not None:
-                    yield share
+def _spread(shares: dict[str, float]) -> float:
+    return max(shares.values()) - min(shares.values())
+
+
+def _is_uneven(shares: dict[str, float]) -> bool:
+    return len(shares) > 1 and max(shares.values()) >= BUSY and _spread(shares) >= SHARP
 
 
 def _shares_of_limit(gpu: GpuFacts) -> Means:
