@@ -6,7 +6,6 @@ from agent.catalogue.xid_triage import Grade, called
 from agent.health.device_states import xid_verdict
 from agent.health.verdicts import Verdict
 from agent.lib.wording import one_line, utc
-from agent.model import NvLink
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import FAULT, NOTE, Observation, format_gpus, ranges, span_text
 from agent.recording.report.run_facts import GpuFacts, RecordedRun
@@ -76,20 +75,13 @@ def _silence(gpu: GpuFacts) -> Iterator[Observation]:
 
 
 def _links(gpu: GpuFacts) -> Iterator[Observation]:
-    down: list[str] = []
-    most = 0.0
-    for link in gpu.node.entities(NvLink):
-        if link.gpu != gpu.gpu:
-            continue
-        for _, state in gpu.node.of(link).states(chosen.NVLINK_UP):
-            # A link that was never up is not wired, or all are asleep.
-            if state.on and state.off >= 1:
-                down.append(str(link.link))
-                most = max(most, state.off)
+    # A link that was never up is not wired, or all are asleep.
+    down = {str(link): state.off for link, state in gpu.links() if state.on and state.off >= 1}
     if down:
+        most = max(down.values())
         yield Observation(
             FAULT, "nvlink-down",
-            f"{format_gpus([gpu])}: NVLink {ranges(down)} went down, for up to {span_text(most)}.",
+            f"{format_gpus([gpu])}: NVLink {ranges([*down])} went down, for up to {span_text(most)}.",
             (gpu.title,), {"down_seconds": most},
         )  # fmt: skip
     counters = gpu.growth_by(chosen.NVLINK_ERRORS, "type")

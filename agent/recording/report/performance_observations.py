@@ -111,27 +111,26 @@ _REMEDY = {
 def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     """Yield all at full utilization and next to no power: a collective that does not end."""
     grid = gpus[0].node.grid
-    busy = [gpu.means(chosen.UTILIZATION) for gpu in gpus]
-    power = [(gpu.means(chosen.POWER), gpu.power_limit) for gpu in gpus]
-    tensor = [gpu.means(chosen.TENSOR) for gpu in gpus]
-    if len(gpus) < 2 or None in busy:
+    unseen: list[float | None] = [None] * grid.count
+    columns = [
+        (gpu, gpu.power_limit or 0.0, used, gpu.means(chosen.POWER) or unseen, gpu.means(chosen.TENSOR) or unseen)
+        for gpu in gpus
+        if (used := gpu.means(chosen.UTILIZATION)) is not None
+    ]
+    if len(gpus) < 2 or len(columns) < len(gpus):
         return
     stalled = 0.0
-    waiting: set[str] = set()
+    waiting: set[GpuFacts] = set()
     for part in range(grid.count):
         states = {
-            gpu.title: bool(
-                limit and watts and watts[part] is not None
-                and used[part] >= 0.9 and watts[part] < WORKING_POWER * limit  # type: ignore[operator]  # neither is missing
-                and (sums is None or sums[part] is None or sums[part] < 0.05)  # type: ignore[operator]  # as above
-            )
-            for gpu, used, (watts, limit), sums in zip(gpus, busy, power, tensor, strict=True)
-            if used is not None and used[part] is not None
-        }  # fmt: skip
+            gpu: _spins(share, watts[part], limit, tensor[part])
+            for gpu, limit, used, watts, tensor in columns
+            if (share := used[part]) is not None
+        }
         if len(states) > 1 and all(states.values()):
             stalled += grid.width
             waiting |= states.keys()
-    some = [gpu for gpu in gpus if gpu.title in waiting]
+    some = [gpu for gpu in gpus if gpu in waiting]
     if stalled >= 60:
         yield Observation(
             SLOW, "stalled",
@@ -140,6 +139,12 @@ def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
             tuple(gpu.title for gpu in some), {"stalled_seconds": stalled},
             "Memory-bound decoding looks alike where tensor activity is not measured.",
         )  # fmt: skip
+
+
+def _spins(used: float, watts: float | None, limit: float, tensor: float | None) -> bool:
+    """Return whether a GPU is busy with waiting: at full utilization, and without the power of work."""
+    has_low_power = watts is not None and watts < WORKING_POWER * limit
+    return used >= 0.9 and has_low_power and (tensor is None or tensor < 0.05)
 
 
 def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.lib.wording import utc
-from agent.model import IbPort, Labels, NvLink
+from agent.model import IbPort, Labels
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Observation
 from agent.recording.report.performance_observations import step_of
@@ -147,7 +147,8 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
         "gpus": [_gpu(gpu) for gpu in gpus],
         "ports": [
             {"device": port.device, "port": port.port, "transmit": _rate(facts, chosen.PORT_OUT),
-             "receive": _rate(facts, chosen.PORT_IN), "down_seconds": _off(facts, chosen.PORT_UP),
+             "receive": _rate(facts, chosen.PORT_IN),
+             "down_seconds": next((state.off for _, state in facts.states(chosen.PORT_UP)), None),
              "errors": {name.removeprefix("coldplate_infiniband_"): counter.growth for name in chosen.PORT_ERRORS
                         if (counter := facts.growth(name)) is not None}}
             for port, facts in ports if facts.node is node
@@ -157,7 +158,6 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
 
 def _gpu(gpu: GpuFacts) -> dict[str, Any]:
     energy, capped, job = gpu.energy(), gpu.capped(), gpu.job()
-    links = [link for link in gpu.node.entities(NvLink) if link.gpu == gpu.gpu]
     return {
         "gpu": gpu.gpu.index,
         "uuid": gpu.gpu.uuid,
@@ -178,8 +178,7 @@ def _gpu(gpu: GpuFacts) -> dict[str, Any]:
                             for labels, counter in gpu.growths(name)}
                     for title, name in _COUNTED.items()},
         "silent_seconds": gpu.silent_seconds,
-        "nvlinks_down_seconds": {str(link.link): down for link in links
-                                 if (down := _off(gpu.node.of(link), chosen.NVLINK_UP))},
+        "nvlinks_down_seconds": {str(link): state.off for link, state in gpu.links() if state.off},
         "absent": {name: reason.value for (name, entity), reason in gpu.node.absent.items()
                    if entity == gpu.gpu and name in _GAUGES.values()},
     }  # fmt: skip
@@ -195,7 +194,3 @@ def _rate(facts: EntityFacts, name: str) -> dict[str, float | None] | None:
         return None
     return {"bytes": counter.growth, "mean_bytes_per_second": counter.mean, "peak_bytes_per_second": facts.peak(name),
             "seconds": counter.seconds}  # fmt: skip
-
-
-def _off(facts: EntityFacts, name: str) -> float | None:
-    return max((state.off for _, state in facts.states(name)), default=None)

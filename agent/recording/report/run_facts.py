@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from agent.health.device_states import throttle_verdict
 from agent.health.verdicts import is_bad
-from agent.model import Entity, Gpu, IbPort, Labels, Node, Reason
+from agent.model import Entity, Gpu, IbPort, Labels, Node, NvLink, Reason
 from agent.recording.file_records import RecordingHeader
 from agent.recording.report import report_series as chosen
 from agent.recording.report.report_series import StepSampler
@@ -189,6 +189,11 @@ class GpuFacts(EntityFacts):
     def silent_seconds(self) -> float:
         """Seconds in which the agent said that it does not answer."""
         return sum(state.off for _, state in self.states(chosen.GPU_UP))
+
+    def links(self) -> list[tuple[int, StateStatistic]]:
+        """Return its NVLinks by number, and when each was up."""
+        links = [link for link in self.node.entities(NvLink) if link.gpu == self.gpu]
+        return [(link.link, state) for link in links for _, state in self.node.of(link).states(chosen.NVLINK_UP)]
 
     def energy(self) -> Measured | None:
         """Return joules, of the `counter` or integrated from `power`."""
