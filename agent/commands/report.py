@@ -15,7 +15,7 @@ from agent.lib.wording import UserError
 
 if TYPE_CHECKING:
     from agent.recording.report.report_card import TextStyle
-    from agent.recording.report.report_document import AlertSummary
+    from agent.recording.report.report_document import AlertReport
     from agent.recording.report.run_facts import RecordedRun
     from alerts.backtest.play import NodePlay
 
@@ -74,20 +74,19 @@ def _report(files: Sequence[str], page: str | None, rules: list[str] | None, *, 
     from agent.recording.report.html_report import html_report
     from agent.recording.report.performance_observations import all_observations
     from agent.recording.report.report_card import report_card
-    from agent.recording.report.report_document import PLAYED_NOW, WHILE_RECORDED, recorded_alerts, report_document
+    from agent.recording.report.report_document import recorded_alerts, report_document
 
     gathered = _gathered(files)
     played = _played(files, rules) if rules else None
     if gathered is None or (rules and played is None):
         return 1
-    found, alerts = all_observations(gathered), recorded_alerts(gathered) if played is None else played
-    whose = WHILE_RECORDED if played is None else PLAYED_NOW
-    if page is not None and not _write_page(page, html_report(gathered, found, alerts, whose)):
+    found, alerts = all_observations(gathered), played or recorded_alerts(gathered)
+    if page is not None and not _write_page(page, html_report(gathered, found, alerts)):
         return 1
     if as_json:
         _print_document(report_document(gathered, found, alerts))
     elif page != "-":
-        print("\n".join(report_card(gathered, found, alerts, _style(), whose)))
+        print("\n".join(report_card(gathered, found, alerts, _style())))
     return 0
 
 
@@ -152,13 +151,13 @@ def _gathered(files: Sequence[str]) -> RecordedRun | None:
         return gathered
 
 
-def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | None:
+def _played(files: Sequence[str], rules: Sequence[str]) -> AlertReport | None:
     """Return the alerts that these rules have in the recordings; None where they cannot be read."""
     from agent.commands.rules.backtest import load_files, replay_recordings
     from agent.config.schema import Config
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import open_recordings
-    from agent.recording.report.report_document import summarise_alerts
+    from agent.recording.report.report_document import played_alerts
     from alerts.rulefile import RuleFileError
 
     nodes: dict[str, NodePlay] = {}
@@ -173,4 +172,4 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | 
         pass  # and this: report what was played until then
     spans = [span for node in nodes.values() for span in node.plays[0].spans() if span.fired_at is not None]
     last = max((node.last for node in nodes.values()), default=0.0)
-    return summarise_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)
+    return played_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)

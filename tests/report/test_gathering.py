@@ -75,8 +75,9 @@ def test_a_counter_loses_only_the_step_in_which_it_begins_anew_and_none_where_it
     }
     (found,) = gathered(tmp_path / "run", series, SECONDS).gpus()
     counter, whole = found.growth(chosen.NVLINK_OUT), found.growth(chosen.PCIE_OUT)
-    assert (counter.growth, counter.seconds, counter.rate, counter.peak) == (980.0, 98.0, 10.0, 10.0)
-    assert (whole.growth, whole.seconds, whole.peak) == (990.0, 99.0, 10.0)
+    assert (counter.growth, counter.seconds, counter.mean) == (980.0, 98.0, 10.0)
+    assert (whole.growth, whole.seconds) == (990.0, 99.0)
+    assert found.peak(chosen.NVLINK_OUT) == found.peak(chosen.PCIE_OUT) == 10.0
 
 
 def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
@@ -84,11 +85,9 @@ def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
     power = [300.0 + (400.0 if second == 333 else 0.0) for second in range(700)]
     series = {row(chosen.PCIE_IN, gpu(0)): counts, row(chosen.POWER, gpu(0)): power}
     run = gathered(tmp_path / "run", series, 700)
-    node = run.nodes[0]
-    counter, gauge = node.of(gpu(0)).growth(chosen.PCIE_IN), node.of(gpu(0)).gauge(chosen.POWER)
-    assert counter.peak == 5010.0
-    assert gauge.envelope.grid.count == 480
-    assert max(gauge.envelope.highs) == 700.0
+    found = run.nodes[0].of(gpu(0))
+    assert run.grid.count == 480
+    assert (found.peak(chosen.PCIE_IN), found.peak(chosen.POWER)) == (5010.0, 700.0)
 
 
 def test_an_xid_that_appears_has_happened_once_and_ports_are_gathered(tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_an_xid_that_appears_has_happened_once_and_ports_are_gathered(tmp_path: 
         row(chosen.PORT_UP, port): [1.0] * 90 + [0.0] * 10,
     }
     run = gathered(tmp_path / "run", series, SECONDS)
-    assert run.nodes[0].of(port).growth(chosen.PORT_OUT).rate == 2e9
+    assert run.nodes[0].of(port).growth(chosen.PORT_OUT).mean == 2e9
     [(_, state)] = run.nodes[0].of(port).states(chosen.PORT_UP)
     assert (state.seconds, state.on) == (100.0, 90.0)
     [(labels, counter)] = run.nodes[0].of(gpu(0)).growths(chosen.XIDS)

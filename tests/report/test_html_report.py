@@ -19,7 +19,7 @@ from agent.recording.report.html_report import html_report
 from agent.recording.report.observation import RANKS, Observation
 from agent.recording.report.performance_observations import all_observations
 from agent.recording.report.report_card import TextStyle, report_card
-from agent.recording.report.report_document import AlertSummary, report_document
+from agent.recording.report.report_document import AlertReport, AlertSummary, report_document
 from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.run_reader import read_run
 from tests.report.made import gathered, gpu, recorded, row, run_report, snapshots
@@ -63,7 +63,7 @@ class Page(HTMLParser):
 
 
 def page(run: RecordedRun, *alerts: AlertSummary) -> tuple[Page, str]:
-    text = html_report(run, all_observations(run), alerts)
+    text = html_report(run, all_observations(run), AlertReport(alerts))
     return Page(text), text
 
 
@@ -127,20 +127,20 @@ def test_an_alert_is_marked_on_every_plot(run: RecordedRun) -> None:
 
 def test_a_remark_begins_with_what_it_is_about_and_ends_with_what_it_cannot_show(run: RecordedRun) -> None:
     some = [Observation(rank, "k", f"It is a {rank}.", limits=f"not {rank}" * (rank != "note")) for rank in RANKS]
-    text = html_report(run, some, [])
+    text = html_report(run, some, AlertReport())
     assert [row for row in text.splitlines() if row.startswith("<li")] == [
         '<li class="fault"><b>Fault.</b> It is a fault.<br><small>not fault</small></li>',
         '<li class="slow"><b>Lost time.</b> It is a slow.<br><small>not slow</small></li>',
         '<li class="note"><b>Note.</b> It is a note.</li>',
     ]
-    nothing = [row for row in html_report(run, [], []).splitlines() if row.startswith("<li")]
+    nothing = [row for row in html_report(run, [], AlertReport()).splitlines() if row.startswith("<li")]
     assert len(nothing) == 1 and nothing[0].startswith("<li>Nothing: ")
 
 
 def test_a_page_is_titled_by_its_files_up_to_four_and_tells_what_was_damaged(run: RecordedRun) -> None:
     files = [f"/data/{number}.coldplate" for number in range(5)]
     for some, more in ((files[:4], ""), (files, " and others")):
-        text = html_report(replace(run, files=some, problems=["block 7 < 8"]), [], [])
+        text = html_report(replace(run, files=some, problems=["block 7 < 8"]), [], AlertReport())
         names = ", ".join(f"{number}.coldplate" for number in range(4))
         assert f"<title>Report on {names}{more}</title>" in text
         assert f"<h1>Report on {names}{more}</h1>" in text
@@ -171,8 +171,8 @@ def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, valu
         made = read_run([recording])
     found, _ = page(made)
     assert found.words
-    assert report_card(made, all_observations(made), [], TextStyle(80))
-    json.dumps(report_document(made, all_observations(made), []), allow_nan=False)
+    assert report_card(made, all_observations(made), AlertReport(), TextStyle(80))
+    json.dumps(report_document(made, all_observations(made), AlertReport()), allow_nan=False)
     assert comparison(made, made)
 
 

@@ -13,9 +13,9 @@ from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
 from agent.recording.report.performance_observations import all_observations
 from agent.recording.report.report_card import TextStyle, report_card
-from agent.recording.report.report_document import AlertSummary
+from agent.recording.report.report_document import AlertReport, AlertSummary
 from tests.recording.played import played, record
-from tests.report.made import IbPort, gathered, gpu, recorded, row, run_report, snapshots
+from tests.report.made import IbPort, Node, gathered, gpu, recorded, row, run_report, snapshots
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -94,7 +94,7 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
     found.files = ["run.coldplate"]
     alert = AlertSummary("GpuImbalance", "warning", "node-1", (("gpu", "0"),), found.first, found.last, 90.0, 2)
 
-    card = report_card(found, all_observations(found), [alert], TextStyle(width))
+    card = report_card(found, all_observations(found), AlertReport([alert]), TextStyle(width))
     assert max(map(len, card)) <= width
     assert "\n".join(card).isascii()
     assert "\x1b" not in "\n".join(card)
@@ -102,8 +102,8 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
 
 def test_colour_changes_no_letter(tmp_path: Path) -> None:
     found = gathered(tmp_path / "run", {row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 5 + [1.0] * 5}, 10)
-    plain, coloured = ("\n".join(report_card(found, all_observations(found), [], TextStyle(80, colour=colour)))
-                       for colour in (False, True))  # fmt: skip
+    styles = (TextStyle(80), TextStyle(80, colour=True))
+    plain, coloured = ("\n".join(report_card(found, all_observations(found), AlertReport(), each)) for each in styles)
     assert coloured != plain
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
 
@@ -111,7 +111,10 @@ def test_colour_changes_no_letter(tmp_path: Path) -> None:
 def test_what_a_hostile_recording_calls_things_reaches_no_terminal_raw(tmp_path: Path, run: Run) -> None:
     held = (("scheduler", "\x1b[2J"), ("job_id", "7\n8"), ("user", "\x07"), ("name", "\u202e"))
     path = recorded(tmp_path / "run", snapshots({row(chosen.HOLDER, gpu(0), held): 1.0}, 20), "\x1b[31mnode")
-    _, card, _ = run(path)
+    switch = {row(chosen.SWITCH_ERRORS, Node(), (("pci", "0"), ("sxid", "1"), ("grade", "fatal"))): 1.0}
+    other = recorded(tmp_path / "other", snapshots(switch, 20), "\x1b[31mother")
+    _, card, _ = run(path, other)
+    assert "NVSwitch 0 of \\x1b[31mother reported" in card
     assert not set("\x1b\x07\u202e") & set(card)
 
 

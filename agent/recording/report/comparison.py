@@ -1,6 +1,6 @@
 """Two runs side by side: what differs, and by how much. Figures of GPUs are means over all GPUs of a run."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -8,8 +8,9 @@ from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import span_text
 from agent.recording.report.performance_observations import all_observations, step_of
-from agent.recording.report.report_card import ABSENT, TextStyle, run_lines
-from agent.recording.report.run_facts import GpuFacts, RecordedRun, imbalance_of
+from agent.recording.report.report_card import TextStyle, run_lines
+from agent.recording.report.report_tables import ABSENT, ACTIVITY, LOSSES, scale_of
+from agent.recording.report.run_facts import RecordedRun, imbalance_of
 
 
 class ComparedFigure(NamedTuple):
@@ -28,88 +29,29 @@ class ComparedFigure(NamedTuple):
         return (self.other - self.one) / self.one
 
 
-_Of = Callable[[GpuFacts], "float | None"]
-
-
-def _mean_of(name: str, scale: float = 1.0, labels: tuple[tuple[str, str], ...] = ()) -> _Of:
-    return lambda gpu: mean / scale if (mean := gpu.mean(name, labels)) is not None else None
-
-
-def _peak_of(name: str, scale: float = 1.0) -> _Of:
-    return lambda gpu: summary.high / scale if (summary := gpu.summary(name)) is not None else None
-
-
-def _rate_of(*names: str) -> _Of:
-    def rate(gpu: GpuFacts) -> float | None:
-        counters = gpu.counters(names)
-        return sum(one.rate or 0.0 for one in counters) / 1e9 if counters else None
-
-    return rate
-
-
-def _mean_power(gpu: GpuFacts) -> float | None:
-    energy = gpu.energy()
-    return energy[0] / energy[1] if energy is not None and energy[1] else None
-
-
-def _throttled_share(gpu: GpuFacts) -> float | None:
-    lost = gpu.slowed_seconds()
-    over = max((over for _, over, _ in gpu.throttled().values()), default=0.0)
-    return lost / over if lost is not None and over else None
-
-
-_OF_GPUS: tuple[tuple[str, str, _Of], ...] = (
-    ("utilization", "%", _mean_of(chosen.UTILIZATION)),
-    ("SM activity", "%", _mean_of(chosen.SM)),
-    ("tensor activity", "%", _mean_of(chosen.TENSOR)),
-    ("DRAM activity", "%", _mean_of(chosen.DRAM)),
-    ("memory, peak", "GiB", _peak_of(chosen.MEMORY, 2.0**30)),
-    ("power by energy", "W", _mean_power),
-    ("power, peak", "W", _peak_of(chosen.POWER)),
-    ("temperature", "C", _mean_of(chosen.TEMPERATURE)),
-    ("temperature, peak", "C", _peak_of(chosen.TEMPERATURE)),
-    ("SM clock", "MHz", _mean_of(chosen.CLOCK, 1e6, chosen.SM_CLOCK)),
-    ("throttled", "%", _throttled_share),
-    ("at power limit", "%", lambda gpu: capped[0] if (capped := gpu.capped()) is not None else None),
-    ("NVLink", "GB/s", _rate_of(chosen.NVLINK_OUT, chosen.NVLINK_IN)),
-    ("PCIe", "GB/s", _rate_of(chosen.PCIE_OUT, chosen.PCIE_IN)),
-)
-
-
 def comparison(one: RecordedRun, other: RecordedRun) -> list[ComparedFigure]:
     """Return the figures of two runs that can be set against each other."""
-    rows = [ComparedFigure("duration", "s", one.span, other.span)]
-    rows.append(ComparedFigure("GPUs", "", float(len(one.gpus())), float(len(other.gpus()))))
-    for name, unit, of in _OF_GPUS:
-        values = [[value for gpu in run.gpus() if (value := of(gpu)) is not None] for run in (one, other)]
-        rows.append(ComparedFigure(name, unit, *(fmean(some) if some else None for some in values)))
-    rows.append(ComparedFigure("energy, all GPUs", "kWh", _energy(one), _energy(other)))
-    rows.append(ComparedFigure("InfiniBand, all ports", "GB/s", _fabric(one), _fabric(other)))
-    rows.append(ComparedFigure("imbalance, mean", "%", _imbalance(one), _imbalance(other)))
-    rows.append(ComparedFigure("step", "s", _step(one), _step(other)))
-    return rows
+    pairs = zip(_figures(one), _figures(other), strict=True)
+    return [ComparedFigure(name, unit, mine, yours) for (name, unit, mine), (_, _, yours) in pairs]
 
 
-def _energy(run: RecordedRun) -> float | None:
-    energies = [energy[0] for gpu in run.gpus() if (energy := gpu.energy()) is not None]
-    return sum(energies) / 3.6e6 if energies else None
-
-
-def _fabric(run: RecordedRun) -> float | None:
-    rates = [counter.rate for _, facts in run.ports() for name in (chosen.PORT_OUT, chosen.PORT_IN)
-             if (counter := facts.growth(name)) is not None and counter.rate is not None]  # fmt: skip
-    return sum(rates) / 1e9 if rates else None
-
-
-def _imbalance(run: RecordedRun) -> float | None:
-    return max((found.mean for _, gpus in run.groups() if (found := imbalance_of(gpus)) is not None), default=None)
-
-
-def _step(run: RecordedRun) -> float | None:
-    """Return the step of a run of one job; runs of several jobs have no comparable step."""
-    groups = run.groups()
-    found = step_of(groups[0][1]) if len(groups) == 1 else None
-    return found[0].seconds if found is not None else None
+def _figures(run: RecordedRun) -> Iterator[tuple[str, str, float | None]]:
+    gpus = run.gpus()
+    yield "duration", "s", run.span
+    yield "GPUs", "", float(len(gpus))
+    for figure in (*ACTIVITY, *LOSSES):
+        if figure.compared:
+            values = [value / scale_of(figure.unit) for gpu in gpus if isinstance(value := figure.of(gpu), float)]
+            yield figure.compared, figure.unit, fmean(values) if values else None
+    energies = [energy.amount for gpu in gpus if (energy := gpu.energy()) is not None]
+    yield "energy, all GPUs", "kWh", sum(energies) / scale_of("kWh") if energies else None
+    rates = [rate for _, facts in run.ports() for name in chosen.PORTS if (rate := facts.mean(name)) is not None]
+    yield "InfiniBand, all ports", "GB/s", sum(rates) / scale_of("GB/s") if rates else None
+    groups = [gpus for _, gpus in run.groups()]
+    differences = [found.mean for gpus in groups if (found := imbalance_of(gpus)) is not None]
+    yield "imbalance, mean", "%", max(differences, default=None)
+    step = step_of(groups[0]) if len(groups) == 1 else None  # several jobs have no comparable step
+    yield "step", "s", step[0].seconds if step is not None else None
 
 
 def comparison_card(one: RecordedRun, other: RecordedRun, style: TextStyle) -> list[str]:

@@ -6,7 +6,6 @@ from agent.catalogue.xid_triage import Grade, called
 from agent.health.device_states import xid_verdict
 from agent.health.verdicts import Verdict
 from agent.lib.wording import one_line, utc
-from agent.model import NvLink
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import FAULT, NOTE, Observation, format_gpus, ranges, span_text
 from agent.recording.report.run_facts import GpuFacts, RecordedRun
@@ -76,20 +75,13 @@ def _silence(gpu: GpuFacts) -> Iterator[Observation]:
 
 
 def _links(gpu: GpuFacts) -> Iterator[Observation]:
-    down: list[str] = []
-    most = 0.0
-    for link in gpu.node.entities(NvLink):
-        if link.gpu != gpu.gpu:
-            continue
-        for _, state in gpu.node.of(link).states(chosen.NVLINK_UP):
-            # A link that was never up is not wired, or all are asleep.
-            if state.on and state.seconds - state.on >= 1:
-                down.append(str(link.link))
-                most = max(most, state.seconds - state.on)
+    # A link that was never up is not wired, or all are asleep.
+    down = {str(link): state.off for link, state in gpu.links() if state.on and state.off >= 1}
     if down:
+        most = max(down.values())
         yield Observation(
             FAULT, "nvlink-down",
-            f"{format_gpus([gpu])}: NVLink {ranges(down)} went down, for up to {span_text(most)}.",
+            f"{format_gpus([gpu])}: NVLink {ranges([*down])} went down, for up to {span_text(most)}.",
             (gpu.title,), {"down_seconds": most},
         )  # fmt: skip
     counters = gpu.growth_by(chosen.NVLINK_ERRORS, "type")
@@ -104,13 +96,12 @@ def _links(gpu: GpuFacts) -> Iterator[Observation]:
 
 def _ports(run: RecordedRun) -> Iterator[Observation]:
     for port, facts in run.ports():
-        of = f" of {facts.node.name}" if len(run.nodes) > 1 else ""
+        of = f" of {one_line(facts.node.name, 64)}" if len(run.nodes) > 1 else ""
         shown = one_line(f"{port.device} port {port.port}", 64) + of
         for _, state in facts.states(chosen.PORT_UP):
-            down = state.seconds - state.on
-            if state.on and down >= 1:
-                yield Observation(FAULT, "port-down", f"InfiniBand {shown} was down for {span_text(down)}.",
-                             figures={"down_seconds": down})  # fmt: skip
+            if state.on and state.off >= 1:
+                text = f"InfiniBand {shown} was down for {span_text(state.off)}."
+                yield Observation(FAULT, "port-down", text, figures={"down_seconds": state.off})
         counted = {
             name.removeprefix("coldplate_infiniband_").removesuffix("_total"): counter.growth
             for name in chosen.PORT_ERRORS
@@ -123,7 +114,7 @@ def _ports(run: RecordedRun) -> Iterator[Observation]:
 
 def _switches(run: RecordedRun) -> Iterator[Observation]:
     for node in run.nodes:
-        of = f" of {node.name}" if len(run.nodes) > 1 else ""
+        of = f" of {one_line(node.name, 64)}" if len(run.nodes) > 1 else ""
         for labels, counter in node.of().growths(chosen.SWITCH_ERRORS):
             if counter.growth >= 1:
                 is_fatal = labels.get("grade") == Grade.FATAL.value

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from agent.lib.wording import one_line, utc
 from agent.recording.report import report_card as card
 from agent.recording.report import report_series as chosen
+from agent.recording.report import report_tables as tables
 from agent.recording.report.observation import FAULT, SLOW, Observation, format_gpus, span_text
-from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
+from agent.recording.report.report_document import AlertReport, AlertSummary
 from agent.recording.report.run_facts import RecordedRun
-from agent.recording.report.series_statistics import CounterStatistic, Envelope, GaugeStatistic
+from agent.recording.report.series_statistics import Envelope
 from agent.recording.report.svg_plots import PlotCurve, plot
 
 MOST_LINES = 16
@@ -21,40 +22,33 @@ _SINGLED_OUT = 3
 
 
 class _Panel(NamedTuple):
-    """A plot: the series that are added up, the number by which values are divided, the unit and the axis' end."""
+    """A plot: its title, the series that are added up, and the unit."""
 
     title: str
-    names: tuple[str, ...]
-    scale: float
+    names: Sequence[str]
     unit: str
-    most: float | None = None
 
 
 _PANELS = (
-    _Panel("GPU utilization", (chosen.UTILIZATION,), 1.0, "%", 1.0),
-    _Panel("Power, W", (chosen.POWER,), 1.0, "W"),
-    _Panel("SM activity", (chosen.SM,), 1.0, "%", 1.0),
-    _Panel("Tensor activity", (chosen.TENSOR,), 1.0, "%", 1.0),
-    _Panel("DRAM activity", (chosen.DRAM,), 1.0, "%", 1.0),
-    _Panel("Memory in use, GiB", (chosen.MEMORY,), 2.0**30, "GiB"),
-    _Panel("SM clock, MHz", (chosen.CLOCK,), 1e6, "MHz"),
-    _Panel("Temperature, °C", (chosen.TEMPERATURE,), 1.0, "°C"),
-    _Panel("NVLink, sent and received, GB/s", (chosen.NVLINK_OUT, chosen.NVLINK_IN), 1e9, "GB/s"),
-    _Panel("PCIe, sent and received, GB/s", (chosen.PCIE_OUT, chosen.PCIE_IN), 1e9, "GB/s"),
+    _Panel("GPU utilization", (chosen.UTILIZATION,), "%"),
+    _Panel("Power, W", (chosen.POWER,), "W"),
+    _Panel("SM activity", (chosen.SM,), "%"),
+    _Panel("Tensor activity", (chosen.TENSOR,), "%"),
+    _Panel("DRAM activity", (chosen.DRAM,), "%"),
+    _Panel("Memory in use, GiB", (chosen.MEMORY,), "GiB"),
+    _Panel("SM clock, MHz", (chosen.CLOCK,), "MHz"),
+    _Panel("Temperature, °C", (chosen.TEMPERATURE,), "°C"),
+    _Panel("NVLink, sent and received, GB/s", chosen.NVLINK, "GB/s"),
+    _Panel("PCIe, sent and received, GB/s", chosen.PCIE, "GB/s"),
 )
-_PORTS = _Panel("InfiniBand, sent and received, GB/s", (chosen.PORT_OUT, chosen.PORT_IN), 1e9, "GB/s")
+_PORTS = _Panel("InfiniBand, sent and received, GB/s", chosen.PORTS, "GB/s")
 
 
-def html_report(
-    run: RecordedRun,
-    found: Sequence[Observation],
-    alerts: Sequence[AlertSummary],
-    rules: AlertsHeading = WHILE_RECORDED,
-) -> str:
+def html_report(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport) -> str:
     """Return the page. Whatever a recording calls things is escaped."""
     names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
     title = f"Report on {', '.join(names)}{' and others' if len(run.files) > len(names) else ''}"
-    body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts), *_tables(run), *_alerts(alerts, rules)]
+    body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts.alerts), *_tables(run), *_alerts(alerts)]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -103,15 +97,12 @@ def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[Aler
     yield _key(styles, len(gpus) - len(lines))
     yield '<div class="plots">'
     for panel in _PANELS:
-        labels = chosen.SM_CLOCK if panel.names == (chosen.CLOCK,) else ()
-        by_title = {gpu.title: _envelopes([gpu.figure(name, labels) for name in panel.names]) for gpu in gpus}
+        by_title = {gpu.title: gpu.envelopes(panel.names) for gpu in gpus}
         yield from _plot(run, panel, by_title, styles, spans)
     ports = run.ports()
     named = len(run.nodes) > 1
     by_title = {
-        f"{facts.node.name if named else ''} {port.device}/{port.port}".strip(): _envelopes(
-            [facts.figure(name) for name in _PORTS.names]
-        )
+        f"{facts.node.name if named else ''} {port.device}/{port.port}".strip(): facts.envelopes(_PORTS.names)
         for port, facts in ports
     }
     yield from _plot(run, _PORTS, by_title, _styles(list(by_title)[:MOST_LINES], set()), spans)
@@ -141,26 +132,19 @@ def _styles(titles: Sequence[str], meant: set[str]) -> dict[str, str]:
     return {title: f"l{place % _COLOURS}" for place, title in enumerate(titles)}
 
 
-def _envelopes(figures: Sequence[object]) -> list[Envelope] | None:
-    """Return the envelopes of figures; None if one was not seen."""
-    made = [figure.envelope for figure in figures if isinstance(figure, GaugeStatistic | CounterStatistic)]
-    known = [envelope for envelope in made if envelope is not None and envelope.mean is not None]
-    return known if known and len(known) == len(figures) else None
-
-
 def _plot(
-    run: RecordedRun, panel: _Panel, by_title: dict[str, list[Envelope] | None], styles: dict[str, str],
+    run: RecordedRun, panel: _Panel, by_title: dict[str, list[Envelope]], styles: dict[str, str],
     spans: Sequence[tuple[float, float, str]],
 ) -> Iterator[str]:  # fmt: skip
     curves = [PlotCurve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
-              for title, envelopes in by_title.items() if envelopes is not None]  # fmt: skip
+              for title, envelopes in by_title.items() if envelopes]  # fmt: skip
     if not curves:
         if by_title:
             yield f'<section><h3>{panel.title}</h3><p class="soft">n/a: not recorded</p></section>'
         return
     # What is meant is drawn last, above the others.
     drawn = sorted((curve for curve in curves if curve.style), key=lambda curve: curve.style != "quiet")
-    picture = plot(run.grid, curves, drawn, panel.scale, unit=panel.unit, most=panel.most, spans=spans)
+    picture = plot(run.grid, curves, drawn, unit=panel.unit, scale=tables.scale_of(panel.unit), spans=spans)
     yield f"<section><h3>{panel.title}</h3>{picture}</section>"
 
 
@@ -177,11 +161,11 @@ def _key(styles: dict[str, str], left_out: int) -> str:
 
 def _tables(run: RecordedRun) -> Iterator[str]:
     for title, table in (
-        ("GPUs", card.activity_table(run)),
-        ("What the GPUs did with their time", card.state_table(run)),
-        ("Energy, lost time and traffic", card.loss_table(run)),
-        ("Between nodes: InfiniBand, GB/s", card.port_table(run)),
-        ("Nodes", card.node_table(run)),
+        ("GPUs", tables.activity_table(run)),
+        ("What the GPUs did with their time", tables.state_table(run)),
+        ("Energy, lost time and traffic", tables.loss_table(run)),
+        ("Between nodes: InfiniBand, GB/s", tables.port_table(run)),
+        ("Nodes", tables.node_table(run)),
     ):
         if table.rows:
             note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
@@ -198,19 +182,19 @@ def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], style: str = "")
     return f'<div class="scroll"><table{style}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _alerts(alerts: Sequence[AlertSummary], rules: AlertsHeading) -> Iterator[str]:
-    yield f"<h2>{rules.heading}</h2>"
-    if not alerts:
-        yield f"<p>{rules.none}</p>"
+def _alerts(report: AlertReport) -> Iterator[str]:
+    yield f"<h2>{report.heading}</h2>"
+    if not report.alerts:
+        yield f"<p>{report.none}</p>"
         return
     rows = []
-    for alert in alerts[:500]:
+    for alert in report.alerts[:500]:
         labels = ", ".join(f"{name}={one_line(value, 100)}" for name, value in alert.labels)
         cells = (utc(alert.first), span_text(alert.seconds), alert.alert, alert.severity, alert.node, labels)
         rows.append([one_line(cell, 400) for cell in cells])
     yield _table(("from", "for", "alert", "severity", "node", "labels"), rows, ' class="alerts"')
-    if len(alerts) > 500:
-        yield f"<p>And {len(alerts) - 500} more: --json has all.</p>"
+    if len(report.alerts) > 500:
+        yield f"<p>And {len(report.alerts) - 500} more: --json has all.</p>"
 
 
 STYLE = """

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
 from agent.catalogue.gpu import WORKING_POWER
+from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
 from agent.recording.report.hardware_observations import hardware_observations
 from agent.recording.report.observation import NOTE, RANKS, SLOW, Observation, format_gpus, share_text, span_text
 from agent.recording.report.report_series import StepTime, step_time
-from agent.recording.report.run_facts import GpuFacts, RecordedRun, busy_parts, imbalance_of, mean_in
+from agent.recording.report.run_facts import GpuFacts, Measured, RecordedRun, busy_parts, imbalance_of
 
 THROTTLED = 0.01
 """Share of the time with reduced clocks from which on it is worth a remark."""
@@ -26,9 +27,9 @@ _GIB = 2.0**30
 
 def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     found = imbalance_of(gpus)
-    if found is None or not found.sharp or found.laggard is None:
+    if found is None or not found.lags:
         return
-    title, lagged = found.laggard
+    title, lagged = max(found.lags.items(), key=lambda lag: lag[1])
     share = found.sharp / found.seconds
     figures = {"uneven_seconds": found.sharp, "lagging_seconds": lagged, "least_utilization_ratio": found.least}
     how = f"for {span_text(found.sharp)} ({share_text(share)} of the time)"
@@ -55,8 +56,8 @@ def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     parts = busy_parts(gpus)
-    clocks = {gpu: clock for gpu in gpus if (clock := mean_in(gpu, parts, chosen.CLOCK, chosen.SM_CLOCK))}
-    powers = {gpu: power for gpu in gpus if (power := mean_in(gpu, parts, chosen.POWER))}
+    clocks = {gpu: clock for gpu in gpus if (clock := gpu.mean_in(parts, chosen.CLOCK))}
+    powers = {gpu: power for gpu in gpus if (power := gpu.mean_in(parts, chosen.POWER))}
     if len(clocks) < 3 or len(parts) * gpus[0].node.grid.width < 60:
         return
     middle = median(clocks.values())
@@ -81,20 +82,21 @@ def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 
 def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    by_reason: dict[str, list[tuple[GpuFacts, float, float, str]]] = {}
+    by_reason: dict[str, list[tuple[GpuFacts, Measured]]] = {}
     for gpu in gpus:
-        for reason, (seconds, over, how) in gpu.slowed().items():
-            if over and seconds / over >= THROTTLED:
-                by_reason.setdefault(reason, []).append((gpu, seconds, over, how))
+        for reason, lost in gpu.slowed().items():
+            if lost.per_second >= THROTTLED:
+                by_reason.setdefault(reason, []).append((gpu, lost))
     for reason, found in sorted(by_reason.items()):
-        worst = max(found, key=lambda one: one[1] / one[2])
-        lost = f"{'up to ' if len(found) > 1 else ''}{share_text(worst[1] / worst[2])} of the time"
-        how = "as the driver counted" if worst[3] == "driver" else "as seen at each sample"
+        worst = max((lost for _, lost in found), key=lambda lost: lost.per_second)
+        share = f"{'up to ' if len(found) > 1 else ''}{share_text(worst.per_second)} of the time"
+        how = "as the driver counted" if worst.source == "driver" else "as seen at each sample"
         yield Observation(
             SLOW, "throttled",
-            f"{format_gpus(one[0] for one in found)}: clocks reduced by {reason} for {span_text(worst[1])} "
-            f"({lost}), {how}. {_REMEDY.get(reason, '')}".strip(),
-            tuple(one[0].title for one in found), {"throttled_seconds": worst[1], "over_seconds": worst[2]},
+            f"{format_gpus(gpu for gpu, _ in found)}: clocks reduced by {reason} for {span_text(worst.amount)} "
+            f"({share}), {how}. {_REMEDY.get(reason, '')}".strip(),
+            tuple(gpu.title for gpu, _ in found),
+            {"throttled_seconds": worst.amount, "over_seconds": worst.seconds},
             "By how much the clocks were reduced is another matter: see the SM clock.",
         )  # fmt: skip
 
@@ -109,27 +111,26 @@ _REMEDY = {
 def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     """Yield all at full utilization and next to no power: a collective that does not end."""
     grid = gpus[0].node.grid
-    busy = [gpu.means(chosen.UTILIZATION) for gpu in gpus]
-    power = [(gpu.means(chosen.POWER), gpu.power_limit) for gpu in gpus]
-    tensor = [gpu.means(chosen.TENSOR) for gpu in gpus]
-    if len(gpus) < 2 or None in busy:
+    unseen: list[float | None] = [None] * grid.count
+    columns = [
+        (gpu, gpu.power_limit or 0.0, used, gpu.means(chosen.POWER) or unseen, gpu.means(chosen.TENSOR) or unseen)
+        for gpu in gpus
+        if (used := gpu.means(chosen.UTILIZATION)) is not None
+    ]
+    if len(gpus) < 2 or len(columns) < len(gpus):
         return
     stalled = 0.0
-    waiting: set[str] = set()
+    waiting: set[GpuFacts] = set()
     for part in range(grid.count):
         states = {
-            gpu.title: bool(
-                limit and watts and watts[part] is not None
-                and used[part] >= 0.9 and watts[part] < WORKING_POWER * limit  # type: ignore[operator]  # neither is missing
-                and (sums is None or sums[part] is None or sums[part] < 0.05)  # type: ignore[operator]  # as above
-            )
-            for gpu, used, (watts, limit), sums in zip(gpus, busy, power, tensor, strict=True)
-            if used is not None and used[part] is not None
-        }  # fmt: skip
+            gpu: _spins(share, watts[part], limit, tensor[part])
+            for gpu, limit, used, watts, tensor in columns
+            if (share := used[part]) is not None
+        }
         if len(states) > 1 and all(states.values()):
             stalled += grid.width
             waiting |= states.keys()
-    some = [gpu for gpu in gpus if gpu.title in waiting]
+    some = [gpu for gpu in gpus if gpu in waiting]
     if stalled >= 60:
         yield Observation(
             SLOW, "stalled",
@@ -138,6 +139,12 @@ def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
             tuple(gpu.title for gpu in some), {"stalled_seconds": stalled},
             "Memory-bound decoding looks alike where tensor activity is not measured.",
         )  # fmt: skip
+
+
+def _spins(used: float, watts: float | None, limit: float, tensor: float | None) -> bool:
+    """Return whether a GPU is busy with waiting: at full utilization, and without the power of work."""
+    has_low_power = watts is not None and watts < WORKING_POWER * limit
+    return used >= 0.9 and has_low_power and (tensor is None or tensor < 0.05)
 
 
 def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
@@ -149,10 +156,10 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
         return
     figures = {"utilization_ratio": max(known)}
     signs = []
-    pcie = max((gpu.growth(chosen.PCIE_IN) for gpu in gpus), key=lambda one: one.rate or 0.0 if one else 0.0)
-    if pcie is not None and pcie.rate and pcie.rate > 1e9:
-        figures["pcie_receive_bytes_per_second"] = pcie.rate
-        signs.append(f"up to {pcie.rate / 1e9:.1f} GB/s came in over PCIe")
+    pcie = max(gpu.mean(chosen.PCIE_IN) or 0.0 for gpu in gpus)
+    if pcie > 1e9:
+        figures["pcie_receive_bytes_per_second"] = pcie
+        signs.append(f"up to {pcie / 1e9:.1f} GB/s came in over PCIe")
     nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
     waits = max((share for node in nodes if (share := node.io_waiting()) is not None), default=None)
     if waits is not None and waits > 0.05:
@@ -161,7 +168,7 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     cpu = max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
     if cpu is not None and cpu > 0.7:
         figures["processor_busy_ratio"] = cpu
-        signs.append(f"the processors of {gpus[0].node.name} were {share_text(cpu)} busy")
+        signs.append(f"the processors of {one_line(gpus[0].node.name, 64)} were {share_text(cpu)} busy")
     state = "was not recorded" if waits is None and cpu is None else "was quiet"
     clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {state}"
     yield Observation(
@@ -175,15 +182,15 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 
 def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    idle = [
-        gpu for gpu in gpus
-        if (mean := gpu.mean(chosen.UTILIZATION)) is not None and mean < IDLE
-        and ((gpu.mean(chosen.MEMORY) or 0.0) > _GIB or gpu.job() is not None)
-    ]  # fmt: skip
+    means = [(gpu, gpu.mean(chosen.UTILIZATION)) for gpu in gpus]
+    idle = {
+        gpu: mean for gpu, mean in means
+        if mean is not None and mean < IDLE and ((gpu.mean(chosen.MEMORY) or 0.0) > _GIB or gpu.job() is not None)
+    }  # fmt: skip
     if not idle:
         return
-    seconds = max(summary.seconds for gpu in idle if (summary := gpu.summary(chosen.UTILIZATION)))
-    highest = max(mean for gpu in idle if (mean := gpu.mean(chosen.UTILIZATION)) is not None)
+    seconds = max(util.seconds for gpu in idle if (util := gpu.gauge(chosen.UTILIZATION)) is not None)
+    highest = max(idle.values())
     yield Observation(
         SLOW, "idle-allocation",
         f"{format_gpus(idle)} {'was' if len(idle) == 1 else 'were'} allocated and idle: utilization "
@@ -229,7 +236,7 @@ def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     rows: list[tuple[float, float, float]] = []
     for gpu in gpus:
         parts = busy_parts([gpu])
-        sm, tensor, dram = (mean_in(gpu, parts, name) for name in (chosen.SM, chosen.TENSOR, chosen.DRAM))
+        sm, tensor, dram = (gpu.mean_in(parts, name) for name in (chosen.SM, chosen.TENSOR, chosen.DRAM))
         if sm is not None and tensor is not None and dram is not None:
             bound.append(gpu)
             rows.append((sm, tensor, dram))
@@ -244,17 +251,15 @@ def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 
 def _capped(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    capped_gpus = [(gpu, *capped) for gpu in gpus if (capped := gpu.capped()) is not None]
-    held = [(gpu, share, over) for gpu, share, over, _ in capped_gpus if share >= CAPPED]
-    if not held:
+    capped = {gpu: capped for gpu in gpus if (capped := gpu.capped()) is not None and capped.amount >= CAPPED}
+    if not capped:
         return
-    share, over = median(share for _, share, _ in held), max(over for _, _, over in held)
-    some = [gpu for gpu, _, _ in held]
+    share, over = median(each.amount for each in capped.values()), max(each.seconds for each in capped.values())
     yield Observation(
         NOTE, "power-capped",
-        f"{format_gpus(some)} {'was' if len(some) == 1 else 'were'} at the power limit {share_text(share)} of "
+        f"{format_gpus(capped)} {'was' if len(capped) == 1 else 'were'} at the power limit {share_text(share)} of "
         f"{span_text(over)}: it holds the clocks. This is normal under full load; only a higher limit would be faster.",
-        tuple(gpu.title for gpu in some), {"capped_ratio": share},
+        tuple(gpu.title for gpu in capped), {"capped_ratio": share},
     )  # fmt: skip
 
 

@@ -1,21 +1,25 @@
 """Write the report for a terminal: observations first, then tables of figures GPU by GPU, within a width.
 
-Everything is ASCII but the texts of the recording. The page of HTML shows the same tables.
+Everything is ASCII but the texts of the recording.
 """
 
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-from agent.catalogue.gpu import STATES
 from agent.lib.wording import one_line, utc
-from agent.model import IbPort
-from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Observation, format_gpus, share_text, span_text
-from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
-from agent.recording.report.run_facts import EntityFacts, GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
-from agent.recording.report.series_statistics import CounterStatistic
+from agent.recording.report.report_document import AlertReport
+from agent.recording.report.report_tables import (
+    MOST_ROWS,
+    ReportTable,
+    activity_table,
+    loss_table,
+    node_table,
+    port_table,
+    state_table,
+)
+from agent.recording.report.run_facts import JobIdentity, RecordedRun, imbalance_of
 
 NARROWEST = 20
 
@@ -68,160 +72,10 @@ class TextStyle:
         return lines
 
 
-ABSENT = "n/a"
-MOST_ROWS = 72
-"""Rows of a table: the GPUs of the largest NVLink domain. The document for programs has all."""
-_GIB, _KWH = 2.0**30, 3.6e6
-
-
-class ReportTable(NamedTuple):
-    """Heads, which may have two lines, rows of as many cells, and a note below."""
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
-
-
-def activity_table(run: RecordedRun) -> ReportTable:
-    heads = ("GPU", "util\nmean", "util\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
-             "power W\nmean", "power W\npeak", "temp C\nmean", "temp C\npeak")  # fmt: skip
-    return ReportTable(heads, [_activity(gpu) for gpu in run.gpus()[:MOST_ROWS]], _left_out(len(run.gpus()), "GPUs"))
-
-
-def state_table(run: RecordedRun) -> ReportTable:
-    """Shares of each GPU's time by what it did, and the GPU-hours of all; no rows if no agent counted them."""
-    states_of = [(gpu, seconds) for gpu in run.gpus() if (seconds := gpu.state_seconds())]
-    sums = {state: sum(seconds.get(state, 0.0) for _, seconds in states_of) for state in STATES}
-    states = [state for state, seconds in sums.items() if seconds >= 0.5]
-    rows = [
-        [one_line(gpu.title, 32), *(_percent(seconds.get(state, 0.0) / whole) for state in states), _hours(whole)]
-        for gpu, seconds in states_of[:MOST_ROWS]
-        if (whole := sum(seconds.values()))
-    ]
-    if rows:
-        rows.append(["all, GPU-hours", *(_hours(sums[state]) for state in states), _hours(sum(sums.values()))])
-    return ReportTable(("GPU", *states, "hours"), rows, _left_out(len(states_of), "GPUs"))
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.2f}"
-
-
-def loss_table(run: RecordedRun) -> ReportTable:
-    """Return what each GPU took, lost and moved."""
-    heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "NVLink GB/s\npeak",
-             "PCIe GB/s\nmean", "PCIe GB/s\npeak", "seen\nseconds")  # fmt: skip
-    gpus = run.gpus()[:MOST_ROWS]
-    sources = {energy[2] for gpu in gpus if (energy := gpu.energy()) is not None}
-    sources |= {how for gpu in gpus for _, _, how in gpu.slowed().values()}
-    notes = ["NVLink and PCIe: sent and received together. Throttled: for any reason except idleness and power cap."]
-    if "power" in sources:
-        notes.append("Energy is integrated from power where the GPU has no counter.")
-    if "samples" in sources:
-        notes.append("Throttled time is that of the samples where the driver does not count it.")
-    return ReportTable(heads, [_losses(gpu) for gpu in gpus], " ".join(notes))
-
-
-def port_table(run: RecordedRun) -> ReportTable:
-    """Return what each InfiniBand port moved, in GB/s."""
-    heads = ("port", "sent\nmean", "sent\npeak", "received\nmean", "received\npeak", "peak of\nrate", "errors")
-    rows = [_port(port, facts, named=len(run.nodes) > 1) for port, facts in run.ports()[:MOST_ROWS]]
-    return ReportTable(heads, rows, _left_out(len(run.ports()), "ports"))
-
-
-def node_table(run: RecordedRun) -> ReportTable:
-    heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "power W\npeak", "source")
-    return ReportTable(heads, [_node(node) for node in run.nodes[:MOST_ROWS]], _left_out(len(run.nodes), "nodes"))
-
-
-def _left_out(count: int, what: str) -> str:
-    return f"And {count - MOST_ROWS} {what} more: --json has all." if count > MOST_ROWS else ""
-
-
-def _activity(gpu: GpuFacts) -> list[str]:
-    util = gpu.summary(chosen.UTILIZATION)
-    power, heat, memory = (gpu.summary(name) for name in (chosen.POWER, chosen.TEMPERATURE, chosen.MEMORY))
-    return [
-        one_line(gpu.title, 32),
-        _percent(util.mean if util else None),
-        f"{util.p5 * 100:.0f}-{util.p95 * 100:.0f}%" if util else ABSENT,
-        *(_percent(gpu.mean(name)) for name in (chosen.SM, chosen.TENSOR, chosen.DRAM)),
-        _number(memory.high / _GIB if memory else None, 1),
-        _number(power.mean if power else None), _number(power.high if power else None),
-        _number(heat.mean if heat else None), _number(heat.high if heat else None),
-    ]  # fmt: skip
-
-
-def _losses(gpu: GpuFacts) -> list[str]:
-    energy, capped, util = gpu.energy(), gpu.capped(), gpu.summary(chosen.UTILIZATION)
-    return [
-        one_line(gpu.title, 32),
-        _number(energy[0] / _KWH if energy else None, 3),
-        _number(gpu.slowed_seconds()),
-        _percent(capped[0] if capped else None),
-        *_rates(gpu.counters((chosen.NVLINK_OUT, chosen.NVLINK_IN))),
-        *_rates(gpu.counters((chosen.PCIE_OUT, chosen.PCIE_IN))),
-        _number(util.seconds if util else None),
-    ]
-
-
-def _rates(counters: Sequence[CounterStatistic]) -> tuple[str, str]:
-    """Return the mean and the peak of counters added up, in GB/s."""
-    if not counters:
-        return ABSENT, ABSENT
-    mean = sum(counter.rate or 0.0 for counter in counters)
-    peak = sum(counter.peak or 0.0 for counter in counters)
-    return _number(mean / 1e9, 1), _number(peak / 1e9, 1)
-
-
-def _port(port: IbPort, facts: EntityFacts, *, named: bool) -> list[str]:
-    name = one_line(f"{port.device}/{port.port}", 32)
-    sent, received = facts.growth(chosen.PORT_OUT), facts.growth(chosen.PORT_IN)
-    gauge = facts.gauge(chosen.PORT_RATE)
-    rate = gauge.last if gauge is not None else None
-    highest = max((one.peak or 0.0 for one in (sent, received) if one is not None), default=None)
-    errors = [counter.growth for each in chosen.PORT_ERRORS if (counter := facts.growth(each)) is not None]
-    return [
-        f"{one_line(facts.node.name, 32)} {name}" if named else name,
-        *_rates([sent] if sent is not None else []),
-        *_rates([received] if received is not None else []),
-        _percent(highest / rate if rate and highest is not None else None),
-        _number(sum(errors) if errors else None),
-    ]
-
-
-def _node(node: NodeFacts) -> list[str]:
-    source, power = next(((each, power) for each, power in node.power().items() if power is not None), ("", None))
-    return [
-        one_line(node.name, 40) or "-",
-        _number(node.seconds),
-        _percent(node.processor_share()),
-        _percent(node.io_waiting()),
-        _number(power.mean if power else None),
-        _number(power.high if power else None),
-        one_line(source, 16),
-    ]
-
-
-def _percent(share: float | None) -> str:
-    return ABSENT if share is None else f"{share:.0%}"
-
-
-def _number(value: float | None, digits: int = 0) -> str:
-    return ABSENT if value is None else f"{value:.{digits}f}"
-
-
 _MARKS = {"fault": "FAULT", "slow": "SLOW", "note": "note"}
 
 
-def report_card(
-    run: RecordedRun,
-    found: Sequence[Observation],
-    alerts: Sequence[AlertSummary],
-    style: TextStyle,
-    rules: AlertsHeading = WHILE_RECORDED,
-) -> list[str]:
-    """Return the lines of the card. `rules` says whose alerts they are."""
+def report_card(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport, style: TextStyle) -> list[str]:
     lines = list(_head(run, style))
     lines += [*style.heading("What stands out"), *_remarks(found, style)]
     if run.gpus():
@@ -233,9 +87,7 @@ def report_card(
     if run.ports():
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]
     lines += [*style.heading("Nodes"), *_table(node_table(run), style)]
-    lines += style.heading(rules.heading)
-    lines += _alerts(alerts, style, len(run.nodes) > 1) if alerts else style.wrapped(rules.none, "  ", "  ")
-    return lines
+    return [*lines, *style.heading(alerts.heading), *_alerts(alerts, style, len(run.nodes) > 1)]
 
 
 def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
@@ -304,8 +156,10 @@ def _groups(run: RecordedRun, style: TextStyle) -> Iterator[str]:
         yield from style.wrapped(text, "  ", "  ")
 
 
-def _alerts(alerts: Sequence[AlertSummary], style: TextStyle, named: bool) -> Iterator[str]:
-    for alert in alerts[:MOST_ROWS]:
+def _alerts(report: AlertReport, style: TextStyle, named: bool) -> Iterator[str]:
+    if not report.alerts:
+        yield from style.wrapped(report.none, "  ", "  ")
+    for alert in report.alerts[:MOST_ROWS]:
         labels = ", ".join(f"{name}={one_line(value, 64)}" for name, value in alert.labels)
         of = f" on {one_line(alert.node, 64)}" if named else ""
         times = f", {alert.times} times" if alert.times > 1 else ""
@@ -315,5 +169,5 @@ def _alerts(alerts: Sequence[AlertSummary], style: TextStyle, named: bool) -> It
             f"{span_text(alert.seconds)}{times}: {labels or 'no labels'}"
         )
         yield from style.wrapped(text, "  ", "    ")
-    if len(alerts) > MOST_ROWS:
-        yield f"  and {len(alerts) - MOST_ROWS} more: --json has all"
+    if len(report.alerts) > MOST_ROWS:
+        yield f"  and {len(report.alerts) - MOST_ROWS} more: --json has all"

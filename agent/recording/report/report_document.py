@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.lib.wording import utc
-from agent.model import IbPort, Labels, NvLink
+from agent.model import IbPort, Labels
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Observation
 from agent.recording.report.performance_observations import step_of
 from agent.recording.report.run_facts import EntityFacts, GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
-from agent.recording.report.series_statistics import CounterStatistic, GaugeSummary
+from agent.recording.report.series_statistics import GaugeSummary
 
 _OWN = frozenset({"alertname", "alertstate", "severity"})
 
@@ -33,41 +33,35 @@ class AlertSummary(NamedTuple):
     times: int
 
 
-class AlertsHeading(NamedTuple):
-    """What stands above the alerts, and in their place without any."""
+class AlertReport(NamedTuple):
+    """Alerts in the order of time, what stands above them, and in their place without any."""
 
-    heading: str
-    none: str
-
-
-WHILE_RECORDED = AlertsHeading(
-    "What the rules said while it was recorded",
-    "No alert fired, or the recording is not of an agent that evaluates rules.",
-)
-PLAYED_NOW = AlertsHeading("What the rules say of the recording", "No alert would have fired.")
+    alerts: Sequence[AlertSummary] = ()
+    heading: str = "What the rules said while it was recorded"
+    none: str = "No alert fired, or the recording is not of an agent that evaluates rules."
 
 
-def recorded_alerts(run: RecordedRun) -> list[AlertSummary]:
-    """Return the alerts that the nodes' own agents fired while they were recorded, in the order of time."""
-    found = []
-    for node in run.nodes:
-        for labels, state in node.of().states(chosen.ALERT):
-            if labels.get("alertstate") == "firing" and state.spans:
-                first, last = state.spans[0][0], state.spans[-1][1]
-                found.append(_alert_summary(labels, node.name, first, last, seconds=state.on, times=state.flips))
-    return sorted(found, key=_in_time)
+def recorded_alerts(run: RecordedRun) -> AlertReport:
+    """Return the alerts that the nodes' own agents fired while they were recorded."""
+    return AlertReport(_in_time(
+        _alert_summary(labels, node.name, state.spans[0][0], state.spans[-1][1], seconds=state.on, times=state.flips)
+        for node in run.nodes
+        for labels, state in node.of().states(chosen.ALERT)
+        if labels.get("alertstate") == "firing" and state.spans
+    ))  # fmt: skip
 
 
-def summarise_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[AlertSummary]:
+def played_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> AlertReport:
     """Of firing alerts, each with its node, its labels and the wall seconds of its beginning and its end."""
     found: dict[tuple[str, Labels], list[tuple[float, float]]] = {}
     for node, labels, first, last in spans:
         found.setdefault((node, labels), []).append((first, last))
-    made = []
-    for (node, labels), times in found.items():
-        seconds = sum(end - begin for begin, end in times)
-        made.append(_alert_summary(dict(labels), node, times[0][0], times[-1][1], seconds=seconds, times=len(times)))
-    return sorted(made, key=_in_time)
+    made = _in_time(
+        _alert_summary(dict(labels), node, times[0][0], times[-1][1],
+                       seconds=sum(end - begin for begin, end in times), times=len(times))
+        for (node, labels), times in found.items()
+    )  # fmt: skip
+    return AlertReport(made, "What the rules say of the recording", "No alert would have fired.")
 
 
 def _alert_summary(
@@ -78,8 +72,8 @@ def _alert_summary(
     return AlertSummary(name, severity, node, rest, first, last, seconds, times)
 
 
-def _in_time(summary: AlertSummary) -> tuple[float, str, str]:
-    return summary.first, summary.alert, summary.node
+def _in_time(alerts: Iterable[AlertSummary]) -> list[AlertSummary]:
+    return sorted(alerts, key=lambda alert: (alert.first, alert.alert, alert.node))
 
 
 VERSION = 1
@@ -99,7 +93,7 @@ _COUNTED = {"xids": chosen.XIDS, "ecc_errors": chosen.ECC, "nvlink_errors": chos
             "pcie_replays": chosen.PCIE_REPLAYS}  # fmt: skip
 
 
-def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[AlertSummary]) -> dict[str, Any]:
+def report_document(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport) -> dict[str, Any]:
     """Return the document. What was not seen is null and never 0; `seconds` say over how long a figure is."""
     return {
         "version": VERSION,
@@ -117,7 +111,7 @@ def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequ
         "alerts": [
             {"alert": alert.alert, "severity": alert.severity, "node": alert.node, "labels": dict(alert.labels),
              "from": utc(alert.first), "to": utc(alert.last), "seconds": alert.seconds, "times": alert.times}
-            for alert in alerts
+            for alert in alerts.alerts
         ],
         "groups": [_group(job, gpus) for job, gpus in run.groups()],
         "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node], run.ports()) for node in run.nodes],
@@ -149,11 +143,12 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
                        "job": header.job, "scenario": header.scenario, "redacted": header.redacted},
         "power_watts": {source: _summary(power) for source, power in node.power().items()},
         "cpu_seconds": {mode: one.growth for mode, one in node.of().growth_by(chosen.CPU, "mode").items()},
-        "waiting_ratio": {what: one.rate for what, one in node.of().growth_by(chosen.PRESSURE, "resource").items()},
+        "waiting_ratio": {what: one.mean for what, one in node.of().growth_by(chosen.PRESSURE, "resource").items()},
         "gpus": [_gpu(gpu) for gpu in gpus],
         "ports": [
-            {"device": port.device, "port": port.port, "transmit": _rate(facts.growth(chosen.PORT_OUT)),
-             "receive": _rate(facts.growth(chosen.PORT_IN)), "down_seconds": _off(facts, chosen.PORT_UP),
+            {"device": port.device, "port": port.port, "transmit": _rate(facts, chosen.PORT_OUT),
+             "receive": _rate(facts, chosen.PORT_IN),
+             "down_seconds": next((state.off for _, state in facts.states(chosen.PORT_UP)), None),
              "errors": {name.removeprefix("coldplate_infiniband_"): counter.growth for name in chosen.PORT_ERRORS
                         if (counter := facts.growth(name)) is not None}}
             for port, facts in ports if facts.node is node
@@ -163,27 +158,27 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
 
 def _gpu(gpu: GpuFacts) -> dict[str, Any]:
     energy, capped, job = gpu.energy(), gpu.capped(), gpu.job()
-    links = [link for link in gpu.node.entities(NvLink) if link.gpu == gpu.gpu]
     return {
         "gpu": gpu.gpu.index,
         "uuid": gpu.gpu.uuid,
         "model": gpu.model,
         "job": job._asdict() if job is not None else None,
         **{title: _summary(gpu.summary(name)) for title, name in _GAUGES.items()},
-        "sm_clock_hertz": _summary(gpu.summary(chosen.CLOCK, chosen.SM_CLOCK)),
+        "sm_clock_hertz": _summary(gpu.summary(chosen.CLOCK)),
         "power_limit_watts": gpu.power_limit,
-        "at_power_limit": None if capped is None else {"ratio": capped[0], "seconds": capped[1], "source": capped[2]},
-        "energy": None if energy is None else {"joules": energy[0], "seconds": energy[1], "source": energy[2]},
+        "at_power_limit": None if capped is None else {
+            "ratio": capped.amount, "seconds": capped.seconds, "source": capped.source},
+        "energy": None if energy is None else {
+            "joules": energy.amount, "seconds": energy.seconds, "source": energy.source},
         "state_seconds": gpu.state_seconds() or None,
-        "throttled": {reason: {"throttled_seconds": seconds, "seconds": over, "source": how}
-                      for reason, (seconds, over, how) in gpu.throttled().items()},
-        "traffic": {title: _rate(gpu.growth(name)) for title, name in _TRAFFIC.items()},
+        "throttled": {reason: {"throttled_seconds": each.amount, "seconds": each.seconds, "source": each.source}
+                      for reason, each in gpu.throttled().items()},
+        "traffic": {title: _rate(gpu, name) for title, name in _TRAFFIC.items()},
         "counted": {title: {" ".join(labels.values()) or "all": counter.growth
                             for labels, counter in gpu.growths(name)}
                     for title, name in _COUNTED.items()},
         "silent_seconds": gpu.silent_seconds,
-        "nvlinks_down_seconds": {str(link.link): down for link in links
-                                 if (down := _off(gpu.node.of(link), chosen.NVLINK_UP))},
+        "nvlinks_down_seconds": {str(link): state.off for link, state in gpu.links() if state.off},
         "absent": {name: reason.value for (name, entity), reason in gpu.node.absent.items()
                    if entity == gpu.gpu and name in _GAUGES.values()},
     }  # fmt: skip
@@ -193,12 +188,9 @@ def _summary(summary: GaugeSummary | None) -> dict[str, float] | None:
     return None if summary is None else dict(summary._asdict())
 
 
-def _rate(counter: CounterStatistic | None) -> dict[str, float | None] | None:
+def _rate(facts: EntityFacts, name: str) -> dict[str, float | None] | None:
+    counter = facts.growth(name)
     if counter is None:
         return None
-    return {"bytes": counter.growth, "mean_bytes_per_second": counter.rate, "peak_bytes_per_second": counter.peak,
+    return {"bytes": counter.growth, "mean_bytes_per_second": counter.mean, "peak_bytes_per_second": facts.peak(name),
             "seconds": counter.seconds}  # fmt: skip
-
-
-def _off(facts: EntityFacts, name: str) -> float | None:
-    return max((state.seconds - state.on for _, state in facts.states(name)), default=None)

@@ -6,7 +6,7 @@ a shift by one sample already breaks the likeness. What remains are beats: 1.1 s
 """
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 from operator import mul, sub
 from statistics import median
@@ -147,6 +147,7 @@ ENERGY = "coldplate_gpu_energy_joules_total"
 PCIE_OUT, PCIE_IN = "coldplate_gpu_pcie_transmit_bytes_total", "coldplate_gpu_pcie_receive_bytes_total"
 NVLINK_OUT, NVLINK_IN = "coldplate_gpu_nvlink_transmit_bytes_total", "coldplate_gpu_nvlink_receive_bytes_total"
 PORT_OUT, PORT_IN = (f"coldplate_infiniband_port_data_{what}_bytes_total" for what in ("transmitted", "received"))
+NVLINK, PCIE, PORTS = (NVLINK_OUT, NVLINK_IN), (PCIE_OUT, PCIE_IN), (PORT_OUT, PORT_IN)
 PORT_RATE, PORT_UP = "coldplate_infiniband_rate_bytes_per_second", "coldplate_infiniband_port_up"
 THROTTLED, THROTTLE_ACTIVE = "coldplate_gpu_throttle_seconds_total", "coldplate_gpu_throttle_active"
 GPU_UP, GPU_INFO = "coldplate_gpu_up", "coldplate_gpu_info"
@@ -166,8 +167,8 @@ CPU, PRESSURE = "coldplate_node_cpu_seconds_total", "coldplate_node_pressure_wai
 NODE_POWER, ALERT = "coldplate_node_power_watts", "coldplate_alert"
 
 _GAUGES = (UTILIZATION, SM, TENSOR, DRAM, OCCUPANCY, MEMORY, MEMORY_TOTAL, POWER, POWER_LIMIT, TEMPERATURE,
-           MEMORY_TEMPERATURE, PORT_RATE, NODE_POWER)  # fmt: skip
-_RATES = (PCIE_OUT, PCIE_IN, NVLINK_OUT, NVLINK_IN, PORT_OUT, PORT_IN)
+           MEMORY_TEMPERATURE, CLOCK, PORT_RATE, NODE_POWER)  # fmt: skip
+_RATES = (*NVLINK, *PCIE, *PORTS)
 _COUNTERS = (ENERGY, STATE_SECONDS, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS, *PORT_ERRORS, CPU, PRESSURE)
 _BORN_AT_ZERO = (XIDS, GRADED_XIDS, SWITCH_ERRORS)
 """Counters of which a series appears with what it counts: its first value has happened since the snapshot before."""
@@ -175,31 +176,21 @@ _STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLIN
 STEPPING = {NVLINK_OUT: "NVLink traffic", TENSOR: "tensor activity", POWER: "power"}
 """Signals in which the steps of a training job can be seen, the clearest first, and what they are called."""
 
-_Maker = Callable[[TimeGrid, Series], SeriesStatistic]
-
-
-def _gauge(grid: TimeGrid, series: Series) -> SeriesStatistic:
-    return GaugeStatistic(grid, series.metric.unit)
-
-
-_MAKERS: dict[str, _Maker] = {
-    **dict.fromkeys(_GAUGES, _gauge),
-    **dict.fromkeys(_RATES, lambda grid, _: CounterStatistic(grid)),
-    **dict.fromkeys(_COUNTERS, lambda *_: CounterStatistic(None)),
-    **dict.fromkeys(_BORN_AT_ZERO, lambda *_: CounterStatistic(None, born_at_zero=True)),
-    **dict.fromkeys(_STATES, lambda *_: StateStatistic()),
-}
-if not _MAKERS.keys() <= BY_NAME.keys():
-    raise AssertionError(f"no rows of the catalogue: {sorted(_MAKERS.keys() - BY_NAME.keys())}")
+_KEPT = {*_GAUGES, *_RATES, *_COUNTERS, *_BORN_AT_ZERO, *_STATES}
+if not BY_NAME.keys() >= _KEPT:
+    raise AssertionError(f"no rows of the catalogue: {sorted(_KEPT - BY_NAME.keys())}")
 
 
 def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
     """Return what to keep of a series; None if nothing is."""
     name = series.metric.name
-    if name == CLOCK:
-        return _gauge(grid, series) if series.labels == SM_CLOCK else None
-    maker = _MAKERS.get(name)
-    return maker(grid, series) if maker is not None else None
+    if name in _STATES:
+        return StateStatistic()
+    if name in _GAUGES:
+        return GaugeStatistic(grid, series.metric.unit) if name != CLOCK or series.labels == SM_CLOCK else None
+    if name in _KEPT:
+        return CounterStatistic(grid if name in _RATES else None, born_at_zero=name in _BORN_AT_ZERO)
+    return None
 
 
 def signal_of(series: Series, snapshots: int) -> StepSampler | None:

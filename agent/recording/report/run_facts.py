@@ -7,7 +7,7 @@ stalled jobs from all healthy ones, whose difference was 15 points at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import ceil
 from statistics import fmean, median
 from typing import NamedTuple, TypeVar
@@ -16,12 +16,13 @@ from msgspec import Struct, field
 
 from agent.health.device_states import throttle_verdict
 from agent.health.verdicts import is_bad
-from agent.model import Entity, Gpu, IbPort, Labels, Node, Reason
+from agent.model import Entity, Gpu, IbPort, Labels, Node, NvLink, Reason
 from agent.recording.file_records import RecordingHeader
 from agent.recording.report import report_series as chosen
 from agent.recording.report.report_series import StepSampler
 from agent.recording.report.series_statistics import (
     CounterStatistic,
+    Envelope,
     GaugeStatistic,
     GaugeSummary,
     SeriesStatistic,
@@ -34,6 +35,7 @@ COUNTED_SECONDS = 1500.0
 shorter run could lack more than the 1 % by which the mean power of a second, added up, differed on an H200."""
 
 _E = TypeVar("_E", bound=Entity)
+_S = TypeVar("_S", GaugeStatistic, CounterStatistic, StateStatistic)
 _NODE = Node()
 
 
@@ -44,6 +46,18 @@ class JobIdentity(NamedTuple):
     job_id: str
     user: str = ""
     name: str = ""
+
+
+class Measured(NamedTuple):
+    """An amount over seconds, and its source: who counted it, or of what it was computed."""
+
+    amount: float
+    seconds: float
+    source: str
+
+    @property
+    def per_second(self) -> float:
+        return self.amount / self.seconds
 
 
 class NodeFacts(Struct):
@@ -66,10 +80,10 @@ class NodeFacts(Struct):
         """Return what was kept of an entity: the node itself, one of its GPUs, ports or links."""
         return EntityFacts(self, entity)
 
-    def power(self) -> dict[str, GaugeSummary | None]:
+    def power(self) -> dict[str, GaugeSummary]:
         """Return the power of the node in watts, by the meter that it is from."""
-        meters = self.figures.get((chosen.NODE_POWER, _NODE), {})
-        return {dict(labels).get("source", ""): self.of().summary(chosen.NODE_POWER, labels) for labels in meters}
+        meters = self.of().series(chosen.NODE_POWER, GaugeStatistic)
+        return {labels.get("source", ""): meter.summary() for labels, meter in meters}
 
     def processor_share(self) -> float | None:
         """Return the share of time in which its processors were busy; None where that was not seen."""
@@ -80,7 +94,7 @@ class NodeFacts(Struct):
     def io_waiting(self) -> float | None:
         """Return the share of time in which some task waited for storage; None where that was not seen."""
         io = self.of().growth_by(chosen.PRESSURE, "resource").get("io")
-        return io.rate if io is not None else None
+        return io.mean if io is not None else None
 
     def entities(self, kind: type[_E]) -> list[_E]:
         """Return the GPUs, ports or links of which something was seen."""
@@ -97,34 +111,55 @@ class EntityFacts:
     def __init__(self, node: NodeFacts, entity: Entity) -> None:
         self.node, self.entity = node, entity
 
-    def figure(self, name: str, labels: Labels = ()) -> SeriesStatistic | None:
-        """Return what was kept of a series; None if it was never seen."""
-        return self.node.figures.get((name, self.entity), {}).get(labels)
-
-    def gauge(self, name: str, labels: Labels = ()) -> GaugeStatistic | None:
-        figure = self.figure(name, labels)
-        return figure if isinstance(figure, GaugeStatistic) else None
-
-    def summary(self, name: str, labels: Labels = ()) -> GaugeSummary | None:
-        """Return the summary of a gauge; None if it has no sample."""
-        gauge = self.gauge(name, labels)
-        return gauge.summary() if gauge is not None else None
-
-    def growth(self, name: str) -> CounterStatistic | None:
-        """Return a counter without labels; None if it was not seen twice."""
-        figure = self.figure(name)
-        return figure if isinstance(figure, CounterStatistic) and figure.seconds else None
+    def series(self, name: str, kind: type[_S]) -> list[tuple[dict[str, str], _S]]:
+        """Return the series of a metric with their labels; gauges that were seen, counters that were seen twice."""
+        found = self.node.figures.get((name, self.entity), {}).items()
+        return [(dict(labels), figure) for labels, figure in found if isinstance(figure, kind) and figure.seconds]
 
     def states(self, name: str) -> list[tuple[dict[str, str], StateStatistic]]:
-        """Return the states of a metric with their labels."""
-        found = self.node.figures.get((name, self.entity), {}).items()
-        return [(dict(labels), figure) for labels, figure in found if isinstance(figure, StateStatistic)]
+        return self.series(name, StateStatistic)
 
     def growths(self, name: str) -> list[tuple[dict[str, str], CounterStatistic]]:
-        """Return the counters of a metric with their labels, those that were seen twice."""
-        found = self.node.figures.get((name, self.entity), {}).items()
-        counters = ((dict(labels), figure) for labels, figure in found if isinstance(figure, CounterStatistic))
-        return [(labels, figure) for labels, figure in counters if figure.seconds]
+        return self.series(name, CounterStatistic)
+
+    def gauge(self, name: str) -> GaugeStatistic | None:
+        """Return a gauge without labels; of clocks that of the multiprocessors, which alone is kept."""
+        return next((gauge for _, gauge in self.series(name, GaugeStatistic)), None)
+
+    def growth(self, name: str) -> CounterStatistic | None:
+        """Return a counter without labels."""
+        return next((counter for _, counter in self.growths(name)), None)
+
+    def summary(self, name: str) -> GaugeSummary | None:
+        gauge = self.gauge(name)
+        return gauge.summary() if gauge is not None else None
+
+    def mean(self, *names: str) -> float | None:
+        """Return the mean of a gauge or the rate of a counter, or the sum of several; None if one was not seen."""
+        found = [figure for name in names if (figure := self.gauge(name) or self.growth(name)) is not None]
+        return sum(figure.mean for figure in found) if len(found) == len(names) else None
+
+    def peak(self, *names: str) -> float | None:
+        """Return the highest value of a gauge or rate of a counter, or the sum of several; None if one was not seen."""
+        found = self.envelopes(names)
+        return sum(max(envelope.highs) for envelope in found) if found else None
+
+    def envelopes(self, names: Sequence[str]) -> list[Envelope]:
+        """Return gauges, or the rates of counters, in the parts of the grid; none if one of them was not seen."""
+        figures = [self.gauge(name) or self.growth(name) for name in names]
+        found = [figure.envelope for figure in figures if figure is not None and figure.envelope is not None]
+        return found if len(found) == len(names) else []
+
+    def means(self, name: str) -> list[float | None] | None:
+        """Return the means of a gauge in the parts of the grid."""
+        gauge = self.gauge(name)
+        return gauge.envelope.means() if gauge is not None else None
+
+    def mean_in(self, parts: Sequence[int], name: str) -> float | None:
+        """Return the mean of a gauge in parts of the grid; None if it was seen in none of them."""
+        values = self.means(name)
+        some = [value for part in parts if (value := values[part]) is not None] if values is not None else []
+        return fmean(some) if some else None
 
     def growth_by(self, name: str, label: str) -> dict[str, CounterStatistic]:
         """Return the counters of a metric by the value of its label."""
@@ -140,21 +175,6 @@ class GpuFacts(EntityFacts):
         self.gpu = gpu
         self.title = gpu.index if alone else f"{node.name}/{gpu.index}"
 
-    def mean(self, name: str, labels: Labels = ()) -> float | None:
-        gauge = self.gauge(name, labels)
-        return gauge.envelope.mean if gauge is not None else None
-
-    def means(self, name: str, labels: Labels = ()) -> list[float | None] | None:
-        """Return the means of a gauge, or of the rate of a counter, in the parts of the grid."""
-        figure = self.figure(name, labels)
-        envelope = figure.envelope if isinstance(figure, GaugeStatistic | CounterStatistic) else None
-        return envelope.means() if envelope is not None else None
-
-    def counters(self, names: Sequence[str]) -> list[CounterStatistic]:
-        """Return the counters of these names; none where one of them was not seen twice."""
-        found = [counter for name in names if (counter := self.growth(name)) is not None]
-        return found if len(found) == len(names) else []
-
     @property
     def model(self) -> str:
         """Its model; empty where it never said."""
@@ -163,56 +183,60 @@ class GpuFacts(EntityFacts):
     @property
     def power_limit(self) -> float | None:
         """The power limit in force last, in watts."""
-        gauge = self.gauge(chosen.POWER_LIMIT)
-        return gauge.last if gauge is not None else None
+        return gauge.last if (gauge := self.gauge(chosen.POWER_LIMIT)) is not None else None
 
     @property
     def silent_seconds(self) -> float:
         """Seconds in which the agent said that it does not answer."""
-        return sum(figure.seconds - figure.on for _, figure in self.states(chosen.GPU_UP))
+        return sum(state.off for _, state in self.states(chosen.GPU_UP))
 
-    def energy(self) -> tuple[float, float, str] | None:
-        """Return joules, over how many seconds, and whether they are of the `counter` or integrated from `power`."""
+    def links(self) -> list[tuple[int, StateStatistic]]:
+        """Return its NVLinks by number, and when each was up."""
+        links = [link for link in self.node.entities(NvLink) if link.gpu == self.gpu]
+        return [(link.link, state) for link in links for _, state in self.node.of(link).states(chosen.NVLINK_UP)]
+
+    def energy(self) -> Measured | None:
+        """Return joules, of the `counter` or integrated from `power`."""
         counter, power = self.growth(chosen.ENERGY), self.summary(chosen.POWER)
         if counter is not None and (power is None or counter.seconds >= COUNTED_SECONDS):
-            return counter.growth, counter.seconds, "counter"
-        return (power.mean * power.seconds, power.seconds, "power") if power is not None else None
+            return Measured(counter.growth, counter.seconds, "counter")
+        return Measured(power.mean * power.seconds, power.seconds, "power") if power is not None else None
 
     def state_seconds(self) -> dict[str, float]:
         """Return seconds by what the GPU did, as its agent counted them; empty if that was not recorded."""
         return {state: counter.growth for state, counter in self.growth_by(chosen.STATE_SECONDS, "state").items()}
 
-    def throttled(self) -> dict[str, tuple[float, float, str]]:
-        """Return seconds with reduced clocks by reason, over how many, and who counted: the `driver` or `samples`."""
+    def throttled(self) -> dict[str, Measured]:
+        """Return seconds with reduced clocks by reason, as the `driver` counted them or `samples` show."""
         found = {
-            labels.get("reason", ""): (figure.on, figure.seconds, "samples")
-            for labels, figure in self.states(chosen.THROTTLE_ACTIVE)
+            labels.get("reason", ""): Measured(state.on, state.seconds, "samples")
+            for labels, state in self.states(chosen.THROTTLE_ACTIVE)
         }
         for reason, counter in self.growth_by(chosen.THROTTLED, "reason").items():
             if reason not in found or counter.seconds >= COUNTED_SECONDS:
-                found[reason] = (min(counter.growth, counter.seconds), counter.seconds, "driver")
+                found[reason] = Measured(min(counter.growth, counter.seconds), counter.seconds, "driver")
         return found
 
-    def slowed(self) -> dict[str, tuple[float, float, str]]:
+    def slowed(self) -> dict[str, Measured]:
         """Return the same of those reasons that are not normal, as idleness and the power cap are."""
         return {reason: found for reason, found in self.throttled().items() if is_bad(throttle_verdict(reason))}
 
-    def slowed_seconds(self) -> float | None:
-        """Return seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
-        return max((seconds for seconds, _, _ in self.slowed().values()), default=None)
+    def lost(self) -> Measured | None:
+        """Return the time with clocks reduced for the longest of the reasons that are not normal."""
+        lost = max(self.slowed().values(), key=lambda found: found.amount, default=None)
+        seconds = max((found.seconds for found in self.throttled().values()), default=0.0)
+        return lost._replace(seconds=seconds) if lost is not None else None
 
-    def capped(self) -> tuple[float, float, str] | None:
-        """Return the share of time at the power limit, over how many seconds, and who says so.
+    def capped(self) -> Measured | None:
+        """Return the share of time at the power limit.
 
         The `driver` or its `samples` show when the limit held the clocks; else the `power` does, from 97 % of it on.
         """
-        seconds, over, how = self.throttled().get("sw_power_cap", (0.0, 0.0, ""))
-        if over:
-            return seconds / over, over, how
+        capped = self.throttled().get("sw_power_cap")
+        if capped is not None:
+            return capped._replace(amount=capped.per_second)
         power, limit = self.gauge(chosen.POWER), self.power_limit
-        if power is None or not limit:
-            return None
-        return power.share_from(0.97 * limit), sum(power.envelope.seconds), "power"
+        return Measured(power.share_from(0.97 * limit), power.seconds, "power") if power is not None and limit else None
 
     def job(self) -> JobIdentity | None:
         """Return the job that held it for the longest time; None if none did."""
@@ -220,9 +244,7 @@ class GpuFacts(EntityFacts):
         if not held:
             return None
         labels = max(held, key=lambda one: one[0])[1]
-        return JobIdentity(
-            labels.get("scheduler", ""), labels.get("job_id", ""), labels.get("user", ""), labels.get("name", "")
-        )
+        return JobIdentity(*(labels.get(name, "") for name in JobIdentity._fields))
 
 
 class RecordedRun(Struct):
@@ -275,23 +297,18 @@ Columns = dict[str, Means]
 class Imbalance(Struct):
     """The difference of utilization between GPUs of a job, in windows of `window` seconds, over `seconds` in all.
 
-    `sharp` are the seconds with uneven work, `lags` those of them in which each GPU was the least busy one,
-    `busy_power` the median power of the busy GPUs then, as a share of their limits; None where it is not known.
+    `sharp` are the seconds with uneven work, `lags` those of them in which each GPU was the least busy one, `least` its
+    utilization then, and `busy_power` the median power of the busy GPUs, as a share of their limits; None if unknown.
     """
 
     window: float
-    seconds: float = 0.0
-    mean: float = 0.0
-    most: float = 0.0
+    seconds: float
+    mean: float
+    most: float
     sharp: float = 0.0
     lags: dict[str, float] = field(default_factory=dict)
     least: float = 1.0
     busy_power: float | None = None
-
-    @property
-    def laggard(self) -> tuple[str, float] | None:
-        """The GPU that was the least busy one for the longest time, and for how many seconds."""
-        return max(self.lags.items(), key=lambda one: one[1]) if self.lags else None
 
 
 def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
@@ -302,23 +319,29 @@ def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
     if len(columns) < 2 or seconds < SHORTEST_WINDOW_SECONDS:
         return None
     parts = ceil(seconds / grid.width - 1e-9)
-    found = Imbalance(parts * grid.width)
-    powers: Columns = {gpu.title: _shares_of_limit(gpu) for gpu in gpus}
-    spreads: list[float] = []
-    drawn: list[float] = []
-    for first in range(0, grid.count, parts):
-        shares = _window_means(columns, first, parts)
-        if len(shares) < 2:
-            continue
-        low, high = min(shares.values()), max(shares.values())
-        spreads.append(high - low)
-        if high >= BUSY and high - low >= SHARP:
-            drawn += _time(found, columns, powers, range(first, min(first + parts, grid.count)), grid.width)
-            found.least = min(found.least, low)
+    windows = [(first, _window_means(columns, first, parts)) for first in range(0, grid.count, parts)]
+    spreads = [_spread(shares) for _, shares in windows if len(shares) > 1]
     if not spreads:
         return None
-    found.seconds = min(len(spreads) * found.window, grid.count * grid.width)
-    found.mean, found.most = fmean(spreads), max(spreads)
+    length = parts * grid.width
+    found = Imbalance(length, min(len(spreads) * length, grid.count * grid.width), fmean(spreads), max(spreads))
+    powers: Columns = {gpu.title: _shares_of_limit(gpu) for gpu in gpus}
+    drawn: list[float] = []
+    minute = max(1, min(parts, ceil(SHORTEST_WINDOW_SECONDS / grid.width - 1e-9)))
+    for first, whole in windows:
+        if not _is_uneven(whole):
+            continue
+        found.least = min(found.least, *whole.values())
+        end = min(first + parts, grid.count)
+        for start in range(first, end, minute):
+            count = min(minute, end - start)
+            shares = _window_means(columns, start, count)
+            if _is_uneven(shares):
+                low = min(shares, key=lambda title: shares[title])
+                found.sharp += count * grid.width
+                found.lags[low] = found.lags.get(low, 0.0) + count * grid.width
+                busy = [title for title, share in shares.items() if share >= max(shares.values()) - 0.2]
+                drawn += [power for title in busy if (power := _mean(powers[title], start, count)) is not None]
     found.busy_power = median(drawn) if drawn else None
     return found
 
@@ -328,20 +351,12 @@ def _window_means(columns: Columns, first: int, parts: int) -> dict[str, float]:
     return {title: value for title, value in window.items() if value is not None}
 
 
-def _time(found: Imbalance, columns: Columns, powers: Columns, window: range, width: float) -> Iterator[float]:
-    """Add up how long it was uneven in a window that was, minute by minute; gives what busy GPUs drew then."""
-    parts = max(1, min(len(window), ceil(SHORTEST_WINDOW_SECONDS / width - 1e-9)))
-    for start in window[::parts]:
-        count = min(parts, window.stop - start)
-        shares = _window_means(columns, start, count)
-        high = max(shares.values(), default=0.0)
-        if len(shares) > 1 and high >= BUSY and high - min(shares.values()) >= SHARP:
-            low = min(shares, key=lambda title: shares[title])
-            found.sharp += count * width
-            found.lags[low] = found.lags.get(low, 0.0) + count * width
-            for title in [title for title, value in shares.items() if value >= high - 0.2]:
-                if (share := _mean(powers[title], start, count)) is not None:
-                    yield share
+def _spread(shares: dict[str, float]) -> float:
+    return max(shares.values()) - min(shares.values())
+
+
+def _is_uneven(shares: dict[str, float]) -> bool:
+    return len(shares) > 1 and max(shares.values()) >= BUSY and _spread(shares) >= SHARP
 
 
 def _shares_of_limit(gpu: GpuFacts) -> Means:
@@ -358,10 +373,3 @@ def busy_parts(gpus: Sequence[GpuFacts]) -> list[int]:
     """Return the parts of the grid in which all of these GPUs were at least half busy: where they can be compared."""
     busy = [means for gpu in gpus if (means := gpu.means(chosen.UTILIZATION)) is not None]
     return [part for part, some in enumerate(zip(*busy)) if all(used is not None and used >= 0.5 for used in some)]  # noqa: B905 one grid
-
-
-def mean_in(gpu: GpuFacts, parts: Sequence[int], name: str, labels: Labels = ()) -> float | None:
-    """Return the mean of a gauge in parts of the grid; None if it was seen in none of them."""
-    values = gpu.means(name, labels)
-    some = [value for part in parts if (value := values[part]) is not None] if values is not None else []
-    return fmean(some) if some else None

@@ -139,10 +139,9 @@ class Envelope:
         return [total / seconds if seconds else None for total, seconds in zip(self._totals, self.seconds, strict=True)]
 
     @property
-    def mean(self) -> float | None:
-        """The mean of all; None without values."""
-        seconds = sum(self.seconds)
-        return sum(self._totals) / seconds if seconds else None
+    def mean(self) -> float:
+        """The mean of all; there must be values."""
+        return sum(self._totals) / sum(self.seconds)
 
 
 class GaugeStatistic:
@@ -152,7 +151,16 @@ class GaugeStatistic:
         self.envelope = Envelope(grid)
         self._scale = _SCALE.get(unit, 10.0)
         self._seen: Counter[int] = Counter()
-        self.last: float | None = None
+        self.last = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in which it was seen; while they are 0, it has no mean and no summary."""
+        return sum(self.envelope.seconds)
+
+    @property
+    def mean(self) -> float:
+        return self.envelope.mean
 
     def add(self, stretch: SnapshotRange, held: Held) -> None:
         if isinstance(held, float):
@@ -186,14 +194,10 @@ class GaugeStatistic:
         least = int(value * self._scale)
         return sum(times for number, times in self._seen.items() if number >= least) / self._seen.total()
 
-    def summary(self) -> GaugeSummary | None:
-        """Return its summary; None if it has no sample."""
-        mean = self.envelope.mean
-        if mean is None:
-            return None
+    def summary(self) -> GaugeSummary:
         low, high = min(self.envelope.lows), max(self.envelope.highs)
         p5, p50, p95 = (min(max(self.quantile(share), low), high) for share in (0.05, 0.5, 0.95))
-        return GaugeSummary(min(max(mean, low), high), low, high, p5, p50, p95, sum(self.envelope.seconds))
+        return GaugeSummary(min(max(self.mean, low), high), low, high, p5, p50, p95, self.seconds)
 
 
 class CounterStatistic:
@@ -246,14 +250,9 @@ class CounterStatistic:
                 self.envelope.add(part, min(some), max(some), sum(grown[first:behind]), sum(seconds[first:behind]))
 
     @property
-    def rate(self) -> float | None:
-        """Growth per second; None if it was not seen twice."""
-        return self.growth / self.seconds if self.seconds else None
-
-    @property
-    def peak(self) -> float | None:
-        """The highest rate between two snapshots; None if it was not seen twice, or the rate is not kept."""
-        return max(self.envelope.highs) if self.envelope is not None and self.seconds else None
+    def mean(self) -> float:
+        """Growth per second; it must have been seen twice, so that its seconds are not 0."""
+        return self.growth / self.seconds
 
 
 _SPANS = 50
@@ -270,6 +269,10 @@ class StateStatistic(Struct, eq=False):
     flips: int = 0
     spans: list[list[float]] = []
     _until: float | None = None
+
+    @property
+    def off(self) -> float:
+        return self.seconds - self.on
 
     def add(self, stretch: SnapshotRange, held: Held) -> None:
         self.seconds += stretch.seconds

@@ -42,20 +42,20 @@ class PlotCurve(Struct, frozen=True):
 
 
 def plot(
-    grid: TimeGrid, curves: Sequence[PlotCurve], drawn: Sequence[PlotCurve], scale: float, *, unit: str,
-    most: float | None, spans: Sequence[tuple[float, float, str]],
+    grid: TimeGrid, curves: Sequence[PlotCurve], drawn: Sequence[PlotCurve], *, unit: str, scale: float,
+    spans: Sequence[tuple[float, float, str]],
 ) -> str:  # fmt: skip
     """Return one plot as an SVG element; titles must be escaped already.
 
-    All `curves` make the band, those `drawn` have lines. Values are divided by `scale`; `most` is the end of the axis
-    if it is known, in the shown unit. `spans` are wall seconds, from and until, that are marked, and what they are.
+    All `curves` make the band, those `drawn` have lines. Values are divided by `scale` to be in `unit`; an axis
+    of per cent ends at 100. `spans` are wall seconds, from and until, that are marked, and what they are.
     """
     band = [
         (min(low for low, _ in present) / scale, max(high for _, high in present) / scale) if present else None
         for parts in zip(*(curve.extremes() for curve in curves), strict=True)
         for present in [[part for part in parts if part is not None]]
     ]
-    top = most if most is not None else _axis_end(max((high for _, high in filter(None, band)), default=0.0))
+    top = 1.0 if unit == "%" else _axis_end(max((high for _, high in filter(None, band)), default=0.0))
     place = _PlotArea(grid, top)
     body = [*_axes(grid, place, top, unit), *_marks(place, spans), _band(place, band)]
     for curve in drawn:
