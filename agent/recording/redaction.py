@@ -5,6 +5,7 @@ The label's name decides what is replaced; an unknown label is, since an alert's
 """
 
 import re
+from urllib.parse import urlsplit
 
 from msgspec import structs
 
@@ -74,11 +75,22 @@ class Redaction:
             made = digest[:32]
         else:
             made = f"{kind}-{digest[:10]}"
+        if kind == "url":
+            self._remember_host(original)
         if len(original) >= _SHORT and len(self._known) < _REMEMBERED and original not in self._known:
             self._known[original] = made
             self._made.add(made)
             self._finder = None
         return made
+
+    def _remember_host(self, url: str) -> None:
+        """Find the host of a URL in free text from now on; not one plain word, which sentences may have as well."""
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError:  # brackets that hold no address
+            return
+        if not host.isalpha():
+            self.pseudonym("host", host)
 
     def entity(self, entity: Entity) -> Entity:
         """Return an entity without what identifies it; its place on the node stays."""
@@ -101,7 +113,7 @@ class Redaction:
         text = self.without_known(text)
         for kind, pattern in _PATTERNS:
             text = pattern.sub(lambda found, kind=kind: self._unless_made(kind, found[0]), text)  # type: ignore[misc]  # kind is bound
-        return text
+        return self.without_known(text)  # the host of a URL may stand behind it once more
 
     def without_known(self, text: str) -> str:
         """Free text without originals that were met."""
