@@ -133,6 +133,10 @@ def test_a_file_that_is_cut_or_none_is_told_and_what_can_be_read_is_reported(tmp
     assert (status, "GPU" in card) == (0, True)
     assert told.startswith(f"coldplate report: {path}: ends in the middle of a record at byte ")
     assert told.count("\n") == 1
+    path.write_bytes(path.read_bytes()[:400])
+    status, card, told = run(path)
+    assert (status, card, told.count("\n")) == (1, "", 1)
+    assert "there is no snapshot to report on; " in told and "ends in the middle of a record at byte " in told
     assert run(none) == (1, "", f"coldplate report: {none}: cannot be read: No such file or directory\n")
 
 
