@@ -24,10 +24,10 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     ("coldplate pause --for 10m && nvidia-smi --gpu-reset -i 3", "reset a GPU that the agent would keep in use"),
-    ("coldplate pause --end", "take the driver up again at once"),
+    ("coldplate pause --end", "reopen the driver at once"),
 )
 EXIT_STATUSES = {
-    0: "the driver is released, or taken up again",
+    0: "the driver is released, or with --end reopened",
     1: "it is not; one line says why",
     2: "the command line or the configuration is invalid, or there is no way to ask the agent; one line says why",
 }
@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="length",
         default="10m",
         metavar="D",
-        help="take the driver up again after this time, such as 90s or 2h, at most 1d (default %(default)s)",
+        help="reopen the driver after this time, such as 90s or 2h, at most 1d (default %(default)s)",
     )
-    what.add_argument("--end", action="store_true", help="take the driver up again now")
+    what.add_argument("--end", action="store_true", help="reopen the driver now")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -113,7 +113,7 @@ class Redaction:
         text = self.without_known(text)
         for kind, pattern in _PATTERNS:
             text = pattern.sub(lambda found, kind=kind: self._unless_made(kind, found[0]), text)  # type: ignore[misc]  # kind is bound
-        return self.without_known(text)  # the host of a URL may stand behind it once more
+        return self.without_known(text)  # a host may follow its URL
 
     def without_known(self, text: str) -> str:
         """Free text without originals that were met."""

@@ -58,9 +58,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--step", default="0s", metavar="D", help="one snapshot in so much time, such as 15s (default all)"
     )
-    for name, words in (("start", "from"), ("end", "until")):
+    for name, words in (("start", "from this time on"), ("end", "until this time")):
         parser.add_argument(
-            f"--{name}", metavar="TIME", help=f"only {words} this time on, such as 2026-11-21T08:00:00Z or 1795248000"
+            f"--{name}", metavar="TIME", help=f"only {words}, such as 2026-11-21T08:00:00Z or 1795248000"
         )
     add_config_file(parser)
 

@@ -164,7 +164,7 @@ def _only(one: RecordedRun, other: RecordedRun, style: TextStyle) -> Iterator[st
         for remark in some:
             if remark.kind not in others:
                 lines += style.wrapped(remark.text, f"  {letter}: ", "     ")
-    yield from lines or style.wrapped("Nothing: the same is to be said of both.", "  ", "  ")
+    yield from lines or style.wrapped("Nothing: the same stands out in both.", "  ", "  ")
 
 
 def comparison_document(one: RecordedRun, other: RecordedRun, rows: Sequence[ComparedFigure]) -> dict[str, Any]:
