@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="length",
         default="10m",
         metavar="D",
-        help="reopen the driver after this time, such as 90s or 2h, at most 1d (default %(default)s)",
+        help="reopen the driver after this time, such as 90s or 2h, from 10s to 1d (default %(default)s)",
     )
     what.add_argument("--end", action="store_true", help="reopen the driver now")
 
@@ -104,7 +104,7 @@ def _pause(folder: Path, seconds: float) -> int:
             f"the agent cannot release the driver: {pid} does not end, probably because it sleeps in the driver; "
             f"the request stands until {utc(until)}, coldplate pause --end withdraws it"
         )
-    print(f"the driver is released until {utc(until)}; coldplate pause --end takes it up again")
+    print(f"the driver is released until {utc(until)}; coldplate pause --end reopens it")
     return 0
 
 
@@ -116,8 +116,8 @@ def _end(folder: Path) -> int:
         return 0
     pausing.withdraw_request(folder)
     if not _until(lambda: pausing.read_answer(folder) is None, ANSWER_SECONDS):
-        return _fail(f"no agent with the state directory {folder} answers: it takes the driver up when it starts")
-    print("the agent takes the driver up again")
+        return _fail(f"no agent with the state directory {folder} answers: it opens the driver when it starts")
+    print("the agent reopens the driver")
     return 0
 
 

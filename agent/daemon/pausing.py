@@ -208,7 +208,7 @@ class PauseWatch:
         if request == self._taken:
             return
         if request is None:
-            log.info("the pause has ended: taking the devices up again")
+            log.info("the pause has ended: reopening the devices")
         else:
             self._ends_at = now.mono + min(request.until - now.wall, LONGEST_SECONDS)
             log.info("releasing the driver on request for %.0f s", self._ends_at - now.mono)

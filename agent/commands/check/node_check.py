@@ -327,7 +327,7 @@ def _pause(config: Config, options: CommandLineOptions) -> str:
 
 def _unrecognised(view: SeenNode) -> str:
     models = list(view.facts("model").values())
-    if not models:
+    if not models or not view.gpus:  # in a pause, the models are those of before
         return "generic checks only: no GPU reported its model"
     kinds = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
     return f"generic checks only: no shipped expectations for {kinds}; coldplate check --learn makes some"
