@@ -41,7 +41,7 @@ def configuration_checks(node: DoctorNode) -> Iterable[PlacedLook]:
 
 def _check_configuration(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.problem:
-        yield fail(node.problem, "correct that line; every key is in docs/configuration.md")
+        yield fail(node.problem, "correct the file, or its path; every key is in docs/configuration.md")
         return
     try:
         check(node.config)
