@@ -204,7 +204,8 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
     found = client.fetch()
     client.close()
     if found.snapshot is None:
-        raise UserError(f"{target.shown}: {found.problem}; see systemctl status coldplate on that node")
+        remedy = "" if ";" in found.problem else "; see systemctl status coldplate on that node"
+        raise UserError(f"{target.shown}: {found.problem}{remedy}")
     if found.age > MAX_AGE_SECONDS:
         problem = f"the agent's last sample is {found.age:.0f} s old"
         raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")

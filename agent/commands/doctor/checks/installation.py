@@ -89,7 +89,7 @@ def check_agent(node: DoctorNode) -> Iterator[DoctorFinding]:
             log = "journalctl -u coldplate -n 50; with another address, coldplate doctor --url http://HOST:PORT"
             yield fail(f"process {node.agent_pid} runs, and does not answer: {node.no_answer_reason}", log)
         else:
-            yield warn(f"no agent runs ({node.no_answer_reason})", start)
+            yield warn(f"no agent answers ({node.no_answer_reason})", start)
         return
     version = next(view.label_values("coldplate_build_info", "version", 1), "of no known number")
     if version != __version__:
