@@ -5,7 +5,6 @@ The label's name decides what is replaced; an unknown label is, since an alert's
 """
 
 import re
-from urllib.parse import urlsplit
 
 from msgspec import structs
 
@@ -41,6 +40,8 @@ _SHORT = 4
 _REMEMBERED = 4096
 """Originals that are looked for in free text."""
 _WORD = r"(?<![\w.-]){}(?![\w-])"
+_HOST = re.compile(r"//(?:[^/@]*@)?([\w.-]+)")
+"""The host of a URL; an address in brackets is found by its own pattern."""
 _PATTERNS = (
     ("uuid", re.compile(r"\b(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")),
     ("url", re.compile(r"\b[a-z][a-z0-9+]*://[^\s'\",;)]+")),
@@ -75,22 +76,14 @@ class Redaction:
             made = digest[:32]
         else:
             made = f"{kind}-{digest[:10]}"
-        if kind == "url":
-            self._remember_host(original)
+        host = _HOST.search(original) if kind == "url" else None
+        if host is not None and not host[1].isalpha():  # sentences have plain words as well, such as `alertmanager`
+            self.pseudonym("host", host[1])
         if len(original) >= _SHORT and len(self._known) < _REMEMBERED and original not in self._known:
             self._known[original] = made
             self._made.add(made)
             self._finder = None
         return made
-
-    def _remember_host(self, url: str) -> None:
-        """Find the host of a URL in free text from now on; not one plain word, which sentences may have as well."""
-        try:
-            host = urlsplit(url).hostname or ""
-        except ValueError:  # brackets that hold no address
-            return
-        if not host.isalpha():
-            self.pseudonym("host", host)
 
     def entity(self, entity: Entity) -> Entity:
         """Return an entity without what identifies it; its place on the node stays."""

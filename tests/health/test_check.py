@@ -329,11 +329,7 @@ def test_an_agent_without_rules_is_no_finding_and_one_that_does_not_answer_leave
 def test_gpus_that_are_not_read_are_not_said_to_have_no_expectations() -> None:
     """As in a pause: their models are those of before."""
     pages = canned("idle", 100)
-
-    def paused(path: str) -> tuple[int, bytes]:
-        return 200, pages(path)[1].replace(b'"coldplate_gpu_up"', b'"coldplate_other_up"')
-
-    with serving(paused) as place:
+    with serving(lambda path: (200, pages(path)[1].replace(b'"coldplate_gpu_up"', b'"coldplate_other_up"'))) as place:
         out = told("--url", place, "--config.file", "/dev/null")[1]
     assert "no GPU reported its model" in out and "no shipped expectations" not in out
 

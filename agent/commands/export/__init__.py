@@ -104,17 +104,13 @@ def _write(
         snapshots = SelectedSnapshots(recordings, selection, lambda wall: progress.step(lambda: utc(wall)))
         if out is None:
             _write_text(snapshots, style, sys.stdout, config)
-            _warn_if_empty(snapshots)
-            return
-        file = io.BufferedWriter(_GrowingFile(create_file(out), progress), BUFFER)
-        with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
-            _write_text(snapshots, style, text, config)
-    read = sum(recording.path.stat().st_size for recording in recordings)
-    print(f"{out}: {_megabytes(out.stat().st_size)}, from {_megabytes(read)} of recordings", file=sys.stderr)
-    _warn_if_empty(snapshots)
-
-
-def _warn_if_empty(snapshots: SelectedSnapshots) -> None:
+        else:
+            file = io.BufferedWriter(_GrowingFile(create_file(out), progress), BUFFER)
+            with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
+                _write_text(snapshots, style, text, config)
+    if out is not None:
+        read = sum(recording.path.stat().st_size for recording in recordings)
+        print(f"{out}: {_megabytes(out.stat().st_size)}, from {_megabytes(read)} of recordings", file=sys.stderr)
     if snapshots.is_empty:
         _fail("nothing is selected: the recordings have no series for these --metrics, --start and --end")
 
