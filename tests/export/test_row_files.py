@@ -71,9 +71,9 @@ def test_the_size_of_the_file_is_said(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert export(recording, "-o", out) == 0
     *growing, last = capsys.readouterr().err.splitlines()
-    size, read = (f"{path.stat().st_size / 1e3:.1f} kB" for path in (out, recording))
+    size, read = (f"{path.stat().st_size / 1024:.0f} KiB" for path in (out, recording))
     assert last == f"{out}: {size}, from {read} of recordings"
-    assert any("kB written" in line for line in growing)
+    assert any("KiB written" in line for line in growing)
 
 
 def test_a_row_for_each_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from agent.lib.commandline import INVALID, Parser, warn
+from agent.lib.wording import size
 from agent.wiring.command_line import add_config_file, read_file
 
 if TYPE_CHECKING:
@@ -110,13 +111,9 @@ def _write(
                 _write_text(snapshots, style, text, config)
     if out is not None:
         read = sum(recording.path.stat().st_size for recording in recordings)
-        print(f"{out}: {_megabytes(out.stat().st_size)}, from {_megabytes(read)} of recordings", file=sys.stderr)
+        print(f"{out}: {size(out.stat().st_size)}, from {size(read)} of recordings", file=sys.stderr)
     if snapshots.is_empty:
         _fail("nothing is selected: the recordings have no series for these --metrics, --start and --end")
-
-
-def _megabytes(octets: int) -> str:
-    return f"{octets / 1e6:.1f} MB" if octets >= 100_000 else f"{octets / 1e3:.1f} kB"
 
 
 class _GrowingFile(io.FileIO):
@@ -127,7 +124,7 @@ class _GrowingFile(io.FileIO):
         self._progress = progress
 
     def write(self, data: Any) -> int:
-        self._progress.grown(lambda: f"{_megabytes(self.tell())} written")
+        self._progress.grown(lambda: f"{size(self.tell())} written")
         return super().write(data)
 
 
