@@ -54,7 +54,7 @@ SAMPLER = (
     _state("coldplate_worker_up", "1 if the device worker process runs and answers.", "supervision"),
     _count("coldplate_worker_restarts_total", "Restarts of the device worker process."),
     _gauge("coldplate_devices_paused_until_timestamp_seconds",
-           "While the driver is released: when it is taken up again at the latest, in seconds since the epoch.",
+           "While the driver is released: when it is reopened at the latest, in seconds since the epoch.",
            "coldplate pause and the kernel log"),
     counter("coldplate_process_cpu_seconds_total", Node, "Processor time used by the agent's processes.",
             Lane.SLOW, Source("/proc/PID/stat"), labels=("process",)),

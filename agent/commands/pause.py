@@ -24,10 +24,10 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     ("coldplate pause --for 10m && nvidia-smi --gpu-reset -i 3", "reset a GPU that the agent would keep in use"),
-    ("coldplate pause --end", "take the driver up again at once"),
+    ("coldplate pause --end", "reopen the driver at once"),
 )
 EXIT_STATUSES = {
-    0: "the driver is released, or taken up again",
+    0: "the driver is released, or with --end reopened",
     1: "it is not; one line says why",
     2: "the command line or the configuration is invalid, or there is no way to ask the agent; one line says why",
 }
@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="length",
         default="10m",
         metavar="D",
-        help="take the driver up again after this time, such as 90s or 2h, at most 1d (default %(default)s)",
+        help="reopen the driver after this time, such as 90s or 2h, from 10s to 1d (default %(default)s)",
     )
-    what.add_argument("--end", action="store_true", help="take the driver up again now")
+    what.add_argument("--end", action="store_true", help="reopen the driver now")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -104,7 +104,7 @@ def _pause(folder: Path, seconds: float) -> int:
             f"the agent cannot release the driver: {pid} does not end, probably because it sleeps in the driver; "
             f"the request stands until {utc(until)}, coldplate pause --end withdraws it"
         )
-    print(f"the driver is released until {utc(until)}; coldplate pause --end takes it up again")
+    print(f"the driver is released until {utc(until)}; coldplate pause --end reopens it")
     return 0
 
 
@@ -116,8 +116,8 @@ def _end(folder: Path) -> int:
         return 0
     pausing.withdraw_request(folder)
     if not _until(lambda: pausing.read_answer(folder) is None, ANSWER_SECONDS):
-        return _fail(f"no agent with the state directory {folder} answers: it takes the driver up when it starts")
-    print("the agent takes the driver up again")
+        return _fail(f"no agent with the state directory {folder} answers: it opens the driver when it starts")
+    print("the agent reopens the driver")
     return 0
 
 

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config.check",
         dest="config_check",
         action="store_true",
-        help="start nothing: check the configuration, its rules and the files that it names, and say what is wrong",
+        help="start nothing: check the configuration, its rules and the files that a start reads; say what is wrong",
     )
     add_listening(parser, ":19400", ": web.config_file")
     parser.add_argument(

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agent.config.quantities import duration_text
 from agent.config.schema import Config
 from agent.lib.wording import shown
 
@@ -127,7 +128,8 @@ def _check_sampling(config: Config, fail: Fail) -> None:
     sampling = config.sampling
     for key, shorter in (("slow", "fast"), ("cold", "slow"), ("window", "fast")):
         if getattr(sampling, key) < getattr(sampling, shorter):
-            fail(f"sampling.{key}", f"is shorter than sampling.{shorter}")
+            given = f"{duration_text(getattr(sampling, key))} is shorter than sampling.{shorter}"
+            fail(f"sampling.{key}", f"{given}, {duration_text(getattr(sampling, shorter))}; set both")
 
 
 def _check_rack(config: Config, fail: Fail) -> None:

@@ -21,15 +21,11 @@ _SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
 class Units(Struct, frozen=True):
-    """How a kind of quantity is written: its units, each with how many base units it is, those for reading only apart.
-
-    `suffix` goes behind a number in base units.
-    """
+    """How a kind of quantity is written: its units, each with how many base units it is; those only read are apart."""
 
     what: str
     example: str
     factors: Mapping[str, float]
-    suffix: str = ""
     read_too: Mapping[str, float] = field(default_factory=dict)
 
     def read(self, value: object) -> float:
@@ -54,10 +50,10 @@ class Units(Struct, frozen=True):
         return f"{value / self.factors[unit]:g}{unit}"
 
 
-_DURATION = Units("duration", "15s", {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}, "s")
-_POWER = Units("power", "40.8kW", {"W": 1.0, "kW": 1e3, "MW": 1e6}, " W")
+_DURATION = Units("duration", "15s", {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
+_POWER = Units("power", "40.8kW", {"W": 1.0, "kW": 1e3, "MW": 1e6})
 _APPARENT_POWERS = {"VA": 1.0, "kVA": 1e3, "MVA": 1e6}
-_SIZE = Units("size", "1GiB", {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}, " B",
+_SIZE = Units("size", "1GiB", {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40},
               {"kB": 1e3, "MB": 1e6, "GB": 1e9})  # fmt: skip
 duration, duration_text = _DURATION.read, _DURATION.text
 """In seconds."""
@@ -196,8 +192,8 @@ class Key(Struct, frozen=True):
             return None
         low, high = self._number(self.above or self.least), self._number(self.most)
         good = low < value <= high if self.above else low <= value <= high  # NaN is between nothing
-        suffix = UNITS[self.unit].suffix if self.unit in UNITS else ""
-        return None if good else f"{value:g}{suffix} is out of range; use {self.range}"
+        given = UNITS[self.unit].text(value) if self.unit in UNITS else f"{value:g}"
+        return None if good else f"{given} is out of range; use {self.range}"
 
     def _unknown(self, value: object) -> str | None:
         several = not isinstance(value, str)

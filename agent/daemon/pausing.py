@@ -209,7 +209,7 @@ class PauseWatch:
         if request == self._taken:
             return
         if request is None:
-            log.info("the pause has ended: taking the devices up again")
+            log.info("the pause has ended: reopening the devices")
         else:
             seconds = min(request.until - now.wall, LONGEST_SECONDS)
             self._ends_at = now.mono + seconds

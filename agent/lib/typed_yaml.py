@@ -250,7 +250,7 @@ def _remedy(expected: str, name: str, value: object) -> str:
     if expected == "bool":
         return f"write {name}: true or {name}: false, without quotes"
     if expected in ("int", "float") and isinstance(value, str):
-        return f"write {name}: 5, without quotes and without a unit"
+        return f"write {name}: {5 if expected == 'int' else 0.5}, without quotes and without a unit"
     return ""
 
 

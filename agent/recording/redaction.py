@@ -40,6 +40,8 @@ _SHORT = 4
 _REMEMBERED = 4096
 """Originals that are looked for in free text."""
 _WORD = r"(?<![\w.-]){}(?![\w-])"
+_HOST = re.compile(r"//(?:[^/@]*@)?([\w.-]+)")
+"""The host of a URL; an address in brackets is found by its own pattern."""
 _PATTERNS = (
     ("uuid", re.compile(r"\b(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")),
     ("url", re.compile(r"\b[a-z][a-z0-9+]*://[^\s'\",;)]+")),
@@ -74,6 +76,9 @@ class Redaction:
             made = digest[:32]
         else:
             made = f"{kind}-{digest[:10]}"
+        host = _HOST.search(original) if kind == "url" else None
+        if host is not None and not host[1].isalpha():  # sentences have plain words as well, such as `alertmanager`
+            self.pseudonym("host", host[1])
         if len(original) >= _SHORT and len(self._known) < _REMEMBERED and original not in self._known:
             self._known[original] = made
             self._made.add(made)
@@ -101,7 +106,7 @@ class Redaction:
         text = self.without_known(text)
         for kind, pattern in _PATTERNS:
             text = pattern.sub(lambda found, kind=kind: self._unless_made(kind, found[0]), text)  # type: ignore[misc]  # kind is bound
-        return text
+        return self.without_known(text)  # a host may follow its URL
 
     def without_known(self, text: str) -> str:
         """Free text without originals that were met."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.lib.http_answers import AnswerBounds, HttpError
+from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import TLS_KEYS, HttpTarget
@@ -67,6 +67,9 @@ def _has_port(text: str) -> bool:
     return ":" in tail
 
 
+LOGIN_FILE = "--http.config.file"
+REMEDIES = {400: "; if it speaks https, give its URL with https://", 401: f"; give its login with {LOGIN_FILE}"}
+"""By the status of an answer."""
 _LARGEST = sys.float_info.max
 _OUTCOMES = {each.value: each for each in Outcome}
 _REASONS = {each.value: each for each in Reason}
@@ -281,7 +284,8 @@ class AgentClient:
             if self._past is None:
                 self._past = self._history(until)
         except HttpError as error:
-            return self._silent(f"no answer: {self._client.masked(str(error))}")
+            remedy = f"; name its CA as ca_file in {LOGIN_FILE}" if error.fault is HttpFault.UNTRUSTED else ""
+            return self._silent(f"no answer: {self._client.masked(str(error))}{remedy}")
         except AgentResponseError as error:
             return self._silent(str(error))
         return AgentResponse(snapshot, alerts, "", age, self._clock().mono, self._past)
@@ -314,7 +318,7 @@ class AgentClient:
         if optional and answer.status == _NO_RULES:
             return None
         if answer.status != _OK or answer.cut:
-            raise AgentResponseError(f"answers {path} with status {answer.status}")
+            raise AgentResponseError(f"answers {path} with status {answer.status}{REMEDIES.get(answer.status, '')}")
         return answer.body
 
     def _silent(self, problem: str) -> AgentResponse:

@@ -225,5 +225,8 @@ def dry_start(config: Config, folder: Path) -> int:
     check(config)
     check_receivers(config)
     load_choice(config, folder)
+    played_trace(config, folder)
+    if is_replay(config):
+        replayed_header(config, folder)
     watch_web_file(config, lambda: clock().wall, Threads())
     return sum(each.rule_count for each in load_rules(config, folder).files)

@@ -154,4 +154,4 @@ def read_scenario(config: Config) -> Scenario:
     try:
         return load_scenario(scenario_of(config) or DEFAULT_SCENARIO)
     except ScenarioError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"backends.scenario: {error}") from error

@@ -156,12 +156,13 @@ def board(folder: Path, *queries: str) -> Path:
 
 
 def test_the_exit_status_is_that_of_the_worst_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good, broken = board(tmp_path, *TWELVE_TWO_THREE_NINE, "$metric"), tmp_path / "broken.json"
+    good, broken = board(tmp_path, *TWELVE_TWO_THREE_NINE, "$metric", "vector(1)"), tmp_path / "broken.json"
     broken.write_text("{")
     assert check(good) == 0
     shown = capsys.readouterr().out
-    assert "8 of 8 queries find data" in shown and shown.endswith("metrics: {compatibility: [dcgm]}\n")
+    assert "9 of 9 queries find data" in shown and shown.endswith("metrics: {compatibility: [dcgm]}\n")
     assert "OPEN    panel 7: a name that only Grafana knows" in shown
+    assert "OK      panel 8: no metric is needed" in shown
     assert check(board(tmp_path, "DCGM_FI_DEV_FAN_SPEED")) == 1
     assert "NONE    panel 0: DCGM_FI_DEV_FAN_SPEED (nowhere)" in capsys.readouterr().out
     assert check(broken, board(tmp_path, "coldplate_gpu_up")) == 2

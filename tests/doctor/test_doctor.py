@@ -337,7 +337,7 @@ def test_the_command_tells_in_text_and_in_json_and_its_status_is_the_worst_or_th
     assert cli.main(["doctor", f"--config.file={file}", "--url=http://127.0.0.1:1", *roots]) == 1
     text = capsys.readouterr().out
     assert f"FAIL  configuration     {file}:2: sampling.fats: unknown key; did you mean 'fast'?" in text
-    assert "fix: correct that line" in text
+    assert "fix: correct the file, or its path" in text
     assert "\033" not in text
     assert cli.main(["doctor", f"--config.file={file}", "--url=http://127.0.0.1:1", "--json", *roots]) == 1
     document = json.loads(capsys.readouterr().out)

@@ -21,13 +21,14 @@ from tests.screen.agents import canned, serving
 from tests.servers import need
 
 CONFIG = """
+# commentofmine
 node: {name: hostofmine}
 rack: {name: rackofmine, peers: ['peerofmine:19400'], peer: {scheme: http}}
 backends: {devices: synthetic, scenario: idle}
 web: {listen: ['127.0.0.1:1']}
 notify: {webhook: {urls: ['http://hooks.example/secretofmine']}}
 """
-OWN = ("hostofmine", "rackofmine", "peerofmine", "secretofmine")
+OWN = ("hostofmine", "rackofmine", "peerofmine", "secretofmine", "hooks.example", "commentofmine")
 FILES = ("index.json", "snapshot.json", "config.json", "doctor.txt", "doctor.json", "versions.json",
          "recording.coldplate")  # fmt: skip
 

@@ -327,6 +327,14 @@ def test_an_agent_without_rules_is_no_finding_and_one_that_does_not_answer_leave
     assert "Connection refused" in error and "systemctl status coldplate" in error
 
 
+def test_gpus_that_are_not_read_are_not_said_to_have_no_expectations() -> None:
+    """As in a pause: their models are those of before."""
+    pages = canned("idle", 100)
+    with serving(lambda path: (200, pages(path)[1].replace(b'"coldplate_gpu_up"', b'"coldplate_other_up"'))) as place:
+        out = told("--url", place, "--config.file", "/dev/null")[1]
+    assert "no GPU reported its model" in out and "no shipped expectations" not in out
+
+
 @pytest.mark.parametrize("pages", [lambda _: (200, b"<html>"), lambda _: (503, b""), lambda _: (200, b"[]")])
 def test_what_is_no_agent_leaves_the_node_unknown(pages: Pages) -> None:
     with serving(pages) as place:

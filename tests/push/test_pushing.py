@@ -36,7 +36,7 @@ GOOD = "push: {remote_write: {central: {url: 'https://mimir.example/api/v1/push'
         ("a: {}", "push.remote_write.a.url: is missing; give it"),
         ("a: {url: 'http://mimir'}", "push.remote_write.a: url 'http://mimir' has no path; add /api/v1/write"),
         ("a: {url: 'http://h/w', labels: {1x: y}}", "push.remote_write.a.labels.1x: '1x' is not a valid label name"),
-        ("a: {url: 'http://h/w', interval: 500ms}", "push.remote_write.a.interval: 0.5s is out of range"),
+        ("a: {url: 'http://h/w', interval: 500ms}", "push.remote_write.a.interval: 500ms is out of range"),
         ("a: {url: 'http://h/w', buffer: {directory: ''}}", "push.remote_write.a.buffer.directory: is empty"),
         ("a: {url: 'http://h/w', buffer: {directory: /x}}, b: {url: 'http://h/w', buffer: {directory: /x}}",
          "push.remote_write.b.buffer.directory: '/x' belongs to another receiver"),

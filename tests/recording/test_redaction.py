@@ -37,7 +37,7 @@ def secretive() -> Snapshot:
     ))  # fmt: skip
     details = (
         f"nvmlDeviceGetX of {UUID}: job 4711 of alice on 10.1.2.3:623",
-        "https://root@bmc-7.example/redfish/v1: refused",
+        "https://root@bmc-7.example/redfish/v1: bmc-7.example: Name or service not known",
         "/home/alice/llm-secret: Permission denied; /proc/17/environ too",
         "port of aa:bb:cc:dd:ee:ff, VBIOS 96.00.74.00.01",
     )

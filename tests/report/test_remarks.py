@@ -132,7 +132,7 @@ def test_waiting_for_data_tells_that_the_host_was_not_recorded(tmp_path: Path) -
     series: dict = {row(chosen.UTILIZATION, gpu(0)): 0.25, row(chosen.MEMORY, gpu(0)): 60 * 2.0**30}
     series[row(chosen.MEMORY_TOTAL, gpu(0))] = 80 * 2.0**30
     said = said_of(gathered(tmp_path / "run", series, 60))["waiting-for-data"]
-    assert "what was looked at of the host was not recorded" in said.text
+    assert "the cause is not known: the host was not recorded" in said.text
 
 
 def starving(
@@ -159,7 +159,7 @@ EVERYTHING = (
 @pytest.mark.parametrize(
     ("pcie", "waits", "busy", "signs"),
     [
-        (0.9e9, 0.04, 0.69, "; for what is not known: what was looked at of the host was quiet"),
+        (0.9e9, 0.04, 0.69, "; the cause is not known: nothing on the host was busy"),
         (1.1e9, 0.04, 0.69, "; up to 1.1 GB/s came in over PCIe"),
         (0.9e9, 0.06, 0.69, "; tasks waited for storage 6% of the time"),
         (0.9e9, 0.04, 0.72, "; the processors of node-1 were 72% busy"),

@@ -136,6 +136,10 @@ def test_a_file_that_is_cut_or_none_is_told_and_what_can_be_read_is_reported(tmp
     assert (status, "GPU" in card) == (0, True)
     assert told.startswith(f"coldplate report: {path}: ends in the middle of a record at byte ")
     assert told.count("\n") == 1
+    path.write_bytes(path.read_bytes()[:400])
+    status, card, told = run(path)
+    assert (status, card, told.count("\n")) == (1, "", 1)
+    assert "there is no snapshot to report on; " in told and "ends in the middle of a record at byte " in told
     assert run(none) == (1, "", f"coldplate report: {none}: cannot be read: No such file or directory\n")
 
 
@@ -192,7 +196,8 @@ def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path,
         return
     text = " ".join(" ".join(card).split())
     assert "-50.0 points" in text
-    assert "-20.0%" in text
+    assert "power by energy, W 500 400 -100 -20.0%" in text
+    assert "energy, all GPUs, kWh 0.008 0.007 -0.002 -20.0%" in text
     assert "B: GPU 0: clocks reduced by hw_thermal_slowdown" in text
     assert "SM activity" not in text
 
@@ -221,7 +226,7 @@ def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mista
     assert (power["one"], power["other"]) == (100.0, pytest.approx(99.9999))
     assert run_report("--compare", *files) == 0
     lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert lines["power by energy, W"].split()[-2:] == ["+0.00", "+0.0%"]
+    assert lines["power by energy, W"].split()[-2:] == ["+0", "+0.0%"]
     assert lines["temperature, C"].split()[-1] == "+30.00"  # twice as many degrees are not twice as hot
     assert run_report("--compare", files[0], tmp_path / "none") == 1
     assert "cannot be read" in capsys.readouterr().err

@@ -213,6 +213,9 @@ def test_rules_about_racks_are_evaluated_where_there_may_be_one(
         ("metrics:\n  include: [nothing]", "2: metrics.include: "),
         ("# nothing\nexpectations: no-such-node", "2: expectations: "),
         ("web:\n  config_file: /nowhere/web.yml", "2: web.config_file: "),
+        ("backends:\n  devices: replay\n  replay: {file: gone.coldplate}", "3: backends.replay.file: "),
+        ("backends:\n  devices: trace\n  trace: gone.tar.gz", "3: backends.trace: "),
+        ("backends:\n  devices: synthetic\n  scenario: gone", "3: backends.scenario: there is no shipped scenario"),
     ],
 )  # fmt: skip
 def test_a_mistake_that_only_a_start_finds_has_the_line_of_its_key(tmp_path: Path, text: str, place: str) -> None:

@@ -209,7 +209,8 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
     found = client.fetch()
     client.close()
     if found.snapshot is None:
-        raise UserError(f"{target.shown}: {found.problem}; see systemctl status coldplate on that node")
+        remedy = "" if ";" in found.problem else "; see systemctl status coldplate on that node"
+        raise UserError(f"{target.shown}: {found.problem}{remedy}")
     if found.age > MAX_AGE_SECONDS:
         problem = f"the agent's last sample is {found.age:.0f} s old"
         raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
@@ -237,7 +238,8 @@ def evaluate(
     ]
     if evidence.alerts is not None:
         findings += agent_findings(evidence.alerts, needs_agent)
-    note = evidence.note or ("" if given is not None or expected is not GENERIC else _unrecognised(view))
+    unrecognised = "" if given is not None or expected is not GENERIC else _unrecognised(view)
+    note = "; ".join(filter(None, (evidence.note, unrecognised)))
     return CheckResult([each for each in findings if each.name in names], expected, note)
 
 
@@ -333,7 +335,7 @@ def _pause(config: Config, options: CommandLineOptions) -> str:
 
 def _unrecognised(view: SeenNode) -> str:
     models = list(view.facts("model").values())
-    if not models:
+    if not models or not view.gpus:  # in a pause, the models are those of before
         return "generic checks only: no GPU reported its model"
     kinds = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
     return f"generic checks only: no shipped expectations for {kinds}; coldplate check --learn makes some"

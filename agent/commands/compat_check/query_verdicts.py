@@ -299,7 +299,7 @@ def _query(query: QueryVerdict, coloured: bool) -> Iterator[str]:
     what = (
         query.unread
         or ", ".join(f"{each.name} ({each.source or 'nowhere'})" for each in query.metrics)
-        or "a name that only Grafana knows"
+        or ("a name that only Grafana knows" if query.word == "OPEN" else "no metric is needed")
     )
     yield f"  {shown}  {query.place}: {one_line(what, _LONGEST)}"
     for each in query.metrics:

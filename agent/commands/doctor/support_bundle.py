@@ -69,6 +69,8 @@ def write_bundle(file: Path, seconds: int, node: DoctorNode, arguments: argparse
             redaction = Redaction(key)
             for name in {node_name(node.config), os.uname().nodename}:
                 redaction.pseudonym("host", name)
+            if not node.problem:
+                _config(node, redaction)  # its names are recognised in the snapshot, which comes before it
             _fill(archive, _parts(seconds, node, arguments, redaction, key), redaction)
     except BaseException as error:
         file.unlink(missing_ok=True)
@@ -166,7 +168,9 @@ def _redacted(value: Any, redaction: Redaction, name: str = "") -> Any:
 def _config(node: DoctorNode, redaction: Redaction) -> bytes:
     if node.problem:
         raise PartError(UNUSABLE)
-    return _json(_without_secrets(msgspec.to_builtins(node.config), redaction))
+    document = msgspec.to_builtins(node.config)
+    document.pop("")  # the text of the file, with its comments
+    return _json(_without_secrets(document, redaction))
 
 
 def _without_secrets(value: Any, redaction: Redaction, private: bool = False) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from agent.lib.commandline import INVALID, Parser, warn
-from agent.lib.wording import size, utc
+from agent.lib.wording import size
 from agent.wiring.command_line import add_config_file, read_file
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--step", default="0s", metavar="D", help="one snapshot in so much time, such as 15s (default all)"
     )
-    for name, words in (("start", "from"), ("end", "until")):
+    for name, words in (("start", "from this time on"), ("end", "until this time")):
         parser.add_argument(
-            f"--{name}", metavar="TIME", help=f"only {words} this time on, such as 2026-11-21T08:00:00Z or 1795248000"
+            f"--{name}", metavar="TIME", help=f"only {words}, such as 2026-11-21T08:00:00Z or 1795248000"
         )
     add_config_file(parser)
 
@@ -98,23 +98,20 @@ def _write(
     from agent.commands.export.export_formats import SelectedSnapshots
     from agent.lib.clock import clock
     from agent.lib.commandline import Progress
+    from agent.lib.wording import utc
     from agent.recording.recording_file import create_file
 
     with Progress("exporting", 0, lambda: clock().mono) as progress:
         snapshots = SelectedSnapshots(recordings, selection, lambda wall: progress.step(lambda: utc(wall)))
         if out is None:
             _write_text(snapshots, style, sys.stdout, config)
-            _warn_if_empty(snapshots)
-            return
-        file = io.BufferedWriter(_GrowingFile(create_file(out), progress), BUFFER)
-        with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
-            _write_text(snapshots, style, text, config)
-    read = sum(recording.path.stat().st_size for recording in recordings)
-    print(f"{out}: {size(out.stat().st_size)}, from {size(read)} of recordings", file=sys.stderr)
-    _warn_if_empty(snapshots)
-
-
-def _warn_if_empty(snapshots: SelectedSnapshots) -> None:
+        else:
+            file = io.BufferedWriter(_GrowingFile(create_file(out), progress), BUFFER)
+            with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
+                _write_text(snapshots, style, text, config)
+    if out is not None:
+        read = sum(recording.path.stat().st_size for recording in recordings)
+        print(f"{out}: {size(out.stat().st_size)}, from {size(read)} of recordings", file=sys.stderr)
     if snapshots.is_empty:
         _fail("nothing is selected: the recordings have no series for these --metrics, --start and --end")
 

@@ -245,7 +245,8 @@ class RecordingSession:
         if self._shown:
             print(file=sys.stderr)
         names = "; names are pseudonyms, --no-redact keeps them" if self._run_options.key is not None else ""
-        complain(f"recorded {file.snapshots} snapshots in {file.path} ({size(file.bytes)}){names}")
+        snapshots = f"{file.snapshots} snapshot{'' if file.snapshots == 1 else 's'}"
+        complain(f"recorded {snapshots} in {file.path} ({size(file.bytes)}){names}")
 
     def _show_progress(self) -> None:
         """Show one line that is written again and again, where a person looks at it and no command writes beside it."""

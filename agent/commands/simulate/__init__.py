@@ -28,7 +28,7 @@ ADDRESS = "127.0.0.1:19500"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="description of the site, in YAML")
     _add_site(parser)
-    parser.add_argument("--seed", type=_whole, metavar="N", help="another chance for everything (default 1)")
+    parser.add_argument("--seed", type=_whole, metavar="N", help="seed of all that is random (default 1)")
     parser.add_argument(
         "--interval", metavar="TIME", default="15s",
         help="longest time between two samples of a node that is scraped, from 1s (default %(default)s)",

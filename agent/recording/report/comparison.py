@@ -72,14 +72,17 @@ def _named(row: ComparedFigure) -> str:
     return f"{row.name}, {row.unit}" if row.unit and row.unit not in ("%", "s") else row.name
 
 
-def _shown(value: float | None, unit: str) -> str:
+def _shown(value: float | None, unit: str, size: float = 0.0) -> str:
+    """Return a figure, or a difference of figures of this size, with as many decimals as they have."""
     if value is None:
         return ABSENT
     if unit == "%":
         return f"{value:.1%}"
     if unit == "s":
         return span_text(value)
-    return f"{value:.0f}" if abs(value) >= 100 or not unit else f"{value:.2f}"
+    if max(abs(value), size) >= 100 or not unit:
+        return f"{value:.0f}"
+    return f"{value:.3f}" if unit == "kWh" else f"{value:.2f}"
 
 
 def _difference(row: ComparedFigure) -> tuple[str, str]:
@@ -89,7 +92,7 @@ def _difference(row: ComparedFigure) -> tuple[str, str]:
     if row.unit == "%":
         return _signed(less, f"{abs(less) * 100:.1f} points"), ""
     share = "" if row.change is None else _signed(row.change, f"{abs(row.change):.1%}")
-    return _signed(less, _shown(abs(less), row.unit)), share
+    return _signed(less, _shown(abs(less), row.unit, max(row.one, row.other))), share
 
 
 def _signed(value: float, shown: str) -> str:
@@ -106,7 +109,7 @@ def _only(one: RecordedRun, other: RecordedRun, style: TextStyle) -> Iterator[st
         for remark in some:
             if remark.kind not in others:
                 lines += style.wrapped(remark.text, f"  {letter}: ", "     ")
-    yield from lines or style.wrapped("Nothing: the same is to be said of both.", "  ", "  ")
+    yield from lines or style.wrapped("Nothing: the same stands out in both.", "  ", "  ")
 
 
 def comparison_document(one: RecordedRun, other: RecordedRun, rows: Sequence[ComparedFigure]) -> dict[str, Any]:

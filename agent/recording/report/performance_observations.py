@@ -169,8 +169,8 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     if cpu is not None and cpu > 0.7:
         figures["processor_busy_ratio"] = cpu
         signs.append(f"the processors of {one_line(gpus[0].node.name, 64)} were {share_text(cpu)} busy")
-    state = "was not recorded" if waits is None and cpu is None else "was quiet"
-    clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {state}"
+    state = "the host was not recorded" if waits is None and cpu is None else "nothing on the host was busy"
+    clues = f"; {', '.join(signs)}" if signs else f"; the cause is not known: {state}"
     yield Observation(
         SLOW, "waiting-for-data",
         f"{format_gpus(gpus)} had work for at most {share_text(max(known))} of the time with their memory "

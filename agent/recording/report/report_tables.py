@@ -132,7 +132,7 @@ def loss_table(run: RecordedRun) -> ReportTable:
 
 
 def state_table(run: RecordedRun) -> ReportTable:
-    """Return the shares of each GPU's time by what it did, and the GPU-hours of all; no rows if no agent counted them."""
+    """Return the shares of each GPU's time by what it did, and the GPU-hours of all; no rows if not counted."""
     states_of = [(gpu, seconds) for gpu in run.gpus() if (seconds := gpu.state_seconds())]
     sums = {state: sum(seconds.get(state, 0.0) for _, seconds in states_of) for state in STATES}
     states = [state for state, seconds in sums.items() if seconds >= 0.5]

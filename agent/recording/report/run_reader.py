@@ -45,7 +45,8 @@ def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: Non
     ]
     if not pieces:
         names = ", ".join(str(each.path) for each in recordings)
-        raise RecordingError(f"{names}: there is no snapshot to report on")
+        reasons = "".join(f"; {problem}" for each in recordings for problem in each.problems)
+        raise RecordingError(f"{names}: there is no snapshot to report on{reasons}")
     pieces.sort(key=lambda piece: (piece[1].header.node, piece[1].first, piece[1].at))
     spans = [span for _, span in pieces]
     interval = max(interval_of(span.header) for span in spans)

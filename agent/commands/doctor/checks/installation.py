@@ -41,7 +41,7 @@ def configuration_checks(node: DoctorNode) -> Iterable[PlacedLook]:
 
 def _check_configuration(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.problem:
-        yield fail(node.problem, "correct that line; every key is in docs/configuration.md")
+        yield fail(node.problem, "correct the file, or its path; every key is in docs/configuration.md")
         return
     try:
         check(node.config)
@@ -89,7 +89,7 @@ def check_agent(node: DoctorNode) -> Iterator[DoctorFinding]:
             log = "journalctl -u coldplate -n 50; with another address, coldplate doctor --url http://HOST:PORT"
             yield fail(f"process {node.agent_pid} runs, and does not answer: {node.no_answer_reason}", log)
         else:
-            yield warn(f"no agent runs ({node.no_answer_reason})", start)
+            yield warn(f"no agent answers ({node.no_answer_reason})", start)
         return
     version = next(view.label_values("coldplate_build_info", "version", 1), "of no known number")
     if version != __version__:
