@@ -230,7 +230,7 @@ def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if expected.node.topology is None or not counted:
         return None
     number = NODES_OF_RACK[expected.node.topology]
-    text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} nodes configured"
+    text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} configured"
     if counted[0] == number:
         return HealthFinding(Verdict.OK, text, found)
     remedy = "correct rack.nodes_expected or rack.peers, or the topology in expectations of your own"
