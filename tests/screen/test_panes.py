@@ -100,6 +100,14 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     assert "power         -" in zoomed
 
 
+def test_a_gpu_alone_has_the_whole_description_of_its_alerts() -> None:
+    scene = scene_of("gpu-lost", 100, rules=True, every=10)
+    lost = scene.nodes[0].gpus[3].key
+    lines, _ = draw(scene, UiState(zoom=OneGpu(lost)), TextLayout(80, 50))
+    shown = " ".join(line.plain.strip() for line in lines)
+    assert "lost or hangs; its other series, and the alerts based on them, have ended." in shown
+
+
 def test_a_power_limit_of_four_digits_is_whole_or_absent() -> None:
     shown = set()
     for width in range(20, 200, 5):
