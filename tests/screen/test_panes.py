@@ -122,6 +122,12 @@ def test_the_head_line_names_the_node_whose_recording_is_played() -> None:
     assert "REPLAY of node9" in draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
 
 
+def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
+    scene = ViewKeeper(1.0).scene([Sighting("n", "from its agent", problem="no answer: Connection refused")], 5.0)
+    head = draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
+    assert "GPUs unknown" in head and "no GPU" not in head
+
+
 def test_names_of_others_cannot_steer_the_terminal() -> None:
     gpu = Gpu("0", "GPU-a")
     job = {"scheduler": "slurm", "job_id": "1", "user": "eve\x1b[2J\x9b", "name": "a\nb\u202e", "mig": "0"}

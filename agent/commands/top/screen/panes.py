@@ -61,7 +61,7 @@ def head_line(scene: ScreenData, state: UiState, look: TextLayout) -> Text:
 
 def _devices(node: NodeView) -> str:
     if not node.gpus:
-        return "no GPU"
+        return "GPUs unknown" if node.problem else "no GPU"
     models = ", ".join(model.removeprefix("NVIDIA ") for model in node.models)
     return f"{len(node.gpus)} x {models}" if models else f"{len(node.gpus)} GPUs"
 
