@@ -108,7 +108,7 @@ OVERHEAD = (
           "Share of one core that the agent's processes used during the last minute.",
           Lane.FAST, Source("CPU clocks of the processes")),
     gauge("coldplate_overhead_cpu_budget_ratio", Node,
-          "Share of one core that they may use before lanes are slowed down; absent without a budget.",
+          "Share of one core that the agent may use before lanes are slowed down; absent without a budget.",
           Lane.FAST, Source("configuration: overhead.cpu")),
     info("coldplate_overhead_info", Node,
          "Whether lanes are read as configured (full), less often (slowed), or as rarely as may be (spent).",
@@ -140,7 +140,7 @@ RULES = (
            "Evaluations of a rule group on the node that were skipped because rules took too long, by group.",
            "rule_group", how="rule engine"),
     _gauge("coldplate_rule_window_series", "Series kept in memory because a rule reads them.", "rule engine"),
-    _gauge("coldplate_rule_window_bytes", "Memory reserved for the samples of those series.", "rule engine"),
+    _gauge("coldplate_rule_window_bytes", "Memory reserved for the samples that rules read.", "rule engine"),
     _count("coldplate_rule_window_dropped_total",
            "Samples that a rule reads and that were dropped because they exceed the memory limit.", how="rule engine"),
 )  # fmt: skip
@@ -172,8 +172,8 @@ FLIGHT = (
 
 PUSHES = (
     _count("coldplate_push_samples_total", "Samples that the receiver of a push has taken.", "push"),
-    _count("coldplate_push_bytes_total", "Bytes of the requests that it has taken, compressed and without their heads.",
-           "push"),
+    _count("coldplate_push_bytes_total",
+           "Bytes of the requests that the receiver of a push has taken, compressed, without heads.", "push"),
     _count("coldplate_push_failures_total", "Failed attempts to push; each is repeated.", "push"),
     _count("coldplate_push_samples_dropped_total",
            "Samples that the receiver never got: rejected by it, expired, too many (overflow), or damaged on the disk.",
@@ -192,9 +192,9 @@ RECORDED = (
           "In a recording: processes of the recorded command and all that they started.",
           Lane.SLOW, Source("/proc/PID/stat"), span=(0, 2.0**22)),
     counter("coldplate_recorded_process_cpu_seconds_total", Node,
-            "In a recording: processor time of those processes, including those that have ended.",
+            "In a recording: processor time of the recorded command's processes, those that have ended included.",
             Lane.SLOW, Source("/proc/PID/stat")),
     gauge("coldplate_recorded_process_resident_memory_bytes", Node,
-          "In a recording: resident memory of those processes; what they share counts for each.",
+          "In a recording: resident memory of the recorded command's processes; what they share counts for each.",
           Lane.SLOW, Source("/proc/PID/stat"), span=(0, 2.0**52)),
 )  # fmt: skip

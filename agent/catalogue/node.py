@@ -51,7 +51,7 @@ MEMORY_ERRORS = (
             "uncorrected.", Lane.SLOW, Source("/sys/devices/system/edac/mc/mc*: ce_count, ue_count"), labels=("type",),
             span=(0, 2.0**63)),
     counter("coldplate_node_dimm_errors_total", Node,
-            "The same of one memory module, by the name that the kernel or the firmware gives its slot.",
+            "Errors of one memory module that the kernel counted; slot is as the kernel or the firmware calls it.",
             Lane.SLOW, Source("/sys/devices/system/edac/mc/mc*/dimm*: dimm_ce_count, dimm_ue_count, dimm_label"),
             labels=("controller", "dimm", "slot", "type"), span=(0, 2.0**63), shown=Shown.FULL),
 )  # fmt: skip
@@ -159,8 +159,8 @@ GPU_SUMS = (
             Lane.FAST, Derived("growth of coldplate_gpu_throttle_seconds_total"), labels=("reason",),
             span=(0, 1e12), growth=GPU_SECONDS),
     counter("coldplate_node_gpu_throttled_seconds_total", Node,
-            "The same for all these reasons together; of reasons that overlap on a GPU the longest counts.", Lane.FAST,
-            Derived("growth of coldplate_gpu_throttle_seconds_total"), span=(0, 1e12), growth=GPU_SECONDS),
+            "Time in which clocks were reduced for any abnormal reason, once for each GPU where reasons overlap.",
+            Lane.FAST, Derived("growth of coldplate_gpu_throttle_seconds_total"), span=(0, 1e12), growth=GPU_SECONDS),
 )  # fmt: skip
 """What a server of many nodes reads in place of each GPU."""
 

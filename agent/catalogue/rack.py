@@ -136,7 +136,7 @@ AIR = _gauge("air_temperature_celsius", "EnvironmentMetrics.TemperatureCelsius",
 HUMIDITY = _gauge("air_humidity_ratio", "EnvironmentMetrics.HumidityPercent",
                   "Relative humidity of the air at a distribution unit.", (0, 1), _UNIT)  # fmt: skip
 DEW_POINT = _gauge("dew_point_celsius", "EnvironmentMetrics.DewPointCelsius",
-                   "Temperature at which the air there condenses; if not reported, from its temperature and humidity.",
+                   "Dew point of the air at a distribution unit; if not reported, from its temperature and humidity.",
                    (-100, 100), _UNIT)  # fmt: skip
 AMBIENT = (AIR, HUMIDITY, DEW_POINT)
 

@@ -191,7 +191,8 @@ def xid_verdict(xid: str) -> Verdict:
 def _settings(values: Mapping[str, float]) -> Iterator[GpuFinding]:
     margin, memory = values.get(MARGIN), values.get(MEMORY_HEAT)
     if margin is not None and margin < MARGIN_CELSIUS:
-        yield GpuFinding(Verdict.WARNING, "hot", f"{margin:.0f} °C below its slowdown threshold")
+        below = f"{margin:.0f} °C below" if margin >= 0.5 else "at or above"
+        yield GpuFinding(Verdict.WARNING, "hot", f"{below} its slowdown threshold")
     if memory is not None and memory >= MEMORY_HOT_CELSIUS:
         yield GpuFinding(Verdict.WARNING, "hot", f"its memory is at {memory:.0f} °C")
     width, lanes = values.get(WIDTH), values.get(WIDTH_MAX)

@@ -70,7 +70,7 @@ def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: AR
     causes = {gpu.gpu: " and ".join(filter(None, map(cause_of, gpu.throttles))) for gpu in view.by_gpu.values()}
     braked = {gpu: text for gpu, text in causes.items() if text}
     if braked:
-        remedy = "check cooling and power supplies of the node; a brake that stays on without cause ends with a reset"
+        remedy = "check the node's cooling and power supplies; if a brake stays on without cause, power-cycle the node"
         return HealthFinding(Verdict.CRITICAL, expectation, grouped(braked), remedy)
     if not view.all(THROTTLE):
         return HealthFinding(Verdict.SKIPPED, expectation, "not reported by these GPUs")

@@ -109,7 +109,7 @@ def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
             domains.setdefault((each.labels["cluster_uuid"], each.labels["clique"]), []).append(each.entity)
     if len(domains) > 1:
         parts = [f"{numbers(gpus)}: clique {clique} of {cluster}" for (cluster, clique), gpus in domains.items()]
-        return HealthFinding(Verdict.CRITICAL, text, "; ".join(parts), _FABRIC_REMEDY)
+        return HealthFinding(Verdict.CRITICAL, text, "; ".join(parts), _DOMAIN_REMEDY)
     if "completed" not in states.values():
         return HealthFinding(Verdict.SKIPPED, text, "the driver knows of no fabric")
     return HealthFinding(Verdict.OK, text, grouped(states))
@@ -129,6 +129,7 @@ _NOT_JOINED = ("not_started", "in_progress")
 _FABRIC_REMEDY = (
     "systemctl status nvidia-fabricmanager (nvidia-imex, too, on multi-node NVLink); restart it, then the node"
 )
+_DOMAIN_REMEDY = "check the NVLink switches' controller for partitions and links that are down, then nvidia-imex here"
 
 
 _PORT_REMEDY = "ibstat or ibdev2netdev shows the port's state; check cable, transceiver and the switch's port"
@@ -230,7 +231,7 @@ def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if expected.node.topology is None or not counted:
         return None
     number = NODES_OF_RACK[expected.node.topology]
-    text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} nodes configured"
+    text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} configured"
     if counted[0] == number:
         return HealthFinding(Verdict.OK, text, found)
     remedy = "correct rack.nodes_expected or rack.peers, or the topology in expectations of your own"

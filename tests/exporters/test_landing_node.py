@@ -206,6 +206,7 @@ def test_throttling_is_shown_with_its_reason_and_only_what_is_not_normal_is_colo
         ({"power_watts": 150.0}, "waits", "busy at 21% of its power limit: waiting for other GPUs"),
         ({"power_limit_watts": 500.0}, "power limit", "power limit set to 500 of 700 W"),
         ({"temperature_margin_celsius": 4.0}, "hot", "4 °C below its slowdown threshold"),
+        ({"temperature_margin_celsius": -1.0}, "hot", "at or above its slowdown threshold"),
         ({"memory_temperature_celsius": 95.0}, "hot", "its memory is at 95 °C"),
         ({"row_remap_pending": 1.0}, "memory", "a row remap is pending until a reset of the GPU"),
         ({"row_remap_failure": 1.0}, "memory", "a row remap failed: the GPU must be replaced"),

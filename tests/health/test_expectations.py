@@ -127,7 +127,7 @@ def test_a_rack_is_held_against_its_topology() -> None:
     series = Series(BY_NAME["coldplate_rack_nodes_expected"], Node())
     view = view_of(snapshot_of(1, Instant(1.0, 1.0), [Reading(series, 16)]))
     (finding,) = examined(view, load_expectations("gb200-tray"), {"rack-nodes"})
-    assert (finding.verdict, finding.found) == (Verdict.WARNING, "16 nodes configured")
+    assert (finding.verdict, finding.found) == (Verdict.WARNING, "16 configured")
     assert examined(view, load_expectations("dgx-h100"), {"rack-nodes"}) == []
 
 

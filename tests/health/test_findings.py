@@ -179,6 +179,7 @@ def test_gpus_in_two_domains_are_not_one_fabric(look) -> None:
     (finding,) = examined(view_of(Snapshot(1, snapshot.at, frames)), H100, {"fabric"})
     assert finding.verdict is Verdict.CRITICAL
     assert "GPU 5: clique 9 of c" in finding.found
+    assert "nvidia-fabricmanager" not in finding.remedy, "all its GPUs have joined; the switches divide them"
 
 
 def test_a_driver_that_knows_of_no_fabric_is_not_asked_for_one(look) -> None:

@@ -118,6 +118,8 @@ def test_every_alert_has_a_runbook_with_every_section_and_every_runbook_an_alert
         text = (RUNBOOKS / f"{rule.name}.md").read_text()
         assert text.startswith(f"# {rule.name}\n")
         assert [section for section in SECTIONS if section not in text] == [], rule.name
+        own = re.sub(r"rules\.override\.\w+|rules\.disable: \[\w+\]", "", text.removeprefix(f"# {rule.name}"))
+        assert not re.search(rf"\b{rule.name}\b", own), f"{rule.name}: sends its reader to itself"
 
 
 def test_every_alert_has_a_case_that_is_silent(pack: list[RuleFile]) -> None:

@@ -17,7 +17,7 @@ from agent.commands.top.screen.key_input import OneGpu, UiState
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting
 from agent.commands.top.screen.text_layout import ASCII, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
-from agent.model import BackendReport, Gpu, Instant, Lane, Node, Outcome, Rack, Reading, Snapshot
+from agent.model import BackendReport, Gpu, IbPort, Instant, Lane, Node, Outcome, Rack, Reading, Snapshot
 from exporters.markup import Tone
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
@@ -67,6 +67,20 @@ def seen(*nodes: tuple[str, list[Reading]], reports: tuple[BackendReport, ...] =
     at = Instant(5.0, 1e9)
     told = [Sighting(name, "here", snapshot_of(1, at, readings, reports), mono=5.0) for name, readings in nodes]
     return ViewKeeper(1.0).scene(told, 5.0)
+
+
+def test_a_slow_port_is_named_with_its_rate() -> None:
+    rates = {IbPort("mlx5_0", "1"): 50e9, IbPort("mlx5_1", "1"): 12.5e9, IbPort("mlx5_2", "1"): 50e9}
+    readings = [
+        each
+        for port, rate in rates.items()
+        for each in (
+            reading("coldplate_infiniband_port_up", 1.0, port),
+            reading("coldplate_infiniband_rate_bytes_per_second", rate, port),
+        )
+    ]
+    told = texts(seen(("a", readings)).troubles)
+    assert told == ["WARN port mlx5_1/1 slow: 100 Gb/s, less than most of the node's ports"]
 
 
 def test_a_job_of_two_nodes_names_the_gpu_of_the_other_node() -> None:

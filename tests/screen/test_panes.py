@@ -100,6 +100,14 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     assert "power         -" in zoomed
 
 
+def test_a_gpu_alone_has_the_whole_description_of_its_alerts() -> None:
+    scene = scene_of("gpu-lost", 100, rules=True, every=10)
+    lost = scene.nodes[0].gpus[3].key
+    lines, _ = draw(scene, UiState(zoom=OneGpu(lost)), TextLayout(80, 50))
+    shown = " ".join(line.plain.strip() for line in lines)
+    assert "lost or hangs; its other series, and the alerts based on them, have ended." in shown
+
+
 def test_a_power_limit_of_four_digits_is_whole_or_absent() -> None:
     shown = set()
     for width in range(20, 200, 5):
@@ -112,6 +120,12 @@ def test_the_head_line_names_the_node_whose_recording_is_played() -> None:
     replayed = [reading("coldplate_replay_info", 1.0, Node(), node="node9", recorded="2026-11-21T08:00:00Z")]
     scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshot_of(1, Instant(5.0, 1e9), replayed), mono=5.0)], 5.0)
     assert "REPLAY of node9" in draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
+
+
+def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
+    scene = ViewKeeper(1.0).scene([Sighting("n", "from its agent", problem="no answer: Connection refused")], 5.0)
+    head = draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
+    assert "GPUs unknown" in head and "no GPU" not in head
 
 
 def test_names_of_others_cannot_steer_the_terminal() -> None:

@@ -61,7 +61,7 @@ def head_line(scene: ScreenData, state: UiState, look: TextLayout) -> Text:
 
 def _devices(node: NodeView) -> str:
     if not node.gpus:
-        return "no GPU"
+        return "GPUs unknown" if node.problem else "no GPU"
     models = ", ".join(model.removeprefix("NVIDIA ") for model in node.models)
     return f"{len(node.gpus)} x {models}" if models else f"{len(node.gpus)} GPUs"
 
@@ -265,11 +265,11 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
 
 
 def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
-    """Return the alerts of the GPU, each with what else changed on the node when it began, and where to look."""
+    """Return the alerts of the GPU, each with its description, the changes before it, and its command."""
     lines = []
     for alert in gpu.row.alerts:
-        lines += alert_lines([NodeView(node.name, node.origin, alerts=[alert])], node.wall, look)
-        for name in ("changes", "command"):
+        lines.append(_alert("", alert, node.wall, look))
+        for name in ("description", "changes", "command"):
             if text := alert.annotations.get(name):
                 lines += sentence(look, Tone.CALM, text, most=6)
     return lines

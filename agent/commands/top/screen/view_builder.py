@@ -169,7 +169,10 @@ def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
     for port in node.ports:
         if port.tone <= Tone.WARN:
             grown = ", ".join(f"{amount:.0f} {what}" for what, amount in port.growth.items())
-            detail = f"{grown} in the last minute" if port.word == "errors" else port.state.link
+            details = {"errors": f"{grown} in the last minute"}
+            if port.state.rate is not None:
+                details["slow"] = f"{port.state.rate * 8e-9:.0f} Gb/s, less than most of the node's ports"
+            detail = details.get(port.word, port.state.link)
             yield NodeIssue(port.tone, f"{where}port {port.name} {port.word}" + (f": {detail}" if detail else ""))
     power, budget = node.rack_power, node.rack_budget
     if power is not None and budget and is_bad(found := power_verdict(power, budget)):
