@@ -133,7 +133,7 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/python -m tests.deployment.fleet_files
 
 LOCK := .programs/lock
-LOCKED = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --upgrade \
+LOCKED = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.10 --fork-strategy fewest --generate-hashes --no-annotate --upgrade \
 	--custom-compile-command 'make lock' --output-file
 lock: python ## Lock tools and what is installed to their newest versions, with hashes, for every Python and machine; list licences
 	$(PYTHON) -m venv --clear $(LOCK)
