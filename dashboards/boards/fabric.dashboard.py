@@ -88,8 +88,8 @@ dashboard.add(
     ], "empty.", what="Ports that are or went down, retrained or lost bits; the twenty worst by each.", labels=PORT,
         links=(("Node", "node"),), size=(14, 9), sort="+State",
         rows=WORST),
-    state_timeline([(per_port("max", PORT_DOWN), "{{instance}} {{device}}/{{port}}")],
-        "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(10, 9)),
+    state_timeline(per_port("max", PORT_DOWN), "empty: a port has a row only while it is down.",
+        title="Ports that were down", mapped=UP_DOWN, size=(10, 9)),
     table("Links below their rate", [TableColumn("Rate", f"8 * {SLOW_LINKS}", unit="bps", limits=(("orange", None),)),
         TableColumn("Expected", f"8 * {EXPECTED} and {SLOW_LINKS}", unit="bps")],
         "empty: adapters of one kind run at the same rate.", what="Ports that are up at a lower rate than the others "

@@ -130,11 +130,10 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Links", collapsed=True)
 dashboard.add(
-    graph([(f"sum by (gpu) (rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE}))", "GPU {{gpu}}")],
+    graph(f"sum by (gpu) (rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE}))",
         "equal for GPUs of a data-parallel job.", title="NVLink, sent"),
-    graph([(f"8 * sum by (device, port) (rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE}))",
-        "{{device}}/{{port}}")], "depends on how the job uses its rails; they need not be equal.",
-        title="InfiniBand, sent", unit="bps"),
+    graph(f"8 * sum by (device, port) (rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE}))",
+        "depends on how the job uses its rails; they need not be equal.", title="InfiniBand, sent", unit="bps"),
 )  # fmt: skip
 dashboard.row("Host")
 dashboard.add(

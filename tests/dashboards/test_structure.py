@@ -102,6 +102,7 @@ def test_targets_name_their_source_and_read_series_that_exist_narrowed_by_the_va
             assert each["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
         for target in panel["targets"]:
             assert target["instant"] != target["range"]
+            assert "{{device}} {{port}}" not in target["legendFormat"], f"{panel['title']}: a port is mlx5_0/1"
             found = (
                 re.findall(r"increase\((coldplate_\w+)", target["expr"]) if panel["type"] in ("stat", "table") else ()
             )
