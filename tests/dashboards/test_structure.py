@@ -260,20 +260,41 @@ SERIES = {
     'rack:power_ratio:max{rack="rises"}': "0.9x8",
     'rack:power_ratio:max{rack="over"}': "1.12x8",
     'rack:power_ratio:max{rack="falls"}': "0.7x8",
+    'rack:power_watts:max{rack="whole"}': "9000x8",
+    'rack:power_watts:max{rack="dark"}': "9000x4 stale",
+    'rack:nodes_missing:max{rack="whole"}': "0x8",
+    'rack:nodes_missing:max{rack="dark"}': "0x4 stale",
+    'coldplate_rack_nodes_expected{rack="dark",instance="a"}': "2x4 stale",
+    'coldplate_rack_nodes_expected{rack="dark",instance="b"}': "2x4 stale",
+    'up{instance="a"}': "1x4 0x4",
+    'up{instance="b"}': "1x4 0x4",
     'coldplate_gpu_throttle_seconds_total{gpu="0",reason="hw_power_brake"}': "0+16x8",
     'coldplate_gpu_throttle_seconds_total{gpu="1",reason="hw_power_brake"}': "0+3x8",
     'coldplate_gpu_throttle_seconds_total{gpu="1",reason="gpu_idle"}': "0+15x8",
 }
+
+
+def query_of(board: str, title: str) -> str:
+    """The first query of the board's stat with that title."""
+    panels = [each for each in load()[board].panels() if (each["title"], each["type"]) == (title, "stat")]
+    return str(panels[0]["targets"][0]["expr"])
+
+
 ANSWERS: dict[str, dict[str, float]] = {
     BREACH: {'{rack="rises"}': 300, '{rack="over"}': 0},
     THROTTLED: {'{gpu="0",reason="hw_power_brake"}': 1, '{gpu="1",reason="hw_power_brake"}': 0.2},
+    query_of("fleet", "Racks incomplete"): {"{}": 1},
+    query_of("rack", "Nodes"): {"{}": 2},
 }
 
 
-@pytest.mark.parametrize("expr", ANSWERS, ids=("breach", "throttled"))
+CHOSEN = {"__rate_interval": "1m", "__range": "1h", "cluster": ".*", "rack": "dark"}
+
+
+@pytest.mark.parametrize("expr", ANSWERS, ids=("breach", "throttled", "dark racks", "nodes of a dark rack"))
 def test_a_piece_of_a_query_answers(expr: str, tmp_path: Path) -> None:
     asked = {
-        "expr": f"round({filled(expr, {'__rate_interval': '1m'})}, 0.001)", "eval_time": "2m",
+        "expr": f"round({filled(expr, CHOSEN)}, 0.001)", "eval_time": "2m",
         "exp_samples": [{"labels": labels, "value": value} for labels, value in ANSWERS[expr].items()],
     }  # fmt: skip
     series = [{"series": name, "values": values} for name, values in SERIES.items()]
