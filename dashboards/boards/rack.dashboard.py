@@ -148,10 +148,9 @@ dashboard.add(
     graph([("coldplate_rack_pump_speed_ratio", "{{equipment}} {{part}}")],
         "alike: one pump that is far below the others has failed, and the others run faster for it.", title="Pumps",
         size=(8, 8), few=True),
-    graph([("rack:filter_delta_pressure_pascals:max", "{{equipment}} {{part}}")],
-        "steady: it rises as a filter clogs.",
-        title="Pressure lost in filters", what="Pressure that the coolant loses in each filter.", size=(8, 8),
-        few=True),
+    graph("max by (equipment, part) (coldplate_rack_filter_delta_pressure_pascals)",
+        "steady: it rises as a filter clogs.", title="Pressure lost in filters",
+        what="Pressure that the coolant loses in each filter.", size=(8, 8), few=True),
 )  # fmt: skip
 dashboard.row("Power shelves and PDUs", collapsed=True)
 dashboard.add(
