@@ -88,10 +88,10 @@ dashboard.add(
         span=(0, 1)),
     graph([("coldplate_gpu_mig_memory_used_bytes", "GPU {{gpu}} instance {{gpu_instance}}")],
         "flat while a job runs; steady growth ends in an out-of-memory error.", title="Memory by instance"),
-    graph([("coldplate_gpu_job_sm_ratio", "GPU {{gpu}} job {{job_id}} {{pod}}")],
+    graph([("max by (gpu, job_id, pod) (coldplate_gpu_job_sm_ratio)", "GPU {{gpu}} job {{job_id}} {{pod}}")],
         "a share for each job that runs; one at 0 waits for its turn, or has nothing to do.", title="SM time by job",
         what="Share of time in which kernels of each job ran, on GPUs that several jobs share.", span=(0, 1)),
-    graph([("coldplate_gpu_job_memory_used_bytes", "GPU {{gpu}} job {{job_id}} {{pod}}")],
+    graph([("sum by (gpu, job_id, pod) (coldplate_gpu_job_memory_used_bytes)", "GPU {{gpu}} job {{job_id}} {{pod}}")],
         "below the GPU's memory together; a job that grows takes it from the others.", title="Memory by job",
         what="Device memory of each job, where the driver says it of all its processes."),
 )  # fmt: skip

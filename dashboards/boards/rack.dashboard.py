@@ -145,7 +145,7 @@ dashboard.add(
     graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_heat_removed_watts)", "{{equipment}} {{loop}}"),
         ("rack:power_watts:max", "power of the rack")], "the heat follows the power.",
         title="Heat that the coolant carries away", size=(8, 8), few=True),
-    graph([("coldplate_rack_pump_speed_ratio", "{{equipment}} {{part}}")],
+    graph("max by (equipment, part) (coldplate_rack_pump_speed_ratio)",
         "alike: one pump that is far below the others has failed, and the others run faster for it.", title="Pumps",
         size=(8, 8), few=True),
     graph("max by (equipment, part) (coldplate_rack_filter_delta_pressure_pascals)",

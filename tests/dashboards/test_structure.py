@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from agent.catalogue import BY_NAME
-from agent.model import Node, Unit
+from agent.model import Node, Rack, Unit
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector
 from dashboards.alert_thresholds import PACK, alerts, recorded_series
@@ -87,6 +87,20 @@ def test_every_panel_is_one_that_grafana_shows_and_says_what_good_looks_like(boa
         if panel["type"] == "timeseries":
             stacked = defaults["custom"]["stacking"]["mode"] == "normal"
             assert defaults["custom"]["fillOpacity"] == 0 or stacked, f"{title}: lines that lie on each other"
+
+
+@every
+def test_a_legend_has_every_label_by_which_the_series_of_a_metric_differ(board: Dashboard) -> None:
+    """A query may add series up instead: two lines of one name cannot be told apart."""
+    single = {"node": "instance", "rack": "rack"}.get(board.uid.removeprefix("coldplate-"), "")
+    for panel in board.panels():
+        for target in panel["targets"]:
+            alone = re.fullmatch(r"(?:topk\(\d+, )?(coldplate_\w+)\{[^}]*\}\)?", target["expr"])
+            if alone is not None and panel["type"] not in ("stat", "table"):
+                labels = {"instance", *BY_NAME[alone[1]].label_names} - {"uuid", "mig_uuid", single}
+                if BY_NAME[alone[1]].entity is Rack:
+                    labels -= {"instance"}
+                assert labels <= set(re.findall(r"\w+", target["legendFormat"])), panel["title"]
 
 
 @every
