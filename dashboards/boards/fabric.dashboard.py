@@ -139,7 +139,7 @@ dashboard.add(
     graph([("topk(16, " + per_gpu("max", "coldplate_gpu_nvlink_symbol_error_highest_ratio") + ")")],
         "below the line.", title="Symbol errors left after correction (NVLink 5)", unit="sci",
         limits=steps("NvLinkErrors.ratio")),
-    graph([("sum by (problem) (coldplate_gpu_fabric_problem)", "{{problem}}")], "empty: each is there while it lasts.",
+    graph("sum by (problem) (coldplate_gpu_fabric_problem)", "empty: each is there while it lasts.",
         title="Fabric problems of GPUs", what="GPUs with each problem that the driver reports of its fabric."),
 )  # fmt: skip
 dashboard.row("Ethernet and RoCE: light, and what error correction does", collapsed=True)
@@ -158,15 +158,14 @@ dashboard.add(
         what="Light received on the worst lane, divided by the module's own lower limit; the twenty lowest.",
         labels={"instance": "Node", "device": "Port", "vendor": "Vendor", "part_number": "Part", "serial": "Serial"},
         links=(("Node", "node"),), size=(12, 8), sort="+Light, of its limit"),
-    graph([(f"topk(16, {per_device('port:ethernet_pre_fec_error_ratio:rate10m')})", "{{instance}} {{device}}")],
+    graph(f"topk(16, {per_device('port:ethernet_pre_fec_error_ratio:rate10m')})",
         "below 1e-8, and far below the line.", title="Bits that need correction", unit="sci",
         what="Share of the link's bits that error correction had to correct, worst ports. It can correct 2.4e-4.",
         limits=steps("EthernetFecErrors.corrected"), size=(8, 8)),
-    graph([(f"topk(16, {per_device('coldplate_transceiver_temperature_celsius')})", "{{instance}} {{device}}")],
+    graph(f"topk(16, {per_device('coldplate_transceiver_temperature_celsius')})",
         "below 70 °C, or the module's own limit.", title="Hottest modules", size=(8, 8)),
-    graph([(f"topk(16, {per_device('coldplate_transceiver_transmit_bias_highest_amperes')})",
-        "{{instance}} {{device}}")], "steady for months: a laser that needs more and more current is ageing.",
-        title="Current of lasers", size=(8, 8)),
+    graph(f"topk(16, {per_device('coldplate_transceiver_transmit_bias_highest_amperes')})",
+        "steady for months: a laser that needs ever more current is ageing.", title="Current of lasers", size=(8, 8)),
     graph([("topk(16, " + per_port("sum",
         f"rate(coldplate_infiniband_np_ecn_marked_roce_packets_received_total{RATE}) + "
         f"rate(coldplate_infiniband_np_cnp_packets_sent_total{RATE})") + ")")],

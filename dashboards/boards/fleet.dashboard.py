@@ -55,9 +55,8 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Where GPU time goes")
 dashboard.add(
-    graph([("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "{{state}}")],
-        "almost all of it computing.", title="GPUs of jobs, by what they do",
-        what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
+    graph("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "almost all of it computing.",
+        title="GPUs of jobs, by what they do", what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(14, 9)),
     bar_gauge("sort_desc(sum by (state) "
         '(sum_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d:1m])) / 60)',

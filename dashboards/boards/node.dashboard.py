@@ -66,7 +66,7 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Useful work")
 dashboard.add(
-    graph([(f"sum by (state) (rate(coldplate_gpu_state_seconds_total{RATE})) > 0", "{{state}}")],
+    graph(f"sum by (state) (rate(coldplate_gpu_state_seconds_total{RATE})) > 0",
         "almost all of it computing. Awaited names a GPU that its job's others wait for.",
         title="Where GPU time goes", what="GPUs by what they do, in GPU-seconds a second (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(24, 8)),
@@ -78,7 +78,7 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Shared GPUs and MIG instances", collapsed=True)
 dashboard.add(
-    graph([(f"sum by (state) (rate(coldplate_gpu_mig_state_seconds_total{RATE})) > 0", "{{state}}")],
+    graph(f"sum by (state) (rate(coldplate_gpu_mig_state_seconds_total{RATE})) > 0",
         "mostly computing. Held is what jobs hold and leave idle; free can be given to others.",
         title="Where the time of instances goes", what="GPU instances by what they do, in seconds a second.",
         unit="short", stack=True, few=True, size=(24, 8)),
@@ -107,9 +107,8 @@ dashboard.add(
 dashboard.row("Heat and throttling")
 dashboard.add(
     graph("coldplate_gpu_temperature_margin_celsius", "above the dashed threshold of GpuHot.", limits=MARGIN),
-    graph([(f"max by (gpu, reason) ({THROTTLED}) > 0",
-        "GPU {{gpu}} {{reason}}")], "empty: these reasons slow work down.", title="Throttled time by reason",
-        limits=THROTTLE),
+    graph(f"max by (gpu, reason) ({THROTTLED}) > 0", "empty: these reasons slow work down.",
+        title="Throttled time by reason", limits=THROTTLE),
 )  # fmt: skip
 dashboard.row("Memory")
 dashboard.add(

@@ -69,7 +69,7 @@ dashboard.add(
               what="Power of the rack in one second, its peaks and means, and the levels of RackPowerHigh.",
               size=(24, 10),
               lines=[(f"^limit {value:.0%}", color) for value, (_, color) in LIMITS.items()]),
-    graph([(in_rack("max by (instance) (coldplate_node_power_mean_watts)"), "{{instance}}")],
+    graph(in_rack("max by (instance) (coldplate_node_power_mean_watts)"),
         "equal power for nodes of one job.", title="By node",
         what="Power of each node of the rack, mean of a minute, by its best source.", stack=True, size=(12, 9)),
     table("Nodes", [TableColumn("State", NODES, unit="short", mapped=ANSWERS, row=True),
@@ -121,8 +121,7 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Water", collapsed=True)
 dashboard.add(
-    state_timeline([(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
-        "{{equipment}} {{kind}} {{part}}")],
+    state_timeline(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
         "empty: a part has a row only while it is not ok.", title="Parts of the equipment that are not ok",
         what="State that leak detectors, pumps, reservoirs, filters, shelves, supplies and feeds report. One that "
         "cannot be read may have failed.", mapped=NOT_OK, size=(12, 9)),
@@ -157,9 +156,8 @@ dashboard.add(
     graph([("coldplate_rack_distribution_power_watts", "{{equipment}} {{unit}}")],
         "shelves alike; the feeds of a PDU pair each below half of what one may carry.", title="Power by shelf and PDU",
         what="As the equipment measures it.", size=(12, 8), few=True),
-    state_timeline([("min by (equipment) (coldplate_rack_equipment_up)", "{{equipment}}")], "all green.",
-        title="Equipment that answers", what="Whether its service answers the agent of the rack that asks it.",
-        mapped=UP_DOWN, size=(12, 8)),
+    state_timeline("min by (equipment) (coldplate_rack_equipment_up)", "all green.", title="Equipment that answers",
+        what="Whether its service answers the agent of the rack that asks it.", mapped=UP_DOWN, size=(12, 8)),
 )  # fmt: skip
 dashboard.row("Is all of it known?")
 dashboard.add(
