@@ -8,8 +8,11 @@ from dashboards.queries import BREACH, OVER, per_gpu
 SOME = (("red", None), ("green", 1))
 POWER = steps("RackPowerHigh")
 UTILIZATION = "coldplate_node_gpu_utilization_mean_ratio"
-RACKS = "last_over_time(rack:power_watts:max[$__range])"
-"""Also racks that have lost their power, or the network."""
+DARK = (
+    "(max by (rack) (node:gpus_expected:max) and on (rack) last_over_time(rack:power_watts:max[$__range])"
+    " unless on (rack) rack:power_watts:max)"
+)
+"""Racks of which no agent answers, while their nodes are targets."""
 
 dashboard = Board(
     "fleet",
@@ -31,9 +34,9 @@ dashboard.add(
         what="Critical alerts firing on the server now.", limits=NONE),
     stat('count(ALERTS{alertstate="firing", severity="warning"}) or vector(0)', "0.", title="Warnings",
         what="Warnings firing on the server now.", limits=(("green", None), ("orange", 1))),
-    stat("count(last_over_time(rack:power_budget_watts:min[$__range]))", "the number of your racks with a budget.",
+    stat(f"count(rack:power_budget_watts:min or {DARK})", "the number of your racks with a budget.",
         title="Racks", what="Racks that have a power budget."),
-    stat(f"count(rack:nodes_missing:max > 0 or {RACKS} unless rack:power_watts:max) or vector(0)", "0.",
+    stat(f"count(rack:nodes_missing:max > 0 or {DARK}) or vector(0)", "0.",
         title="Racks incomplete", what="Racks whose power sum lacks some of their nodes, or of which no agent answers.",
         limits=NONE),
     stat("max(rack:power_ratio:max)", "below the first limit of RackPowerHigh.", title="Fullest rack",
@@ -85,7 +88,7 @@ dashboard.add(
           "all green. A rack links to its board.",
               what="Every rack with its power, budget and missing nodes; with dashes one of which no agent answers.",
               labels={"rack": "Rack"}, size=(12, 8),
-              links=(("Rack", "rack"),), rows=f"max by (rack) ({RACKS})", sort="Share"),
+              links=(("Rack", "rack"),), rows=f"max by (rack) (rack:power_watts:max or {DARK})", sort="Share"),
 )  # fmt: skip
 dashboard.row("GPUs to look at first")
 dashboard.add(
