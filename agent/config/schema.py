@@ -351,9 +351,7 @@ class ReceiverConfig(LoginConfig, frozen=True):
 class WebhookConfig(ReceiverConfig, frozen=True):
     """Receivers of Alertmanager's webhook payload, and how to log in."""
 
-    urls: Annotated[
-        tuple[str, ...], Key("URLs; each is sent every alert.", example='["https://hooks.example/gpu"]')
-    ] = ()
+    urls: Annotated[tuple[str, ...], Key("URLs; each is sent every alert.", example='["https://hook.example"]')] = ()
 
 
 class NotifyConfig(Section, frozen=True):
