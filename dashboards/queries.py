@@ -166,7 +166,7 @@ def legend_for(query: PanelQuery, title: str, pinned: frozenset[str]) -> str:
     by = _BY.search(query.expr)
     labels = [each.strip() for each in by[1].split(",")] if by else []
     shown = (_SHOWN.get(each, f"{{{{{each}}}}}") for each in labels if each not in pinned)
-    return " ".join(filter(None, shown)) or title
+    return " ".join(filter(None, shown)).replace("{{device}} {{port}}", _IDENTITY[IbPort][0]) or title
 
 
 RATE = "[$__rate_interval]"

@@ -61,7 +61,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeConfig(Section, frozen=True):
-    """The identity of this node. Shown to people, not a label: Prometheus knows its targets."""
+    """The identity of this node, for its pages and its alerts: what is scraped, Prometheus names by its target."""
 
     name: Annotated[
         str | None, Key("Name of the node; the host name if not set.", restart=True, example="node-1.example")
@@ -340,7 +340,7 @@ class RulesConfig(Section, frozen=True):
 
 
 class ReceiverConfig(LoginConfig, frozen=True):
-    """Where to send notifications, and how to log in."""
+    """Alertmanagers, and how to log in."""
 
     urls: Annotated[
         tuple[str, ...], Key("URLs; each is sent every alert.", example='["http://am-0.example:9093"]')
@@ -348,12 +348,18 @@ class ReceiverConfig(LoginConfig, frozen=True):
     timeout: Annotated[float, duration_key("Timeout of a request.", "100ms", "60s")] = 10.0
 
 
+class WebhookConfig(ReceiverConfig, frozen=True):
+    """Receivers of Alertmanager's webhook payload, and how to log in."""
+
+    urls: Annotated[tuple[str, ...], Key("URLs; each is sent every alert.", example='["https://hook.example"]')] = ()
+
+
 class NotifyConfig(Section, frozen=True):
     """Where alerts are sent (rules.md)."""
 
     log: Annotated[bool, Key("Whether to write alerts to the log.")] = True
     alertmanager: ReceiverConfig = ReceiverConfig()
-    webhook: ReceiverConfig = ReceiverConfig()
+    webhook: WebhookConfig = WebhookConfig()
     resend: Annotated[float, duration_key("How often to resend an alert that is still firing.", "1s", "1h")] = 60.0
     labels: Annotated[
         dict[str, str], Key("Labels to add to alerts that lack them, like external_labels.", example="{site: north}")

@@ -8,6 +8,11 @@ from dashboards.queries import BREACH, OVER, per_gpu
 SOME = (("red", None), ("green", 1))
 POWER = steps("RackPowerHigh")
 UTILIZATION = "coldplate_node_gpu_utilization_mean_ratio"
+DARK = (
+    "(max by (rack) (node:gpus_expected:max) and on (rack) last_over_time(rack:power_watts:max[$__range])"
+    " unless on (rack) rack:power_watts:max)"
+)
+"""Racks of which no agent answers, while their nodes are targets."""
 
 dashboard = Board(
     "fleet",
@@ -29,10 +34,10 @@ dashboard.add(
         what="Critical alerts firing on the server now.", limits=NONE),
     stat('count(ALERTS{alertstate="firing", severity="warning"}) or vector(0)', "0.", title="Warnings",
         what="Warnings firing on the server now.", limits=(("green", None), ("orange", 1))),
-    stat("count(rack:power_budget_watts:min)", "the number of your racks with a budget.", title="Racks",
-        what="Racks that have a power budget."),
-    stat("count(rack:nodes_missing:max > 0) or vector(0)", "0.", title="Racks incomplete",
-        what="Racks whose power sum lacks some of their nodes.", limits=NONE),
+    stat(f"count(rack:power_budget_watts:min or {DARK})", "the number of your racks with a budget.",
+        title="Racks", what="Racks that have a power budget."),
+    stat(f"count(rack:nodes_missing:max > 0 or {DARK}) or vector(0)", "0.", title="Racks incomplete",
+        what="Racks whose power sum lacks some of their nodes, or of which no agent answers.", limits=NONE),
     stat("max(rack:power_ratio:max)", "below the first limit of RackPowerHigh.", title="Fullest rack",
         what="Largest share of its power budget that any rack draws now.", limits=POWER),
     stat("sum(cluster:power_watts:sum)", "flat, or following your jobs.", title="Power of all nodes",
@@ -52,9 +57,8 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Where GPU time goes")
 dashboard.add(
-    graph([("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "{{state}}")],
-        "almost all of it computing.", title="GPUs of jobs, by what they do",
-        what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
+    graph("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "almost all of it computing.",
+        title="GPUs of jobs, by what they do", what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(14, 9)),
     bar_gauge("sort_desc(sum by (state) "
         '(sum_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d:1m])) / 60)',
@@ -81,8 +85,9 @@ dashboard.add(
             limits=steps("RackPowerBreachSoon"), mapped=OVER),
         TableColumn("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
           "all green. A rack links to its board.",
-              what="Every rack with its power, budget and missing nodes.", labels={"rack": "Rack"}, size=(12, 8),
-              links=(("Rack", "rack"),), rows="max by (rack) (rack:power_watts:max)", sort="Share"),
+              what="Every rack with its power, budget and missing nodes; with dashes one of which no agent answers.",
+              labels={"rack": "Rack"}, size=(12, 8),
+              links=(("Rack", "rack"),), rows=f"max by (rack) (rack:power_watts:max or {DARK})", sort="Share"),
 )  # fmt: skip
 dashboard.row("GPUs to look at first")
 dashboard.add(

@@ -82,8 +82,7 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Side by side")
 dashboard.add(
-    graph([('sum by (state) (rate(coldplate_job_gpu_seconds_total{job_id="$job"}[$__rate_interval])) > 0',
-        "{{state}}")],
+    graph('sum by (state) (rate(coldplate_job_gpu_seconds_total{job_id="$job"}[$__rate_interval])) > 0',
         "almost all of it computing. Waiting without awaited: the cause is on another node.",
         title="Where the job's GPU time goes", what="The job's GPUs by what they do, in GPU-seconds a second.",
         unit="short", stack=True, few=True, size=(24, 8)),
@@ -98,8 +97,7 @@ dashboard.add(
         span=(0, 1), size=(8, 8), quiet=True),
     graph([(of_job("coldplate_gpu_dram_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1), size=(8,
         8), quiet=True),
-    graph([(of_job(f"max by (instance, gpu, uuid) ({THROTTLED})"),
-        "{{instance}} GPU {{gpu}}")], "0.", title="Throttled time", size=(8, 8), quiet=True),
+    graph(of_job(f"max by (instance, gpu, uuid) ({THROTTLED})"), "0.", title="Throttled time", size=(8, 8), quiet=True),
     graph([(CLOCK, "{{instance}} GPU {{gpu}}")], "one band.", title="SM clock, mean of a minute", size=(8, 8),
         quiet=True),
     graph([(of_job(f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],

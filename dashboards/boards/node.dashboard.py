@@ -66,7 +66,7 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Useful work")
 dashboard.add(
-    graph([(f"sum by (state) (rate(coldplate_gpu_state_seconds_total{RATE})) > 0", "{{state}}")],
+    graph(f"sum by (state) (rate(coldplate_gpu_state_seconds_total{RATE})) > 0",
         "almost all of it computing. Awaited names a GPU that its job's others wait for.",
         title="Where GPU time goes", what="GPUs by what they do, in GPU-seconds a second (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(24, 8)),
@@ -78,7 +78,7 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Shared GPUs and MIG instances", collapsed=True)
 dashboard.add(
-    graph([(f"sum by (state) (rate(coldplate_gpu_mig_state_seconds_total{RATE})) > 0", "{{state}}")],
+    graph(f"sum by (state) (rate(coldplate_gpu_mig_state_seconds_total{RATE})) > 0",
         "mostly computing. Held is what jobs hold and leave idle; free can be given to others.",
         title="Where the time of instances goes", what="GPU instances by what they do, in seconds a second.",
         unit="short", stack=True, few=True, size=(24, 8)),
@@ -88,10 +88,10 @@ dashboard.add(
         span=(0, 1)),
     graph([("coldplate_gpu_mig_memory_used_bytes", "GPU {{gpu}} instance {{gpu_instance}}")],
         "flat while a job runs; steady growth ends in an out-of-memory error.", title="Memory by instance"),
-    graph([("coldplate_gpu_job_sm_ratio", "GPU {{gpu}} job {{job_id}} {{pod}}")],
+    graph([("max by (gpu, job_id, pod) (coldplate_gpu_job_sm_ratio)", "GPU {{gpu}} job {{job_id}} {{pod}}")],
         "a share for each job that runs; one at 0 waits for its turn, or has nothing to do.", title="SM time by job",
         what="Share of time in which kernels of each job ran, on GPUs that several jobs share.", span=(0, 1)),
-    graph([("coldplate_gpu_job_memory_used_bytes", "GPU {{gpu}} job {{job_id}} {{pod}}")],
+    graph([("sum by (gpu, job_id, pod) (coldplate_gpu_job_memory_used_bytes)", "GPU {{gpu}} job {{job_id}} {{pod}}")],
         "below the GPU's memory together; a job that grows takes it from the others.", title="Memory by job",
         what="Device memory of each job, where the driver says it of all its processes."),
 )  # fmt: skip
@@ -107,9 +107,8 @@ dashboard.add(
 dashboard.row("Heat and throttling")
 dashboard.add(
     graph("coldplate_gpu_temperature_margin_celsius", "above the dashed threshold of GpuHot.", limits=MARGIN),
-    graph([(f"max by (gpu, reason) ({THROTTLED}) > 0",
-        "GPU {{gpu}} {{reason}}")], "empty: these reasons slow work down.", title="Throttled time by reason",
-        limits=THROTTLE),
+    graph(f"max by (gpu, reason) ({THROTTLED}) > 0", "empty: these reasons slow work down.",
+        title="Throttled time by reason", limits=THROTTLE),
 )  # fmt: skip
 dashboard.row("Memory")
 dashboard.add(
@@ -130,11 +129,10 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Links", collapsed=True)
 dashboard.add(
-    graph([(f"sum by (gpu) (rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE}))", "GPU {{gpu}}")],
+    graph(f"sum by (gpu) (rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE}))",
         "equal for GPUs of a data-parallel job.", title="NVLink, sent"),
-    graph([(f"8 * sum by (device, port) (rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE}))",
-        "{{device}}/{{port}}")], "depends on how the job uses its rails; they need not be equal.",
-        title="InfiniBand, sent", unit="bps"),
+    graph(f"8 * sum by (device, port) (rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE}))",
+        "depends on how the job uses its rails; they need not be equal.", title="InfiniBand, sent", unit="bps"),
 )  # fmt: skip
 dashboard.row("Host")
 dashboard.add(

@@ -52,8 +52,9 @@ dashboard.add(
         title="Time to breach", none="not in sight",
         what="When a straight line through the last 5 minutes reaches the budget; no value while power is not rising.",
         limits=steps("RackPowerBreachSoon"), mapped=OVER, size=(4, 6)),
-    stat([("rack:nodes_missing:max", "missing"), ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
-        "0 missing.", title="Nodes",
+    stat([(f"max(rack:nodes_missing:max) or count(({NODES}) == 0)", "missing"),
+        ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
+        "0 missing.", title="Nodes", none="unknown: no agent sums the rack",
         what="Nodes in the rack's sum, and expected nodes that are not: with one missing, the sum is too low.",
         size=(4, 6)),
     alerts({"alertname": "Alert", "equipment": "Equipment", "part": "Part", "level": "Level", "feed": "Feed"},
@@ -68,7 +69,7 @@ dashboard.add(
               what="Power of the rack in one second, its peaks and means, and the levels of RackPowerHigh.",
               size=(24, 10),
               lines=[(f"^limit {value:.0%}", color) for value, (_, color) in LIMITS.items()]),
-    graph([(in_rack("max by (instance) (coldplate_node_power_mean_watts)"), "{{instance}}")],
+    graph(in_rack("max by (instance) (coldplate_node_power_mean_watts)"),
         "equal power for nodes of one job.", title="By node",
         what="Power of each node of the rack, mean of a minute, by its best source.", stack=True, size=(12, 9)),
     table("Nodes", [TableColumn("State", NODES, unit="short", mapped=ANSWERS, row=True),
@@ -120,8 +121,7 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Water", collapsed=True)
 dashboard.add(
-    state_timeline([(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
-        "{{equipment}} {{kind}} {{part}}")],
+    state_timeline(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
         "empty: a part has a row only while it is not ok.", title="Parts of the equipment that are not ok",
         what="State that leak detectors, pumps, reservoirs, filters, shelves, supplies and feeds report. One that "
         "cannot be read may have failed.", mapped=NOT_OK, size=(12, 9)),
@@ -144,22 +144,20 @@ dashboard.add(
     graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_heat_removed_watts)", "{{equipment}} {{loop}}"),
         ("rack:power_watts:max", "power of the rack")], "the heat follows the power.",
         title="Heat that the coolant carries away", size=(8, 8), few=True),
-    graph([("coldplate_rack_pump_speed_ratio", "{{equipment}} {{part}}")],
+    graph("max by (equipment, part) (coldplate_rack_pump_speed_ratio)",
         "alike: one pump that is far below the others has failed, and the others run faster for it.", title="Pumps",
         size=(8, 8), few=True),
-    graph([("rack:filter_delta_pressure_pascals:max", "{{equipment}} {{part}}")],
-        "steady: it rises as a filter clogs.",
-        title="Pressure lost in filters", what="Pressure that the coolant loses in each filter.", size=(8, 8),
-        few=True),
+    graph("max by (equipment, part) (coldplate_rack_filter_delta_pressure_pascals)",
+        "steady: it rises as a filter clogs.", title="Pressure lost in filters",
+        what="Pressure that the coolant loses in each filter.", size=(8, 8), few=True),
 )  # fmt: skip
 dashboard.row("Power shelves and PDUs", collapsed=True)
 dashboard.add(
     graph([("coldplate_rack_distribution_power_watts", "{{equipment}} {{unit}}")],
         "shelves alike; the feeds of a PDU pair each below half of what one may carry.", title="Power by shelf and PDU",
         what="As the equipment measures it.", size=(12, 8), few=True),
-    state_timeline([("min by (equipment) (coldplate_rack_equipment_up)", "{{equipment}}")], "all green.",
-        title="Equipment that answers", what="Whether its service answers the agent of the rack that asks it.",
-        mapped=UP_DOWN, size=(12, 8)),
+    state_timeline("min by (equipment) (coldplate_rack_equipment_up)", "all green.", title="Equipment that answers",
+        what="Whether its service answers the agent of the rack that asks it.", mapped=UP_DOWN, size=(12, 8)),
 )  # fmt: skip
 dashboard.row("Is all of it known?")
 dashboard.add(

@@ -5,9 +5,9 @@ COLDPLATE=${COLDPLATE:-/opt/coldplate/bin/coldplate}
 ARGUMENTS=${COLDPLATE_CHECK:---timeout 5s}
 
 # shellcheck disable=SC2086 # the arguments are several words
-said=$("$COLDPLATE" check $ARGUMENTS 2>/dev/null)
+said=$("$COLDPLATE" check $ARGUMENTS 2>&1)
 status=$?
-printf '%s\n' "$said" | sed -n '1s/ | .*//p'
+printf '%s\n' "$said" | sed -n '1{s/ | .*//; p;}'
 case $status in
 0 | 1) exit 0 ;;
 2) exit 1 ;;

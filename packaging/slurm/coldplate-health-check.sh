@@ -16,14 +16,14 @@ TOLD=${COLDPLATE_TOLD:-/run/coldplate-check.told}
 NODE=${SLURMD_NODENAME:-$(hostname -s)}
 
 # shellcheck disable=SC2086 # the arguments are several words
-said=$("$COLDPLATE" check $ARGUMENTS 2>/dev/null)
+said=$("$COLDPLATE" check $ARGUMENTS 2>&1)
 status=$?
 if [ "$status" != 2 ]; then
-	[ "$status" = 3 ] && printf '%s\n' "$said" | logger -t coldplate-check
+	[ "$status" -lt 2 ] || printf '%s\n' "${said:-it ended with status $status}" | logger -t coldplate-check
 	rm -f "$TOLD"
 	exit 0
 fi
-reason=$(printf '%s\n' "$said" | sed -n '1s/^COLDPLATE CRITICAL - //; 1s/ | .*//p' | cut -c 1-200)
+reason=$(printf '%s\n' "$said" | sed -n '/^COLDPLATE CRITICAL - /{s///; s/ | .*//; p;}' | cut -c 1-200)
 [ -n "$(find "$TOLD" -mmin -60 2>/dev/null)" ] && [ "$(cat "$TOLD")" = "$reason" ] && exit 0
 printf '%s\n' "$said" | logger -t coldplate-check
 scontrol update NodeName="$NODE" State=drain Reason="coldplate: $reason" && printf '%s\n' "$reason" >"$TOLD"

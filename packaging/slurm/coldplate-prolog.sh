@@ -14,5 +14,5 @@ ARGUMENTS=${COLDPLATE_CHECK:---timeout 5s --skip alerts}
 # shellcheck disable=SC2086 # the arguments are several words
 said=$("$COLDPLATE" check $ARGUMENTS 2>&1)
 status=$?
-[ "$status" = 0 ] || printf '%s\n' "$said" | logger -t coldplate-check
+[ "$status" = 0 ] || printf '%s\n' "${said:-it ended with status $status}" | logger -t coldplate-check
 [ "$status" != 2 ]

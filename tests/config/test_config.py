@@ -314,6 +314,7 @@ def test_the_default_file_changes_nothing_and_every_key_of_it_can_be_put_in_forc
     assert found.rack.breakers["NAME"].long_delay == 8.0
     assert found.backends.redfish is not None
     assert found.node.name == "node-1.example"
+    assert found.notify.webhook.urls != found.notify.alertmanager.urls
     written = {line.strip().partition(":")[0] for line in text.splitlines()}
     assert {each.field.name for each in entries()} <= written
 

@@ -117,9 +117,10 @@ def test_promtool_and_coldplate_find_that_the_fleet_rules_say_what_they_should()
 
 def test_what_is_packaged_for_prometheus_and_grafana_agrees_with_agents_rules_and_documents() -> None:
     config = read(PROMETHEUS / "prometheus.yml")
-    assert [job["job_name"] for job in config["scrape_configs"]] == ["coldplate"]
+    assert [(job["job_name"], job["honor_labels"]) for job in config["scrape_configs"]] == [("coldplate", True)]
     targets = read(PROMETHEUS / "targets" / "nodes.yml")
     assert all(target.endswith(":19400") for group in targets for target in group["targets"])
+    assert {group["labels"]["cluster"] for group in targets} == {config["global"]["external_labels"]["cluster"]}
     source = read(PROVISIONING / "datasources" / "coldplate.yml")["datasources"][0]
     assert source["type"] == "prometheus"
     interval = read(PROMETHEUS / "prometheus.yml")["global"]["scrape_interval"]

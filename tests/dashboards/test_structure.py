@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from agent.catalogue import BY_NAME
-from agent.model import Node, Unit
+from agent.model import Node, Rack, Unit
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector
 from dashboards.alert_thresholds import PACK, alerts, recorded_series
@@ -90,6 +90,20 @@ def test_every_panel_is_one_that_grafana_shows_and_says_what_good_looks_like(boa
 
 
 @every
+def test_a_legend_has_every_label_by_which_the_series_of_a_metric_differ(board: Dashboard) -> None:
+    """A query may add series up instead: two lines of one name cannot be told apart."""
+    single = {"node": "instance", "rack": "rack"}.get(board.uid.removeprefix("coldplate-"), "")
+    for panel in board.panels():
+        for target in panel["targets"]:
+            alone = re.fullmatch(r"(?:topk\(\d+, )?(coldplate_\w+)\{[^}]*\}\)?", target["expr"])
+            if alone is not None and panel["type"] not in ("stat", "table"):
+                labels = {"instance", *BY_NAME[alone[1]].label_names} - {"uuid", "mig_uuid", single}
+                if BY_NAME[alone[1]].entity is Rack:
+                    labels -= {"instance"}
+                assert labels <= set(re.findall(r"\w+", target["legendFormat"])), panel["title"]
+
+
+@every
 def test_targets_name_their_source_and_read_series_that_exist_narrowed_by_the_variables_of_the_board(
     board: Dashboard,
 ) -> None:
@@ -102,6 +116,7 @@ def test_targets_name_their_source_and_read_series_that_exist_narrowed_by_the_va
             assert each["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
         for target in panel["targets"]:
             assert target["instant"] != target["range"]
+            assert "{{device}} {{port}}" not in target["legendFormat"], f"{panel['title']}: a port is mlx5_0/1"
             found = (
                 re.findall(r"increase\((coldplate_\w+)", target["expr"]) if panel["type"] in ("stat", "table") else ()
             )
@@ -259,20 +274,44 @@ SERIES = {
     'rack:power_ratio:max{rack="rises"}': "0.9x8",
     'rack:power_ratio:max{rack="over"}': "1.12x8",
     'rack:power_ratio:max{rack="falls"}': "0.7x8",
+    'rack:power_watts:max{rack="whole"}': "9000x8",
+    'rack:power_watts:max{rack="dark"}': "9000x4 stale",
+    'rack:power_watts:max{rack="removed"}': "9000x4 stale",
+    'node:gpus_expected:max{rack="whole",instance="c"}': "8x8",
+    'node:gpus_expected:max{rack="dark",instance="a"}': "8x8",
+    'rack:nodes_missing:max{rack="whole"}': "0x8",
+    'rack:nodes_missing:max{rack="dark"}': "0x4 stale",
+    'coldplate_rack_nodes_expected{rack="dark",instance="a"}': "2x4 stale",
+    'coldplate_rack_nodes_expected{rack="dark",instance="b"}': "2x4 stale",
+    'up{instance="a"}': "1x4 0x4",
+    'up{instance="b"}': "1x4 0x4",
     'coldplate_gpu_throttle_seconds_total{gpu="0",reason="hw_power_brake"}': "0+16x8",
     'coldplate_gpu_throttle_seconds_total{gpu="1",reason="hw_power_brake"}': "0+3x8",
     'coldplate_gpu_throttle_seconds_total{gpu="1",reason="gpu_idle"}': "0+15x8",
 }
+
+
+def query_of(board: str, title: str) -> str:
+    """The first query of the board's stat with that title."""
+    panels = [each for each in load()[board].panels() if (each["title"], each["type"]) == (title, "stat")]
+    return str(panels[0]["targets"][0]["expr"])
+
+
 ANSWERS: dict[str, dict[str, float]] = {
     BREACH: {'{rack="rises"}': 300, '{rack="over"}': 0},
     THROTTLED: {'{gpu="0",reason="hw_power_brake"}': 1, '{gpu="1",reason="hw_power_brake"}': 0.2},
+    query_of("fleet", "Racks incomplete"): {"{}": 1},
+    query_of("rack", "Nodes"): {"{}": 2},
 }
 
 
-@pytest.mark.parametrize("expr", ANSWERS, ids=("breach", "throttled"))
+CHOSEN = {"__rate_interval": "1m", "__range": "1h", "cluster": ".*", "rack": "dark"}
+
+
+@pytest.mark.parametrize("expr", ANSWERS, ids=("breach", "throttled", "dark racks", "nodes of a dark rack"))
 def test_a_piece_of_a_query_answers(expr: str, tmp_path: Path) -> None:
     asked = {
-        "expr": f"round({filled(expr, {'__rate_interval': '1m'})}, 0.001)", "eval_time": "2m",
+        "expr": f"round({filled(expr, CHOSEN)}, 0.001)", "eval_time": "2m",
         "exp_samples": [{"labels": labels, "value": value} for labels, value in ANSWERS[expr].items()],
     }  # fmt: skip
     series = [{"series": name, "values": values} for name, values in SERIES.items()]

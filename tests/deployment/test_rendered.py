@@ -47,6 +47,17 @@ def test_helm_finds_nothing_to_criticise(values: str) -> None:
     assert "[WARNING]" not in done.stdout
 
 
+def test_the_notes_have_the_command_that_the_pods_need_and_the_labels_that_nodes_need() -> None:
+    release = ("install", "cold", CHART, "--dry-run=client", "--values", VALUES / "trial.yaml")
+    command = "doctor --config.file /etc/coldplate/made/coldplate.yaml"
+    notes = helm(*release).stdout.partition("NOTES:")[2]
+    assert f"{command}\n" in notes
+    assert "0 pods" not in notes
+    more = helm(*release, "--set", "privileges.hostSysfs=true,nodeSelector.a=b").stdout
+    assert f"{command} --path.sysfs /host/sys\n" in more
+    assert '0 pods: no node has the labels {"a":"b"' in more
+
+
 def test_every_object_is_one_that_kubernetes_knows() -> None:
     """By the published schemas of the oldest version that the chart supports, and of the newest that is known."""
     if not LIBRARY.is_dir():

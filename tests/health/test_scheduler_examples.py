@@ -23,18 +23,18 @@ class Shell:
         self.folder = folder
         self.calls = folder / "calls"
         for name in ("scontrol", "logger"):
-            self.stand_in(name, f'echo {name} "$@" >> {self.calls}\n')
+            self.stand_in(name, f'echo {name} "$@" >> {self.calls}\ncat >> {self.folder}/log\n')
 
     def stand_in(self, name: str, body: str) -> None:
         path = self.folder / name
         path.write_text(f"#!/bin/sh\n{body}")
         path.chmod(0o755)
 
-    def run(self, script: str, status: int) -> tuple[int, str, list[str]]:
+    def run(self, script: str, status: int, saying: str | None = None) -> tuple[int, str, list[str]]:
         """Its status and output where the check ends with this status, and the calls that it made."""
         self.calls.write_text("")
-        said = LINE.format(WORDS[status])
-        self.stand_in("coldplate", f'echo "$@" > {self.folder}/arguments\necho "{said}"\nexit {status}\n')
+        saying = saying if saying is not None else f'echo "{LINE.format(WORDS[status])}"'
+        self.stand_in("coldplate", f'echo "$@" > {self.folder}/arguments\n{saying}\nexit {status}\n')
         environment = {"PATH": f"{self.folder}:{os.environ['PATH']}", "COLDPLATE": str(self.folder / "coldplate"),
                        "COLDPLATE_TOLD": str(self.folder / "told"), "SLURMD_NODENAME": "n17"}  # fmt: skip
         done = subprocess.run([ROOT / script], env=environment, capture_output=True, text=True, check=False)
@@ -71,6 +71,26 @@ def test_the_health_check_drains_once_for_each_finding_and_forgets_it_when_it_is
     for told in ([drained], []):
         calls = shell.run("slurm/coldplate-health-check.sh", 2)[2]
         assert [call for call in calls if call.startswith("scontrol")] == told
+
+
+@pytest.mark.parametrize("script", ["coldplate-prolog.sh", "coldplate-health-check.sh"])
+@pytest.mark.parametrize(
+    ("status", "saying", "logged"),
+    [
+        (3, "echo no answer >&2", "no answer"),
+        (127, "echo not found >&2", "not found"),
+        (137, "", "it ended with status 137"),
+    ],
+)
+def test_why_nothing_could_be_checked_is_in_the_log(
+    shell: Shell, script: str, status: int, saying: str, logged: str
+) -> None:
+    assert shell.run(f"slurm/{script}", status, saying)[0] == 0
+    assert (shell.folder / "log").read_text() == f"{logged}\n"
+    assert shell.run("node-problem-detector/coldplate-check.sh", status, saying)[:2] == (
+        2,
+        f"{logged}\n" if saying else "\n",
+    )
 
 
 PLUGIN_KEYS = {"plugin", "source", "conditions", "rules", "pluginConfig", "metricsReporting"}

@@ -142,18 +142,21 @@ def test_nodes_of_no_rack_are_a_page_each_and_two_racks_are_two(alertmanager: Al
     assert told(listener) == ["pager"] * 4
 
 
-def test_what_follows_from_a_lost_gpu_is_not_reported_and_what_does_not_is(alertmanager: Alertmanager) -> None:
+def test_what_follows_from_a_lost_or_idle_gpu_is_not_reported_and_what_does_not_is(alertmanager: Alertmanager) -> None:
     one = {"instance": "n1:19400", "uuid": "GPU-1"}
     post(alertmanager, [
         alert("GpuLost", "critical", one, gpu="1"),
         alert("GpuHot", "warning", one, gpu="1"),
         alert("GpuHot", "warning", {**one, "uuid": "GPU-2"}, gpu="2"),
         alert("GpuHot", "warning", {**one, "instance": "n2:19400"}, gpu="1"),
+        alert("GpuImbalance", "warning", one, gpu="3"),
+        alert("JobRailSlow", "warning", {"instance": "n1:19400"}, device="mlx5_3"),
+        alert("JobRailSlow", "warning", {"instance": "n2:19400"}, device="mlx5_3"),
     ])  # fmt: skip
 
     def shown() -> set[tuple[str, str]]:
-        found = alertmanager.alerts("?inhibited=false&filter=alertname%3DGpuHot")
-        return {(each["labels"]["instance"], each["labels"]["gpu"]) for each in found}
+        found = alertmanager.alerts("?inhibited=false&filter=alertname%3D~%22GpuHot%7CJobRailSlow%22")
+        return {(each["labels"]["instance"], each["labels"].get("gpu", "a port")) for each in found}
 
     # Alertmanager takes causes in some time after it has answered.
-    wait_until(lambda: shown() == {("n1:19400", "2"), ("n2:19400", "1")}, 5)
+    wait_until(lambda: shown() == {("n1:19400", "2"), ("n2:19400", "1"), ("n2:19400", "a port")}, 5)

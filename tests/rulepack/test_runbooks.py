@@ -249,6 +249,8 @@ def test_a_text_has_owner_changes_command_and_runbook_and_a_title_says_how_many(
     )
     many = rendered(tmp_path, [one] * 3, {"alertname": "GpuLost"}, "coldplate.title")
     assert many == "[FIRING 3]: 3 alerts, all GpuLost"
+    left = rendered(tmp_path, [{**one, "status": "resolved"}, one], {}, "coldplate.title")
+    assert left == "[FIRING 1]: GPU 0 of n1 does not answer"
 
 
 def rendered(folder: Path, alerts: list[dict[str, Any]], common: dict[str, str], name: str) -> str:

@@ -37,6 +37,7 @@ def test_the_server_loads_a_rule_for_each_announced_alert() -> None:
     config = server_config("http://127.0.0.1:1", "http://127.0.0.1:2")
     assert config["scrape_configs"][0]["http_sd_configs"][0]["url"] == "http://127.0.0.1:1/sd"
     assert config["alerting"]["alertmanagers"] == [{"static_configs": [{"targets": ["127.0.0.1:2"]}]}]
+    assert config["global"]["external_labels"] == {"cluster": read_site(SITE).cluster}
     loaded = [path for each in config["rule_files"] for path in Path(each).parent.glob(Path(each).name)]
     names = {
         rule.get("alert")
