@@ -86,10 +86,10 @@ class Exposition:
 def _notifications(receiver: Receiver) -> Iterator[tuple[tuple[str, Labels], float]]:
     labels = (("notifier", receiver.name), *((("url", receiver.url),) if receiver.url else ()))
     counts = receiver.counts
-    yield ("coldplate_notifications_total", labels), counts.sent
+    yield ("coldplate_notifications_sent_total", labels), counts.sent
     yield ("coldplate_notifications_dropped_total", labels), counts.dropped
-    yield ("coldplate_notification_failures_total", labels), counts.failed
-    yield ("coldplate_notifications_queued", labels), receiver.queued
+    yield ("coldplate_notifications_errors_total", labels), counts.failed
+    yield ("coldplate_notifications_queue_length", labels), receiver.queued
 
 
 def _zeros() -> list[float]:

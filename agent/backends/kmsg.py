@@ -57,7 +57,7 @@ _REMOVAL = re.compile(
     r"NVRM: Attempting to remove device ([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
     r" with non-zero usage count\b"
 )
-_GRADES = {"Fatal": "fatal", "Non-fatal": "nonfatal", None: "unsaid"}
+_GRADES = {"Fatal": "fatal", "Non-fatal": "nonfatal", None: "unknown"}
 """The label for what a line says of itself."""
 
 

@@ -28,12 +28,12 @@ BACKENDS = (
            "monotonic clock", entity=Backend),
     _count("coldplate_backend_reads_total", "Reads of the backend by outcome.", "outcome", entity=Backend),
     _count("coldplate_backend_read_seconds_total",
-           "Time that reads of the backend took, by lane: for GPUs nearly all of it is spent in the driver.", "lane",
-           how="monotonic clock", entity=Backend),
-    gauge("coldplate_backend_series_left_out", Backend,
+           "Time that reads of the backend took, by lane: for GPUs nearly all of it is spent in the driver.",
+           "sampling_lane", how="monotonic clock", entity=Backend),
+    gauge("coldplate_backend_series_dropped", Backend,
           "Series that the backend leaves out because they exceed its limit; absent while it leaves out no series.",
           Lane.SLOW, Derived("count")),
-    _count("coldplate_driver_calls_total", "Driver calls or file reads that the backend made.", entity=Backend),
+    _count("coldplate_backend_calls_total", "Driver calls or file reads that the backend made.", entity=Backend),
 )  # fmt: skip
 
 SAMPLER = (
@@ -44,7 +44,7 @@ SAMPLER = (
            "Ticks of the fast lane that were skipped because the previous one took too long."),
     gauge("coldplate_sampling_interval_seconds", Node,
           "Period of a lane at present; the overhead governor may have made it longer than configured.",
-          Lane.FAST, Source("configuration: sampling"), labels=("lane",)),
+          Lane.FAST, Source("configuration: sampling"), labels=("sampling_lane",)),
     _count("coldplate_readings_rejected_total",
            "Readings rejected as implausible: outside the physical range, or a counter that decreased.", "cause",
            how="plausibility checks", entity=Backend),
@@ -53,7 +53,7 @@ SAMPLER = (
           Lane.FAST, Derived("gaps reported by the backends"), labels=("metric", "reason"), span=(1, 1)),
     _state("coldplate_worker_up", "1 if the device worker process runs and answers.", "supervision"),
     _count("coldplate_worker_restarts_total", "Restarts of the device worker process."),
-    _gauge("coldplate_devices_paused_until_timestamp_seconds",
+    _gauge("coldplate_driver_pause_end_timestamp_seconds",
            "While the driver is released: when it is reopened at the latest, in seconds since the epoch.",
            "coldplate pause and the kernel log"),
     counter("coldplate_process_cpu_seconds_total", Node, "Processor time used by the agent's processes.",
@@ -81,7 +81,7 @@ SAMPLER = (
     _gauge("coldplate_web_certificate_expiry_timestamp_seconds",
            "Time at which the first certificate of the chain that the port shows expires, in seconds since the epoch.",
            "web configuration: tls_server_config.cert_file"),
-    _count("coldplate_web_refusals_total",
+    _count("coldplate_web_requests_rejected_total",
            "Clients and requests that the web configuration kept out: certificate, handshake, login or rate.",
            "reason"),
 )  # fmt: skip
@@ -109,13 +109,13 @@ OVERHEAD = (
           Lane.FAST, Source("CPU clocks of the processes")),
     gauge("coldplate_overhead_cpu_budget_ratio", Node,
           "Share of one core that the agent may use before lanes are slowed down; absent without a budget.",
-          Lane.FAST, Source("configuration: overhead.cpu")),
+          Lane.FAST, Source("configuration: overhead.cpu_cores")),
     info("coldplate_overhead_info", Node,
-         "Whether lanes are read as configured (full), less often (slowed), or as rarely as may be (spent).",
+         "Whether lanes are read as configured (normal), less often (slowed), or as rarely as may be (exhausted).",
          Lane.FAST, Derived("overhead governor"), labels=("state",)),
-    _gauge("coldplate_sampling_stretch_ratio",
+    _gauge("coldplate_sampling_slowdown_ratio",
            "How many times as long as configured the period of a lane is; absent without a budget.",
-           "overhead governor", "lane"),
+           "overhead governor", "sampling_lane"),
 )  # fmt: skip
 
 EXPECTATIONS = (
@@ -146,18 +146,18 @@ RULES = (
 )  # fmt: skip
 
 NOTIFICATIONS = (
-    _count("coldplate_notifications_total", "Alerts delivered to a receiver.", "notifier", "url", how="notifiers"),
+    _count("coldplate_notifications_sent_total", "Alerts delivered to a receiver.", "notifier", "url", how="notifiers"),
     _count("coldplate_notifications_dropped_total",
            "Alerts that a receiver never got: rejected by it, outdated before they could be sent, or too many.",
            "notifier", "url", how="notifiers"),
-    _count("coldplate_notification_failures_total", "Failed attempts to send to a receiver; their alerts are retried.",
+    _count("coldplate_notifications_errors_total", "Failed attempts to send to a receiver; their alerts are retried.",
            "notifier", "url", how="notifiers"),
-    _gauge("coldplate_notifications_queued", "Alerts queued for delivery to a receiver.", "notifiers",
+    _gauge("coldplate_notifications_queue_length", "Alerts queued for delivery to a receiver.", "notifiers",
            "notifier", "url"),
 )  # fmt: skip
 
 FLIGHT = (
-    _gauge("coldplate_flight_recorder_seconds", "How far back the flight recorder goes.", "flight recorder"),
+    _gauge("coldplate_flight_recorder_span_seconds", "How far back the flight recorder goes.", "flight recorder"),
     _gauge("coldplate_flight_recorder_memory_bytes", "Memory used by what the flight recorder holds.",
            "flight recorder"),
     _gauge("coldplate_flight_recorder_files_bytes",

@@ -65,7 +65,7 @@ SUMS = (
     counter("coldplate_job_gpu_seconds_total", Node,
             "Seconds of the GPUs of this node that the job holds whole and alone, by what they did.",
             Lane.FAST, Derived("coldplate_gpu_state_seconds_total"), labels=(*JOB, "state"), growth=1024),
-    gauge("coldplate_job_whole_gpus", Node, "GPUs of this node that the job holds whole and alone.",
+    gauge("coldplate_job_exclusive_gpus", Node, "GPUs of this node that the job holds whole and alone.",
           Lane.FAST, Derived("number of coldplate_gpu_job_info with mig='0'"), labels=JOB, span=(1, 1024)),
     _of_gpus("utilization_mean_ratio", "mean of coldplate_gpu_utilization_mean_ratio",
              "Utilization of the GPUs of this node", 1),

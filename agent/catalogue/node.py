@@ -158,7 +158,7 @@ GPU_SUMS = (
             "Time in which clocks were reduced for this abnormal reason, added up over GPUs since the agent started.",
             Lane.FAST, Derived("growth of coldplate_gpu_throttle_seconds_total"), labels=("reason",),
             span=(0, 1e12), growth=GPU_SECONDS),
-    counter("coldplate_node_gpu_throttled_seconds_total", Node,
+    counter("coldplate_node_gpu_throttle_any_reason_seconds_total", Node,
             "Time in which clocks were reduced for any abnormal reason, once for each GPU where reasons overlap.",
             Lane.FAST, Derived("growth of coldplate_gpu_throttle_seconds_total"), span=(0, 1e12), growth=GPU_SECONDS),
 )  # fmt: skip
@@ -166,6 +166,6 @@ GPU_SUMS = (
 
 NVSWITCH = (
     counter("coldplate_node_nvswitch_sxid_errors_total", Node,
-            "SXid errors of NVSwitches in the kernel log, by code (`other` after 2,048); fatal, nonfatal or unsaid.",
+            "SXid errors of NVSwitches in the kernel log, by code (`other` after 2,048); fatal, nonfatal or unknown.",
             Lane.FAST, Source("/dev/kmsg"), labels=("pci", "sxid", "grade"), span=(0, 1e12)),
 )  # fmt: skip

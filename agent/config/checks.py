@@ -175,8 +175,8 @@ def _check_breakers(config: Config, fail: Fail) -> None:
             fail("rack.breakers", f"{shown(name)}: a breaker needs a name of 1 to {MOST_NAME} characters")
         if each.long_delay is not None and each.kind != "electronic":
             fail(f"{key}.long_delay", "is a setting of electronic trip units; set class: electronic, or remove the key")
-    if shelves is not None and shelves.spare >= shelves.number:
-        fail("rack.shelves.spare", "must be from 0 to one less than rack.shelves.number")
+    if shelves is not None and shelves.spare >= shelves.count:
+        fail("rack.shelves.spare", "must be from 0 to one less than rack.shelves.count")
 
 
 def _check_labels(path: str, labels: Mapping[str, str], fail: Fail) -> None:

@@ -98,7 +98,7 @@ class SamplingConfig(Section, frozen=True):
 class OverheadConfig(Section, frozen=True):
     """What the agent may cost: it reads the lanes less often before it takes more (operations.md)."""
 
-    cpu: Annotated[
+    cpu_cores: Annotated[
         float, Key("Share of one processor core for all of it; 0 is no limit.", least="0", most="64", example="0.05")
     ] = 0.25
 
@@ -251,9 +251,9 @@ class BreakerConfig(Section, frozen=True, rename={"kind": "class"}):
 class ShelvesConfig(Section, frozen=True):
     """Power shelves."""
 
-    number: Annotated[int, Key("Number of shelves.", least="1", most="100", example="8")]
+    count: Annotated[int, Key("Number of shelves.", least="1", most="100", example="8")]
     rating: Annotated[float, Key("Power that each can supply.", Notation.LIMIT, example="33kW")]
-    spare: Annotated[int, Key("How many may fail; less than number.", least="0", most="99")] = 1
+    spare: Annotated[int, Key("How many may fail; less than count.", least="0", most="99")] = 1
 
 
 class EquipmentConfig(LoginConfig, frozen=True, kw_only=True):
@@ -373,8 +373,10 @@ class BufferConfig(Section, frozen=True):
     directory: Annotated[
         str | None, Key("Directory for them; push/NAME in state_dir if not set.", example="/scratch/push")
     ] = None
-    size: Annotated[float, size_key("Limit on its files; the oldest samples go first.", "1MiB", "64GiB")] = 64 * 2.0**20
-    age: Annotated[float, duration_key("Samples that are older are dropped.", "1m", "7d")] = 7200.0
+    max_size: Annotated[float, size_key("Limit on its files; the oldest samples go first.", "1MiB", "64GiB")] = (
+        64 * 2.0**20
+    )
+    max_age: Annotated[float, duration_key("Samples that are older are dropped.", "1m", "7d")] = 7200.0
 
 
 class RemoteWriteConfig(LoginConfig, frozen=True, kw_only=True):
@@ -416,7 +418,7 @@ class PushConfig(Section, frozen=True):
 class RecorderConfig(Section, frozen=True):
     """The flight recorder: keeps the last minutes, and writes them down around events (recordings.md)."""
 
-    flight: Annotated[
+    history: Annotated[
         float, duration_key("How much to keep in memory; 0s is no flight recorder.", "0s", "1d", restart=True)
     ] = 900.0
     dump_on: Annotated[tuple[str, ...], Key("Events around which a file is written.", words=TRIGGERS, restart=True)] = (
@@ -426,7 +428,7 @@ class RecorderConfig(Section, frozen=True):
         str | None,
         Key("Directory for the files; flight in state_dir if not set.", restart=True, example="/scratch/flight"),
     ] = None
-    keep: Annotated[
+    max_size: Annotated[
         float, size_key("Limit on all files together; the oldest go first.", "1MiB", "1TiB", restart=True)
     ] = 2.0**30
 

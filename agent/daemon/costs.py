@@ -126,7 +126,7 @@ class Governing:
         self._governor = OverheadGovernor(inf, (0.0,))
         self._own = OwnSeries()
         self._frame = EMPTY_FRAME
-        self._logged_state = "full"
+        self._logged_state = "normal"
 
     def configure(self, settings: Settings) -> Settings:
         """Take over the configured settings; returns those of the step that is in force."""
@@ -160,20 +160,20 @@ class Governing:
             now, configured = self._steps[governor.step], self._steps[0]
             for lane in LANES:
                 stretch = now.period(lane) / configured.period(lane)
-                yield OwnReading("coldplate_sampling_stretch_ratio", stretch, (("lane", lane.value),))
+                yield OwnReading("coldplate_sampling_slowdown_ratio", stretch, (("sampling_lane", lane.value),))
 
     def _tell(self) -> None:
-        """Log when the state changes; back from `spent` counts only once it is `full`, since it may come and go."""
+        """Log when the state changes; from `exhausted` only back to `normal`, since it may come and go."""
         governor, state = self._governor, self._governor.state
-        if state == self._logged_state or (self._logged_state == "spent" and state == "slowed"):
+        if state == self._logged_state or (self._logged_state == "exhausted" and state == "slowed"):
             return
         self._logged_state = state
         now = self._steps[governor.step]
         periods = {lane.value: f"{now.period(lane):g}s" for lane in LANES}
         extra = {"facts": {"cpu": f"{governor.load or 0.0:.3f}", "budget": f"{governor.budget:g}", **periods}}
-        if state == "full":
+        if state == "normal":
             log.info("sampling restored: all lanes at their configured period", extra=extra)
         elif state == "slowed":
-            log.warning("lanes are read less often, so that the agent stays within overhead.cpu", extra=extra)
+            log.warning("lanes are read less often, so that the agent stays within overhead.cpu_cores", extra=extra)
         else:
             log.warning("CPU budget exceeded: sampling is at its slowest", extra=extra)

@@ -174,7 +174,7 @@ class FlightRecorder:
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
         memory = sum(len(part) for each in segments for part in each.parts)
         values = {
-            "seconds": held, "memory_bytes": memory, "files_bytes": self._on_disk, "files_total": self._files,
+            "span_seconds": held, "memory_bytes": memory, "files_bytes": self._on_disk, "files_total": self._files,
             "failures_total": self._failures, "last_success_timestamp_seconds": self._written_at,
         }  # fmt: skip
         return self._own.frame(
@@ -254,7 +254,7 @@ class FlightRecorder:
         folder = self._settings.folder
         try:
             if len(content) > self._settings.keep:
-                self._fail(f"{len(content)} bytes are more than recorder.keep allows")
+                self._fail(f"{len(content)} bytes are more than recorder.max_size allows")
                 return
             folder.mkdir(parents=True, exist_ok=True)
             _make_room(folder, self._settings.keep - len(content))

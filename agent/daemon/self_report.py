@@ -66,7 +66,7 @@ class SelfMetrics(Struct):
             if web.expires is not None:
                 yield OwnReading("coldplate_web_certificate_expiry_timestamp_seconds", web.expires)
         for reason, count in refused.items():
-            yield OwnReading("coldplate_web_refusals_total", count, (("reason", reason),))
+            yield OwnReading("coldplate_web_requests_rejected_total", count, (("reason", reason),))
         for thread in self.threads():
             labels = (("thread", thread.name),)
             yield OwnReading("coldplate_thread_up", int(thread.up), labels)

@@ -194,7 +194,7 @@ class RackMonitor:
         self._note_excess(last, watts[-1], options.cap)
         made = list(series.of_peers(self._peers.others()))
         if self._excess:  # under its own name, as the peers count it
-            reason = PeerFault.EXCESS.value
+            reason = PeerFault.OVER_NAMEPLATE.value
             made.append(series.reading("peer_failures_total", self._excess, peer=self._member.instance, reason=reason))
         domains = [(report.instance, report.domains) for report in self._peers.reports()]
         made += series.of_domains([(self._member.instance, self._domains), *domains])
@@ -202,10 +202,10 @@ class RackMonitor:
             return made
         limits = [report.limits for report in self._peers.reports() if report.limits is not None]
         if (lead := self._peers.own_lead()) is not None:
-            made.append(series.reading("clock_lead_seconds", round(lead, 3) + 0.0))
+            made.append(series.reading("clock_offset_seconds", round(lead, 3) + 0.0))
         if limits:
             settings = differing(self._reported_limits(now), limits)
-            made += (series.reading("setting_differs", int(each), setting=name) for name, each in settings.items())
+            made += (series.reading("config_mismatch", int(each), setting=name) for name, each in settings.items())
         if not self._knows_its_size():
             return made
         known = enumerate(watts, last - len(watts) + 1)

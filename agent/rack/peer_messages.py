@@ -22,10 +22,10 @@ class PeerFault(Enum):
     CONNECT = "connect"  # its port is closed, its name unknown, its certificate not trusted
     TIMEOUT = "timeout"  # no complete answer in time
     HTTP = "http"  # a status other than 200
-    GARBAGE = "garbage"  # an answer that no agent gives
-    FOREIGN = "foreign"  # an agent of another rack
+    INVALID = "invalid"  # an answer that no agent gives
+    OTHER_RACK = "other_rack"  # an agent of another rack
     CLOCK = "clock"  # its clock does not run like ours, so that its seconds cannot be matched to ours
-    EXCESS = "excess"  # more power than a node can draw
+    OVER_NAMEPLATE = "over_nameplate"  # more power than a node can draw
 
 
 class Access(HttpLogin, frozen=True):

@@ -91,7 +91,7 @@ class Peers:
         try:
             report = decode(body)
         except GarbageError as error:
-            return self._fail(peer, PeerFault.GARBAGE, str(error))
+            return self._fail(peer, PeerFault.INVALID, str(error))
         if report.run == self._member.run:
             self._leave(peer)
             peer.tried, peer.own, peer.misses, peer.run = True, True, 0, None
@@ -99,7 +99,7 @@ class Peers:
         if (report.rack, report.cluster) != (self._member.rack, self._member.cluster):
             theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
             remedy = "give each node the peers and name of its own rack"
-            return self._fail(peer, PeerFault.FOREIGN, f"it belongs to {theirs}; {remedy}")
+            return self._fail(peer, PeerFault.OTHER_RACK, f"it belongs to {theirs}; {remedy}")
         off = report.now - (sent.wall + (received.mono - sent.mono) / 2)
         if not peer.clock.hear(off):
             return self._fail(peer, PeerFault.CLOCK, f"its clock is {off:+.1f} s off this node's and drifts")
@@ -182,9 +182,9 @@ class Peers:
 
     def _note_excess(self, peer: Peer, watts: float) -> None:
         """Count a report of more power than a node is believed to draw, and log it once."""
-        peer.failures[PeerFault.EXCESS] += 1
-        if PeerFault.EXCESS not in peer.said:
-            peer.said.add(PeerFault.EXCESS)
+        peer.failures[PeerFault.OVER_NAMEPLATE] += 1
+        if PeerFault.OVER_NAMEPLATE not in peer.said:
+            peer.said.add(PeerFault.OVER_NAMEPLATE)
             facts = {"peer": peer.name, "watts": f"{watts:.0f}", "counted": f"{self.cap:.0f}"}
             remedy = "check rack.node_nameplate or rack.power_budget, and what answers at this address"
             log.warning("a peer reports more power than a node can draw: %s", remedy, extra={"facts": facts})

@@ -38,7 +38,7 @@ _REMEDIES = {
     400: "; if it speaks TLS, set rack.peer.scheme: https",
     401: "; set rack.peer.username and password_file to a user of its web configuration",
 }
-_FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.GARBAGE}
+_FAULTS = {HttpFault.TIMEOUT: PeerFault.TIMEOUT, HttpFault.GARBAGE: PeerFault.INVALID}
 _TRUST = "; set rack.peer.ca_file to the issuer's certificate, or rack.peer.verify: false"
 
 
@@ -179,7 +179,7 @@ class Poller:
             self._fail(peer, PeerFault.HTTP, f"HTTP status {answer.status}{_REMEDIES.get(answer.status, '')}")
             return
         if answer.cut:
-            self._fail(peer, PeerFault.GARBAGE, f"a response of more than {BOUNDS.body} bytes")
+            self._fail(peer, PeerFault.INVALID, f"a response of more than {BOUNDS.body} bytes")
             return
         sent, peer.sent = peer.sent, None
         peer.rest = self._answered(peer.target, answer.body, sent, self._clock())

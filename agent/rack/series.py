@@ -46,11 +46,11 @@ class RackSeries:
 
     def of_sources(self, sources: Mapping[str, int]) -> Iterator[OwnReading]:
         """Yield the sources of the power in the sum, and how many nodes have each."""
-        return (self.reading("source_nodes", count, source=name) for name, count in sorted(sources.items()))
+        return (self.reading("nodes_by_power_source", count, source=name) for name, count in sorted(sources.items()))
 
     def of_silence(self, nodes: int | None) -> list[OwnReading]:
         """Return how many nodes have been missing for long, once that can be known."""
-        return [] if nodes is None else [self.reading("nodes_silent", nodes)]
+        return [] if nodes is None else [self.reading("nodes_missing", nodes)]
 
     def of_breakers(self, states: Iterable[State]) -> Iterator[OwnReading]:
         """Yield how loaded and how warm each breaker is, and when it opens, if it does at this load."""
@@ -83,7 +83,7 @@ class RackSeries:
         for (node, cluster, clique), gpus in joined.items():
             yield self.reading("nvlink_gpus", gpus, peer=node, cluster_uuid=cluster, clique=clique)
         for node, gpus in unjoined.items():
-            yield self.reading("nvlink_unjoined_gpus", gpus, peer=node)
+            yield self.reading("nvlink_unregistered_gpus", gpus, peer=node)
 
 
 class ConfiguredRack:

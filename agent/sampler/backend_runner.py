@@ -58,7 +58,7 @@ class Runner:
         self._absent = False
         self._finished: deque[Read] = deque()
         self._framers: defaultdict[Lane, Framer] = defaultdict(Framer)
-        self._left_out = Series(BY_NAME["coldplate_backend_series_left_out"], Backend(backend.name))
+        self._left_out = Series(BY_NAME["coldplate_backend_series_dropped"], Backend(backend.name))
         self._logged: set[type[Exception]] = set()
         self._failed_at = -inf
         self.flight: Flight | None = None

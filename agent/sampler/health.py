@@ -98,13 +98,13 @@ class _Record(Struct):
         if self.outcome is not Outcome.ABSENT:
             yield OwnReading("coldplate_backend_up", int(self.outcome is Outcome.OK), (), backend)
             yield OwnReading("coldplate_backend_duration_seconds", self.took, (), backend)
-            yield OwnReading("coldplate_driver_calls_total", self.calls, (), backend)
+            yield OwnReading("coldplate_backend_calls_total", self.calls, (), backend)
             if self.good_at is not None:
                 yield OwnReading("coldplate_backend_age_seconds", max(now - self.good_at, 0.0), (), backend)
         for outcome, count in self.reads.items():
             yield OwnReading("coldplate_backend_reads_total", count, (("outcome", outcome),), backend)
         for lane, seconds in self.seconds.items():
-            yield OwnReading("coldplate_backend_read_seconds_total", seconds, (("lane", lane.value),), backend)
+            yield OwnReading("coldplate_backend_read_seconds_total", seconds, (("sampling_lane", lane.value),), backend)
 
 
 class LoopFacts(Struct, frozen=True):
@@ -125,15 +125,17 @@ class LoopFacts(Struct, frozen=True):
         yield OwnReading("coldplate_ticks_total", self.ticks)
         yield OwnReading("coldplate_ticks_missed_total", self.ticks_missed)
         for lane in LANES:
-            yield OwnReading("coldplate_sampling_interval_seconds", settings.period(lane), (("lane", lane.value),))
+            yield OwnReading(
+                "coldplate_sampling_interval_seconds", settings.period(lane), (("sampling_lane", lane.value),)
+            )
         if self.worker_up is not None:
             yield OwnReading("coldplate_worker_up", int(self.worker_up))
             yield OwnReading("coldplate_worker_restarts_total", self.worker_restarts)
         if self.worker_garbage:
-            cause = (("cause", "garbage"),)
+            cause = (("cause", "invalid"),)
             yield OwnReading("coldplate_readings_rejected_total", self.worker_garbage, cause, Backend("worker"))
         if self.paused_until is not None:
-            yield OwnReading("coldplate_devices_paused_until_timestamp_seconds", self.paused_until)
+            yield OwnReading("coldplate_driver_pause_end_timestamp_seconds", self.paused_until)
 
 
 class Health:

@@ -103,7 +103,7 @@ HOLDER = BY_NAME["coldplate_gpu_job_info"]
 NORMAL = frozenset({"gpu_idle", "low_utilization", "sw_power_cap"})
 """Reasons for which a healthy GPU reduces its clocks."""
 
-_THROTTLED = Series(BY_NAME["coldplate_node_gpu_throttled_seconds_total"], Node())
+_THROTTLED = Series(BY_NAME["coldplate_node_gpu_throttle_any_reason_seconds_total"], Node())
 _THROTTLE_OF = BY_NAME["coldplate_node_gpu_throttle_seconds_total"]
 
 
@@ -149,7 +149,7 @@ _JOB = (
     (UTILIZATION, BY_NAME["coldplate_job_gpu_utilization_highest_ratio"], max),
     (POWER, BY_NAME["coldplate_job_gpu_power_mean_watts"], sum),
 )
-_WHOLE = BY_NAME["coldplate_job_whole_gpus"]
+_WHOLE = BY_NAME["coldplate_job_exclusive_gpus"]
 
 
 class NodeSums:

@@ -62,11 +62,11 @@ class OverheadGovernor:
 
     @property
     def state(self) -> str:
-        """`full` if all lanes are read as configured, `slowed` if not, `spent` if the last step does not suffice."""
+        """`normal`: all lanes are read as configured; `slowed`: not; `exhausted`: the last step does not suffice."""
         is_over = (self.load or 0.0) > self.budget
         if is_over and self.step == len(self._rounds) - 1 and self._looks[-1].at - self._changed_at >= SPAN_SECONDS:
-            return "spent"  # the last step was in force for the whole minute
-        return "slowed" if self.step else "full"
+            return "exhausted"  # the last step was in force for the whole minute
+        return "slowed" if self.step else "normal"
 
     def change(self, budget: float, rounds: Sequence[float]) -> None:
         """Continue with other limits. What was learned of other steps no longer counts."""

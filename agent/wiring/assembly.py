@@ -48,7 +48,7 @@ flight_log = logging.getLogger("coldplate.flight")
 def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | None:
     """Return None without a recorder or a place for its files, and in a replay, which is recorded already."""
     recorder = config.recorder
-    if recorder.flight == 0 or not recorder.dump_on or is_replay(config):
+    if recorder.history == 0 or not recorder.dump_on or is_replay(config):
         return None
     folder = Path(recorder.directory) if recorder.directory is not None else drill_file(config, "flight")
     if folder is None:
@@ -57,7 +57,7 @@ def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | N
     scenario = scenario_of(config) or ""
     header = RecordingHeader(__version__, node_name(config), 0.0, 0.0, config.sampling.fast, MAKER, scenario=scenario)
     return FlightRecorder(
-        FlightSettings(recorder.flight, frozenset(recorder.dump_on), folder, recorder.keep), header, threads
+        FlightSettings(recorder.history, frozenset(recorder.dump_on), folder, recorder.max_size), header, threads
     )
 
 

@@ -56,7 +56,7 @@ def load_rack(config: Config, folder: Path) -> RackOptions:
         rack.power_budget,
         tuple(rack.feeds.items()),
         tuple(_breaker(name, each, rack.feeds) for name, each in rack.breakers.items()),
-        None if shelves is None else (shelves.number - shelves.spare) * shelves.rating,
+        None if shelves is None else (shelves.count - shelves.spare) * shelves.rating,
         rack.nvlink_domains,
     )
 

@@ -122,4 +122,4 @@ def _remote_write(config: Config, name: str, target: HttpTarget) -> RemoteWriteS
         folder /= name
     else:
         log.info("push %s: no state directory: unsent samples stay in memory, a restart drops them", name)
-    return RemoteWriteSettings(name, target, each.interval, labels, folder, buffer.size, buffer.age)
+    return RemoteWriteSettings(name, target, each.interval, labels, folder, buffer.max_size, buffer.max_age)

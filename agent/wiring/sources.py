@@ -48,7 +48,7 @@ def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noq
         window=sampling.window,
         expected_gpus=config.backends.expected_gpus,
         estimate=Coefficients(given.factor, given.per_gpu) if "estimate" in config.backends.power else None,
-        cpu_budget=config.overhead.cpu or inf,
+        cpu_budget=config.overhead.cpu_cores or inf,
         ranges=ranges,
     )
 

@@ -101,8 +101,8 @@ def test_quantities_take_units() -> None:
         ("rack: {name: r, breakers: {a: {class: ul489, rating: 30kW, long_delay: 12s}}}",
          ("c.yaml:1: rack.breakers.a.long_delay: is a setting of electronic trip units; set class: electronic, or "
          "remove the key")),
-        ("rack: {name: r, shelves: {number: 8, rating: 33kW, spare: 8}}",
-         "c.yaml:1: rack.shelves.spare: must be from 0 to one less than rack.shelves.number"),
+        ("rack: {name: r, shelves: {count: 8, rating: 33kW, spare: 8}}",
+         "c.yaml:1: rack.shelves.spare: must be from 0 to one less than rack.shelves.count"),
         ("rack: {breakers: {a: {class: ul489, rating: 30kW}}}",
          "c.yaml:1: rack.breakers: needs the rack's name; set rack.name or node.rack"),
         ("rack: {name: r, peer: {password: x}}", ("c.yaml:1: rack.peer.password: unknown key; did you mean "

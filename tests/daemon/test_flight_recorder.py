@@ -131,7 +131,7 @@ def test_without_an_event_nothing_is_written_and_memory_has_a_bound(make: Make, 
     sizes.append(figures(recorder, 4000)["memory_bytes"])
     assert not (tmp_path / "flight").exists()
     assert 1000 < max(sizes) < 30_000
-    assert figures(recorder, 4000)["seconds"] < SPAN + 120
+    assert figures(recorder, 4000)["span_seconds"] < SPAN + 120
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_files_have_a_budget_the_oldest_go_first_and_a_file_beyond_it_remove
     if keep == 100:
         assert files(folder) == before
         assert figures(recorder)["failures_total"] == 1
-        assert "more than recorder.keep allows" in caplog.text
+        assert "more than recorder.max_size allows" in caplog.text
         return
     *left, newest, notes = files(folder)
     assert left == [f"flight-20000101T0{hour}0000Z-A.coldplate" for hour in (2, 3, 4)]

@@ -65,7 +65,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[GovernedRig]:
     made.loop.close(lambda _: None)
 
 
-def of(snapshot: Snapshot, name: str, label: str = "lane") -> dict[str, float]:
+def of(snapshot: Snapshot, name: str, label: str = "sampling_lane") -> dict[str, float]:
     return {
         dict(each.labels).get(label, ""): each.value for each in snapshot if each.metric.name == f"coldplate_{name}"
     }
@@ -79,8 +79,8 @@ def test_lanes_are_slowed_down_and_restored_and_no_series_is_missing_meanwhile(r
     caplog.set_level(logging.INFO, "coldplate.overhead")
     for snapshot in rig.run(60):
         assert shown(snapshot) == set(SHOWN.values())
-    assert of(snapshot, "overhead_info", "state") == {"full": 1}
-    assert of(snapshot, "sampling_stretch_ratio") == {"fast": 1, "slow": 1, "cold": 1}
+    assert of(snapshot, "overhead_info", "state") == {"normal": 1}
+    assert of(snapshot, "sampling_slowdown_ratio") == {"fast": 1, "slow": 1, "cold": 1}
     assert not caplog.records
 
     rig.backend.cost = {Lane.FAST: 0.015, Lane.SLOW: 0.2, Lane.COLD: 0.016}  # 0.03 + 0.1 + 0.002 of a core
@@ -89,7 +89,7 @@ def test_lanes_are_slowed_down_and_restored_and_no_series_is_missing_meanwhile(r
     assert of(snapshot, "overhead_info", "state") == {"slowed": 1}
     assert of(snapshot, "overhead_cpu_ratio")[""] <= of(snapshot, "overhead_cpu_budget_ratio")[""] == 0.1
     assert of(snapshot, "sampling_interval_seconds") == {"fast": 0.5, "slow": 4.0, "cold": 16.0}
-    assert of(snapshot, "sampling_stretch_ratio") == {"fast": 1, "slow": 2, "cold": 2}
+    assert of(snapshot, "sampling_slowdown_ratio") == {"fast": 1, "slow": 2, "cold": 2}
     assert [each.levelname for each in caplog.records] == ["WARNING"]
 
     rig.backend.cost = dict.fromkeys(SHOWN, 0.0001)
@@ -102,7 +102,7 @@ def test_lanes_are_slowed_down_and_restored_and_no_series_is_missing_meanwhile(r
 def test_a_reload_keeps_the_step_and_a_budget_of_none_ends_it(rig: GovernedRig) -> None:
     rig.backend.cost = {Lane.FAST: 0.2, Lane.SLOW: 0.8, Lane.COLD: 0.1}
     *_, snapshot = rig.run(200)
-    assert of(snapshot, "overhead_info", "state") == {"spent": 1}
+    assert of(snapshot, "overhead_info", "state") == {"exhausted": 1}
     rig.loop.reconfigure(Settings(fast=0.5, slow=12.0, cold=40.0, cpu_budget=0.1))
     rig.loop._take_settings()
     assert rig.loop.sampler.settings.slow == 48.0
@@ -110,7 +110,7 @@ def test_a_reload_keeps_the_step_and_a_budget_of_none_ends_it(rig: GovernedRig) 
     rig.loop._take_settings()
     assert rig.loop.sampler.settings.slow == 12.0
     *_, snapshot = rig.run(2)
-    assert not of(snapshot, "overhead_info", "state") and not of(snapshot, "sampling_stretch_ratio")
+    assert not of(snapshot, "overhead_info", "state") and not of(snapshot, "sampling_slowdown_ratio")
     assert of(snapshot, "overhead_cpu_ratio")[""] > 0.1
 
 

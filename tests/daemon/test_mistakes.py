@@ -172,7 +172,7 @@ def test_no_page_no_command_and_no_log_tells_a_secret(start, library: Path, tmp_
             lambda *words, **more: start(*words, "--log.level", "debug", **more),
             library, tmp_path, text, (f"process 0 {pid}",),
         )  # fmt: skip
-        failed = "coldplate_notification_failures_total"
+        failed = "coldplate_notifications_errors_total"
         node.daemon.until("receivers failed", lambda: sum(node.daemon.family(failed, "url").values()) >= 2, 60)
         # Whose job it is depends on the machine's cgroups; that its files in /proc are read does not.
         looked = "coldplate_job_attribution_problems_total", "coldplate_gpu_job_info"

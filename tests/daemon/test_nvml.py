@@ -139,7 +139,7 @@ def test_a_driver_that_comes_after_the_agent_is_found_and_a_gpu_that_is_missing_
     assert "the NVIDIA driver is not loaded" in node.daemon.log.read_text()
     node.command()
     node.until_up(ALL, CURED)
-    calls = ("coldplate_driver_calls_total", (("backend", "nvml"),))
+    calls = ("coldplate_backend_calls_total", (("backend", "nvml"),))
     ticks = ("coldplate_ticks_total", ())
     first = node.daemon.page()[ticks]
     node.daemon.until("all lanes were read", lambda: node.daemon.page()[ticks] >= first + 4, NOTICED)

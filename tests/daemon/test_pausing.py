@@ -142,7 +142,7 @@ def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(star
     assert not Path(f"/proc/{worker}").exists()
     daemon.until("the readings end", lambda: not daemon.family("coldplate_gpu_power_watts"), 10)
     names = {name for name, _ in daemon.page()}
-    assert {"coldplate_devices_paused_until_timestamp_seconds", "coldplate_gpu_info"} <= names
+    assert {"coldplate_driver_pause_end_timestamp_seconds", "coldplate_gpu_info"} <= names
     assert not {"coldplate_gpu_up", "coldplate_gpus_expected", "coldplate_worker_up"} & names
     assert any(name.startswith("coldplate_node_") for name in names)
     assert daemon.get("/-/healthy") == "healthy\n"

@@ -321,8 +321,8 @@ def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_continue_
     assert (stays.stopped, comes.stopped) == ([], [])
     clusters = [[dict(each.alert.labels).get("cluster") for _, each in ear.heard] for ear in (stays, leaves, comes)]
     assert clusters == [[None, "c1"], [None], ["c1"]]
-    assert bench.value("notifications_queued", notifier="comes") == 0
-    assert bench.value("notifications_queued", notifier="leaves") is None
+    assert bench.value("notifications_queue_length", notifier="comes") == 0
+    assert bench.value("notifications_queue_length", notifier="leaves") is None
 
 
 def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_to_no_other(begun: list[Bench]) -> None:

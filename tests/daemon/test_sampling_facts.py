@@ -158,7 +158,7 @@ def test_what_the_worker_cannot_open_and_why_it_ended_is_reported_and_not_while_
 def test_a_pause_holds_the_worker_once_answers_at_each_tick_and_releases_it_once() -> None:
     worker, pause = Worker(), Pause()
     rig = Rig(worker, pause)
-    paused = "devices_paused_until_timestamp_seconds"
+    paused = "driver_pause_end_timestamp_seconds"
     assert rig.page(paused) == {}
     assert (worker.moves, pause.told) == ([], [])
     pause.until = 1e9 + 300

@@ -75,8 +75,8 @@ def test_what_protects_the_port_is_shown_where_something_does() -> None:
     found = {
         ("web_config_last_reload_successful",): 0,
         ("web_config_last_reload_success_timestamp_seconds",): 900.0,
-        ("web_refusals_total", "certificate"): 3,
-        ("web_refusals_total", "login"): 0,
+        ("web_requests_rejected_total", "certificate"): 3,
+        ("web_requests_rejected_total", "login"): 0,
     }
     assert web(own) == found
     reload.expires = 2000.0  # a certificate that came with a change

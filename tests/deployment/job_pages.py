@@ -83,7 +83,7 @@ def node_pages(
         labels = {**node, **job, "state": state}
         found.append(series("coldplate_job_gpu_seconds_total", labels, there(growing(seconds))))
     whole = [float(sum(gpu[step] is not ENDED for gpu in gpus)) or None for step in steps]
-    found.append(series("coldplate_job_whole_gpus", {**node, **job}, there(whole)))
+    found.append(series("coldplate_job_exclusive_gpus", {**node, **job}, there(whole)))
     found.append(series("coldplate_node_gpus_up", node, there([float(len(gpus))] * len(sends))))
     port = {**node, "device": "mlx5_0", "port": "1"}
     up = [float(port_down is None or step < port_down) for step in steps]
@@ -146,7 +146,7 @@ def ports_pages(nodes: Sequence[Sequence[float]], steps: int) -> list[Series]:
         node = {"cluster": "east", "rack": "r1", "instance": f"n{number}:19400"}
         job = {"scheduler": "slurm", "job_id": "7"}
         found.append(series("coldplate_node_gpus_up", node, [8.0] * steps))
-        found.append(series("coldplate_job_whole_gpus", {**node, **job}, [8.0] * steps))
+        found.append(series("coldplate_job_exclusive_gpus", {**node, **job}, [8.0] * steps))
         for place, share in enumerate(ports):
             port = {**node, "device": f"mlx5_{place}", "port": "1"}
             carried = growing([3e11 * share] * steps)

@@ -149,7 +149,7 @@ def test_who_scrapes_is_seen_by_the_connections(tree: NodeTree, server: Start) -
         (snapshot(reading("coldplate_thread_up", 0, thread="rules")), "FAIL", "its thread rules is stuck or failed"),
         (snapshot(reading("coldplate_worker_up", 0)), "FAIL", "its device worker does not run"),
         (
-            snapshot(reading("coldplate_devices_paused_until_timestamp_seconds", 9), reading("coldplate_worker_up", 0)),
+            snapshot(reading("coldplate_driver_pause_end_timestamp_seconds", 9), reading("coldplate_worker_up", 0)),
             "WARN",
             "it has released the driver",
         ),

@@ -90,7 +90,7 @@ def test_sxid_counts_grow_and_stay_and_are_separate_by_switch_code_and_grade(fol
     assert {tuple(value for _, value in each.series.labels): each.value for each in again.readings} == {
         ("0004:00:00.0", "20034", "fatal"): 2,
         ("0004:01:00.0", "20034", "nonfatal"): 1,
-        ("0004:00:00.0", "26007", "unsaid"): 2,
+        ("0004:00:00.0", "26007", "unknown"): 2,
     }
     assert not again.events
 

@@ -33,7 +33,7 @@ rack:
     cert_file: {folder}/node.pem, key_file: {folder}/node.key}}
 backends: {{host: false, devices: synthetic, scenario: healthy-training}}
 rules: {{files: []}}
-recorder: {{flight: 0s}}
+recorder: {{history: 0s}}
 web: {{config_file: {web}, listen: ["127.0.0.1:{port}"]}}
 """
 

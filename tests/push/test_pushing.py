@@ -78,7 +78,7 @@ def test_the_resource_is_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_labels_and_folder_come_from_the_configuration_and_a_drill_writes_nothing_to_the_node(tmp_path: Path) -> None:
-    more = "labels: {job: gpus, site: north}, buffer: {size: 2MiB, age: 5m}"
+    more = "labels: {job: gpus, site: north}, buffer: {max_size: 2MiB, max_age: 5m}"
     text = f"""
 node: {{name: n1}}
 state_dir: {tmp_path}
@@ -145,7 +145,7 @@ backends: {{devices: synthetic, host: false}}
 node: {{name: node-1}}
 sampling: {{fast: 250ms, slow: 1s, cold: 2s}}
 rules: {{files: []}}
-recorder: {{flight: 0s}}
+recorder: {{history: 0s}}
 state_dir: {folder}
 push:
   remote_write:

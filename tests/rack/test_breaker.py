@@ -197,7 +197,7 @@ rack:
     a: {class: ul489, rating: {amperes: 10, volts_dc: 100}}
     main: {class: electronic, rating: 2kW, long_delay: 8s}
     shelf: {class: iec60898-c, rating: 400W, share: 0.25}
-  shelves: {number: 4, rating: 400W}
+  shelves: {count: 4, rating: 400W}
 """
 
 

@@ -82,13 +82,14 @@ def test_the_sum_is_of_one_second_and_says_which_and_what_it_is_made_of(rig: Rig
     rig.answer(300.0)
     assert rig.values() == {
         "peer_up": 1, "power_watts": 800.0, "power_timestamp_seconds": 1001, "power_conservative_watts": 800.0,
-        "nodes_reporting": 2, "nodes_expected": 2, "source_nodes": 2, "clock_lead_seconds": 0.0, "setting_differs": 0,
+        "nodes_reporting": 2, "nodes_expected": 2, "nodes_by_power_source": 2, "clock_offset_seconds": 0.0,
+        "config_mismatch": 0,
     }  # fmt: skip
-    assert rows(rig, "source_nodes") == {"ipmi": 2}
+    assert rows(rig, "nodes_by_power_source") == {"ipmi": 2}
     rig.later(1.0)
     rig.sample(400.0, "estimate")
     rig.answer(300.0)
-    assert rows(rig, "source_nodes") == {"ipmi": 1, "estimate": 1}
+    assert rows(rig, "nodes_by_power_source") == {"ipmi": 1, "estimate": 1}
 
 
 def test_nothing_is_added_up_before_the_peers_were_asked_or_had_long_to_be_found(rig: Rig) -> None:
@@ -120,7 +121,7 @@ def test_a_rack_of_which_no_power_is_known_has_none_and_one_that_draws_nothing_h
     rig.answer(None, source=None)
     assert rig.values() == {
         "peer_up": 1, "nodes_reporting": 0, "nodes_expected": 2, "power_conservative_watts": 20_000.0,
-        "clock_lead_seconds": 0.0, "setting_differs": 0,
+        "clock_offset_seconds": 0.0, "config_mismatch": 0,
     }  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def test_peers_that_are_configured_otherwise_are_shown_by_what_differs(rig: Rig)
         (None, set()),  # an agent that reports no limits is not assumed to have others
     ):
         rig.answer(300.0, limits=limits)
-        assert {name for name, value in rows(rig, "setting_differs").items() if value} == differ
+        assert {name for name, value in rows(rig, "config_mismatch").items() if value} == differ
         if limits and limits.get("nodes_expected") == 3:
             assert rig.values()["nodes_expected"] == 3  # who knows of most is right
 
@@ -203,7 +204,7 @@ def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: py
     for _ in range(30):
         made.draw(500.0)
         made.values()
-    assert made.values()["nodes_silent"] == 17
+    assert made.values()["nodes_missing"] == 17
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_nodes_are_silent_when_the_same_ones_have_been_missing_for_long(rig: Rig
                 rig.answer(300.0)
             else:
                 rig.refuse()
-            seen.append(rig.values().get("nodes_silent"))
+            seen.append(rig.values().get("nodes_missing"))
         return seen
 
     assert play(31, heard=True) == [None] * 30 + [0]

@@ -74,7 +74,7 @@ def test_nodes_whose_nvlinks_end_at_their_own_switches_tell_no_domain(tray: Tray
         assert tray.domains() == ()
     tray.see(*registration(0, "not_supported"))
     assert tray.domains() == ()
-    assert tray.shown("gpus") == tray.shown("unjoined_gpus") == {}
+    assert tray.shown("gpus") == tray.shown("unregistered_gpus") == {}
 
 
 def test_the_domains_of_all_trays_are_shown_under_the_names_that_they_give_themselves_once_they_tell_any(
@@ -83,7 +83,7 @@ def test_the_domains_of_all_trays_are_shown_under_the_names_that_they_give_thems
     tray.see(*joined(0), *joined(1))
     tray.answer(None, domains=[[CLUSTER, "0", 3], ["", "", 1]])
     assert tray.shown("gpus") == {("n1:19400", CLUSTER, "0"): 2, ("n2:1", CLUSTER, "0"): 3}
-    assert tray.shown("unjoined_gpus") == {("n1:19400",): 0, ("n2:1",): 1}
+    assert tray.shown("unregistered_gpus") == {("n1:19400",): 0, ("n2:1",): 1}
     tray.answer(None, domains=[[CLUSTER, "1", 4]])
     assert tray.shown("gpus") == {("n1:19400", CLUSTER, "0"): 2, ("n2:1", CLUSTER, "1"): 4}
     tray.see(*joined(0))

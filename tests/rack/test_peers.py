@@ -69,10 +69,10 @@ def test_a_good_answer_counts_and_a_restarted_peer_takes_its_own_place() -> None
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"rack": "r2"}, "foreign"),
-        ({"cluster": "other"}, "foreign"),
-        ({"watts": [1e300]}, "garbage"),
-        ({"last": 1_000_000}, "garbage"),
+        ({"rack": "r2"}, "other_rack"),
+        ({"cluster": "other"}, "other_rack"),
+        ({"watts": [1e300]}, "invalid"),
+        ({"last": 1_000_000}, "invalid"),
     ],
 )
 def test_an_answer_that_does_not_count_is_counted_logged_once_and_changes_no_sum(

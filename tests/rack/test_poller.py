@@ -72,11 +72,11 @@ def test_only_what_good_peers_report_counts_and_none_delays_the_others(peer: Any
     bad = {
         peer(lambda: None).name: "timeout",
         trickle.name: "timeout",
-        peer(tell(rack="r2")).name: "foreign",
+        peer(tell(rack="r2")).name: "other_rack",
         peer(tell(now=old + 0.5, last=old)).name: "clock",
-        peer(lambda: answer(b"<html>")).name: "garbage",
-        peer(lambda: b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 100_000).name: "garbage",
-        peer(lambda: b"x" * 100_000).name: "garbage",
+        peer(lambda: answer(b"<html>")).name: "invalid",
+        peer(lambda: b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 100_000).name: "invalid",
+        peer(lambda: b"x" * 100_000).name: "invalid",
         peer(lambda: answer(b"no", "404 Not Found")).name: "http",
         closed: "connect",
     }

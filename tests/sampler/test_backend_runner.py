@@ -105,7 +105,7 @@ def test_a_read_takes_as_long_as_the_clock_says_and_what_is_left_out_is_a_series
     assert not read.frame.readings
     one.backend.left_out = 7
     ((series, value),) = one.read(Lane.SLOW)[0].frame.readings
-    assert (repr(series), value) == ('coldplate_backend_series_left_out{backend="told"}', 7)
+    assert (repr(series), value) == ('coldplate_backend_series_dropped{backend="told"}', 7)
 
 
 def test_a_backend_is_not_read_more_often_than_it_has_news(stage) -> None:

@@ -188,7 +188,7 @@ def test_reads_are_counted_by_how_they_ended_and_calls_added_up() -> None:
     rig.see(30.0)
     own = rig.own(31.0)
     assert (own["backend_reads_total ok"], own["backend_reads_total failed"]) == (3, 1)
-    assert own["driver_calls_total"] == 50
+    assert own["backend_calls_total"] == 50
     rig.end(32.0, Outcome.ABSENT)
     assert rig.own(32.0)["backend_reads_total absent"] == 1
 

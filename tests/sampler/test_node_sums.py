@@ -47,7 +47,7 @@ def test_the_node_is_the_sum_the_mean_or_the_worst_of_its_gpus() -> None:
 def test_what_no_gpu_tells_is_absent_and_not_0_but_a_job_has_its_silent_gpus_all_the_same() -> None:
     assert summed(NodeSums(), [reading("up", GPUS[0], 0)]) == {f"{NODE}gpus_up": 0}
     assert summed(NodeSums()) == {}
-    assert summed(NodeSums(), [holds("7", GPUS[0])]) == {f"{JOB}whole_gpus.slurm.7": 1}
+    assert summed(NodeSums(), [holds("7", GPUS[0])]) == {f"{JOB}exclusive_gpus.slurm.7": 1}
 
 
 def test_a_job_has_the_gpus_that_it_holds_whole_and_alone() -> None:
@@ -59,7 +59,7 @@ def test_a_job_has_the_gpus_that_it_holds_whole_and_alone() -> None:
     ]
     found = summed(NodeSums(), values, holders)
     assert {name: value for name, value in found.items() if name.startswith(JOB)} == {
-        f"{JOB}whole_gpus.slurm.7": 2,
+        f"{JOB}exclusive_gpus.slurm.7": 2,
         f"{JOB}gpu_utilization_mean_ratio.slurm.7": 0.5,
         f"{JOB}gpu_utilization_lowest_ratio.slurm.7": 0.2,
         f"{JOB}gpu_utilization_highest_ratio.slurm.7": 0.8,
@@ -73,7 +73,7 @@ def counted(sums: NodeSums, *reads: list[Reading]) -> tuple[float, dict[str, flo
     by_reason = {
         name.rpartition(".")[2]: value for name, value in found.items() if f"{NODE}gpu_throttle_seconds" in name
     }
-    return found.get(f"{NODE}gpu_throttled_seconds_total", -1), by_reason
+    return found.get(f"{NODE}gpu_throttle_any_reason_seconds_total", -1), by_reason
 
 
 def test_throttling_is_counted_from_when_it_is_first_seen_and_reasons_that_overlap_count_once() -> None:

@@ -210,11 +210,11 @@ def test_what_slows_nothing_down(base: Callable[[int], float]) -> None:
 def test_a_budget_that_cannot_be_kept_is_told_and_the_last_step_stays() -> None:
     node = Node(1.2, 0.1, 0.1, 0.1)
     node.run(600)
-    assert (node.governor.state, node.governor.step) == ("spent", len(STEPS) - 1)
+    assert (node.governor.state, node.governor.step) == ("exhausted", len(STEPS) - 1)
     assert node.governor.load == pytest.approx(node.cost(len(STEPS) - 1))
     node.base = 0.1
     node.run(1800)
-    assert node.governor.state == "full"
+    assert node.governor.state == "normal"
 
 
 def test_another_budget_is_kept_from_then_on() -> None:
@@ -224,4 +224,4 @@ def test_another_budget_is_kept_from_then_on() -> None:
     node.run(600)
     assert node.governor.step > 0
     node.governor.change(BUDGET, [60.0])
-    assert (node.governor.step, node.governor.state) == (0, "full")
+    assert (node.governor.step, node.governor.state) == (0, "normal")

@@ -154,7 +154,7 @@ def test_a_node_whose_agent_is_down_is_not_in_the_sum_of_its_rack() -> None:
     nodes = [site.one(f"node{number}", 40, "node_power_watts") for number in (1, 3, 4)]
     assert site.one("node1", 40, "rack_power_watts") == sum(nodes)
     assert site.values("node1", 40, "rack_power_conservative_watts") == [], "nobody knows what the silent one draws"
-    assert [site.one("node1", t, "rack_nodes_silent") for t in (45, 65, 130)] == [0, 1, 0]
+    assert [site.one("node1", t, "rack_nodes_missing") for t in (45, 65, 130)] == [0, 1, 0]
     assert mean(site.values("node1", 45, "gpu_power_watts")) > 600.0, "its job goes on"
 
 

@@ -149,7 +149,7 @@ _ON_OPTIC = ("optic",)
 _ON_EITHER = ("gpu|port",)
 _ZERO = Parameter(number, 0.0)
 _ANY = quantity({}, "3", low=-1e15)
-_XID_WORDS = ("unsaid", "fatal", "nonfatal")
+_XID_WORDS = ("unknown", "fatal", "nonfatal")
 _SXID_WORDS = ("fatal", "nonfatal")
 
 FAULTS: dict[str, FaultKind] = {

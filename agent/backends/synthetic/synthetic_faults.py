@@ -219,7 +219,7 @@ def _labels(fault: ScenarioFault) -> Labels:
 
 _XID_OF = {"lost": 79, "hang": 119}
 """The codes of a GPU that has fallen off the bus, and of a timeout of the GPU's firmware (GSP RPC)."""
-UNSAID = "unsaid"
+UNKNOWN = "unknown"
 """The log line of an NVLink 5 error is not there, or cannot be read."""
 
 
@@ -271,7 +271,7 @@ def _xids(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[tuple[Window, 
     for fault in scenario.faults:
         code = fault.parameters["code"] if fault.kind == "xid" else _XID_OF.get(fault.kind)
         if code is not None:
-            text = _text(int(code), fault.options.get("words", UNSAID))
+            text = _text(int(code), fault.options.get("words", UNKNOWN))
             yield from ((fault.window, Xid(uuids[gpu], int(code), 0.0, "nvml", text)) for gpu in fault.gpus)
 
 
@@ -282,7 +282,7 @@ def _text(code: int, words: str) -> str:
         return ""
     if row.triage is not XidClass.WORDS:
         return row.name
-    if words == UNSAID:
+    if words == UNKNOWN:
         return ""
     unit = row.name.rpartition(" ")[2]
     return f"{code}, {unit} {words.capitalize()} XC0 i0 Link 00 (0x00000000 0x00000000 0x00000000 0x00000000)"

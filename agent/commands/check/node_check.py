@@ -193,7 +193,7 @@ def collect_evidence(
     return replace(evidence, devices=devices, xids=xids, why_no_xids=why, alerts=answer)
 
 
-PAUSED = "coldplate_devices_paused_until_timestamp_seconds"
+PAUSED = "coldplate_driver_pause_end_timestamp_seconds"
 FOREIGN = {
     "coldplate_replay_info": "the agent replays a recording: this is not the state of that node",
     "coldplate_synthetic_info": "the agent has synthetic devices: this is not the state of that node",

@@ -112,7 +112,7 @@ class RunningAgent:
     @property
     def is_paused(self) -> bool:
         """Whether it has released the driver on request."""
-        return "coldplate_devices_paused_until_timestamp_seconds" in self.readings
+        return "coldplate_driver_pause_end_timestamp_seconds" in self.readings
 
     def label_values(self, metric: str, label: str, value: float) -> Iterator[str]:
         """Return the label's value of each series that has this value."""

@@ -224,7 +224,9 @@ def test_a_notifier(product: ProductCopy, serve: Serve) -> None:
         daemon = serve(*product.configure(NOTHING_ELSE + told))
         daemon.until("a page comes", lambda: bool(pagers.posts), 30)
     assert (pagers.posts[0].path, pagers.posts[0].body) == ("/page", b"Always")
-    daemon.until("it is counted", lambda: daemon.family("coldplate_notifications_total", "notifier")["pager"] >= 1, 30)
+    daemon.until(
+        "it is counted", lambda: daemon.family("coldplate_notifications_sent_total", "notifier")["pager"] >= 1, 30
+    )
 
 
 ENDPOINT = '''\

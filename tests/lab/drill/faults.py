@@ -92,7 +92,7 @@ DRIVER = (
     _driver("the library takes memory without end", REPLACED, either(RESTARTED, NOT_RUNNING), "balloon 4"),
     _driver(
         "garbage in the worker's output", "what is no reading is rejected and counted",
-        either(grown("coldplate_readings_rejected_total", cause="garbage"), RESTARTED), "babble",
+        either(grown("coldplate_readings_rejected_total", cause="invalid"), RESTARTED), "babble",
     ),
 )  # fmt: skip
 AT_START = Fault(

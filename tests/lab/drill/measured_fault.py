@@ -122,7 +122,7 @@ def settle(rig: Rig, drill: Drill) -> Page:
 def _complete(page: Page) -> bool:
     return bool(
         page.total("coldplate_rack_peer_up")
-        and page.total("coldplate_notifications_total")
+        and page.total("coldplate_notifications_sent_total")
         and page.total("coldplate_state_write_successful")
         and page.total("coldplate_gpu_up") == GPUS
     )

@@ -53,9 +53,9 @@ _AGENT, _AGENT_WELL = _figures(
     ('coldplate_rule_evaluation_failures_total{rule_group="site"}', {"value": 1, "healthy": 0}, None),
     ("coldplate_rule_window_dropped_total", {"rate": 1.0}, None),
     ('coldplate_notifications_dropped_total{notifier="webhook",url="http://pager"}', {"value": 1, "healthy": 0}, None),
-    ('coldplate_notifications_queued{notifier="alertmanager",url="http://am"}', {"value": 2, "healthy": 0},
+    ('coldplate_notifications_queue_length{notifier="alertmanager",url="http://am"}', {"value": 2, "healthy": 0},
      {"duration": 240}),
-    ('coldplate_notification_failures_total{notifier="alertmanager",url="http://am"}', {"rate": 0.1, "healthy": 0},
+    ('coldplate_notifications_errors_total{notifier="alertmanager",url="http://am"}', {"rate": 0.1, "healthy": 0},
      {"duration": 240}),
     ('coldplate_push_pending_age_seconds{push="remote_write"}', {"value": 300, "healthy": 2}, {"duration": 150}),
     ('coldplate_push_samples_dropped_total{push="otlp",reason="rejected"}', {"value": 50, "healthy": 0}, None),
@@ -70,8 +70,8 @@ _HOST, _HOST_WELL = _figures(
      {"at": 0, "value": 0, "healthy": 2}),
 )  # fmt: skip
 _LEAD, _DIFFERS = (
-    'coldplate_rack_clock_lead_seconds{rack="r12"}',
-    'coldplate_rack_setting_differs{rack="r12",setting="power_budget"}',
+    'coldplate_rack_clock_offset_seconds{rack="r12"}',
+    'coldplate_rack_config_mismatch{rack="r12",setting="power_budget"}',
 )
 
 OWN: dict[str, Expectation] = {

@@ -109,7 +109,7 @@ def rules_of(name: str) -> str:
 
 
 FAST = "100ms"
-KEPT = "recorder: {flight: 2m, keep: 4MiB}\n"
+KEPT = "recorder: {history: 2m, max_size: 4MiB}\n"
 """So much that the flight recorder is full, and has begun to delete its oldest files, before anything is measured."""
 PATHS = ("/metrics", "/", "/api/v1/snapshot", "/api/v1/rules", "/api/v1/alerts", "/metrics", "/-/healthy",
          "/api/v1/rack")  # fmt: skip

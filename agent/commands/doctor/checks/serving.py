@@ -122,7 +122,7 @@ def _check_receiver(kind: str, target: HttpTarget, node: DoctorNode) -> Iterator
 def _check_deliveries(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.agent is None:
         return
-    queued = sum(node.agent.values("coldplate_notifications_queued"))
+    queued = sum(node.agent.values("coldplate_notifications_queue_length"))
     dropped = sum(node.agent.values("coldplate_notifications_dropped_total"))
     if queued:
         yield warn(f"{queued:.0f} alerts wait to be delivered", "journalctl -u coldplate | grep notify")
