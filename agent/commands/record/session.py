@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -69,10 +69,12 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     interval = parse_value("--interval", quantities.duration_between, arguments.interval, "100ms", "60s")
     delay, span = (
-        _seconds(option, given) if given is not None else _seconds(variable, os.environ.get(variable) or None)
-        for option, given, variable in (
-            ("--delay", arguments.delay, DELAY),
-            ("--duration", arguments.duration, DURATION),
+        _seconds(option, given, parse)
+        if given is not None
+        else _seconds(variable, os.environ.get(variable) or None, parse)
+        for option, given, variable, parse in (
+            ("--delay", arguments.delay, DELAY, quantities.duration),
+            ("--duration", arguments.duration, DURATION, _length),
         )
     )
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
@@ -82,8 +84,15 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     return RecordingSession(sampled_every(interval, config), read_options(arguments), run_options).run()
 
 
-def _seconds(what: str, text: str | None) -> float | None:
-    return parse_value(what, quantities.duration, text) if text is not None else None
+def _seconds(what: str, text: str | None, parse: Callable[[str], float]) -> float | None:
+    return parse_value(what, parse, text) if text is not None else None
+
+
+def _length(text: str) -> float:
+    seconds = quantities.duration(text)
+    if not seconds:
+        raise ValueError(f"{text} records nothing; give how long to record, such as 10m")
+    return seconds
 
 
 class RecordingSession:
