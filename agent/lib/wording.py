@@ -137,5 +137,7 @@ def age(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes for people: 76 KiB, 1.2 MiB."""
+    """Return a number of bytes for people: 224 B, 76 KiB, 1.2 MiB."""
+    if count < 2**10:
+        return f"{count} B"
     return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"
