@@ -89,6 +89,9 @@ def copy_recordings(paths: Sequence[Path], output: Path | None, key: bytes | Non
     except RecordingError as error:
         complain(str(error))
         status = 1
+    if file is None and not status:
+        complain("nothing was copied: there is no whole snapshot")
+        return 1
     if file is not None:
         file.close()
         complain(f"copied {file.snapshots} snapshots to {file.path} ({size(file.bytes)})")
