@@ -169,6 +169,7 @@ def test_a_torn_recording_gives_what_is_whole(tmp_path: Path, capsys: pytest.Cap
         (["--step", "often"], "--step: "),
         (["--start", "yesterday"], "--start: 'yesterday' is no time; give one such as"),
         (["--end", "nan"], "--end: 'nan' is no time"),
+        (["--start", "2", "--end", "1"], "--end: is before --start"),
     ],
 )
 def test_mistakes_are_told(

@@ -256,4 +256,6 @@ def test_what_the_server_says_against_it_is_told(url: str, tmp_path: Path, capsy
     assert run_history("http://127.0.0.1:1", tmp_path / "out") == 1
     assert "http://127.0.0.1:1" in capsys.readouterr().err
     assert run_history("ftp://x", tmp_path / "out") == 2
+    assert run_history(url, tmp_path / "out", "--end", "5") == 2
+    assert "--end: is before --start" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

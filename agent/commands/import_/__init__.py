@@ -146,10 +146,12 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     from agent.lib.http_target import HttpTarget
 
     if not (arguments.start and arguments.end):
-        raise ConfigError("import: say with --start and --end which time to ask the server for")
+        raise ConfigError("--prometheus: say with --start and --end which time to ask the server for")
     login = given_login(arguments) or {}
     target = parse_value("--prometheus", HttpTarget, arguments.prometheus, timeout=60.0, **login)
     start, end = (parse_value(f"--{name}", moment, getattr(arguments, name)) for name in ("start", "end"))
+    if end < start:
+        raise ConfigError("--end: is before --start")
     asked = HistoryQuery(arguments.match, start, end, _interval(arguments))
     yield from node_ticks(target, asked, lambda: clock().mono, problems)
 
