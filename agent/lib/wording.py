@@ -136,6 +136,11 @@ def age(seconds: float) -> str:
     return f"{minutes} min" if minutes > 0 else f"{rest} s"
 
 
+def counted(number: float, what: str) -> str:
+    """Return a number of things: 1 rule, 2 rules."""
+    return f"{number:.0f} {what}{'' if number == 1 else 's'}"
+
+
 def size(count: int) -> str:
     """Return a number of bytes for people: 224 B, 76 KiB, 1.2 MiB."""
     if count < 2**10:

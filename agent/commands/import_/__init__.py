@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent import __version__
 from agent.lib.commandline import INVALID, Parser, warn
+from agent.lib.wording import counted
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             _fail(problem)
     if not count:
         return _fail(f"{problems.file}: nothing of it could be imported; no recording was written")
-    print(f"{arguments.output}: {count} {'snapshot' if count == 1 else 'snapshots'}")
+    print(f"{arguments.output}: {counted(count, 'snapshot')}")
     return 0
 
 

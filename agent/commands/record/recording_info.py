@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.commands.record import complain
 from agent.config import quantities
-from agent.lib.wording import age, one_line, size, utc
+from agent.lib.wording import age, counted, one_line, size, utc
 from agent.model import Entity, Gpu, Layout
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_file import RecordingFile
@@ -94,7 +94,7 @@ def copy_recordings(paths: Sequence[Path], output: Path | None, key: bytes | Non
         return 1
     if file is not None:
         file.close()
-        complain(f"copied {file.snapshots} snapshots to {file.path} ({size(file.bytes)})")
+        complain(f"copied {counted(file.snapshots, 'snapshot')} to {file.path} ({size(file.bytes)})")
     return status
 
 

@@ -23,7 +23,7 @@ from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.lib.wakeups import SignalWaker
-from agent.lib.wording import size
+from agent.lib.wording import counted, size
 from agent.model import Outcome, Snapshot
 from agent.recording.file_records import RecordingError, RecordingHeader
 from agent.recording.recording_file import SUFFIX, RecordingFile
@@ -254,8 +254,7 @@ class RecordingSession:
         if self._shown:
             print(file=sys.stderr)
         names = "; names are pseudonyms, --no-redact keeps them" if self._run_options.key is not None else ""
-        snapshots = f"{file.snapshots} snapshot{'' if file.snapshots == 1 else 's'}"
-        complain(f"recorded {snapshots} in {file.path} ({size(file.bytes)}){names}")
+        complain(f"recorded {counted(file.snapshots, 'snapshot')} in {file.path} ({size(file.bytes)}){names}")
 
     def _show_progress(self) -> None:
         """Show one line that is written again and again, where a person looks at it and no command writes beside it."""
@@ -264,7 +263,7 @@ class RecordingSession:
             return
         self._shown = True
         left = self._begin_at - clock().mono
-        state = f"begins in {left:.0f} s" if left > 0 else f"{file.snapshots} snapshots, {size(file.bytes)}"
+        state = f"begins in {left:.0f} s" if left > 0 else f"{counted(file.snapshots, 'snapshot')}, {size(file.bytes)}"
         print(f"\rcoldplate: recording: {state}; Ctrl-C ends it  ", end="", file=sys.stderr, flush=True)
 
 
