@@ -68,15 +68,8 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     config = read_config(arguments)
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     interval = parse_value("--interval", quantities.duration_between, arguments.interval, "100ms", "60s")
-    delay, span = (
-        _seconds(option, given, parse)
-        if given is not None
-        else _seconds(variable, os.environ.get(variable) or None, parse)
-        for option, given, variable, parse in (
-            ("--delay", arguments.delay, DELAY, quantities.duration),
-            ("--duration", arguments.duration, DURATION, _length),
-        )
-    )
+    delay = _given("--delay", arguments.delay, DELAY, quantities.duration)
+    span = _given("--duration", arguments.duration, DURATION, _length)
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
     run_options = RecordOptions(
         delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu
@@ -84,7 +77,9 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     return RecordingSession(sampled_every(interval, config), read_options(arguments), run_options).run()
 
 
-def _seconds(what: str, text: str | None, parse: Callable[[str], float]) -> float | None:
+def _given(option: str, text: str | None, variable: str, parse: Callable[[str], float]) -> float | None:
+    """Return the seconds that an option says, else the environment, if either does."""
+    what, text = (option, text) if text is not None else (variable, os.environ.get(variable) or None)
     return parse_value(what, parse, text) if text is not None else None
 
 

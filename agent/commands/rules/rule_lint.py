@@ -48,32 +48,32 @@ def lint_file(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Prob
     `shown` is the profile of the pages that a server scrapes.
     """
     recorded = {rule.name for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)}
-    for group in file.groups:
-        for number, rule in enumerate(group.rules, 1):
-            for text in dict.fromkeys(lint_query(rule.query, recorded, shown)):
-                yield Problem(file.path, rule.line, _place(group, number, rule), text)
+    for _, rule, place in _rules(file):
+        for text in dict.fromkeys(lint_query(rule.query, recorded, shown)):
+            yield Problem(file.path, rule.line, place, text)
 
 
 def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
     """Yield a problem for each rule whose range needs more memory than a node has: the daemon refuses that rule."""
+    for group, rule, place in _rules(file):
+        worst = 0.0
+        for selector in selectors_of(rule):
+            row = BY_NAME.get(only_metric_name(selector.matchers) or "")
+            count = GPUS if row is not None and row.entity in PER_GPU else 1
+            history = range_of(selector, group)
+            if count * price_of(history, INTERVAL_SECONDS) > CAPACITY:
+                worst = max(worst, history)
+        if worst:
+            text = too_long(worst, price_of(worst, INTERVAL_SECONDS), CAPACITY)
+            yield Problem(file.path, rule.line, place, text)
+
+
+def _rules(file: RuleFile) -> Iterator[tuple[RuleGroup, Rule, str]]:
+    """Yield each rule with its group, and what the reader of rule files calls it."""
     for group in file.groups:
         for number, rule in enumerate(group.rules, 1):
-            worst = 0.0
-            for selector in selectors_of(rule):
-                row = BY_NAME.get(only_metric_name(selector.matchers) or "")
-                count = GPUS if row is not None and row.entity in PER_GPU else 1
-                history = range_of(selector, group)
-                if count * price_of(history, INTERVAL_SECONDS) > CAPACITY:
-                    worst = max(worst, history)
-            if worst:
-                text = too_long(worst, price_of(worst, INTERVAL_SECONDS), CAPACITY)
-                yield Problem(file.path, rule.line, _place(group, number, rule), text)
-
-
-def _place(group: RuleGroup, number: int, rule: Rule) -> str:
-    """Return what the reader of rule files calls a rule."""
-    kind = "record" if isinstance(rule, RecordingRule) else "alert"
-    return f"group {wording.shown(group.name)}, rule {number}, {kind} {wording.shown(rule.name)}"
+            kind = "record" if isinstance(rule, RecordingRule) else "alert"
+            yield group, rule, f"group {wording.shown(group.name)}, rule {number}, {kind} {wording.shown(rule.name)}"
 
 
 def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
