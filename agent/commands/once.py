@@ -48,6 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print one sample. Raises UserError."""
     from agent.lib import logs
 
+    if arguments.textfile is not None and arguments.textfile.suffix != ".prom":
+        raise UserError(f"--textfile: {arguments.textfile}: node_exporter reads only files whose name ends with .prom")
+    if arguments.textfile is not None and arguments.format != "text":
+        raise UserError(f"--format: {arguments.format} is not what --textfile writes; leave one of them out")
     config = read_config(arguments)
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     return sample_once(config, read_options(arguments), arguments.format, arguments.textfile)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.lib.wording import counted
 from agent.wiring.command_line import add_listening, add_sources, read_config, read_options
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _check(config: Config, options: CommandLineOptions) -> int:
 
     rules = dry_start(config, options.folder)
     _check_state_directory(config)
-    print(f"the configuration can be used; it has {rules} rule{'' if rules == 1 else 's'}")
+    print(f"the configuration can be used; it has {counted(rules, 'rule')}")
     return 0
 
 

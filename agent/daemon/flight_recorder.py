@@ -99,7 +99,9 @@ class FlightTriggers:
                 grown = [series for series, count in counts.items() if count > before.get(series, 0.0)]
                 begun += [f"XID {dict(series.labels).get('xid', '')}" for series in grown]
                 self._counts = counts
-        return begun
+        if self._counts is None:
+            self._counts = {}  # the series of a code begins with its first error
+        return list(dict.fromkeys(begun))
 
 
 def _xid_places(layout: Layout) -> tuple[int, ...]:

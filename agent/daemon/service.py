@@ -18,6 +18,7 @@ from agent.daemon.reloading import Notifier, Reloader
 from agent.daemon.sampling import SamplingLoop
 from agent.lib.threads import Part, Threads
 from agent.lib.wakeups import SignalWaker
+from agent.lib.wording import counted
 from agent.model import Snapshot
 
 log = logging.getLogger("coldplate")
@@ -108,5 +109,5 @@ class Service(Struct):
 
     def _status(self, snapshot: Snapshot) -> str:
         gpus = len(self.sampling.sampler.identities)
-        kind = " synthetic" if self.synthetic else ""
-        return f"{gpus}{kind} GPUs, {len(snapshot)} series"
+        kind = "synthetic GPU" if self.synthetic else "GPU"
+        return f"{counted(gpus, kind)}, {len(snapshot)} series"

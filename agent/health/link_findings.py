@@ -77,7 +77,7 @@ def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
     each = expected.node.nvlink_gigabytes_per_second
     if each is None:
         return None
-    text = f"{each:g} GB/s per link"
+    text = f"{each:.4g} GB/s per link"
     up = {gpu: view.by_gpu[gpu].links_up for gpu in view.answering}
     speeds = {gpu: value / up[gpu] / GIGABYTE for gpu, value in view.of_gpus(SPEED).items() if up[gpu]}
     slow = {gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items() if speed < TOLERANCE * each}

@@ -187,7 +187,7 @@ def split_url(url: str) -> SplitResult:
     try:
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"url: {error}; {WANTED}") from error
+        raise ValueError(f"url {shown_url(url)!r}: {error}; {WANTED}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError(f"url {shown_url(url)!r}: {WANTED}")
     return parts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -78,17 +78,20 @@ class YamlFile:
 
     def fail(self, path: str, problem: str) -> NoReturn:
         """Reject the value at a key path."""
-        raise self._error(f"{self.place(path)}: {one_line(path, 200) or 'file'}: {one_line(problem)}")
+        key = f"{one_line(path, 200)}: " if path else ""
+        raise self._error(f"{self.place(path)}: {key}{one_line(problem)}")
 
-    def check_keys(self, keys: Iterable[object], path: str, known: Iterable[str], required: Iterable[str] = ()) -> None:
-        """Reject unknown keys of the mapping at a path, and the lack of a required one."""
+    def check_keys(
+        self, keys: Iterable[object], path: str, known: Iterable[str], required: Mapping[str, str] | None = None
+    ) -> None:
+        """Reject unknown keys of the mapping at a path, and the lack of a required one; its value says what to give."""
         known = tuple(known)
         for key in keys:
             if key not in known:
                 self.fail(key_path(path, key), f"unknown key{meant(str(key), known)}")
-        for key in required:
+        for key, wanted in (required or {}).items():
             if key not in keys:
-                self.fail(key_path(path, key), "is missing; give it")
+                self.fail(key_path(path, key), f"is missing; give {wanted}")
 
     def convert(self, kind: type[_Struct], read: Read = lambda _, value: value, *, loose: bool = False) -> _Struct:
         """Return what the file says as a struct; a section with nothing in it has its defaults.
@@ -155,6 +158,12 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, tuple[Any, bool]]:
     return {each.encode_name: (each.type, each.required) for each in msgspec.structs.fields(kind) if each.encode_name}
 
 
+def _wanted(annotation: Any) -> str:
+    """Return what a key may be, if there are only a few words."""
+    words = [word for note in field_type(annotation).notes for word in getattr(note, "words", ())]
+    return f"one of {', '.join(words)}" if words else "it"
+
+
 class _Conversion:
     """Makes of the nodes of a file what msgspec converts."""
 
@@ -194,7 +203,8 @@ class _Conversion:
     def _section(self, node: YamlMapping, kind: type[msgspec.Struct], path: str) -> dict[str, Any]:
         fields = _fields(kind)
         pairs = {key.text: value for key, value in _pairs(node)}
-        self._file.check_keys(pairs, path, fields, [key for key, (_, required) in fields.items() if required])
+        required = {key: _wanted(annotation) for key, (annotation, is_required) in fields.items() if is_required}
+        self._file.check_keys(pairs, path, fields, required)
         return {
             key: self.value(value, fields[key][0], key_path(path, key))
             for key, value in pairs.items()
@@ -242,7 +252,7 @@ def _in_words(problem: str, key: str, raw: object) -> str:
 def _remedy(expected: str, name: str, value: object) -> str:
     shown = _written(value)
     if expected == "array":
-        return f"write {name}: [{shown}]" if shown else f"write {name}: [ONE, TWO]"
+        return f"write {name}: [{shown}]" if shown and isinstance(value, str) else f'write {name}: ["ONE", "TWO"]'
     if expected == "object":
         return "write its keys below it, each on a line of its own and indented"
     if expected == "str" and shown:

@@ -136,6 +136,13 @@ def age(seconds: float) -> str:
     return f"{minutes} min" if minutes > 0 else f"{rest} s"
 
 
+def counted(number: float, what: str) -> str:
+    """Return a number of things: 1 rule, 2 rules."""
+    return f"{number:.0f} {what}{'' if number == 1 else 's'}"
+
+
 def size(count: int) -> str:
-    """Return a number of bytes for people: 76 KiB, 1.2 MiB."""
+    """Return a number of bytes for people: 224 B, 76 KiB, 1.2 MiB."""
+    if count < 2**10:
+        return f"{count} B"
     return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"

@@ -46,13 +46,16 @@ class CommandLineOptions(Record):
     """Seconds for which the scenario of synthetic devices has been going on when they are opened."""
 
 
-def add_config_file(parser: argparse.ArgumentParser) -> None:
+NODES_FILE = f"{DEFAULT_FILE} if it exists"
+
+
+def add_config_file(parser: argparse.ArgumentParser, default: str = NODES_FILE) -> None:
     parser.add_argument(
         "--config.file",
         dest="config_file",
         type=Path,
         metavar="FILE",
-        help=f"configuration file (default {DEFAULT_FILE} if it exists; every key has a default)",
+        help=f"configuration file (default {default}; every key has a default)",
     )
 
 
@@ -68,9 +71,9 @@ def add_roots(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
+def add_sources(parser: argparse.ArgumentParser, level: str, config_file: str = NODES_FILE) -> None:
     """Add the options of commands that read devices; `level` is the least severe log line that they print."""
-    add_config_file(parser)
+    add_config_file(parser, config_file)
     parser.add_argument(
         "--backend",
         choices=Families(DEVICES),

@@ -115,10 +115,10 @@ def test_a_sample_without_gpus_says_why_and_where_it_looked(backend: str, status
 
 ADVICE = [
     ("coldplate_gpu_temprature_celsius > 9",
-     "coldplate has no metric coldplate_gpu_temprature_celsius; did you mean coldplate_gpu_temperature"),
+     "coldplate has no metric coldplate_gpu_temprature_celsius; did you mean 'coldplate_gpu_temperature"),
     ("coldplate_zzz > 9", "coldplate has no metric coldplate_zzz; see docs/metrics.md for the names"),
     ('rate(coldplate_gpu_throttle_seconds_total{reson="x"}[5m]) > 0',
-     "coldplate_gpu_throttle_seconds_total has no label reson; did you mean reason?"),
+     "coldplate_gpu_throttle_seconds_total has no label reson; did you mean 'reason'?"),
     ('coldplate_gpu_ecc_errors_total{link="1"} > 0',
      "coldplate_gpu_ecc_errors_total has no label link; it has gpu, uuid, type"),
     ("coldplate_gpu_power_instant_max_watts > 0",
@@ -158,7 +158,7 @@ def test_rules_check_knows_the_names(rules: Path) -> None:
     assert (status, said) == (0, "")
     found = [line for line in out.splitlines() if "WARNING" in line]
     for number, (_, advice) in enumerate(ADVICE):
-        place = f"WARNING: {rules}:{number + 4}: group g, rule A{number}: "
+        place = f"WARNING: {rules}:{number + 4}: group 'g', rule {number + 1}, alert 'A{number}': "
         assert [line.partition(place)[2][: len(advice)] for line in found if place in line] == [advice] * bool(advice)
     assert len(found) == sum(bool(advice) for _, advice in ADVICE)
 

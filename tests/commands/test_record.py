@@ -157,6 +157,9 @@ def test_what_is_in_a_file_is_told_and_copied(tmp_path: Path) -> None:
     copied = run(tmp_path, "--copy", "r", "torn", "-o", "both", COLDPLATE_RECORD_KEY="k")
     assert copied.returncode == 0
     assert "torn: ends in the middle of a record at byte" in copied.stderr
+    (tmp_path / "half").write_bytes(content[: len(content) // 2])
+    nothing = run(tmp_path, "--copy", "half", "-o", "nothing")
+    assert (nothing.returncode, "nothing was copied" in nothing.stderr) == (1, True)
     done = run(tmp_path, "--info", "both", "/etc/hostname")
     assert "redacted:    yes" in done.stdout
     assert done.returncode == 1

@@ -96,6 +96,9 @@ def test_quantities_take_units() -> None:
          "iec60898-d, electronic")),
         ("rack: {name: r, breakers: {a: {class: ul489}}}",
          "c.yaml:1: rack.breakers.a.rating: is missing; give it"),
+        ("rack: {name: r, breakers: {a: {rating: 30kW}}}",
+         ("c.yaml:1: rack.breakers.a.class: is missing; give one of ul489, iec60947-2, iec60898-b, iec60898-c, "
+          "iec60898-d, electronic")),
         ("rack: {name: r, breakers: {a: {class: ul489, rating: 30kW, share: 1.5}}}",
          "c.yaml:1: rack.breakers.a.share: 1.5 is out of range; use more than 0 and up to 1"),
         ("rack: {name: r, breakers: {a: {class: ul489, rating: 30kW, long_delay: 12s}}}",
@@ -116,9 +119,10 @@ def test_quantities_take_units() -> None:
                                       "node.rack")),
         ("backends: {host: maybe}",
          "c.yaml:1: backends.host: must be true or false, found text; write host: true or host: false, without quotes"),
-        ("web: {listen: 19400}", "c.yaml:1: web.listen: must be a list, found a number; write listen: [19400]"),
+        ("web: {listen: 19400}",
+         'c.yaml:1: web.listen: must be a list, found a number; write listen: ["ONE", "TWO"]'),
         ("web: {max_connections: 0}", "c.yaml:1: web.max_connections: 0 is out of range; use 1 to 10000"),
-        ("- a", ("c.yaml:1: file: must be a mapping, found a list; write its keys below it, each on a line of its own "
+        ("- a", ("c.yaml:1: must be a mapping, found a list; write its keys below it, each on a line of its own "
                  "and indented")),
         ("a: 'b", "c.yaml:1: is not valid YAML: found unexpected end of stream (while scanning a quoted scalar)"),
         ("node: &a {name: x, rack: *a}", ("c.yaml:1: column 26: *a is inside &a itself; write the value "

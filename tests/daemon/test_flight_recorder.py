@@ -30,11 +30,11 @@ def firing(*names: str) -> Frame:
 
 
 def xids(count: float) -> Frame:
-    return Frame(XIDS, (0.0, count))
+    return Frame(XIDS, (0.0, count, 0.0, count))
 
 
 ERRORS = BY_NAME["coldplate_gpu_xid_errors_total"]
-XIDS = Layout(tuple(Series(ERRORS, Gpu("0", "GPU-0"), (("xid", code),)) for code in ("31", "79")))
+XIDS = Layout(tuple(Series(ERRORS, Gpu(gpu, gpu), (("xid", code),)) for gpu in "01" for code in ("31", "79")))
 
 
 def snapshot(second: int, *more: Frame) -> Snapshot:
@@ -139,6 +139,7 @@ def test_without_an_event_nothing_is_written_and_memory_has_a_bound(make: Make, 
     [
         ([(firing("A"),), (firing("A"),), (firing("A", "B"),), (NONE,), (firing("A"),)], [["A"], [], ["B"], [], ["A"]]),
         ([(xids(3),), (xids(3),), (xids(4),), (NONE,), (xids(4),)], [[], [], ["XID 79"], [], []]),
+        ([(NONE,), (xids(1),)], [[], ["XID 79"]]),
     ],
 )  # fmt: skip
 def test_what_is_new_is_noticed_once(frames: Sequence[tuple[Frame, ...]], begun: list[list[str]]) -> None:

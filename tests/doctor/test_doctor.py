@@ -272,6 +272,8 @@ def test_every_rule_file_that_cannot_be_loaded_is_named(tree: NodeTree, tmp_path
     told = tree.told("rules", f"web: {{listen: [':1']}}\nrules: {{files: ['{bad}']}}\n")
     assert [each[0] for each in told] == ["FAIL"]
     assert f"{bad}:4: group 'g', rule 1, alert 'A': expr" in told[0][1]
+    bad.write_text(bad.read_text().replace("up ==", "up"))
+    assert tree.told("rules", f"rules: {{files: ['{bad}']}}\n") == [("OK", "1 rule in 1 file")]
 
 
 def test_a_check_that_hangs_is_a_finding_and_holds_up_no_other(tree: NodeTree) -> None:

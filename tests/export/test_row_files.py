@@ -74,7 +74,7 @@ def test_the_size_of_the_file_is_said(
     *growing, last = capsys.readouterr().err.splitlines()
     written, read = (size(path.stat().st_size) for path in (out, recording))
     assert last == f"{out}: {written}, from {read} of recordings"
-    assert any("KiB written" in line for line in growing)
+    assert any(" B written" in line for line in growing), "below a KiB it is in bytes"
 
 
 def test_a_row_for_each_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,6 +169,7 @@ def test_a_torn_recording_gives_what_is_whole(tmp_path: Path, capsys: pytest.Cap
         (["--step", "often"], "--step: "),
         (["--start", "yesterday"], "--start: 'yesterday' is no time; give one such as"),
         (["--end", "nan"], "--end: 'nan' is no time"),
+        (["--start", "2", "--end", "1"], "--end: is before --start"),
     ],
 )
 def test_mistakes_are_told(

@@ -253,6 +253,8 @@ def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path) -> None:
         (["--scenario", "idle", "--expect", "dgx-h10"], "did you mean 'dgx-h"),
         (["--config.file", str(tmp_path / "none.yaml")], "none.yaml"),
         (["--backend", "none", "--learn"], "--learn: no GPU answers"),
+        (["--scenario", "idle", "--learn", str(bad)], "bad.yaml exists; name another file"),
+        (["--scenario", "idle", "--learn", str(tmp_path / "no" / "x")], "no/x: No such file or directory"),
     ):
         status, out, error = told(*arguments)
         assert (status, out, error.count("\n")) == (3, "", 1)

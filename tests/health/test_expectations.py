@@ -92,7 +92,7 @@ def test_a_node_is_recognised_by_its_gpus(models: list[str], gpus: int, name: st
         ("description: x\ngpus: eight\n", "e.yaml:2: gpus: must be a whole number, found text; write gpus: 5"),
         ("description: x\ngpus: -1\n", "e.yaml:2: gpus: expected `int` >= 0"),
         ("gpus: 8\n", "e.yaml:1: description: is missing"),
-        ("- 8\n", "e.yaml:1: file: must be a mapping, found a list"),
+        ("- 8\n", "e.yaml:1: must be a mapping, found a list"),
         ("description: x\ntopology: nvl72\n", "topology: unknown name 'nvl72'; did you mean 'gb200-nvl72'?"),
         ("description: x\nhca_distances: [near]\n", "hca_distances: 'near' is not a distance; give some of PIX, PXB"),
         ("description: [x\n", "e.yaml:1:"),

@@ -66,6 +66,11 @@ def state(now: str) -> Callable[[Reading], float | None]:
     return change
 
 
+def test_what_is_expected_of_a_link_has_the_digits_of_what_is_found(look) -> None:
+    (finding,) = examined(view_of(look("idle")), H100, {"nvlink-speed"})
+    assert finding.expected == f"{finding.found.partition(': ')[2]} per link"
+
+
 HOST = {"mounts": "coldplate_node_mount_up", "fabric-manager": "coldplate_node_fabric_manager_up",
         "memory-errors": "coldplate_node_memory_errors_total"}  # fmt: skip
 """Checks of the host, which a synthetic node has not, and what they read."""

@@ -53,13 +53,13 @@ def test_a_log_of_nvidia_smi(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr()
     assert told.out == f"{out}: 2 snapshots\n"
     assert [each.partition(": column ")[2] for each in told.err.splitlines()] == [
-        "'name' is left out: coldplate has nothing of that kind",
-        "'fan.speed' is left out: coldplate has nothing of that kind",
+        "'fan.speed' is left out: coldplate has nothing of that kind"
     ]
     (first, at_first), (second, at_second) = values(out)
     assert (first, second) == (0.0, 5.0)
     assert {name: value for name, value in at_first.items() if name.split()[1] == "0"} == {
         "up 0": 1.0,
+        "info 0   NVIDIA H100 80GB HBM3": 1.0,
         "utilization_ratio 0": pytest.approx(0.98),
         "power_watts 0": 450.1,
         "memory_used_bytes 0": 2.0**30,
@@ -256,4 +256,6 @@ def test_what_the_server_says_against_it_is_told(url: str, tmp_path: Path, capsy
     assert run_history("http://127.0.0.1:1", tmp_path / "out") == 1
     assert "http://127.0.0.1:1" in capsys.readouterr().err
     assert run_history("ftp://x", tmp_path / "out") == 2
+    assert run_history(url, tmp_path / "out", "--end", "5") == 2
+    assert "--end: is before --start" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -93,6 +93,7 @@ def test_the_page_needs_nothing_but_itself_and_what_was_not_seen_breaks_its_line
     assert sorted(path.count("M") for path in utilization) == [1, 2]
     assert found.words.count("n/a: not recorded") == 8
     assert "n/a" in found.words
+    assert any(word.startswith("Imbalance of GPUs 0-1: utilization of its GPUs differs") for word in found.words)
 
 
 def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_second(run: RecordedRun) -> None:

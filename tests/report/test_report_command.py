@@ -226,7 +226,7 @@ def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mista
     assert (power["one"], power["other"]) == (100.0, pytest.approx(99.9999))
     assert run_report("--compare", *files) == 0
     lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert lines["power by energy, W"].split()[-2:] == ["+0", "+0.0%"]
+    assert lines["power by energy, W"].split()[-4:] == ["100", "100", "+0", "+0.0%"]  # with the same decimals
     assert lines["temperature, C"].split()[-1] == "+30.00"  # twice as many degrees are not twice as hot
     assert run_report("--compare", files[0], tmp_path / "none") == 1
     assert "cannot be read" in capsys.readouterr().err

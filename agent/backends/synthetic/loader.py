@@ -93,7 +93,7 @@ class ScenarioReader:
         """Return a mapping with only known keys, and all of the required ones."""
         if not isinstance(raw, dict):
             self.fail(path, f"expected a mapping of keys, found {shown(raw)}")
-        self.file.check_keys(raw, path, known, required)
+        self.file.check_keys(raw, path, known, dict.fromkeys(required, "it"))
         return raw
 
     def sequence(self, raw: object, path: str) -> Sequence[object]:

@@ -140,14 +140,16 @@ def _report(
 def _learn(evidence: CheckEvidence, target: str) -> int:
     from agent.commands.check.node_check import learn_expectations
     from agent.health.examination import written
-    from agent.lib.state_files import replace_file
 
     text = written(learn_expectations(evidence))
     if target == "-":
         sys.stdout.write(text)
         return 0
     try:
-        replace_file(Path(target), text.encode())
+        with Path(target).open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"--learn: {target} exists; name another file, or remove this one") from None
     except OSError as error:
         raise UserError(f"--learn: {target}: {error.strerror}") from error
     print(f"wrote {target}; read it, and use it with --expect or as expectations in the configuration")

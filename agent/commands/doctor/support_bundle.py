@@ -189,7 +189,7 @@ def _versions(node: DoctorNode) -> bytes:
     try:
         driver = read_procfs(node.procfs / "driver/nvidia/version", MAX_VERSION_FILE).strip()
     except OSError as error:
-        driver = f"not known: {error.strerror}"
+        driver = f"not known: driver/nvidia/version in procfs: {error.strerror}"
     versions = {
         "coldplate": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),

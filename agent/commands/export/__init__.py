@@ -152,9 +152,11 @@ def _selection(arguments: argparse.Namespace) -> ExportSelection:
     """Return what the command line asks for. Raises ConfigError."""
     from agent.commands.export.export_formats import ExportSelection
     from agent.config.quantities import duration, moment
-    from agent.config.schema import parse_value
+    from agent.config.schema import ConfigError, parse_value
 
     step = parse_value("--step", duration, arguments.step)
     start = parse_value("--start", moment, arguments.start) if arguments.start is not None else float("-inf")
     end = parse_value("--end", moment, arguments.end) if arguments.end is not None else float("inf")
+    if end < start:
+        raise ConfigError("--end: is before --start")
     return ExportSelection(tuple(arguments.metrics), start, end, step)

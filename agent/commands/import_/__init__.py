@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent import __version__
 from agent.lib.commandline import INVALID, Parser, warn
+from agent.lib.wording import counted
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             _fail(problem)
     if not count:
         return _fail(f"{problems.file}: nothing of it could be imported; no recording was written")
-    print(f"{arguments.output}: {count} {'snapshot' if count == 1 else 'snapshots'}")
+    print(f"{arguments.output}: {counted(count, 'snapshot')}")
     return 0
 
 
@@ -146,10 +147,12 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     from agent.lib.http_target import HttpTarget
 
     if not (arguments.start and arguments.end):
-        raise ConfigError("import: say with --start and --end which time to ask the server for")
+        raise ConfigError("--prometheus: say with --start and --end which time to ask the server for")
     login = given_login(arguments) or {}
     target = parse_value("--prometheus", HttpTarget, arguments.prometheus, timeout=60.0, **login)
     start, end = (parse_value(f"--{name}", moment, getattr(arguments, name)) for name in ("start", "end"))
+    if end < start:
+        raise ConfigError("--end: is before --start")
     asked = HistoryQuery(arguments.match, start, end, _interval(arguments))
     yield from node_ticks(target, asked, lambda: clock().mono, problems)
 

@@ -27,13 +27,14 @@ _ENDINGS = ("", "_ratio", "_bytes", "_watts", "_current", "_clock_hz")
 _CLOCK = re.compile(r"clocks\.(\w+)")
 _DOMAINS = {"gr": "graphics", "mem": "memory"}
 """Clocks in the short names of columns."""
-PLACES = ("timestamp", "index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
-"""What says when and which GPU."""
+PLACES = ("timestamp", "index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "name", "gpu_name")
+"""What says when, which GPU, and of which model."""
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 """All reasons for lower clocks in one number, with NVML's bits."""
 _THROTTLE, _HW_SLOWDOWN = BY_NAME["coldplate_gpu_throttle_active"], BY_NAME["coldplate_gpu_hw_slowdown_active"]
 _UP = BY_NAME["coldplate_gpu_up"]
 """A GPU that nvidia-smi could read was there."""
+_INFO = BY_NAME["coldplate_gpu_info"]
 STATES = {"Active": 1.0, "Not Active": 0.0, "Enabled": 1.0, "Disabled": 0.0, "Yes": 1.0, "No": 0.0}
 FACTORS: dict[Unit, dict[str, float]] = {
     Unit.RATIO: {"%": 0.01, "": 1.0},
@@ -201,6 +202,9 @@ def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
 def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: ImportProblems) -> Iterator[Reading]:
     if header.reasons is not None:
         yield from _reasons(cells[header.reasons].strip(), gpu)
+    model = cells[header.places["name"]].strip() if "name" in header.places else ""
+    if model.isprintable() and 0 < len(model) <= _NAME_CHARACTERS and not model.startswith("["):
+        yield Reading(Series(_INFO, gpu, (("slot", ""), ("serial", ""), ("model", model))), 1.0)
     for place, column in header.columns.items():
         text = cells[place].strip()
         if text in ("N/A", "ERR!", "") or text.startswith("["):

@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--copy", nargs="+", type=Path, metavar="FILE", help="write recordings into one, redacted unless --no-redact"
     )
-    add_sources(parser, "error")
+    add_sources(parser, "error", "none")
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="what to run")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.commands.record import complain
 from agent.config import quantities
-from agent.lib.wording import age, one_line, size, utc
+from agent.lib.wording import age, counted, one_line, size, utc
 from agent.model import Entity, Gpu, Layout
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_file import RecordingFile
@@ -89,9 +89,12 @@ def copy_recordings(paths: Sequence[Path], output: Path | None, key: bytes | Non
     except RecordingError as error:
         complain(str(error))
         status = 1
+    if file is None and not status:
+        complain("nothing was copied: there is no whole snapshot")
+        return 1
     if file is not None:
         file.close()
-        complain(f"copied {file.snapshots} snapshots to {file.path} ({size(file.bytes)})")
+        complain(f"copied {counted(file.snapshots, 'snapshot')} to {file.path} ({size(file.bytes)})")
     return status
 
 

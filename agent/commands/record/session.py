@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.lib.wakeups import SignalWaker
-from agent.lib.wording import size
+from agent.lib.wording import counted, size
 from agent.model import Outcome, Snapshot
 from agent.recording.file_records import RecordingError, RecordingHeader
 from agent.recording.recording_file import SUFFIX, RecordingFile
@@ -68,13 +68,8 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     config = read_config(arguments)
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     interval = parse_value("--interval", quantities.duration_between, arguments.interval, "100ms", "60s")
-    delay, span = (
-        _seconds(option, given) if given is not None else _seconds(variable, os.environ.get(variable) or None)
-        for option, given, variable in (
-            ("--delay", arguments.delay, DELAY),
-            ("--duration", arguments.duration, DURATION),
-        )
-    )
+    delay = _given("--delay", arguments.delay, DELAY, quantities.duration)
+    span = _given("--duration", arguments.duration, DURATION, _length)
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
     run_options = RecordOptions(
         delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu
@@ -82,8 +77,17 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     return RecordingSession(sampled_every(interval, config), read_options(arguments), run_options).run()
 
 
-def _seconds(what: str, text: str | None) -> float | None:
-    return parse_value(what, quantities.duration, text) if text is not None else None
+def _given(option: str, text: str | None, variable: str, parse: Callable[[str], float]) -> float | None:
+    """Return the seconds that an option says, else the environment, if either does."""
+    what, text = (option, text) if text is not None else (variable, os.environ.get(variable) or None)
+    return parse_value(what, parse, text) if text is not None else None
+
+
+def _length(text: str) -> float:
+    seconds = quantities.duration(text)
+    if not seconds:
+        raise ValueError(f"{text} records nothing; give how long to record, such as 10m")
+    return seconds
 
 
 class RecordingSession:
@@ -245,8 +249,7 @@ class RecordingSession:
         if self._shown:
             print(file=sys.stderr)
         names = "; names are pseudonyms, --no-redact keeps them" if self._run_options.key is not None else ""
-        snapshots = f"{file.snapshots} snapshot{'' if file.snapshots == 1 else 's'}"
-        complain(f"recorded {snapshots} in {file.path} ({size(file.bytes)}){names}")
+        complain(f"recorded {counted(file.snapshots, 'snapshot')} in {file.path} ({size(file.bytes)}){names}")
 
     def _show_progress(self) -> None:
         """Show one line that is written again and again, where a person looks at it and no command writes beside it."""
@@ -255,7 +258,7 @@ class RecordingSession:
             return
         self._shown = True
         left = self._begin_at - clock().mono
-        state = f"begins in {left:.0f} s" if left > 0 else f"{file.snapshots} snapshots, {size(file.bytes)}"
+        state = f"begins in {left:.0f} s" if left > 0 else f"{counted(file.snapshots, 'snapshot')}, {size(file.bytes)}"
         print(f"\rcoldplate: recording: {state}; Ctrl-C ends it  ", end="", file=sys.stderr, flush=True)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.lib.commandline import INVALID, Parser
-from agent.lib.wording import UserError
+from agent.lib.wording import UserError, counted
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def render_rule_files(files: Sequence[RuleFile], out: Path) -> int:
         for name, file in targets.items():
             text = f"{MARK}\n# From {file.path}\n{write(file)}"
             replace_file(out / name, text.encode())
-            print(f"{out / name}: {file.rule_count} rules from {file.path}")
+            print(f"{out / name}: {counted(file.rule_count, 'rule')} from {file.path}")
         left = [path for path in sorted(out.iterdir()) if path.name not in targets and _is_ours(path)]
     except OSError as error:
         raise UserError(f"--output: {error.filename or out}: {error.strerror}") from error

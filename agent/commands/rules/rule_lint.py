@@ -8,13 +8,14 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.groups import Profile, profile_of
 from agent.catalogue.infiniband import PREFIX as DRIVERS_PREFIX
 from agent.commands.compat_check.query_verdicts import ANY_LABEL, MISSING, verdict_on
+from agent.lib import wording
 from agent.model import Gpu, IbPort, Metric, NvLink
 from alerts.engine import INTERVAL_SECONDS
 from alerts.promql import Matcher, Query
 from alerts.promql.labels import only_metric_name
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
-from alerts.rulefile import RecordingRule, RuleFile
+from alerts.rulefile import RecordingRule, Rule, RuleFile, RuleGroup
 from alerts.windows.needs import range_of, selectors_of
 from alerts.windows.store import CAPACITY, price_of, too_long
 from alerts.yamlnodes import Problem
@@ -47,26 +48,32 @@ def lint_file(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Prob
     `shown` is the profile of the pages that a server scrapes.
     """
     recorded = {rule.name for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)}
-    for group in file.groups:
-        for rule in group.rules:
-            for text in dict.fromkeys(lint_query(rule.query, recorded, shown)):
-                yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
+    for _, rule, place in _rules(file):
+        for text in dict.fromkeys(lint_query(rule.query, recorded, shown)):
+            yield Problem(file.path, rule.line, place, text)
 
 
 def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
     """Yield a problem for each rule whose range needs more memory than a node has: the daemon refuses that rule."""
+    for group, rule, place in _rules(file):
+        worst = 0.0
+        for selector in selectors_of(rule):
+            row = BY_NAME.get(only_metric_name(selector.matchers) or "")
+            count = GPUS if row is not None and row.entity in PER_GPU else 1
+            history = range_of(selector, group)
+            if count * price_of(history, INTERVAL_SECONDS) > CAPACITY:
+                worst = max(worst, history)
+        if worst:
+            text = too_long(worst, price_of(worst, INTERVAL_SECONDS), CAPACITY)
+            yield Problem(file.path, rule.line, place, text)
+
+
+def _rules(file: RuleFile) -> Iterator[tuple[RuleGroup, Rule, str]]:
+    """Yield each rule with its group, and what the reader of rule files calls it."""
     for group in file.groups:
-        for rule in group.rules:
-            worst = 0.0
-            for selector in selectors_of(rule):
-                row = BY_NAME.get(only_metric_name(selector.matchers) or "")
-                count = GPUS if row is not None and row.entity in PER_GPU else 1
-                history = range_of(selector, group)
-                if count * price_of(history, INTERVAL_SECONDS) > CAPACITY:
-                    worst = max(worst, history)
-            if worst:
-                text = too_long(worst, price_of(worst, INTERVAL_SECONDS), CAPACITY)
-                yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
+        for number, rule in enumerate(group.rules, 1):
+            kind = "record" if isinstance(rule, RecordingRule) else "alert"
+            yield group, rule, f"group {wording.shown(group.name)}, rule {number}, {kind} {wording.shown(rule.name)}"
 
 
 def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
@@ -84,7 +91,7 @@ def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Pro
             yield from _of_values(row, selector.matchers)
         elif not name.startswith(DRIVERS_PREFIX):  # drivers have counters of their own names
             near = difflib.get_close_matches(name.removeprefix(PREFIX), _STEMS, 1, 0.6)
-            hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/metrics.md for the names"
+            hint = f"did you mean '{PREFIX}{near[0]}'?" if near else "see docs/metrics.md for the names"
             yield f"coldplate has no metric {name}; {hint}"
     yield from _of_growth(parse(query.text))
 
@@ -144,5 +151,5 @@ def _of_row(row: Metric, labels: Iterable[str], shown: Profile) -> Iterator[str]
             continue
         near = difflib.get_close_matches(label, has, 1, 0.7)
         if near or label in _LABELS:
-            hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(has) or 'none'}"
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(has) or 'none'}"
             yield f"{row.name} has no label {label}{hint}"

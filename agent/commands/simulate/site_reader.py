@@ -131,6 +131,8 @@ class SiteReader(ScenarioReader):
         self._nodes, self._racks = {each.name: each for each in nodes}, {each.name: each for each in racks}
         spans = [self._placed_job(each, path) for path, each in self.items(keys.get("jobs"), "jobs")]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
+        if width > len(nodes):
+            self.fail("nodes_per_job", f"{width} is more than the site has: {len(nodes)} nodes")
         spans += assign_scenarios(nodes, width, seed)
         outages: list[Outage] = []
         for path, each in self.items(keys.get("faults"), "faults"):

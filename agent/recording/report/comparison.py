@@ -60,39 +60,40 @@ def comparison_card(one: RecordedRun, other: RecordedRun, style: TextStyle) -> l
         lines += style.wrapped(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
         for line in run_lines(run):
             lines += style.wrapped(line, "   ", "   ")
-    rows = [[_named(row), _shown(row.one, row.unit), _shown(row.other, row.unit), *_difference(row)]
-            for row in comparison(one, other) if row.one is not None or row.other is not None]  # fmt: skip
+    rows = [_cells(row) for row in comparison(one, other) if row.one is not None or row.other is not None]
     lines += [*style.heading("Side by side"), *style.table(("", "A", "B", "difference", "of A"), rows)]
     lines += style.wrapped("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
     lines += [*style.heading("What stands out in one of them only"), *_only(one, other, style)]
     return lines
 
 
-def _named(row: ComparedFigure) -> str:
-    return f"{row.name}, {row.unit}" if row.unit and row.unit not in ("%", "s") else row.name
+def _cells(row: ComparedFigure) -> list[str]:
+    size = max(row.one or 0.0, row.other or 0.0)
+    name = f"{row.name}, {row.unit}" if row.unit and row.unit not in ("%", "s") else row.name
+    return [name, _shown(row.one, row.unit, size), _shown(row.other, row.unit, size), *_difference(row, size)]
 
 
-def _shown(value: float | None, unit: str, size: float = 0.0) -> str:
-    """Return a figure, or a difference of figures of this size, with as many decimals as they have."""
+def _shown(value: float | None, unit: str, size: float) -> str:
+    """Return a figure, or a difference, with as many decimals as the largest figure of its row has, of this size."""
     if value is None:
         return ABSENT
     if unit == "%":
         return f"{value:.1%}"
     if unit == "s":
         return span_text(value)
-    if max(abs(value), size) >= 100 or not unit:
+    if size >= 100 or not unit:
         return f"{value:.0f}"
     return f"{value:.3f}" if unit == "kWh" else f"{value:.2f}"
 
 
-def _difference(row: ComparedFigure) -> tuple[str, str]:
+def _difference(row: ComparedFigure, size: float) -> tuple[str, str]:
     if row.one is None or row.other is None:
         return "", ""
     less = row.other - row.one
     if row.unit == "%":
         return _signed(less, f"{abs(less) * 100:.1f} points"), ""
     share = "" if row.change is None else _signed(row.change, f"{abs(row.change):.1%}")
-    return _signed(less, _shown(abs(less), row.unit, max(row.one, row.other))), share
+    return _signed(less, _shown(abs(less), row.unit, size)), share
 
 
 def _signed(value: float, shown: str) -> str:

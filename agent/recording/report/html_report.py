@@ -8,7 +8,7 @@ from agent.lib.wording import one_line, utc
 from agent.recording.report import report_card as card
 from agent.recording.report import report_series as chosen
 from agent.recording.report import report_tables as tables
-from agent.recording.report.observation import FAULT, SLOW, Observation, format_gpus, span_text
+from agent.recording.report.observation import FAULT, SLOW, Observation, span_text
 from agent.recording.report.report_document import AlertReport, AlertSummary
 from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.series_statistics import Envelope
@@ -171,9 +171,8 @@ def _tables(run: RecordedRun) -> Iterator[str]:
             note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
             heads = [head.replace("\n", " ") for head in table.heads]
             yield f"<h2>{title}</h2>{_table(heads, table.rows)}{note}"
-    for job, gpus in run.groups():
-        if job is not None:
-            yield f"<p>{escape(card.job_text(job))}: {escape(format_gpus(gpus))}</p>"
+        if title == "GPUs":
+            yield from (f'<p class="soft">{escape(text)}</p>' for text in card.imbalance_texts(run))
 
 
 def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:

@@ -83,7 +83,8 @@ def report_card(run: RecordedRun, found: Sequence[Observation], alerts: AlertRep
         states = state_table(run)
         if states.rows:
             lines += [*style.heading("What the GPUs did with their time"), *_table(states, style)]
-        lines += _groups(run, style)
+        for text in imbalance_texts(run):
+            lines += style.wrapped(text, "  ", "  ")
     if run.ports():
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]
     lines += [*style.heading("Nodes"), *_table(node_table(run), style)]
@@ -143,17 +144,17 @@ def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
         yield from style.wrapped(table.note, "  ", "  ")
 
 
-def _groups(run: RecordedRun, style: TextStyle) -> Iterator[str]:
+def imbalance_texts(run: RecordedRun) -> Iterator[str]:
+    """Yield a sentence on the GPUs of each job, and on those of none."""
     for job, gpus in run.groups():
         found = imbalance_of(gpus)
         if found is None:
             continue
         what = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
-        text = (
+        yield (
             f"{what}: utilization of its GPUs differs by {share_text(found.mean)} on average and "
             f"{share_text(found.most)} at most, as means over {span_text(found.window)}."
         )
-        yield from style.wrapped(text, "  ", "  ")
 
 
 def _alerts(report: AlertReport, style: TextStyle, named: bool) -> Iterator[str]:

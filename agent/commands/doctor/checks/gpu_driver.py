@@ -14,6 +14,7 @@ from pathlib import Path
 from agent.backends.sysfs import list_names, text, text_if_possible
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
 from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, PlacedLook, read_procfs
+from agent.lib.wording import counted
 from agent.model import Outcome, Reason
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -52,10 +53,11 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
     version, gpus = module_version(node), node.gpus
     read = _agent_values(node, "coldplate_gpu_up").count(1.0)  # a driver in another kernel (WSL) shows nothing in /proc
     if not version and read:
-        yield ok(f"no /proc/driver/nvidia, but the agent reads {read} GPUs")
+        yield ok(f"no /proc/driver/nvidia, but the agent reads {counted(read, 'GPU')}")
     elif not version and gpus:
         remedy = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm shows why"
-        yield fail(f"{len(gpus)} NVIDIA GPUs on the PCI bus, and the kernel module nvidia is not loaded", remedy)
+        found = counted(len(gpus), "NVIDIA GPU")
+        yield fail(f"{found} on the PCI bus, and the kernel module nvidia is not loaded", remedy)
     elif not version:
         remedy = "install the driver, or set backends: {devices: none} on nodes without GPUs"
         report = fail if node.config.backends.devices == "nvml" else warn
@@ -67,7 +69,7 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
             remedy = "dmesg -T | grep -iE 'nvrm|xid|fallen off' shows which one failed; then reset or reseat it"
             yield fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)
         else:
-            yield ok(f"kernel module {version} with {known} GPUs")
+            yield ok(f"kernel module {version} with {counted(known, 'GPU')}")
 
 
 def _agent_values(node: DoctorNode, metric: str) -> list[float]:

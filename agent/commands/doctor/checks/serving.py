@@ -16,6 +16,7 @@ from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
+from agent.lib.wording import counted
 from agent.wiring.identity import login_of
 
 
@@ -125,10 +126,10 @@ def _check_deliveries(node: DoctorNode) -> Iterator[DoctorFinding]:
     queued = sum(node.agent.values("coldplate_notifications_queue_length"))
     dropped = sum(node.agent.values("coldplate_notifications_dropped_total"))
     if queued:
-        yield warn(f"{queued:.0f} alerts wait to be delivered", "journalctl -u coldplate | grep notify")
+        yield warn(f"{counted(queued, 'alert')} to be delivered", "journalctl -u coldplate | grep notify")
     if dropped:
         remedy = "journalctl -u coldplate | grep notify shows what the receiver rejected"
-        yield warn(f"{dropped:.0f} alerts were dropped since the agent was started", remedy)
+        yield warn(f"{counted(dropped, 'alert')} dropped since the agent was started", remedy)
 
 
 def check_rule_files(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -144,7 +145,7 @@ def check_rule_files(node: DoctorNode) -> Iterator[DoctorFinding]:
     for warning in (warning for file in files for warning in file.warnings):
         yield warn(str(warning), "coldplate rules check FILE shows more")
     count = sum(file.rule_count for file in files)
-    yield ok(f"{count} rules in {len(files)} files" if files else "none: rules.files is []")
+    yield ok(f"{counted(count, 'rule')} in {counted(len(files), 'file')}" if files else "none: rules.files is []")
 
 
 def check_evaluations(node: DoctorNode) -> Iterator[DoctorFinding]:

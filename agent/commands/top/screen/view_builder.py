@@ -15,7 +15,7 @@ from agent.commands.top.screen.node_samples import Sighting, Traffic
 from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
 from agent.health.device_states import CLOCK, LIMIT, POWER, ComparedGpus
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
-from agent.lib.wording import age, index_runs
+from agent.lib.wording import age, counted, index_runs
 from agent.model import Alert, Gpu
 from exporters.landing_alerts import tone_of
 from exporters.markup import TONES, Tone
@@ -211,7 +211,7 @@ def gpu_names(gpus: Sequence[GpuView], many: bool) -> str:
 
 
 def _count(gpus: Sequence[GpuView], what: str = "GPU") -> str:
-    return f"{len(gpus)} {what}" + ("" if len(gpus) == 1 else "s")
+    return counted(len(gpus), what)
 
 
 def _verb(gpus: Sequence[GpuView], plural: str) -> str:
