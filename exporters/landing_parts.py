@@ -15,7 +15,21 @@ from agent.health.verdicts import verdict_of
 from agent.lib.wording import age, short_numbers
 from agent.model import Entity
 from exporters import landing_alerts
-from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, quantity, row, span, table_head
+from exporters.markup import (
+    ABSENT,
+    TABLE_END,
+    TONES,
+    Tone,
+    badge,
+    cell,
+    cut,
+    escape,
+    quantity,
+    row,
+    snake,
+    span,
+    table_head,
+)
 
 _GPU_HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks", "Job")
 _GPU_NUMERIC = frozenset(_GPU_HEADS[2:8])
@@ -62,7 +76,7 @@ def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
 def _throttled(device: SeenGpu) -> str:
     if not device.up:
         return ABSENT
-    return ", ".join(span(TONES[throttle_verdict(each)], escape(each)) for each in device.throttles) or "nothing"
+    return ", ".join(span(TONES[throttle_verdict(each)], snake(each)) for each in device.throttles) or "nothing"
 
 
 def _links(device: SeenGpu) -> str:

@@ -45,6 +45,11 @@ def escape(text: str) -> str:
     return text
 
 
+def snake(text: str) -> str:
+    """Return an escaped name, which breaks after an underscore where its line is too short."""
+    return escape(text).replace("_", "_<wbr>")
+
+
 def cut(text: str) -> str:
     """Return a text from elsewhere, truncated and escaped; ABSENT if it is empty."""
     if len(text) > MAX_TEXT_LENGTH:

@@ -246,6 +246,8 @@ def port_states(view: SeenNode) -> list[PortState]:
         rate, verdict, word = rates.get(port), Verdict.OK, "up"
         if not up and physical.get(port) == DISABLED:  # switched off by an operator
             verdict, word = Verdict.SKIPPED, "off"
+        elif port in view.silent and view.silent[port].reason is Reason.PAUSED:
+            verdict, word = Verdict.SKIPPED, "paused"
         elif not up:
             verdict, word = Verdict.CRITICAL, "silent" if port in view.silent else "down"
         elif rate is not None and rate < BELOW_RATE * usual:

@@ -18,7 +18,7 @@ from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OneGpu, OneJob, Press, Sort, UiState, press
 from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.node_view import NodeView
-from agent.commands.top.screen.panes import node_line
+from agent.commands.top.screen.panes import help_lines, node_line
 from agent.commands.top.screen.text_layout import ASCII, UNICODE, TextLayout, glyphs_for
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Gpu, Instant, Node, Phase
@@ -39,6 +39,15 @@ def test_the_committed_panes_are_those_of_today() -> None:
     shown = html.unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", drawn, flags=re.DOTALL)).split()
     assert set(pane(STRAGGLER, 100, 24).split()) <= set(shown)
     assert "url(http" not in drawn and "@import" not in drawn
+
+
+def test_the_help_explains_the_states_of_the_document_and_fits_a_small_terminal() -> None:
+    helped = "\n".join(line.plain for line in help_lines(TextLayout(80, 24)))
+    table = DOCUMENT.read_text(encoding="utf-8").split("| state | meaning |")[1].split("\n\n")[0]
+    states = re.findall(r"`([^`]+)`", "".join(re.findall("^\\| (`.*?) \\|", table, re.MULTILINE)))
+    assert len(states) > 10
+    assert [state for state in states if not re.search(rf"^  .*\b{state}\b", helped, re.MULTILINE)] == []
+    assert helped.count("\n") < 24
 
 
 @pytest.mark.parametrize(

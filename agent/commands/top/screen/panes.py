@@ -353,8 +353,11 @@ WORDS = (
     ("waits", Tone.WARN, "100% busy at a fraction of its power: it spins for a peer"),
     ("throttled", Tone.BAD, "heat or the power supply lowers its clocks"),
     ("slow", Tone.WARN, "a lower clock than its work explains"),
-    ("no answer", Tone.BAD, "the driver does not answer for it; lost: it is gone"),
+    ("hot", Tone.WARN, "near its slowdown threshold, or its memory at 95 °C"),
+    ("lost, no answer", Tone.BAD, "gone from the bus; the driver does not answer for it"),
     ("link down", Tone.BAD, "one of its NVLinks is inactive"),
+    ("PCIe", Tone.WARN, "fewer PCIe lanes than possible"),
+    ("memory, reset", Tone.BAD, "row remaps; the driver requests a reset"),
     ("XID", Tone.WARN, "the driver reported an error in the last hour"),
 )
 
@@ -374,6 +377,6 @@ def help_lines(look: TextLayout) -> list[Text]:
     lines = [look.line(("coldplate top: keys", HEAD))]
     lines += [look.line((look.pad(f"  {name}", 14), BOLD), f" {what}") for name, what in keys]
     lines += [look.line(""), look.line(("States, the worst first on the screen", HEAD))]
-    lines += [look.line((look.pad(f"  {word}", 14), STYLES[tone]), f" {what}") for word, tone, what in WORDS]
+    lines += [look.line((look.pad(f"  {word}", 18), STYLES[tone]), f" {what}") for word, tone, what in WORDS]
     lines += [look.line(""), look.line(("- stands where there is no value. Any key: back", DIM))]
     return lines
