@@ -89,7 +89,9 @@ def _links(device: SeenGpu) -> str:
 def _jobs(device: SeenGpu) -> str:
     if len(device.jobs) > 1:
         return f"{len(device.jobs)} jobs"
-    return "".join(f"{cut(name_of(each))} <small>{cut(each.get('user', ''))}</small>" for each in device.jobs) or "none"
+    users = {job.get("user", "") for job in device.jobs} - {""}
+    names = [*(cut(name_of(job)) for job in device.jobs), *(f"<small>{cut(user)}</small>" for user in users)]
+    return " ".join(names) or "none"
 
 
 def name_of(job: Mapping[str, str]) -> str:

@@ -189,11 +189,12 @@ def _job(
     alone = [gpu for gpu in gpus if len(gpu.row.jobs) == 1]
     powers = [power for gpu in alone if (power := gpu.value("power_watts")) is not None]
     busy = [gpu.row.busy for gpu in alone if gpu.row.busy is not None]
+    share = f"{text_layout.percent(sum(busy) / len(busy) if busy else None)} busy"
+    kilowatts = text_layout.kilowatts(sum(powers) if powers else None)
     return look.line(
         (f"  {look.pad(name_of(labels) or ABSENT, 10)} ", BOLD),
         f"{look.pad(labels.get('user', '') or ABSENT, 8)} {look.pad(labels.get('name', '') or ABSENT, 14)} ",
-        f"{where}  {text_layout.percent(sum(busy) / len(busy) if busy else None)} busy  ",
-        f"{text_layout.kilowatts(sum(powers) if powers else None)} kW  ",
+        f"{where}  {share}  {kilowatts} kW  " if alone else f"{where}  shared  ",
         f"{age(wall - facts.start)}  " if wall is not None and facts.start is not None else "",
         f"{facts.energy / 3.6e6:.1f} kWh  " if facts.energy is not None else "",
         (place, DIM),
@@ -328,7 +329,7 @@ def _grid(values: Sequence[tuple[str, Part | str]], look: TextLayout) -> list[Te
 
 def _chart(title: str, history: Sequence[float | None], most: float, top: str, look: TextLayout) -> list[Text]:
     """Return the last samples, the newest at the right, over several lines."""
-    if len(history) < 2:
+    if sum(value is not None for value in history) < 2:
         return []
     shown = list(history[-look.width :])
     lines = [look.line((f"{title} ", HEAD), (f"the last {len(shown)} samples, of {top}", DIM))]
