@@ -46,8 +46,8 @@ def escape(text: str) -> str:
 
 
 def snake(text: str) -> str:
-    """Return an escaped name, which breaks after an underscore where its line is too short."""
-    return escape(text).replace("_", "_<wbr>")
+    """Return names, truncated and escaped, which break after an underscore where their line is too short."""
+    return cut(text).replace("_", "_<wbr>")
 
 
 def cut(text: str) -> str:
