@@ -278,7 +278,7 @@ def _xids(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[tuple[Window, 
 
 
 def _text(code: int, words: str) -> str:
-    """Return what a log line says of an NVLink 5 error, if the scenario says how grave it is; else there is none."""
+    """Return the log line of an NVLink 5 error, if the scenario says how grave it is; empty in all other cases."""
     row = TRIAGE.get(code)
     if row is None or row.triage is not XidClass.WORDS or words == UNSAID:
         return ""
