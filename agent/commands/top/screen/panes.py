@@ -11,18 +11,7 @@ from agent.commands.top.screen.gpu_table import GIB, process_lines, throttled
 from agent.commands.top.screen.key_input import UiState
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
-from agent.commands.top.screen.text_layout import (
-    ABSENT,
-    BOLD,
-    DIM,
-    HEAD,
-    SPARK,
-    STYLES,
-    Part,
-    TextLayout,
-    panel,
-    sentence,
-)
+from agent.commands.top.screen.text_layout import ABSENT, BOLD, DIM, HEAD, STYLES, Part, TextLayout, panel, sentence
 from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, gpu_names
 from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
@@ -335,7 +324,7 @@ def _chart(title: str, history: Sequence[float | None], most: float, top: str, l
     lines = [look.line((f"{title} ", HEAD), (f"the last {len(shown)} samples, of {top}", DIM))]
     for line in reversed(range(CHART_LINES)):
         cells = [_cell(None if value is None else value / most, line, look.glyphs.levels) for value in shown]
-        lines.append(look.line(("".join(cells).rjust(look.width), SPARK)))
+        lines.append(look.line(("".join(cells).rjust(look.width), text_layout.SPARK)))
     return lines
 
 
