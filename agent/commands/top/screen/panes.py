@@ -248,9 +248,8 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     limit = gpu.value("power_limit_watts")
     if limit:
         lines += _chart("POWER", gpu.power_history, limit, f"{limit:.0f} W", look)
-    if gpu.growth and any(gpu.growth.values()):
-        grown = [look.line(f"  {what}  +{amount:.0f}") for what, amount in gpu.growth.items() if amount > 0]
-        lines += panel("GREW IN THE LAST MINUTE", grown, None, look)
+    grown = [look.line(f"  {what}  +{amount:.0f}") for what, amount in gpu.growth.items() if amount > 0]
+    lines += panel("GREW IN THE LAST MINUTE", grown, None, look)
     return lines + panel("ALERTS", _alerts(node, gpu, look), None, look)
 
 
