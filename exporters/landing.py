@@ -30,6 +30,7 @@ from exporters.markup import (
     escape,
     page_head,
     row,
+    snake,
     span,
     table_head,
 )
@@ -285,7 +286,7 @@ def _backends(reports: tuple[BackendReport, ...]) -> str:
     rows = (
         row(
             Tone.BAD if report.outcome is Outcome.FAILED else Tone.CALM,
-            cell("Backend", escape(report.backend), "first")
+            cell("Backend", snake(report.backend), "first")
             + cell("Outcome", badge(_TONES[report.outcome], report.outcome.value))
             + cell("Last read", f"{report.duration * 1e3:.1f} ms", "n")
             + cell("Missing", str(len(report.gaps)), "n")

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from agent.health.verdicts import AlertCounts, verdict_of
 from agent.lib.wording import age
 from agent.model import Alert, Gpu, GroupReport, Phase, RuleHealth
-from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, span, table_head
+from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, snake, span, table_head
 
 MAX_ROWS = 50
 MAX_OF_GPU = 4
@@ -149,7 +149,7 @@ def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
     cells = (
         cell("Severity", f"{badge(tone, alert.phase.value)} {severity}", "first"),
         cell("Alert", f"<b>{cut(alert.rule)}</b>{cause}"),
-        cell("Where", cut(where), "where"),
+        cell("Where", snake(where), "where"),
         cell("Since", ABSENT if now is None else age(now - alert.active_at), "since"),
         cell("Summary", _summary(alert), "wide"),
         cell("Runbook", to_runbook),

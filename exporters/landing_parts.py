@@ -14,7 +14,7 @@ from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
 from agent.health.verdicts import verdict_of
 from agent.lib.wording import age, short_numbers
 from agent.model import Entity
-from exporters import landing_alerts
+from exporters import landing_alerts, markup
 from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, quantity, row, span, table_head
 
 _GPU_HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks", "Job")
@@ -62,7 +62,7 @@ def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
 def _throttled(device: SeenGpu) -> str:
     if not device.up:
         return ABSENT
-    return ", ".join(span(TONES[throttle_verdict(each)], escape(each)) for each in device.throttles) or "nothing"
+    return ", ".join(span(TONES[throttle_verdict(each)], markup.snake(each)) for each in device.throttles) or "nothing"
 
 
 def _links(device: SeenGpu) -> str:
@@ -73,9 +73,10 @@ def _links(device: SeenGpu) -> str:
 
 
 def _jobs(device: SeenGpu) -> str:
-    if len(device.jobs) > 1:
-        return f"{len(device.jobs)} jobs"
-    return "".join(f"{cut(name_of(each))} <small>{cut(each.get('user', ''))}</small>" for each in device.jobs) or "none"
+    if len(device.jobs) != 1:
+        return f"{len(device.jobs)} jobs" if device.jobs else "none"
+    (job,) = device.jobs
+    return f"{cut(name_of(job))} <small>{escape(job.get('user', ''))}</small>"
 
 
 def name_of(job: Mapping[str, str]) -> str:

@@ -45,6 +45,11 @@ def escape(text: str) -> str:
     return text
 
 
+def snake(text: str) -> str:
+    """Return names, truncated and escaped, which break after an underscore where their line is too short."""
+    return cut(text).replace("_", "_<wbr>")
+
+
 def cut(text: str) -> str:
     """Return a text from elsewhere, truncated and escaped; ABSENT if it is empty."""
     if len(text) > MAX_TEXT_LENGTH:

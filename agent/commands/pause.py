@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HELP = "have the running agent release the driver for a while"
 DESCRIPTION = (
     "Have the agent that runs on this node release the GPU driver, so that it can be unloaded or a GPU be reset, and "
-    "wait until it has. Everything else is still served, and no alert fires for the GPUs meanwhile."
+    "wait until it has. Everything else is still served, and no alert fires because of it."
 )
 EXAMPLES = (
     ("coldplate pause --for 10m && nvidia-smi --gpu-reset -i 3", "reset a GPU that the agent would keep in use"),

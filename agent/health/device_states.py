@@ -205,14 +205,8 @@ def _settings(values: Mapping[str, float]) -> Iterator[GpuFinding]:
 
 _STATES = {1: "Down", 2: "Init", 3: "Armed", 4: "Active", 5: "ActiveDefer"}
 _PHYSICAL_STATES = {
-    1: "Sleep",
-    2: "Polling",
-    3: "Disabled",
-    4: "Training",
-    5: "LinkUp",
-    6: "LinkErrorRecovery",
-    7: "PhyTest",
-}
+    1: "Sleep", 2: "Polling", 3: "Disabled", 4: "Training", 5: "LinkUp", 6: "LinkErrorRecovery", 7: "PhyTest",
+}  # fmt: skip
 """The kernel's words: include/rdma/ib_verbs.h and drivers/infiniband/core/sysfs.c of Linux."""
 DISABLED = 3
 PHYSICAL_LINK_UP = 5
@@ -246,6 +240,8 @@ def port_states(view: SeenNode) -> list[PortState]:
         rate, verdict, word = rates.get(port), Verdict.OK, "up"
         if not up and physical.get(port) == DISABLED:  # switched off by an operator
             verdict, word = Verdict.SKIPPED, "off"
+        elif port in view.silent and view.silent[port].reason is Reason.PAUSED:
+            verdict, word = Verdict.SKIPPED, "paused"
         elif not up:
             verdict, word = Verdict.CRITICAL, "silent" if port in view.silent else "down"
         elif rate is not None and rate < BELOW_RATE * usual:

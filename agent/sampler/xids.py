@@ -50,7 +50,8 @@ def _log_line(gpu: Gpu, code: str, reports: _Reports) -> None:
     xid = reports.newest
     facts: dict[str, object] = {"xid": code, "gpu": gpu.index, "uuid": gpu.uuid, "reporter": xid.reporter}
     facts |= _meaning(xid)
-    facts["text"] = xid.text[:TEXT]
+    if xid.text:
+        facts["text"] = xid.text[:TEXT]
     if reports.unlogged > 1:
         facts["times"] = reports.unlogged
     log.warning("XID %d", xid.code, extra={"facts": facts})

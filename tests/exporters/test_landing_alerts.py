@@ -111,7 +111,9 @@ def test_firing_comes_before_pending_and_the_worst_and_oldest_first() -> None:
 
 def test_inhibited_alerts_are_listed_and_counted_apart() -> None:
     effect = replace(alert("Effect", severity="critical"), inhibited_by="Cause")
-    text = page(alert("Cause", severity="warning"), effect, alert("P", Phase.PENDING))
+    text = page(alert("Cause", severity="warning", detector="Leak_0"), effect, alert("P", Phase.PENDING))
+    assert rows(text)[0][2] == "detector Leak_0"
+    assert "Leak_<wbr>0" in text, "a long label leaves no room for the summary"
     assert [row[1] for row in rows(text)] == ["Cause", "Effecteffect of Cause", "P"]
     assert tile(text) == '<span class="warn">1 firing, 1 pending, 1 inhibited</span>'
     assert "<p>and 1 more, at " in page(*(alert("A", gpu=str(number)) for number in range(MAX_ROWS)), effect)

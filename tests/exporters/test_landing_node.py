@@ -107,7 +107,7 @@ def bodies(text: str, title: str) -> list[tuple[str, str]]:
     section = re.search(rf"<h2>{title}.*?</table>", text, re.DOTALL)
     assert section is not None
     found = re.findall(r'<tbody class="(\w*)">(.*?)</tbody>', section[0], re.DOTALL)
-    return [(tone, " ".join(re.sub("<[^>]*>", " ", row).split())) for tone, row in found]
+    return [(tone, " ".join(re.sub("<[^>]*>", " ", row.replace("<wbr>", "")).split())) for tone, row in found]
 
 
 def test_a_replay_of_synthetic_devices_is_said_to_be_both() -> None:
@@ -197,6 +197,7 @@ def test_throttling_is_shown_with_its_reason_and_only_what_is_not_normal_is_colo
     assert ", ".join(reasons) in row[1].replace(" ,", ",")
     assert re.findall(r"<li><span[^>]*>(.*?)</span></li>", text) == [each.replace("'", "&#x27;") for each in words]
     assert ("throttled: GPU 2" in banner(text)[2]) is bool(words)
+    assert reasons[0].replace("_", "_<wbr>") in text, "a narrow screen breaks names at underscores alone"
 
 
 @pytest.mark.parametrize(
@@ -220,15 +221,18 @@ def test_what_holds_a_gpu_back_is_shown_in_its_row(values: dict[str, float], wor
 
 
 def test_a_gpu_that_works_for_another_job_is_not_behind() -> None:
-    """And one that is shared is compared with nobody."""
-    other, shared = (
+    """And one that is shared is compared with nobody. A pod has no user."""
+    other, shared, pod = (
         [each for each in gpu(number, utilization_ratio=0.05) if each.metric.name != "coldplate_gpu_job_info"]
-        for number in (1, 2)
+        for number in (1, 2, 3)
     )
     job = {"scheduler": "slurm", "mig": "0"}
     other.append(reading("coldplate_gpu_job_info", 1.0, GPUS[1], job_id="7", user="bob", **job))
     shared += [reading("coldplate_gpu_shared_job_info", 1.0, GPUS[2], job_id=number, **job) for number in "89"]
-    assert banner(page(node(other, shared)))[1] == "✔ OK"
+    pod.append(reading("coldplate_gpu_job_info", 1.0, GPUS[3], job_id="9f2c", user="", **job))
+    text = page(node(other, shared, pod))
+    assert banner(text)[1] == "✔ OK"
+    assert [shown.split(" up ")[1] for _, shown in bodies(text, "GPUs")][1:4] == ["7 bob", "2 jobs", "9f2c"]
 
 
 def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() -> None:

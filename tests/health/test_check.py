@@ -310,6 +310,7 @@ def test_a_node_is_judged_by_its_agent() -> None:
     found = {each["name"]: each["verdict"] for each in page["findings"]}
     assert (status, page["verdict"]) == (2, "critical")
     assert (found["nvlinks"], found["agent"], found["driver"], found["gpu-count"]) == ("critical", "ok", "ok", "ok")
+    assert [each["found"] for each in page["findings"] if each["name"] == "nvlink-speed"] == ["GPUs 0-7: 26.56 GB/s"]
     assert "xids" not in found
     assert "synthetic" in page["note"]
 

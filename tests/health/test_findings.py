@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.catalogue import BY_NAME
+from agent.health.device_states import port_states
 from agent.health.examination import CHECKS, examined, expected_of, view_of
 from agent.health.expectations import load_expectations
 from agent.health.fault_findings import xids
@@ -148,6 +149,22 @@ def test_a_gpu_that_was_lost_later_is_silent_for_the_reason_of_what_it_no_longer
     reports = (BackendReport("nvml", Outcome.OK, 0.0, gaps=(gap,)),)
     (finding,) = examined(view_of(Snapshot(1, seen.at, seen.frames, reports)), H100, {"gpus-present"})
     assert finding.found.endswith(": lost: GPU is lost")
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict", "word"),
+    [(Reason.PAUSED, Verdict.SKIPPED, "paused"), (Reason.TIMEOUT, Verdict.CRITICAL, "silent")],
+)
+def test_a_port_of_a_released_driver_is_paused_and_one_that_does_not_answer_silent(
+    look, reason: Reason, verdict: Verdict, word: str
+) -> None:
+    seen = look("idle")
+    row = BY_NAME["coldplate_infiniband_rate_bytes_per_second"]
+    gap = Gap(row, next(each.entity for each in view_of(seen).all(row.name)), reason, "why")
+    unread = changed(seen, lambda each: None if each.entity == gap.entity else each.value)
+    view = view_of(Snapshot(1, seen.at, unread.frames, (BackendReport("x", Outcome.OK, 0.0, gaps=(gap,)),)))
+    (state,) = (each for each in port_states(view) if each.port == gap.entity)
+    assert (state.verdict, state.word) == (verdict, word)
 
 
 def test_a_gap_is_unknown_with_its_reason_and_what_no_gpu_offers_is_left_out(look) -> None:

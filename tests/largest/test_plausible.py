@@ -41,7 +41,7 @@ FASTEST = (
     (r"node_rapl_(part_)?energy_joules_total", 4 * 500),  # sockets
     (r"node_rapl_platform_energy_joules_total", 4 * 1000),
     (r"node_nvswitch_sxid_errors_total", 1e3),
-    (r"node_gpu_throttled?_seconds_total", 72),
+    (r"node_gpu_throttle_(any_reason_)?seconds_total", 72),
     (r"job_energy_joules_total", 72 * 1400),  # a node of 72 GPUs, as a synthetic one may be
     (r"job_attribution_problems_total", 1e5),
     (r"gpu_energy_joules_total", 1400),  # B300
@@ -71,7 +71,7 @@ HIGHEST = (
     (r"node_boot_timestamp_seconds|job_start_timestamp_seconds|gpu_xid_last_timestamp_seconds", 4e9),
     (r"node_power_watts", 20_000),
     (r"node_(component|module|grace)_power_watts", 6_000),
-    (r"(job_gpus|job_whole_gpus|node_gpus_up)", 72),
+    (r"(job_gpus|job_exclusive_gpus|node_gpus_up)", 72),
     (r"(job|node)_gpu_power_mean_watts", 72 * 2_300),
     (r"node_gpu_temperature_margin_celsius", 115),
     (r"job_processes", 72 * 256),

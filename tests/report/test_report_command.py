@@ -36,6 +36,7 @@ def small(path: Path, seconds: int = 120) -> Path:
         row(chosen.UTILIZATION, gpu(0)): 1.0,
         row(chosen.UTILIZATION, gpu(1)): [0.0] * (seconds // 2) + [None] * (seconds // 2),
         row(chosen.POWER, gpu(0)): [500.0 + second for second in range(seconds)],
+        row(chosen.POWER, gpu(2)): 100.0,  # divided into instances
         row(chosen.ENERGY, gpu(0)): [3.6e4 * second for second in range(seconds)],
         row(chosen.PORT_OUT, port): [1e9 * second for second in range(seconds)],
     }  # fmt: skip
@@ -53,11 +54,12 @@ def test_card_and_document_have_a_line_for_each_gpu_and_say_what_is_absent_and_w
     assert ["1", "0%", "0-0%", *["n/a"] * 8] in lines
     assert ["0", "0.019", "n/a", "n/a", "n/a", "n/a", "n/a", "n/a", "120"] in lines
     assert ["1", *["n/a"] * 7, "60"] in lines
+    assert ["2", "0.003", "n/a", "n/a", "n/a", "n/a", "n/a", "n/a", "120"] in lines
     assert ["mlx5_0/1", "1.0", "1.0", "n/a", "n/a", "n/a", "n/a"] in lines
     assert "ran: python train.py" in card
     status, text, _ = run(path, "--json")
     document: dict[str, Any] = json.loads(text)
-    one, other = document["nodes"][0]["gpus"]
+    one, other, _ = document["nodes"][0]["gpus"]
     assert status == 0
     assert one["power_watts"]["high"] == 619.0
     assert one["energy"] == {"joules": 67140.0, "seconds": 120.0, "source": "power"}

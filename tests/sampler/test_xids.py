@@ -132,7 +132,7 @@ def test_a_log_line_says_what_the_code_asks_for(caplog, code: int, text: str, na
     with caplog.at_level(logging.INFO):
         book.flush_log(0.0)
     (facts,) = (record.__dict__["facts"] for record in caplog.records)
-    assert (facts.get("name"), facts["action"]) == (name, action)
+    assert (facts.get("name"), facts["action"], facts.get("text")) == (name, action, text or None)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OneGpu, OneJob, Press, Sort, UiState, press
 from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.node_view import NodeView
-from agent.commands.top.screen.panes import node_line
+from agent.commands.top.screen.panes import help_lines, node_line
 from agent.commands.top.screen.text_layout import ASCII, UNICODE, TextLayout, glyphs_for
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Gpu, Instant, Node, Phase
@@ -39,6 +39,15 @@ def test_the_committed_panes_are_those_of_today() -> None:
     shown = html.unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", drawn, flags=re.DOTALL)).split()
     assert set(pane(STRAGGLER, 100, 24).split()) <= set(shown)
     assert "url(http" not in drawn and "@import" not in drawn
+
+
+def test_the_help_explains_the_states_of_the_document_and_fits_a_small_terminal() -> None:
+    helped = "\n".join(line.plain for line in help_lines(TextLayout(80, 24)))
+    table = DOCUMENT.read_text(encoding="utf-8").split("| state | meaning |")[1].split("\n\n")[0]
+    states = re.findall(r"`([^`]+)`", "".join(re.findall("^\\| (`.*?) \\|", table, re.MULTILINE)))
+    assert len(states) > 10
+    assert [state for state in states if not re.search(rf"^  .*\b{state}\b", helped, re.MULTILINE)] == []
+    assert helped.count("\n") < 24
 
 
 @pytest.mark.parametrize(
@@ -89,7 +98,10 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     silent, idle = Gpu("0", "GPU-a"), Gpu("1", "GPU-b")
     readings = [reading("coldplate_gpu_up", 1.0, silent), reading("coldplate_gpu_up", 1.0, idle)]
     readings += [reading(f"coldplate_gpu_{name}", 0.0, idle) for name in ("utilization_ratio", "power_watts")]
-    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshot_of(1, Instant(5.0, 1e9), readings), mono=5.0)], 5.0)
+    keeper = ViewKeeper(1.0)
+    for wall in (1e9, 1e9 + 1.0):
+        seen = snapshot_of(1, Instant(5.0, wall), readings)
+        scene = keeper.scene([Sighting("n", "here", seen, mono=5.0)], 5.0)
     rows = [line.plain for line in draw(scene, UiState(), TextLayout(200, 24))[0]]
     absent, zero = (next(line for line in rows if line.startswith(f"✔   {index} ")) for index in "01")
     assert not re.search(r"\d", absent[5:])
@@ -98,6 +110,7 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     assert "alerts n/a" in "\n".join(rows)
     zoomed = "\n".join(line.plain for line in draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), TextLayout(80, 40))[0])
     assert "power         -" in zoomed
+    assert "BUSY the last" not in zoomed
 
 
 def test_a_gpu_alone_has_the_whole_description_of_its_alerts() -> None:
@@ -136,6 +149,17 @@ def test_names_of_others_cannot_steer_the_terminal() -> None:
     for state in (UiState(), UiState(zoom=OneGpu(("n\x1b]0;x\x07", "GPU-a")))):
         for line in draw(scene, state, TextLayout(160, 30))[0]:
             assert line.plain.isprintable(), line.plain
+
+
+def test_a_job_that_shares_its_gpu_has_no_busy_share_and_no_power_of_its_own() -> None:
+    gpu = Gpu("0", "GPU-a")
+    of = {"scheduler": "slurm", "user": "ada", "mig": "0"}
+    held = [reading("coldplate_gpu_shared_job_info", 1.0, gpu, **of, job_id=each) for each in ("7", "8")]
+    seen = snapshot_of(1, Instant(5.0, 1e9), [reading("coldplate_gpu_up", 1.0, gpu), *held])
+    lines, _ = draw(ViewKeeper(1.0).scene([Sighting("n", "here", seen)], 0.0), UiState(), TextLayout(80, 30))
+    assert [" ".join(line.plain.split()) for line in lines if "ada" in line.plain] == [
+        f"{job} ada - GPU 0 shared" for job in ("7", "8")
+    ]
 
 
 def test_a_job_with_several_instances_of_a_gpu_has_that_gpu_once() -> None:

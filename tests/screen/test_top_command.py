@@ -104,7 +104,7 @@ def test_a_foreign_server_on_the_agents_port_is_told_of_and_not_attached_to(tmp_
 
 def test_the_rack_is_this_node_and_its_peers(tmp_path: Path) -> None:
     with serving(canned("straggler", 200)) as here, serving(canned("straggler", 200)) as there:
-        options = configuration(tmp_path, here, name="r1", peers=[there, "127.0.0.1:1"])
+        options = configuration(tmp_path, here, name="r1", peers=[here, there, "127.0.0.1:1"])
         document = json.loads(top("--json", "--rack", *options))
     told = {node["node"]: node["problem"] for node in document["nodes"]}
     assert told == {"here": None, there: None, "127.0.0.1:1": "no answer: Connection refused"}

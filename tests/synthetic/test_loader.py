@@ -159,4 +159,4 @@ def test_faults_are_announced_with_their_places_and_both_times_but_do_not_fill_t
     path = write(f"description: d\ntopology: dgx-h100\nfaults:{faults}")
     told = list(announced(load_scenario(str(path)), WALL))
     assert len(told) == MOST + 1
-    assert told[-1] == "and 3 more faults"
+    assert (told[0], told[-1]) == ("xid 31 of GPU 1 from the start", "and 3 more faults")

@@ -146,7 +146,8 @@ def announced(scenario: Scenario, wall: float) -> Iterator[str]:
     """
     faults = sorted(scenario.faults, key=lambda fault: fault.window.at)
     for fault in faults[:MOST]:
-        yield f"{fault.kind}{_where(fault)}{_when(fault, wall)}"
+        code = f" {fault.parameters['code']:g}" if "code" in fault.parameters else ""
+        yield f"{fault.kind}{code}{_where(fault)}{_when(fault, wall)}"
     if len(faults) > MOST:
         yield f"and {len(faults) - MOST} more faults"
 

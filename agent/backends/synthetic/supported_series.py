@@ -154,5 +154,4 @@ def _facts(machine: MachineType) -> Mapping[Key, float]:
         ("coldplate_gpu_fabric_state", "completed"): 1.0,
         ("coldplate_gpu_recovery_action", "none"): 1.0,
         ("coldplate_nvlink_up",): 1.0,
-        ("coldplate_gpu_nvlink_speed_bytes_per_second",): machine.nvlinks * machine.nvlink_speed,
     }

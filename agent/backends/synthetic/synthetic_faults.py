@@ -157,15 +157,17 @@ class SyntheticErrorCounters:
             self._rows(values, t)
         if self._pcie:
             self._bus(values, t)
-        for fault in self._down:
-            if fault.window.holds(t):
-                values["coldplate_nvlink_up", str(fault.link)] = 0.0
+        for link in self.links_down(t):
+            values["coldplate_nvlink_up", str(link)] = 0.0
         for (link, kind), tally in self._links.items():
             count = tally.at(t)
             values[LINK_ERRORS, str(link), kind] = count
             total = (TOTALS, TOTAL_OF.get(kind, kind))
             values[total] = values.get(total, 0.0) + count
         return values
+
+    def links_down(self, t: float) -> set[int]:
+        return {fault.link for fault in self._down if fault.window.holds(t)}
 
     def _rows(self, values: dict[Key, float], t: float) -> None:
         for cause, tally in self._remapped.items():
@@ -276,13 +278,9 @@ def _xids(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[tuple[Window, 
 
 
 def _text(code: int, words: str) -> str:
-    """Return what a log line says; that of NVLink 5 in the driver's form, if the scenario says how grave it is."""
+    """Return the log line of an NVLink 5 error, if the scenario says how grave it is; empty in all other cases."""
     row = TRIAGE.get(code)
-    if row is None:
-        return ""
-    if row.triage is not XidClass.WORDS:
-        return row.name
-    if words == UNKNOWN:
+    if row is None or row.triage is not XidClass.WORDS or words == UNKNOWN:
         return ""
     unit = row.name.rpartition(" ")[2]
     return f"{code}, {unit} {words.capitalize()} XC0 i0 Link 00 (0x00000000 0x00000000 0x00000000 0x00000000)"

@@ -82,15 +82,14 @@ class SyntheticGpuChannel:
         t = max(0.0, now.mono - self._epoch)
         self._feed.advance(t, now)
         self._gate.device(t)
-        readings: Sequence[Reading]
-        if lane in (Lane.FAST, Lane.SLOW):
-            values = self._fast(t) if lane is Lane.FAST else self._slow(t)
-            readings = [
-                reading if (value := values.get(key)) is None else Reading(reading.series, value)
-                for key, reading in self._lanes[lane]
-            ]
-        else:
-            readings = [self._in_clique(reading, t) for _, reading in self._lanes.get(lane, ())]
+        model = {Lane.FAST: self._fast, Lane.SLOW: self._slow}.get(lane, self._cold)
+        values = model(t)
+        readings: Sequence[Reading] = [
+            reading if (value := values.get(key)) is None else Reading(reading.series, value)
+            for key, reading in self._lanes.get(lane, ())
+        ]
+        if lane is Lane.COLD:
+            readings = [self._in_clique(reading, t) for reading in readings]
         gaps: Sequence[Gap] = self._gaps.get(lane, ())
         if self._spoiler.active(t):
             readings, more = self._spoiler.readings(readings, t)
@@ -195,6 +194,10 @@ class SyntheticGpuChannel:
         values.update(self._errors.at(t))
         values.update(self._link_traffic(sums))
         return values
+
+    def _cold(self, t: float) -> dict[Key, float]:
+        links = self._machine.nvlinks - len(self._errors.links_down(t))
+        return {("coldplate_gpu_nvlink_speed_bytes_per_second",): links * self._machine.nvlink_speed}
 
     def _link_traffic(self, sums: Sequence[float]) -> dict[Key, float]:
         """Share the GPU's traffic evenly among its links, those that are down included: a counter may not fall."""

@@ -149,9 +149,22 @@ class NodeSources:
         """Return whether a peer is this node, which is shown anyway: peers may be listed once for the whole rack."""
         names = {node_name(self._config), socket.gethostname()}
         ports = {listen.rpartition(":")[2] for listen in self._config.web.listen}
-        return (peer.host in names or peer.host.partition(".")[0] in names) and str(peer.port) in ports
+        is_named = peer.host in names or peer.host.partition(".")[0] in names
+        return str(peer.port) in ports and (is_named or _is_own_address(peer.host))
 
     def _target(self, peer: PeerTarget) -> HttpTarget:
         access = self._config.rack.peer
         url = f"{access.scheme}://{show_address(peer.host, peer.port)}"
         return HttpTarget(url, timeout=TIMEOUT_SECONDS, **(self._given or login_of(access)))
+
+
+def _is_own_address(host: str) -> bool:
+    """Return whether this is an IP address of this machine: only to those can a socket be bound. Looks up no name."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.inet_pton(family, host)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True

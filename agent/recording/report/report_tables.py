@@ -55,7 +55,8 @@ def _usual_utilization(gpu: GpuFacts) -> str | None:
 
 
 def _seen_seconds(gpu: GpuFacts) -> float | None:
-    return util.seconds if (util := gpu.gauge(chosen.UTILIZATION)) is not None else None
+    seen = gpu.gauge(chosen.UTILIZATION) or gpu.gauge(chosen.POWER)  # a divided GPU (MIG) has no utilization
+    return seen.seconds if seen is not None else None
 
 
 ACTIVITY = (

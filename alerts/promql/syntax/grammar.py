@@ -37,12 +37,6 @@ from alerts.promql.syntax.tree import (
     ValueType,
     VectorSelector,
 )
-from alerts.promql.syntax.tree_checks import (
-    EXPERIMENTAL_AGGREGATIONS,
-    EXPERIMENTAL_FUNCTIONS,
-    SIGNATURES,
-    WITH_PARAMETER,
-)
 
 _PRECEDENCE = {
     "or": 1, "and": 2, "unless": 2, "==": 3, "!=": 3, "<": 3, ">": 3, "<=": 3, ">=": 3, "+": 4, "-": 4,
@@ -169,12 +163,12 @@ class Grammar:
             grouping = read_grouping(cursor)
         if not arguments:
             raise FlawError(at, "no arguments for aggregate expression provided")
-        if operator in EXPERIMENTAL_AGGREGATIONS:
+        if operator in tree_checks.EXPERIMENTAL_AGGREGATIONS:
             flag = "--enable-feature=promql-experimental-functions"
             raise FlawError(
                 at, f"{operator}() is experimental and must be enabled with {flag}, which is not supported here"
             )
-        count = 2 if operator in WITH_PARAMETER else 1
+        count = 2 if operator in tree_checks.WITH_PARAMETER else 1
         if len(arguments) != count:
             problem = "wrong number of arguments for aggregate expression provided"
             raise FlawError(at, f"{problem}, expected {count}, got {len(arguments)}")
@@ -185,13 +179,13 @@ class Grammar:
 
     def _call(self, name: str, at: int) -> Expression:
         arguments = self._arguments()
-        if name in EXPERIMENTAL_FUNCTIONS:
+        if name in tree_checks.EXPERIMENTAL_FUNCTIONS:
             raise FlawError(
                 at, f'function "{name}" is not enabled: it is experimental in Prometheus, and not supported here'
             )
-        if name not in SIGNATURES:
-            raise FlawError(at, f'unknown function with name "{name}"{nearest(name, SIGNATURES)}')
-        node = FunctionCall(name, tuple(arguments), at, SIGNATURES[name].gives)
+        if name not in tree_checks.SIGNATURES:
+            raise FlawError(at, f'unknown function with name "{name}"{nearest(name, tree_checks.SIGNATURES)}')
+        node = FunctionCall(name, tuple(arguments), at, tree_checks.SIGNATURES[name].gives)
         self._note(tree_checks.check_call(node))
         return node
 

@@ -197,7 +197,7 @@ def _outsider(name: str, does: str, manner: str, expected: str, noticed: Seen, b
     )  # fmt: skip
 
 
-_FAILURES, _SENT = (grown(f"coldplate_notification{each}_total") for each in ("_failures", "s"))
+_FAILURES, _SENT = (grown(f"coldplate_notifications_{each}_total") for each in ("errors", "sent"))
 OUTSIDERS = (
     _outsider("receiver", "does not answer", "hang", COUNTED, _FAILURES, _SENT),
     _outsider("receiver", "answers with errors", "failing", COUNTED, _FAILURES, _SENT),

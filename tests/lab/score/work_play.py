@@ -44,7 +44,7 @@ _HOLDS = Layout(
         *(_row("gpu_job_info", gpu, (*JOB, ("user", "ada"), ("name", "x"), ("mig", "0"), ("shared", "false")))
           for gpu in _GPUS),
         *(_row("gpu_info", gpu, (("model", "NVIDIA H100 80GB HBM3"),)) for gpu in _GPUS),
-        _row("job_whole_gpus", Node(), JOB),
+        _row("job_exclusive_gpus", Node(), JOB),
     )
 )  # fmt: skip
 _HELD = Frame(_HOLDS, (*(1.0,) * (2 * GPUS), float(GPUS)))

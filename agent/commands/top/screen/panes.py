@@ -11,18 +11,7 @@ from agent.commands.top.screen.gpu_table import GIB, process_lines, throttled
 from agent.commands.top.screen.key_input import UiState
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
-from agent.commands.top.screen.text_layout import (
-    ABSENT,
-    BOLD,
-    DIM,
-    HEAD,
-    SPARK,
-    STYLES,
-    Part,
-    TextLayout,
-    panel,
-    sentence,
-)
+from agent.commands.top.screen.text_layout import ABSENT, BOLD, DIM, HEAD, STYLES, Part, TextLayout, panel, sentence
 from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, gpu_names
 from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
@@ -189,11 +178,12 @@ def _job(
     alone = [gpu for gpu in gpus if len(gpu.row.jobs) == 1]
     powers = [power for gpu in alone if (power := gpu.value("power_watts")) is not None]
     busy = [gpu.row.busy for gpu in alone if gpu.row.busy is not None]
+    share = f"{text_layout.percent(sum(busy) / len(busy) if busy else None)} busy"
+    kilowatts = text_layout.kilowatts(sum(powers) if powers else None)
     return look.line(
         (f"  {look.pad(name_of(labels) or ABSENT, 10)} ", BOLD),
         f"{look.pad(labels.get('user', '') or ABSENT, 8)} {look.pad(labels.get('name', '') or ABSENT, 14)} ",
-        f"{where}  {text_layout.percent(sum(busy) / len(busy) if busy else None)} busy  ",
-        f"{text_layout.kilowatts(sum(powers) if powers else None)} kW  ",
+        f"{where}  {share}  {kilowatts} kW  " if alone else f"{where}  shared  ",
         f"{age(wall - facts.start)}  " if wall is not None and facts.start is not None else "",
         f"{facts.energy / 3.6e6:.1f} kWh  " if facts.energy is not None else "",
         (place, DIM),
@@ -258,9 +248,8 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     limit = gpu.value("power_limit_watts")
     if limit:
         lines += _chart("POWER", gpu.power_history, limit, f"{limit:.0f} W", look)
-    if gpu.growth and any(gpu.growth.values()):
-        grown = [look.line(f"  {what}  +{amount:.0f}") for what, amount in gpu.growth.items() if amount > 0]
-        lines += panel("GREW IN THE LAST MINUTE", grown, None, look)
+    grown = [look.line(f"  {what}  +{amount:.0f}") for what, amount in gpu.growth.items() if amount > 0]
+    lines += panel("GREW IN THE LAST MINUTE", grown, None, look)
     return lines + panel("ALERTS", _alerts(node, gpu, look), None, look)
 
 
@@ -328,13 +317,13 @@ def _grid(values: Sequence[tuple[str, Part | str]], look: TextLayout) -> list[Te
 
 def _chart(title: str, history: Sequence[float | None], most: float, top: str, look: TextLayout) -> list[Text]:
     """Return the last samples, the newest at the right, over several lines."""
-    if len(history) < 2:
+    if sum(value is not None for value in history) < 2:
         return []
     shown = list(history[-look.width :])
     lines = [look.line((f"{title} ", HEAD), (f"the last {len(shown)} samples, of {top}", DIM))]
     for line in reversed(range(CHART_LINES)):
         cells = [_cell(None if value is None else value / most, line, look.glyphs.levels) for value in shown]
-        lines.append(look.line(("".join(cells).rjust(look.width), SPARK)))
+        lines.append(look.line(("".join(cells).rjust(look.width), text_layout.SPARK)))
     return lines
 
 
@@ -353,8 +342,11 @@ WORDS = (
     ("waits", Tone.WARN, "100% busy at a fraction of its power: it spins for a peer"),
     ("throttled", Tone.BAD, "heat or the power supply lowers its clocks"),
     ("slow", Tone.WARN, "a lower clock than its work explains"),
-    ("no answer", Tone.BAD, "the driver does not answer for it; lost: it is gone"),
+    ("hot", Tone.WARN, "near its slowdown threshold, or its memory at 95 °C"),
+    ("lost, no answer", Tone.BAD, "gone from the bus; the driver does not answer for it"),
     ("link down", Tone.BAD, "one of its NVLinks is inactive"),
+    ("PCIe", Tone.WARN, "fewer PCIe lanes than possible"),
+    ("memory, reset", Tone.BAD, "row remaps; the driver requests a reset"),
     ("XID", Tone.WARN, "the driver reported an error in the last hour"),
 )
 
@@ -374,6 +366,6 @@ def help_lines(look: TextLayout) -> list[Text]:
     lines = [look.line(("coldplate top: keys", HEAD))]
     lines += [look.line((look.pad(f"  {name}", 14), BOLD), f" {what}") for name, what in keys]
     lines += [look.line(""), look.line(("States, the worst first on the screen", HEAD))]
-    lines += [look.line((look.pad(f"  {word}", 14), STYLES[tone]), f" {what}") for word, tone, what in WORDS]
+    lines += [look.line((look.pad(f"  {word}", 18), STYLES[tone]), f" {what}") for word, tone, what in WORDS]
     lines += [look.line(""), look.line(("- stands where there is no value. Any key: back", DIM))]
     return lines
