@@ -75,11 +75,6 @@ def missed(layout: Layout, reason: Reason, detail: str) -> list[Gap]:
     return [Gap(metric, entity, reason, detail) for metric, entity in metrics]
 
 
-def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
-    """Return the gaps of a block that is not shown any more: those for its readings, and its own."""
-    return missed(block.frame.layout, reason, detail) + list(block.gaps)
-
-
 ESTIMATE: Key = ("estimate", "", Lane.FAST)
 FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 
@@ -305,7 +300,7 @@ class Sampler:
                 shown.append(key)
                 gaps = block.gaps
             else:
-                gaps = gaps_for(block, trouble.reason, trouble.detail)
+                gaps = missed(block.frame.layout, trouble.reason, trouble.detail) + list(block.gaps)
             if gaps:
                 missing.append((backend, gaps))
         readings: list[Reading] = []

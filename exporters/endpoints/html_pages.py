@@ -28,6 +28,6 @@ OVERVIEW = Endpoint("/", _overview)
 RUNBOOKS = Endpoint(
     PREFIX,
     _runbook,
-    description="what each alert means, and what to do",
+    description="what each alert means and what to do",
     subpaths=lambda context: context.runbooks.paths,
 )

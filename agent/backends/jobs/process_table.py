@@ -20,18 +20,12 @@ from agent.broker.questions import job_variables
 from agent.lib.proc_stat import ProcStat, parse_stat
 from agent.model import Reason
 
-
-def parse_uid(data: bytes) -> int:
-    """Return the real user id in a /proc/PID/status. Raises ValueError."""
-    return _number_after(data, b"Uid:")
+REAL_USER, BOOT_TIME = b"Uid:", b"btime"
+"""What a number stands behind in /proc/PID/status, and in /proc/stat (seconds since the epoch)."""
 
 
-def parse_boot(data: bytes) -> int:
-    """Return when the node was started, from /proc/stat, in seconds since the epoch. Raises ValueError."""
-    return _number_after(data, b"btime")
-
-
-def _number_after(data: bytes, word: bytes) -> int:
+def number_after(data: bytes, word: bytes) -> int:
+    """Return the first number in the line that begins with this word. Raises ValueError."""
     for line in data.split(b"\n"):
         if line.startswith(word):
             _, text, *_ = (*line.split(None, 2), b"")
@@ -196,7 +190,7 @@ class ProcessTable:
 
     def _investigate(self, pid: int, stat: ProcStat, mono: float) -> GpuProcessFacts:
         where = parse_cgroup(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._schedulers)
-        uid = parse_uid(self._file(pid, "status", STATUS))
+        uid = number_after(self._file(pid, "status", STATUS), REAL_USER)
         env: dict[str, str] = {}
         hidden, late, again = "", False, inf
         self.reads += 1
@@ -302,7 +296,7 @@ class ProcessTable:
         if self._boot is None:
             try:
                 self.reads += 1
-                self._boot = parse_boot(self._read(f"{self._procfs}/stat", NODE_STAT))
+                self._boot = number_after(self._read(f"{self._procfs}/stat", NODE_STAT), BOOT_TIME)
             except (OSError, ValueError):
                 return None
         return self._boot + stat.started / self._ticks

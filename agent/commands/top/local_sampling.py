@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agent.backends.jobs.environments import UserNames
-from agent.backends.jobs.process_table import parse_uid
+from agent.backends.jobs.process_table import REAL_USER, number_after
 from agent.backends.protocol import GpuProcess
 from agent.backends.synthetic.scenario import Scenario, owner_of
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting, SightingBoard
@@ -37,7 +37,7 @@ def procfs_owners(procfs: Path) -> OwnerOf:
     def owner(pid: int, mono: float) -> tuple[str, str]:
         folder = procfs / str(pid)
         try:
-            uid = parse_uid(read_bytes(folder / "status", _MOST_BYTES))
+            uid = number_after(read_bytes(folder / "status", _MOST_BYTES), REAL_USER)
             command = parse_stat(read_bytes(folder / "stat", _MOST_BYTES)).command
         except (ReadError, ValueError):
             return "", ""  # it has ended, or is one that this user may not see
