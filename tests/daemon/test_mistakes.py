@@ -45,6 +45,8 @@ MISTAKES: list[tuple[list[str] | str, tuple[str, ...]]] = [
     (["run", "--backend", "none", "--web.telemetry-path", "metrics"], ("must begin with '/'",)),
     (["run", "--backend", "none", "--web.listen-address", "127.0.0.1:{port}"],
      ("127.0.0.1:{port}", "--web.listen-address")),
+    (["run", "--backend", "none", "--web.listen-address", f"{'n' * 64}:1"],
+     ("the host cannot be resolved (", "--web.listen-address")),
     (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], ("--textfile: /nowhere/x.prom",)),
     (["render", "metrics", "--output", "/nowhere/x.md"], ("--output: /nowhere/x.md: No such file or directory",)),
     (["pause", "--for", "soon"], ("--for: 'soon' is not a duration",)),
@@ -85,7 +87,7 @@ def test_a_mistake_is_said_with_status_2(ended: list[warm.Ended], place: dict[st
     told = done.error.decode()
     assert done.status == 2, told
     assert [each for each in messages if each.format(**place) not in told] == []
-    assert "Traceback" not in told
+    assert "Traceback" not in told and "[Errno" not in told
     assert MARK not in told + done.output.decode()
     if isinstance(given, str) and "bad.yml" not in given:
         assert told.strip().count("\n") == 0

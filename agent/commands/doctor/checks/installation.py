@@ -211,7 +211,8 @@ def _check_state(path: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
         yield ok(f"{node.user.name} may write {path}")
     damaged = [name for name in list_names(path) if name.endswith(".damaged")] if os.access(path, os.R_OK) else []
     if damaged:
-        yield warn(f"{path} has {', '.join(damaged)}: what was in there is lost", f"look at the disk, then: rm {path}/*.damaged")
+        remedy = f"look at the disk, then: rm {path}/*.damaged"
+        yield warn(f"{path} has {', '.join(damaged)}: what was in there is lost", remedy)
 
 
 TABLE = 'the table "Privileges" of docs/operations.md'
