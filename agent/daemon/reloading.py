@@ -57,10 +57,7 @@ class LastReload(Struct):
 
 
 class Reloader(Struct):
-    """Keeps `last`. `reread` reads the configuration and applies it, or raises and changes nothing.
-
-    It returns the keys that have changed since the start, and that need a restart.
-    """
+    """Keeps `last`. `reread` applies the file and returns the keys that need a restart, or raises and does nothing."""
 
     reread: Callable[[], Sequence[str]]
     last: LastReload

@@ -236,10 +236,7 @@ class PortState(NamedTuple):
 
 
 def port_states(view: SeenNode) -> list[PortState]:
-    """Return the ports that report whether they are up, and those that do not answer, as down.
-
-    Those of synthetic devices are not read in a pause, and are left out of it.
-    """
+    """Return the ports that report whether they are up, and those that do not answer, as down; none that is paused."""
     unheard = (entity for entity, gap in view.silent.items() if gap.reason is not Reason.PAUSED)
     known = {port: False for port in unheard if isinstance(port, IbPort)}
     known |= {each.entity: each.value == 1 for each in view.all(PORT_UP) if isinstance(each.entity, IbPort)}

@@ -167,11 +167,9 @@ def reloading(
     expectations: ExpectationSeries,
     watch: WebWatch | None,
 ) -> Callable[[], Sequence[str]]:
-    """Return what reloads the configuration, and returns the changed keys that need a restart.
+    """Return what reloads the configuration. It raises ConfigError, and then nothing has changed.
 
-    It raises ConfigError, and then nothing has changed.
-
-    `booted` is the configuration that the agent was started with, and `alerting` what is in force of it.
+    It returns the changed keys that need a restart. `booted` is the configuration that the agent was started with, and `alerting` what is in force of it.
     """
     running = alerting.rules
 
