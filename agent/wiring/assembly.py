@@ -169,7 +169,8 @@ def reloading(
 ) -> Callable[[], Sequence[str]]:
     """Return what reloads the configuration. It raises ConfigError, and then nothing has changed.
 
-    It returns the changed keys that need a restart. `booted` is the configuration that the agent was started with, and `alerting` what is in force of it.
+    It returns the changed keys that need a restart. `booted` is the configuration that the agent was started with,
+    and `alerting` what is in force of it.
     """
     running = alerting.rules
 
