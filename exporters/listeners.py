@@ -71,8 +71,9 @@ def _resolve(host: str, port: int) -> tuple[int, tuple[object, ...]]:
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
         raise BindError(
-            f"cannot listen on {_spell(host, port)}: the host cannot be resolved ({error});"
+            f"cannot listen on {_spell(host, port)}: the host cannot be resolved ({why});"
             " give an address of this node with --web.listen-address"
         ) from error
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)  # localhost: IPv4 first

@@ -198,7 +198,8 @@ class PauseWatch:
             self._take(read_request(self._folder))
             self._answer(self._folder)
         except (OSError, PauseError) as error:
-            self._once.problem("pause", "pause: %s", error, what=str(error))
+            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            self._once.problem("pause", "coldplate pause cannot be served: %s", why, what=why)
         else:
             self._once.over("pause")
 

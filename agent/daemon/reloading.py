@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -57,9 +57,9 @@ class LastReload(Struct):
 
 
 class Reloader(Struct):
-    """Keeps `last`. `reread` reads the configuration and applies it, or raises and changes nothing."""
+    """Keeps `last`. `reread` applies the file and returns the keys that need a restart, or raises and does nothing."""
 
-    reread: Callable[[], None]
+    reread: Callable[[], Sequence[str]]
     last: LastReload
     clock: Callable[[], Instant]
     notifier: Notifier
@@ -100,22 +100,23 @@ class Reloader(Struct):
         self.notifier.send(RELOADING=1, MONOTONIC_USEC=int(self.clock().mono * 1e6))
         try:
             self._attempt()
-            good, text = self.last.good, self.last.message or "configuration reloaded"
+            good, text = self.last.good, self.last.message
         finally:
             self.notifier.send(READY=1)
             self._answer(callbacks, good, text)
 
     def _attempt(self) -> None:
         try:
-            self.reread()
+            waiting = self.reread()
         except Exception as error:  # even after a defect in our code the running configuration stays in force
             known = isinstance(error, ConfigError)
             self.last.good, self.last.message = False, str(error)
             kept = "configuration not reloaded, keeping the current one: %s"
             log.error(kept, error, exc_info=None if known else error)
         else:
-            self.last.good, self.last.message, self.last.at = True, "", self.clock().wall
-            log.info("configuration reloaded")
+            rest = f"; these changes need a restart: {', '.join(waiting)}" if waiting else ""
+            self.last.good, self.last.message, self.last.at = True, f"configuration reloaded{rest}", self.clock().wall
+            log.log(logging.WARNING if waiting else logging.INFO, self.last.message)
 
     @staticmethod
     def _answer(callbacks: list[Callback], good: bool, text: str) -> None:

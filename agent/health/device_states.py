@@ -230,8 +230,9 @@ class PortState(NamedTuple):
 
 
 def port_states(view: SeenNode) -> list[PortState]:
-    """Return the ports that report whether they are up, and those that do not answer, as down."""
-    known = {port: False for port in view.silent if isinstance(port, IbPort)}
+    """Return the ports that report whether they are up, and those that do not answer, as down; none that is paused."""
+    unheard = (entity for entity, gap in view.silent.items() if gap.reason is not Reason.PAUSED)
+    known = {port: False for port in unheard if isinstance(port, IbPort)}
     known |= {each.entity: each.value == 1 for each in view.all(PORT_UP) if isinstance(each.entity, IbPort)}
     rates, states, physical = (view.by_entity(metric) for metric in (RATE, STATE, PHYSICAL))
     usual = _median(rates.values())
@@ -240,8 +241,6 @@ def port_states(view: SeenNode) -> list[PortState]:
         rate, verdict, word = rates.get(port), Verdict.OK, "up"
         if not up and physical.get(port) == DISABLED:  # switched off by an operator
             verdict, word = Verdict.SKIPPED, "off"
-        elif port in view.silent and view.silent[port].reason is Reason.PAUSED:
-            verdict, word = Verdict.SKIPPED, "paused"
         elif not up:
             verdict, word = Verdict.CRITICAL, "silent" if port in view.silent else "down"
         elif rate is not None and rate < BELOW_RATE * usual:

@@ -53,7 +53,8 @@ def unseal(form: str, content: bytes) -> bytes:
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file atomically, so that neither a crash nor a power failure leaves half of it. Raises OSError."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}{_UNFINISHED}")  # two processes must not write the same one
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # a file in place of the folder: opening says so more plainly
+        path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with fresh.open("wb") as file:
             file.write(content)
@@ -125,7 +126,7 @@ def load_state(
     except FileNotFoundError:
         pass
     except OSError as error:
-        log.warning("cannot read %s: %s; %s", path, error, without)
+        log.warning("cannot read %s: %s; %s", path, error.strerror or error, without)
     except DamagedError as error:
         where = "left alone" if keep else f"set aside as {set_aside(path)}"
         log.warning("%s is damaged: %s; %s, %s", path, error, where, without)
@@ -245,7 +246,8 @@ class StateFiles:
         except OSError as error:
             self._states[path] = before._replace(good=False, failures=before.failures + 1)
             if before.good:
-                log.warning("cannot write %s: %s; retrying, a restart before that loses this state", path, error)
+                why = error.strerror or error
+                log.warning("cannot write %s: %s; retrying, a restart before that loses this state", path, why)
             return False
         self._states[path] = FileState(path.name, True, before.failures, self._wall())
         if made:

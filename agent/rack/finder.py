@@ -229,7 +229,7 @@ class Finder:
             self._say(entry.host, "")
         except (OSError, UnicodeError) as error:
             pause = AGAIN_SECONDS
-            self._say(entry.host, str(error))
+            self._say(entry.host, getattr(error, "strerror", None) or str(error))
         self._names[key] = (self._clock() + pause, known)
         return True
 

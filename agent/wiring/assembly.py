@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,14 +166,15 @@ def reloading(
     rules: RuleManager,
     expectations: ExpectationSeries,
     watch: WebWatch | None,
-) -> Callable[[], None]:
+) -> Callable[[], Sequence[str]]:
     """Return what reloads the configuration. It raises ConfigError, and then nothing has changed.
 
-    `booted` is the configuration that the agent was started with, and `alerting` what is in force of it.
+    It returns the changed keys that need a restart. `booted` is the configuration that the agent was started with,
+    and `alerting` what is in force of it.
     """
     running = alerting.rules
 
-    def reload() -> None:
+    def reload() -> Sequence[str]:
         nonlocal running
         config = read_config()
         selection = check(config)
@@ -182,8 +183,6 @@ def reloading(
         of_rack, choice = load_rack(config, options.folder), load_choice(config, options.folder)
         terms = None if watch is None else load_terms(config, watch)
         # All of it can be used: from here on nothing fails.
-        for key in keys_for_a_restart(booted, config):
-            log.warning("%s has changed: the change takes effect at the next restart", key)
         exposed.expose(selection, neighbours_of(config))
         running = new.rules
         sampling.reconfigure(settings)
@@ -192,6 +191,7 @@ def reloading(
         expectations.reconfigure(choice)
         if watch is not None and terms is not None:
             watch.enforce(terms)
+        return keys_for_a_restart(booted, config)
 
     return reload
 

@@ -206,4 +206,6 @@ class ChildProcess:
 
 def said(status: int) -> str:
     """Return a text that says how a process ended."""
-    return f"was killed: {signal.strsignal(-status) or -status}" if status < 0 else f"ended with status {status}"
+    if status < 0:
+        return f"was killed by signal {-status} ({signal.strsignal(-status) or 'unknown'})"
+    return f"ended with status {status}"

@@ -236,7 +236,8 @@ class WebWatch:
         except WebFileError:
             return
         self.enforce(terms)
-        log.info("web configuration reloaded")
+        facts = {"tls": "off" if terms.context is None else "on", "users": len(terms.file.users)}
+        log.info("web configuration reloaded", extra={"facts": facts})
 
     def _has_kept_sessions(self) -> bool:
         context = self.gate.terms.context

@@ -46,6 +46,8 @@ MISTAKES: list[tuple[list[str] | str, tuple[str, ...]]] = [
     (["run", "--backend", "none", "--web.telemetry-path", "metrics"], ("must begin with '/'",)),
     (["run", "--backend", "none", "--web.listen-address", "127.0.0.1:{port}"],
      ("127.0.0.1:{port}", "--web.listen-address")),
+    (["run", "--backend", "none", "--web.listen-address", f"{'n' * 64}:1"],
+     ("the host cannot be resolved (", "--web.listen-address")),
     (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], ("--textfile: /nowhere/x.prom",)),
     (["once", "--backend", "none", "--textfile", "/nowhere/x.txt"], ("ends with .prom",)),
     (["once", "--textfile", "x.prom", "--format", "json"], ("--format: json is not what --textfile writes",)),
@@ -90,7 +92,7 @@ def test_a_mistake_is_said_with_status_2(ended: list[warm.Ended], place: dict[st
     told = done.error.decode()
     assert done.status == 2, told
     assert [each for each in messages if each.format(**place) not in told] == []
-    assert "Traceback" not in told
+    assert "Traceback" not in told and "[Errno" not in told
     assert MARK not in told + done.output.decode()
     if isinstance(given, str) and "bad.yml" not in given:
         assert told.strip().count("\n") == 0

@@ -100,6 +100,14 @@ def test_what_is_not_a_request_is_reported_once_and_changes_nothing(rig: Rig, ca
     assert REQUEST in record.getMessage()
 
 
+def test_a_state_directory_that_is_none_is_reported_once_and_in_words(rig: Rig, caplog) -> None:
+    rig.folder = rig.watch._folder = rig.folder / "file"
+    rig.folder.touch()
+    for _ in range(3):
+        rig.see(1.0)
+    assert caplog.messages == [f"coldplate pause cannot be served: {rig.folder / ANSWER}: Not a directory"]
+
+
 def test_the_answer_is_of_this_request_and_says_who_holds_the_driver(rig: Rig) -> None:
     until = rig.ask(60.0)
     assert until is not None

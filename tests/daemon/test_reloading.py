@@ -23,6 +23,7 @@ class Rig:
         self.wall = 5000.0
         self.reads = 0
         self.work: Callable[[], None] = lambda: None
+        self.restarting: list[str] = []
         self.free = threading.Event()
         self.free.set()
         self.answers: list[tuple[str, bool, str]] = []
@@ -30,10 +31,11 @@ class Rig:
             self._reread, self.last, lambda: Instant(77.5, self.wall), self.notifier, Threads(lambda: 0.0)
         )
 
-    def _reread(self) -> None:
+    def _reread(self) -> list[str]:
         self.reads += 1
         self.free.wait(10)
         self.work()
+        return self.restarting
 
     def ask(self, who: str = "me") -> None:
         self.reloader.ask(lambda good, text: self.answers.append((who, good, text)))
@@ -57,12 +59,19 @@ def rig() -> Iterator[Rig]:
 def test_a_successful_one_is_dated_and_reported(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert rig.answer() == ("me", True, "configuration reloaded")
-    assert (rig.last.good, rig.last.at, rig.last.message) == (True, 5000.0, "")
+    assert (rig.last.good, rig.last.at) == (True, 5000.0)
     assert [each.getMessage() for each in caplog.records] == ["configuration reloaded"]
     assert rig.notifier.heard == [{"RELOADING": 1, "MONOTONIC_USEC": 77_500_000}, {"READY": 1}]
     rig.reloader.ask()  # as a signal does, without wanting an answer
     wait_until(lambda: rig.notifier.heard.count({"READY": 1}) == 2)
     assert (rig.reads, len(rig.answers)) == (2, 1)
+
+
+def test_who_asked_is_told_which_changes_need_a_restart(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.restarting = ["web.listen", "state_dir"]
+    told = "configuration reloaded; these changes need a restart: web.listen, state_dir"
+    assert rig.answer() == ("me", True, told)
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", told)]
 
 
 def test_a_mistake_in_the_file_is_answered_and_logged_without_a_traceback_and_the_next_one_may_go_well(

@@ -282,8 +282,11 @@ def test_ports_that_are_down_or_slow_come_first_a_disabled_one_is_no_trouble_and
     ]  # fmt: skip
     assert "200 Gb/s" in rows[1][1]
     assert "Down, Polling" in rows[0][1]
-    gap = Gap(catalogue.BY_NAME["coldplate_infiniband_port_up"], IbPort("mlx5_9", "1"), Reason.TIMEOUT, "no answer")
-    reports = (BackendReport("infiniband", Outcome.OK, 0.1, gaps=(gap,)),)
+    gaps = tuple(
+        Gap(catalogue.BY_NAME["coldplate_infiniband_port_up"], IbPort(device, "1"), reason, "no answer")
+        for device, reason in (("mlx5_9", Reason.TIMEOUT), ("mlx5_8", Reason.PAUSED))
+    )
+    reports = (BackendReport("infiniband", Outcome.OK, 0.1, gaps=gaps),)
     assert bodies(page([], reports=reports), "InfiniBand") == [("bad", "mlx5_9/1 ✖ silent – – – –")]
 
 

@@ -100,6 +100,22 @@ def test_what_a_full_disk_did_not_take_is_written_once_it_can_be(
     assert str(path) in caplog.text and "No space left" in caplog.text
 
 
+def test_a_folder_that_cannot_be_is_reported_with_the_state_file_alone(
+    files: StateFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not with the temporary file beside it, nor with a number that only a programmer knows."""
+    (tmp_path / "state").touch()
+    path = tmp_path / "state" / "alerts.state"
+    assert state_files.load_state(path, bytes, state_files.log, "starting without it") is None
+    files.put(path, b"it")
+    wait_until(lambda: len(caplog.records) == 2)
+    why = f"{path}: Not a directory; "
+    assert [each.getMessage().partition(why)[::2] for each in caplog.records] == [
+        ("cannot read ", "starting without it"),
+        ("cannot write ", "retrying, a restart before that loses this state"),
+    ]
+
+
 def test_neither_an_unforeseen_exception_nor_a_file_that_cannot_be_written_keeps_the_others_from_it(
     files: StateFiles, disk: Disk, tmp_path: Path
 ) -> None:

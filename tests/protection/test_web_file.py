@@ -1,5 +1,6 @@
 """What a web configuration file may say: what promtool refuses is refused, and what it takes is, but for a list."""
 
+import logging
 import os
 import ssl
 import subprocess
@@ -265,6 +266,16 @@ def test_what_cannot_be_used_is_said_once_and_the_former_terms_stay(
     watch.look()
     assert watch.last.good is True
     assert watch.gate.edition == 1
+
+
+def test_a_reload_says_what_protects_the_port_now(watch: WebWatch, tmp_path: Path, caplog) -> None:
+    """An emptied file is as valid as any, and leaves the port without protection."""
+    caplog.set_level(logging.INFO)
+    for text in (f"{LIVE_PAIR}\nbasic_auth_users: {{u: $2y$10${'a' * 53}}}", ""):
+        (tmp_path / "web.yml").write_text(text)
+        watch.look()
+        watch.look()
+    assert [record.facts for record in caplog.records] == [{"tls": "on", "users": 1}, {"tls": "off", "users": 0}]
 
 
 def test_a_reload_that_is_refused_shows_as_well_and_is_said_once(watch: WebWatch, tmp_path: Path, caplog) -> None:

@@ -82,7 +82,7 @@ def test_an_address_needs_no_name_server_a_name_may_be_unknown_or_stand_for_many
     assert {target.host for target in found.targets} == {"rack"}  # what a certificate must name
 
 
-def test_a_name_is_looked_up_now_and_then_and_kept_when_there_is_no_answer(tmp_path: Path) -> None:
+def test_a_name_is_looked_up_now_and_then_and_kept_when_there_is_no_answer(tmp_path: Path, caplog) -> None:
     names = Names(n2=["10.0.0.2"])
     found = finder(names, tmp_path, "n2:19400")
     assert names_of(found) == ["n2:19400"]
@@ -93,6 +93,7 @@ def test_a_name_is_looked_up_now_and_then_and_kept_when_there_is_no_answer(tmp_p
     names.now += ASK_SECONDS
     found.refresh()
     assert found.targets[0].addresses == ("10.0.0.2",)
+    assert [record.facts["problem"] for record in caplog.records] == ["Name or service not known"]
     names.addresses["n2"] = []
     names.now += AGAIN_SECONDS
     found.refresh()

@@ -244,7 +244,12 @@ def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig:
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(-11, "was killed: Segmentation fault"), (3, "ended with status 3"), (-64, "was killed: ")]
+    ("status", "words"),
+    [
+        (-11, "was killed by signal 11 (Segmentation fault)"),
+        (3, "ended with status 3"),
+        (-64, "was killed by signal 64 ("),
+    ],
 )
 def test_how_a_worker_ended_of_its_own_is_the_reason_and_what_it_was_ended_for_otherwise(
     rig: Rig, status: int, words: str, caplog: pytest.LogCaptureFixture
@@ -253,7 +258,7 @@ def test_how_a_worker_ended_of_its_own_is_the_reason_and_what_it_was_ended_for_o
     rig.until(lambda: bool(rig.exit_reasons), 10)
     ((_, reason, detail),) = rig.exit_reasons
     assert reason is Reason.LOST
-    assert detail.startswith(f"the device worker {words}") and len(detail) > len("the device worker was killed: ")
+    assert detail.startswith(f"the device worker {words}")
     assert words in caplog.text
     rig.until(lambda: len(rig.started) == 2, 20)
     rig.worker.said += [HELLO, HELLO]

@@ -198,7 +198,7 @@ def _check_state(path: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
             )
         return
     if not path.is_dir():
-        yield fail(f"{path} is no directory", "name another one: state_dir")
+        yield fail(f"{path} is not a directory", "name another one: state_dir")
         return
     space = os.statvfs(path)
     if space.f_flag & os.ST_RDONLY:
@@ -211,7 +211,8 @@ def _check_state(path: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
         yield ok(f"{node.user.name} may write {path}")
     damaged = [name for name in list_names(path) if name.endswith(".damaged")] if os.access(path, os.R_OK) else []
     if damaged:
-        yield warn(f"{path} has {', '.join(damaged)}: what was in there is lost", "look at the disk, then remove it")
+        remedy = f"look at the disk, then: rm {path}/*.damaged"
+        yield warn(f"{path} has {', '.join(damaged)}: what was in there is lost", remedy)
 
 
 TABLE = 'the table "Privileges" of docs/operations.md'
