@@ -128,6 +128,8 @@ def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel
 
 graph = partial(_panel, "timeseries")
 """Values over time."""
+small_graph = partial(graph, size=(8, 8), few=True)
+"""The same on a third of a line, with its legend in a list below."""
 bar_gauge = partial(_panel, "bargauge", instant=True)
 """A bar for each series, now."""
 gauge = partial(_panel, "gauge", instant=True)

@@ -2,7 +2,7 @@
 
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
-from dashboards.panels import NONE, TableColumn, alerts, bar_gauge, graph, stat, table
+from dashboards.panels import NONE, TableColumn, alerts, bar_gauge, graph, small_graph, stat, table
 from dashboards.queries import BREACH, OVER, per_gpu
 
 SOME = (("red", None), ("green", 1))
@@ -111,12 +111,9 @@ dashboard.add(
     table("Nodes with GPUs missing", [TableColumn("Missing", "max by (instance) (node:gpus_missing:max)", limits=NONE)],
           "empty.", what="GPUs that a node should have but does not show.", labels={"instance": "Node"}, links=(("Node",
               "node"),), size=(8, 8), sort="Missing"),
-    graph([("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0")], "empty, except for idle moments.",
-        title="Throttled time by reason", what="Share of all GPU time, by what reduced the clocks; reasons overlap.",
-            size=(8, 8),
-        few=True),
-    graph([(f"quantile(0.05, {UTILIZATION})", "5% of nodes below"), (f"quantile(0.5, {UTILIZATION})", "half"),
+    small_graph("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0", "empty, except for idle moments.",
+        title="Throttled time by reason", what="Share of all GPU time, by what reduced the clocks; reasons overlap."),
+    small_graph([(f"quantile(0.05, {UTILIZATION})", "5% of nodes below"), (f"quantile(0.5, {UTILIZATION})", "half"),
         (f"quantile(0.95, {UTILIZATION})", "95%")], "lines close together while one job uses all nodes.",
-        title="Utilization across nodes",
-        what="Mean utilization of each node's GPUs, across nodes.", size=(8, 8), span=(0, 1), few=True),
+        title="Utilization across nodes", what="Mean utilization of each node's GPUs, across nodes.", span=(0, 1)),
 )  # fmt: skip
