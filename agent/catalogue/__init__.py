@@ -8,18 +8,14 @@ from agent.model import Kind, Metric
 STATISTICS = ("min", "mean", "max")
 
 
-def rolling_name(name: str, statistic: str) -> str:
-    """Return the name with `statistic` before its unit: coldplate_gpu_power_watts, coldplate_gpu_power_max_watts."""
-    stem, _, unit = name.rpartition("_")
-    return f"{stem}_{statistic}_{unit}"
-
-
 def _rolling(row: Metric) -> tuple[Metric, ...]:
+    """Return the statistics of coldplate_gpu_power_watts, such as coldplate_gpu_power_max_watts."""
+    stem, _, unit = row.name.rpartition("_")
     what = {"min": "Lowest", "mean": "Mean", "max": "Highest"}
     return tuple(
         replace(
             row,
-            name=rolling_name(row.name, statistic),
+            name=f"{stem}_{statistic}_{unit}",
             help=f"{what[statistic]} over the rolling minute: {row.help[0].lower()}{row.help[1:]}",
             origin=(Derived(f"{statistic} of {row.name} over sampling.window"),),
             rolling=False,
@@ -29,16 +25,12 @@ def _rolling(row: Metric) -> tuple[Metric, ...]:
     )
 
 
-def peak_name(name: str) -> str:
-    """Return the name of a counter's peak: coldplate_x_bytes_total, coldplate_x_peak_bytes_per_second."""
-    stem, unit, _ = name.rsplit("_", 2)
-    return f"{stem}_peak_{unit}_per_second"
-
-
 def _peak(row: Metric) -> Metric:
+    """Return the peak of a counter: of coldplate_x_bytes_total, coldplate_x_peak_bytes_per_second."""
+    stem, unit, _ = row.name.rsplit("_", 2)
     return replace(
         row,
-        name=peak_name(row.name),
+        name=f"{stem}_peak_{unit}_per_second",
         kind=Kind.GAUGE,
         help=f"Highest rate from one sample to the next within the rolling minute: {row.help[0].lower()}{row.help[1:]}",
         origin=(Derived(f"growth of {row.name} over sampling.window"),),
