@@ -110,8 +110,6 @@ def _emptiness(good: str) -> str:
 
 def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel:
     queries = _queries(about)
-    if "legend" in options:
-        queries = (PanelQuery(queries[0].expr, options.pop("legend")), *queries[1:])
     subject = _subject(queries)
     unit = options.pop("unit", None) or unit_of_query(queries[0].expr, subject)
     title = options.pop("title", None) or title_of(subject)

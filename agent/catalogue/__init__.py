@@ -1,5 +1,7 @@
 """The metric catalogue: one row for each metric, and everything else reads it."""
 
+from collections.abc import Iterator
+
 from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.catalogue.bindings import Derived
 from agent.lib.record import replace
@@ -110,12 +112,15 @@ PEAKS: dict[str, Metric] = {row.name: _peak(row) for row in _BASE if row.peak}
 """For each counter that has one, the row of its highest rate."""
 
 
-def statistics_of(name: str) -> tuple[Metric, ...]:
-    """Return the rows of a row's statistics, which follow it everywhere."""
-    return (*ROLLING.get(name, ()), *((PEAKS[name],) if name in PEAKS else ()))
+def with_statistics(rows: tuple[Metric, ...]) -> Iterator[Metric]:
+    """Yield rows, each followed by its statistics, as everywhere."""
+    for row in rows:
+        yield from (row, *ROLLING.get(row.name, ()))
+        if row.name in PEAKS:
+            yield PEAKS[row.name]
 
 
-ROWS: tuple[Metric, ...] = tuple(each for row in _BASE for each in (row, *statistics_of(row.name)))
+ROWS: tuple[Metric, ...] = tuple(with_statistics(_BASE))
 BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}
 
 if len(BY_NAME) != len(ROWS):

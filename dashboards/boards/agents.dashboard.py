@@ -42,8 +42,8 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Sampling")
 dashboard.add(
-    small_graph("topk(20, coldplate_sample_age_seconds)", "at most slightly above the sampling interval.",
-        legend="{{instance}}", title="Oldest samples", limits=steps("AgentStalled")),
+    small_graph([("topk(20, coldplate_sample_age_seconds)", "{{instance}}")],
+        "at most slightly above the sampling interval.", title="Oldest samples", limits=steps("AgentStalled")),
     small_graph([(f"topk(20, {MISSED} / ({SERVED} + {MISSED}))", "{{instance}}")], "0.", title="Missed ticks",
         unit="percentunit"),
     small_graph([("topk(20, coldplate_backend_duration_seconds)", "{{instance}} {{backend}}")],

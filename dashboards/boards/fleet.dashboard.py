@@ -7,6 +7,7 @@ from dashboards.queries import BREACH, OVER, per_gpu
 
 SOME = (("red", None), ("green", 1))
 POWER = steps("RackPowerHigh")
+WASTED = 'cluster:job_gpu_seconds:rate5m{state!="computing"}'
 UTILIZATION = "coldplate_node_gpu_utilization_mean_ratio"
 DARK = (
     "(max by (rack) (node:gpus_expected:max) and on (rack) last_over_time(rack:power_watts:max[$__range])"
@@ -60,16 +61,15 @@ dashboard.add(
     graph("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "almost all of it computing.",
         title="GPUs of jobs, by what they do", what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(14, 9)),
-    bar_gauge("sort_desc(sum by (state) "
-        '(sum_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d:1m])) / 60)',
+    bar_gauge([(f"sort_desc(sum by (state) (sum_over_time({WASTED}[1d:1m])) / 60)", "{{state}}")],
         "short bars. Awaited and starved GPUs are a job's matter, throttled and lost ones a node's.",
-        title="GPU-hours of the last day that did not compute", legend="{{state}}",
+        title="GPU-hours of the last day that did not compute",
         what="GPU-hours that jobs held and did not compute in, by cause.", unit="short", size=(10, 9)),
 )  # fmt: skip
 dashboard.row("Power against budget")
 dashboard.add(
-    bar_gauge("rack:power_ratio:max", "every bar green; orange is the first level of the rules.",
-        title="Share of budget by rack, now", legend="{{rack}}", what="Power of each rack divided by its budget.",
+    bar_gauge([("rack:power_ratio:max", "{{rack}}")], "every bar green; orange is the first level of the rules.",
+        title="Share of budget by rack, now", what="Power of each rack divided by its budget.",
         limits=POWER, span=(0, max(each.value for each in limits("RackPowerHigh")))),
     graph([("topk(10, rack:power_ratio:mean1m)", "{{rack}}")], "below the dashed lines, and flat.",
         title="Ten fullest racks, mean of a minute", what="Power divided by budget, mean of a minute.", limits=POWER),

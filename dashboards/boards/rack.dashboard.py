@@ -84,10 +84,10 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Trend")
 dashboard.add(
-    small_graph("rack:power_ratio:swing1m", "below the line: nodes do not all compute and wait at the same time.",
-        title="Swing within a minute", legend="swing",
-        what="Highest minus lowest power of a minute, as a share of the budget.", limits=steps("RackPowerSwing",
-        level="swing")),
+    small_graph([("rack:power_ratio:swing1m", "swing")],
+        "below the line: nodes do not all compute and wait at the same time.", title="Swing within a minute",
+        what="Highest minus lowest power of a minute, as a share of the budget.",
+        limits=steps("RackPowerSwing", level="swing")),
     small_graph("rack:power_ratio:ramp10s", "below the line, except at the start and end of jobs.", title="Ramp",
         what="How fast power changes over 10 seconds, as a share of the budget in a second.",
         limits=steps("RackPowerSwing", level="ramp"), decimals=2),

@@ -98,7 +98,7 @@ class SnappyTemplate:
         self._end_copy()
         self._end_literal(0)
         first, second, *others = (*self._parts, bytes(self._done))
-        return CompressedMessage(varint(self._length) + first, second, others, self._length)
+        return CompressedMessage(varint(self._length) + first, second, others)
 
     def _repeat(self, distance: int, length: int) -> None:
         if self._literal:
@@ -125,20 +125,18 @@ class SnappyTemplate:
             self._literal.clear()
 
 
-class CompressedMessage:
-    """A compressed message without its numbers and its stamp. `length` is that of the message in bytes."""
+class CompressedMessage(NamedTuple):
+    """A compressed message without its numbers and its stamp: what is before, between and behind them."""
 
-    __slots__ = ("_first", "_others", "_second", "length")
-
-    def __init__(self, first: bytes, second: bytes, others: list[bytes], length: int) -> None:
-        self._first, self._second, self._others = first, second, others
-        self.length = length
+    first: bytes
+    second: bytes
+    others: list[bytes]
 
     def fill(self, stamp: bytes, numbers: Iterable[float]) -> bytes:
         """Return the message with these in it."""
         packed: Iterator[bytes] = map(_pack_double, numbers)
-        first = (self._first, next(packed), self._second, stamp)
-        *between, last = self._others
+        first = (self.first, next(packed), self.second, stamp)
+        *between, last = self.others
         return b"".join((*first, *chain.from_iterable(zip(between, packed, strict=True)), last))
 
 
