@@ -24,6 +24,8 @@ BOARDS = {
     "agents": "coldplate itself",
 }
 """The boards in the order in which they are linked, with their titles."""
+BOARD_OF = {"instance": "node", "rack": "rack", "job_id": "job"}
+"""The board about the value of a label."""
 UID = "coldplate-{}"
 
 
@@ -190,16 +192,19 @@ class Board:
         return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
 
     def _label_links(self, panel: DashboardPanel) -> list[Json]:
-        """Return widths and links of the columns of a table: a node links to its board."""
+        """Return widths and links of the columns of a table: a node, rack or job links to its board."""
         if panel.look != "table":
             return []
         made = [override(header, {"custom.width": width}) for header, width in _widths(panel).items()]
-        for header, target in panel.links:
+        for label, header in panel.labels:
+            target = BOARD_OF.get(label, self.name)
+            if target == self.name:
+                continue
             values = {
                 each.name: f'${{__data.fields["{shown}"]}}'
-                for label, shown in panel.labels
+                for name, shown in panel.labels
                 for each in VARIABLES[target]
-                if each.label == label and not each.many  # an alert without a GPU would select none
+                if each.label == name and not each.many  # an alert without a GPU would select none
             }
             url = link(self.name, target, **values) + "&${__url_time_range}"
             made.append(override(header, {"links": [grafana_json.data_link(f"Open {BOARDS[target]}", url)]}))

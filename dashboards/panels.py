@@ -70,7 +70,6 @@ class DashboardPanel(Struct, frozen=True):
     decimals: int | None = None
     columns: tuple[TableColumn, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
     texts: tuple[tuple[str, dict[str, str]], ...] = ()
     runbook: str = ""
     lines: Sequence[str | tuple[str, str]] = ()
@@ -151,7 +150,6 @@ def table(
     labels: dict[str, str],
     what: str | None = None,
     size: tuple[int, int] = (12, 9),
-    links: Sequence[tuple[str, str]] = (),
     rows: str = "",
     none: str = "",
     texts: Sequence[tuple[str, dict[str, str]]] = (),
@@ -160,10 +158,9 @@ def table(
 ) -> DashboardPanel:
     """Return a row for each set of labels and a column for each query; `labels` has the header of each label.
 
-    `links` are pairs of a header and the board that its values lead to. `rows` is a query with a series for each row
-    that must be there, whether or not a column has a value for it. A table of several columns needs it: Grafana joins
-    rows by the labels that all queries have, and a query without a result has none, so that one empty column would
-    break all rows.
+    `rows` is a query with a series for each row that must be there, whether or not a column has a value for it. A table
+    of several columns needs it: Grafana joins rows by the labels that all queries have, and a query without a result
+    has none, so that one empty column would break all rows.
     """
     if len(columns) > 1 and not rows:
         raise ValueError(f"table {title!r}: several columns need `rows`")
@@ -179,8 +176,7 @@ def table(
     description = _meaning(_subject(queries), what, good)
     return DashboardPanel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
-        links=tuple(links), texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good),
-        extra=extra,
+        texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good), extra=extra,
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ dashboard.add(
     table("Nodes with missing metrics", [TableColumn("Series",
         'topk(50, count by (instance, reason) (coldplate_metric_missing{reason!="unsupported"} == 1))', unit="short")],
         "empty.", what="Nodes with series that are denied, malformed, implausible, lost or silent.",
-        labels={"instance": "Node", "reason": "Reason"}, links=(("Node", "node"),), size=(6, 9), sort="Series"),
+        labels={"instance": "Node", "reason": "Reason"}, size=(6, 9), sort="Series"),
     small_graph(f"sum by (backend, cause) (rate(coldplate_readings_rejected_total{RATE}))",
         "0 or no data: no sensor reports nonsense.", title="Readings rejected", size=(6, 9)),
 )  # fmt: skip

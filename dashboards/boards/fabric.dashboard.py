@@ -86,19 +86,17 @@ dashboard.add(
         TableColumn("Recoveries, 5 min", f"{RECOVERIES} and {WORST}", unit="short",
             limits=steps("InfinibandErrors.recovery"), decimals=0),
     ], "empty.", what="Ports that are or went down, retrained or lost bits; the twenty worst by each.", labels=PORT,
-        links=(("Node", "node"),), size=(14, 9), sort="+State",
-        rows=WORST),
+        size=(14, 9), sort="+State", rows=WORST),
     state_timeline(per_port("max", PORT_DOWN), "empty: a port has a row only while it is down.",
         title="Ports that were down", mapped=UP_DOWN, size=(10, 9)),
     table("Links below their rate", [TableColumn("Rate", f"8 * {SLOW_LINKS}", unit="bps", limits=(("orange", None),)),
         TableColumn("Expected", f"8 * {EXPECTED} and {SLOW_LINKS}", unit="bps")],
         "empty: adapters of one kind run at the same rate.", what="Ports that are up at a lower rate than the others "
         "of their node with the same adapter, or than before, as in InfinibandRateDegraded.", labels=PORT,
-        links=(("Node", "node"),), size=(12, 8), sort="+Rate", rows=SLOW_LINKS,
-        none="none: adapters of one kind run at the same rate"),
+        size=(12, 8), sort="+Rate", rows=SLOW_LINKS, none="none: adapters of one kind run at the same rate"),
     table("NVLinks down", [TableColumn("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
         limits=NONE)], "empty.", what="Links that are inactive, by GPU.", labels={"instance": "Node", "gpu": "GPU"},
-        links=(("Node", "node"),), size=(12, 8), sort="Links"),
+        size=(12, 8), sort="Links"),
 )  # fmt: skip
 dashboard.row("InfiniBand")
 dashboard.add(
@@ -156,7 +154,7 @@ dashboard.add(
     ], "well above 1: at 1 a module receives as little as its maker allows.",
         what="Light received on the worst lane, divided by the module's own lower limit; the twenty lowest.",
         labels={"instance": "Node", "device": "Port", "vendor": "Vendor", "part_number": "Part", "serial": "Serial"},
-        links=(("Node", "node"),), size=(12, 8), sort="+Light, of its limit"),
+        size=(12, 8), sort="+Light, of its limit"),
     graph(f"topk(16, {per_device('port:ethernet_pre_fec_error_ratio:rate10m')})",
         "below 1e-8, and far below the line.", title="Bits that need correction", unit="sci",
         what="Share of the link's bits that error correction had to correct, worst ports. It can correct 2.4e-4.",

@@ -53,8 +53,7 @@ dashboard.add(
 dashboard.row("Firing alerts")
 dashboard.add(
     alerts({"alertname": "Alert", "instance": "Node", "rack": "Rack", "gpu": "GPU", "device": "Port", "job_id": "Job"},
-        what="Alerts firing on the server, where, and what they mean.", size=(24, 12), explained=True,
-        links=(("Node", "node"), ("Rack", "rack"), ("Job", "job"))),
+        what="Alerts firing on the server, where, and what they mean.", size=(24, 12), explained=True),
 )  # fmt: skip
 dashboard.row("Where GPU time goes")
 dashboard.add(
@@ -86,31 +85,30 @@ dashboard.add(
         TableColumn("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
           "all green. A rack links to its board.",
               what="Every rack with its power, budget and missing nodes; with dashes one of which no agent answers.",
-              labels={"rack": "Rack"}, size=(12, 8),
-              links=(("Rack", "rack"),), rows=f"max by (rack) (rack:power_watts:max or {DARK})", sort="Share"),
+              labels={"rack": "Rack"}, size=(12, 8), rows=f"max by (rack) (rack:power_watts:max or {DARK})",
+              sort="Share"),
 )  # fmt: skip
 dashboard.row("GPUs to look at first")
 dashboard.add(
     table("Ten hottest GPUs by margin", [TableColumn("Margin", "bottomk(10, " + per_gpu("min",
         "coldplate_gpu_temperature_margin_celsius") + ")", limits=steps("GpuHot"))],
-          "above the threshold of GpuHot in every row.", labels={"instance": "Node", "gpu": "GPU"}, links=(("Node",
-              "node"),), size=(8, 11), sort="+Margin"),
+          "above the threshold of GpuHot in every row.", labels={"instance": "Node", "gpu": "GPU"}, size=(8, 11),
+              sort="+Margin"),
     table("Ten most throttled nodes", [TableColumn("Throttled",
         "topk(10, max by (instance) (node:gpu_throttle_worst_ratio:rate5m) > 0)",
             limits=steps("GpuThrottled"))],
           "empty.", what="Share of GPU time in which heat, a brake or another cause reduced clocks.",
-              labels={"instance": "Node"}, links=(("Node", "node"),), size=(8, 11), sort="Throttled"),
+              labels={"instance": "Node"}, size=(8, 11), sort="Throttled"),
     table("Ten most uneven jobs", [TableColumn("Spread",
         "topk(10, max by (instance, job_id) (coldplate_job_gpu_utilization_highest_ratio"
         " - coldplate_job_gpu_utilization_lowest_ratio))", limits=(("green", None), ("orange",
         0.5)))],
           "small: GPUs of one job are equally busy. GpuImbalance starts at half.",
               what="Utilization of the busiest minus that of the idlest GPU of a job on a node.",
-              labels={"instance": "Node", "job_id": "Job"}, links=(("Node", "node"), ("Job", "job")), size=(8, 11),
-              sort="Spread"),
+              labels={"instance": "Node", "job_id": "Job"}, size=(8, 11), sort="Spread"),
     table("Nodes with GPUs missing", [TableColumn("Missing", "max by (instance) (node:gpus_missing:max)", limits=NONE)],
-          "empty.", what="GPUs that a node should have but does not show.", labels={"instance": "Node"}, links=(("Node",
-              "node"),), size=(8, 8), sort="Missing"),
+          "empty.", what="GPUs that a node should have but does not show.", labels={"instance": "Node"}, size=(8, 8),
+              sort="Missing"),
     small_graph("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0", "empty, except for idle moments.",
         title="Throttled time by reason", what="Share of all GPU time, by what reduced the clocks; reasons overlap."),
     small_graph([(f"quantile(0.05, {UTILIZATION})", "5% of nodes below"), (f"quantile(0.5, {UTILIZATION})", "half"),

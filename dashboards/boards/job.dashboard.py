@@ -44,8 +44,7 @@ dashboard.add(
     stat(f"sum({of_job('increase(coldplate_gpu_energy_joules_total[$__range])')}) / 3600",
         "in proportion to the work done.", title="Energy in this range", unit="watth", size=(4, 4)),
     alerts({"alertname": "Alert", "instance": "Node", "gpu": "GPU"}, among=alerts_of_job("$__range"),
-        what="Alerts about this job, its GPUs and its nodes on the server.", links=(("Node", "node"),), size=(24, 7),
-        explained=True),
+        what="Alerts about this job, its GPUs and its nodes on the server.", size=(24, 7), explained=True),
     bar_gauge([(share(BUSY, f"max({BUSY})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
         title="Utilization, share of the busiest", what="Utilization of each GPU divided by that of the busiest, means "
         "of a minute. A red bar is a laggard.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
@@ -77,8 +76,7 @@ dashboard.add(
         TableColumn("Memory", per_gpu("max", of_job(MEMORY)), unit="percentunit"),
     ], "all green. A GPU that lags while all else is green gets too little work: look at the job.",
         what="Each GPU of the job with what can slow it down; lost ones first.",
-        labels={"instance": "Node", "gpu": "GPU"}, size=(24, 12), links=(("Node", "node"),), rows=HELD,
-        sort=("+State", "+Power/median")),
+        labels={"instance": "Node", "gpu": "GPU"}, size=(24, 12), rows=HELD, sort=("+State", "+Power/median")),
 )  # fmt: skip
 dashboard.row("Side by side")
 dashboard.add(

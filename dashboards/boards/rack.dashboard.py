@@ -79,8 +79,8 @@ dashboard.add(
         in_rack("sum by (instance) (coldplate_gpu_up)"), unit="short"), TableColumn("Least margin",
         in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot"))],
           "equal rows for nodes of one job, and green margins. A node links to its board.",
-              what="The nodes of the rack, silent ones first.", labels={"instance": "Node"},
-              links=(("Node", "node"),), size=(12, 9), rows=f"({NODES})", sort=("+State", "Power")),
+              what="The nodes of the rack, silent ones first.", labels={"instance": "Node"}, size=(12, 9),
+              rows=f"({NODES})", sort=("+State", "Power")),
 )  # fmt: skip
 dashboard.row("Trend")
 dashboard.add(
@@ -127,8 +127,7 @@ dashboard.add(
     table("Leak detectors of the nodes", [TableColumn("State", in_rack(
         f"max by (instance, chassis, detector) ({not_ok('coldplate_leak_detector_state')})"),
         unit="short", mapped=NOT_OK)], "empty.", what="Detectors in the trays that report coolant or cannot be read.",
-        labels={"instance": "Node", "chassis": "Chassis", "detector": "Detector"}, links=(("Node", "node"),),
-        size=(12, 9), sort="State"),
+        labels={"instance": "Node", "chassis": "Chassis", "detector": "Detector"}, size=(12, 9), sort="State"),
     graph([("max by (equipment, unit, loop) (coldplate_rack_coolant_supply_temperature_celsius)",
         "{{equipment}} {{loop}} supply"),
         ("max by (equipment, unit, loop) (coldplate_rack_coolant_return_temperature_celsius)",
@@ -170,6 +169,6 @@ dashboard.add(
     table("Sources of node power", [
         TableColumn("Nodes", in_rack("count by (instance, source) (coldplate_node_power_watts)"),
         unit="short")], "a measured source on each node: estimate is computed from GPU power, not measured.",
-        what="Source of each node's power.", labels={"instance": "Node", "source": "Source"}, links=(("Node",
-        "node"),), size=(24, 8), sort="+Source"),
+        what="Source of each node's power.", labels={"instance": "Node", "source": "Source"}, size=(24, 8),
+        sort="+Source"),
 )  # fmt: skip
