@@ -84,10 +84,10 @@ def _queries(about: About) -> tuple[PanelQuery, ...]:
     return tuple(PanelQuery(each) if isinstance(each, str) else PanelQuery(*each) for each in given)
 
 
-def _subject(queries: tuple[PanelQuery, ...]) -> str:
-    names = names_in(queries[0].expr)
+def _subject(expr: str) -> str:
+    names = names_in(expr)
     if not names:
-        raise ValueError(f"no known series in {queries[0].expr!r}")
+        raise ValueError(f"no known series in {expr!r}")
     known = [name for name in names if name in BY_NAME or name in recorded_series()]
     return known[0] if known else names[0]
 
@@ -109,7 +109,7 @@ def _emptiness(good: str) -> str:
 
 def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel:
     queries = _queries(about)
-    subject = _subject(queries)
+    subject = _subject(queries[0].expr)
     unit = options.pop("unit", None) or unit_of_query(queries[0].expr, subject)
     title = options.pop("title", None) or title_of(subject)
     what = options.pop("what", None)
@@ -169,11 +169,8 @@ def table(
         PanelQuery(f"{each.expr} or {rows} * {'0' if each.zero else 'NaN'}" if rows else each.expr, "")
         for each in columns
     )
-    columns = tuple(
-        replace(column, unit=column.unit or unit_of_query(column.expr, _subject((PanelQuery(column.expr),))))
-        for column in columns
-    )
-    description = _meaning(_subject(queries), what, good)
+    columns = tuple(replace(each, unit=each.unit or unit_of_query(each.expr, _subject(each.expr))) for each in columns)
+    description = _meaning(_subject(queries[0].expr), what, good)
     return DashboardPanel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
         texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good), extra=extra,

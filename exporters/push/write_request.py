@@ -33,10 +33,13 @@ _NUMBER_BYTES = 8
 _pack_double: Callable[[float], bytes] = Struct("<d").pack
 
 
-def varint(number: int) -> bytes:
-    """Return a number as Protocol Buffers and Snappy write it."""
+def varint(number: int, least: int = 1) -> bytes:
+    """Return a number as Protocol Buffers and Snappy write it; with leading zeros if it needs fewer than `least` bytes.
+
+    A reader of Protocol Buffers accepts those.
+    """
     made = bytearray()
-    while number > 0x7F:
+    while number > 0x7F or len(made) < least - 1:
         made.append(number & 0x7F | 0x80)
         number >>= 7
     made.append(number)
@@ -277,14 +280,5 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def _stamp(wall: float) -> bytes:
-    """Return the time's field.
-
-    It has as many bytes as ever, by leading zeros, which a reader of Protocol Buffers accepts.
-    """
-    left = min(max(round(wall * 1000), 0), _LATEST)
-    made = bytearray(_TIME)
-    for _ in range(_TIME_BYTES - 1):
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    made.append(left)
-    return bytes(made)
+    """Return the time's field, which always has as many bytes."""
+    return _TIME + varint(min(max(round(wall * 1000), 0), _LATEST), _TIME_BYTES)
