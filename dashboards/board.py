@@ -24,6 +24,8 @@ BOARDS = {
     "agents": "coldplate itself",
 }
 """The boards in the order in which they are linked, with their titles."""
+BOARD_OF = {"instance": "node", "rack": "rack", "job_id": "job"}
+"""The board about the value of a label."""
 UID = "coldplate-{}"
 
 
@@ -62,15 +64,14 @@ VARIABLES = {
 }
 
 
-def carried_variables(source: str, target: str) -> list[str]:
-    """Return the variables that a link may carry: those of both boards, never many values to a board that takes one."""
-    there = {each.name: each for each in VARIABLES[target]}
-    return [each.name for each in VARIABLES[source] if each.name in there and (there[each.name].many or not each.many)]
-
-
 def link(source: str, target: str, **values: str) -> str:
-    """Return the address of a board with the variables that go along; `values` take a variable's place."""
-    kept = [name for name in carried_variables(source, target) if name not in values]
+    """Return the address of a board with the variables of both, never many values to a board that takes one.
+
+    `values` take a variable's place.
+    """
+    takes_many = {each.name: each.many for each in VARIABLES[target] if each.name not in values}
+    own = [each for each in VARIABLES[source] if each.name in takes_many]
+    kept = [each.name for each in own if takes_many[each.name] or not each.many]
     parts = ["${datasource:queryparam}", *(f"${{{name}:queryparam}}" for name in kept)]
     parts += [f"var-{name}={value}" for name, value in values.items()]
     return f"/d/{UID.format(target)}?{'&'.join(parts)}"
@@ -95,16 +96,18 @@ class Board:
         self._variables = VARIABLES[name]
         self._matchers = {each.label: each.matcher for each in self._variables}
         self._pinned = frozenset(each.label for each in self._variables if not each.many) | {"cluster"}
-        self._collapsed: set[str] = set()
-        self._placed: list[tuple[DashboardPanel | str, Json]] = []
+        self._panels: list[Json] = []
+        """Rows and panels. Those of a collapsed row are inside it: Grafana asks nothing for them."""
+        self._beside = self._panels
+        self._count = 0
         self._x = self._y = self._tallest = 0
 
     def row(self, title: str, *, collapsed: bool = False) -> None:
         """Begin a new row under a heading; a collapsed one is for what most sites do not have."""
         self._break()
-        if collapsed:
-            self._collapsed.add(title)
-        self._placed.append((title, {"h": 1, "w": COLUMNS, "x": 0, "y": self._y}))
+        row: Json = {"type": "row", "title": title, "panels": [], "collapsed": collapsed}
+        self._place(row, self._panels, width=COLUMNS, height=1)
+        self._beside = row["panels"] if collapsed else self._panels
         self._y += 1
 
     def add(self, *panels: DashboardPanel) -> None:
@@ -112,10 +115,14 @@ class Board:
         for panel in panels:
             if self._x + panel.width > COLUMNS:
                 self._break()
-            place = {"h": panel.height, "w": panel.width, "x": self._x, "y": self._y}
-            self._placed.append((panel, place))
+            self._place(self._panel(panel), self._beside, panel.width, panel.height)
             self._x += panel.width
             self._tallest = max(self._tallest, panel.height)
+
+    def _place(self, made: Json, beside: list[Json], width: int, height: int) -> None:
+        self._count += 1
+        place = {"h": height, "w": width, "x": self._x, "y": self._y}
+        beside.append({**made, "id": self._count, "gridPos": place})
 
     def _break(self) -> None:
         self._y += self._tallest
@@ -135,23 +142,9 @@ class Board:
             templating=core.Templating([_SOURCE_VARIABLE, *map(_variable, self._variables)]),
             annotations=core.Annotations([_GRAFANA_ANNOTATIONS, *self._alert_annotations()]),
             links=[self._board_link(each) for each in BOARDS if each != self.name],
-            panels=self._panels(),
+            panels=self._panels,
         )
         return grafana_json.fix_dashboard(made)
-
-    def _panels(self) -> list[Json]:
-        """Return rows and panels. Those of a collapsed row are inside it: Grafana asks nothing for them."""
-        made: list[Json] = []
-        beside = made
-        for number, (panel, place) in enumerate(self._placed, 1):
-            if isinstance(panel, str):
-                row: Json = {"type": "row", "title": panel, "id": number, "gridPos": place, "panels": []}
-                row["collapsed"] = panel in self._collapsed
-                made.append(row)
-                beside = row["panels"] if row["collapsed"] else made
-            else:
-                beside.append({**self._panel(panel), "id": number, "gridPos": place})
-        return made
 
     def _panel(self, panel: DashboardPanel) -> Json:
         return {
@@ -199,16 +192,19 @@ class Board:
         return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
 
     def _label_links(self, panel: DashboardPanel) -> list[Json]:
-        """Return widths and links of the columns of a table: a node links to its board."""
+        """Return widths and links of the columns of a table: a node, rack or job links to its board."""
         if panel.look != "table":
             return []
         made = [override(header, {"custom.width": width}) for header, width in _widths(panel).items()]
-        for header, target in panel.links:
+        for label, header in panel.labels:
+            target = BOARD_OF.get(label, self.name)
+            if target == self.name:
+                continue
             values = {
                 each.name: f'${{__data.fields["{shown}"]}}'
-                for label, shown in panel.labels
+                for name, shown in panel.labels
                 for each in VARIABLES[target]
-                if each.label == label and not each.many  # an alert without a GPU would select none
+                if each.label == name and not each.many  # an alert without a GPU would select none
             }
             url = link(self.name, target, **values) + "&${__url_time_range}"
             made.append(override(header, {"links": [grafana_json.data_link(f"Open {BOARDS[target]}", url)]}))

@@ -70,7 +70,6 @@ class DashboardPanel(Struct, frozen=True):
     decimals: int | None = None
     columns: tuple[TableColumn, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
     texts: tuple[tuple[str, dict[str, str]], ...] = ()
     runbook: str = ""
     lines: Sequence[str | tuple[str, str]] = ()
@@ -85,10 +84,10 @@ def _queries(about: About) -> tuple[PanelQuery, ...]:
     return tuple(PanelQuery(each) if isinstance(each, str) else PanelQuery(*each) for each in given)
 
 
-def _subject(queries: tuple[PanelQuery, ...]) -> str:
-    names = names_in(queries[0].expr)
+def _subject(expr: str) -> str:
+    names = names_in(expr)
     if not names:
-        raise ValueError(f"no known series in {queries[0].expr!r}")
+        raise ValueError(f"no known series in {expr!r}")
     known = [name for name in names if name in BY_NAME or name in recorded_series()]
     return known[0] if known else names[0]
 
@@ -110,9 +109,7 @@ def _emptiness(good: str) -> str:
 
 def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel:
     queries = _queries(about)
-    if "legend" in options:
-        queries = (PanelQuery(queries[0].expr, options.pop("legend")), *queries[1:])
-    subject = _subject(queries)
+    subject = _subject(queries[0].expr)
     unit = options.pop("unit", None) or unit_of_query(queries[0].expr, subject)
     title = options.pop("title", None) or title_of(subject)
     what = options.pop("what", None)
@@ -128,6 +125,8 @@ def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel
 
 graph = partial(_panel, "timeseries")
 """Values over time."""
+small_graph = partial(graph, size=(8, 8), few=True)
+"""The same on a third of a line, with its legend in a list below."""
 bar_gauge = partial(_panel, "bargauge", instant=True)
 """A bar for each series, now."""
 gauge = partial(_panel, "gauge", instant=True)
@@ -151,7 +150,6 @@ def table(
     labels: dict[str, str],
     what: str | None = None,
     size: tuple[int, int] = (12, 9),
-    links: Sequence[tuple[str, str]] = (),
     rows: str = "",
     none: str = "",
     texts: Sequence[tuple[str, dict[str, str]]] = (),
@@ -160,10 +158,9 @@ def table(
 ) -> DashboardPanel:
     """Return a row for each set of labels and a column for each query; `labels` has the header of each label.
 
-    `links` are pairs of a header and the board that its values lead to. `rows` is a query with a series for each row
-    that must be there, whether or not a column has a value for it. A table of several columns needs it: Grafana joins
-    rows by the labels that all queries have, and a query without a result has none, so that one empty column would
-    break all rows.
+    `rows` is a query with a series for each row that must be there, whether or not a column has a value for it. A table
+    of several columns needs it: Grafana joins rows by the labels that all queries have, and a query without a result
+    has none, so that one empty column would break all rows.
     """
     if len(columns) > 1 and not rows:
         raise ValueError(f"table {title!r}: several columns need `rows`")
@@ -172,15 +169,11 @@ def table(
         PanelQuery(f"{each.expr} or {rows} * {'0' if each.zero else 'NaN'}" if rows else each.expr, "")
         for each in columns
     )
-    columns = tuple(
-        replace(column, unit=column.unit or unit_of_query(column.expr, _subject((PanelQuery(column.expr),))))
-        for column in columns
-    )
-    description = _meaning(_subject(queries), what, good)
+    columns = tuple(replace(each, unit=each.unit or unit_of_query(each.expr, _subject(each.expr))) for each in columns)
+    description = _meaning(_subject(queries[0].expr), what, good)
     return DashboardPanel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
-        links=tuple(links), texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good),
-        extra=extra,
+        texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good), extra=extra,
     )  # fmt: skip
 
 

@@ -94,11 +94,6 @@ def _natural(labels: Labels) -> _NaturalKey:
     return tuple((len(value) if value.isdigit() else 0, value) for _, value in labels)
 
 
-def text_type(row: Metric) -> str:
-    """Return the type in Prometheus's text format, which has neither states nor infos."""
-    return "counter" if row.kind is Kind.COUNTER else "gauge"
-
-
 def openmetrics_kinds(rows: Iterable[Metric]) -> list[_OpenMetricsKind]:
     """Return family name and type of each row in OpenMetrics, where a counter and an info drop their suffix.
 
@@ -280,8 +275,9 @@ def escape_label(value: str) -> str:
 
 
 def _text_head(row: Metric) -> str:
+    kind = "counter" if row.kind is Kind.COUNTER else "gauge"  # the format has neither states nor infos
     meaning = row.help.replace("\\", r"\\").replace("\n", r"\n")
-    return f"# HELP {row.name} {meaning}\n# TYPE {row.name} {text_type(row)}\n"
+    return f"# HELP {row.name} {meaning}\n# TYPE {row.name} {kind}\n"
 
 
 def openmetrics_heads(rows: Sequence[Metric]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The reference of all metrics, as Markdown, generated from the catalogue."""
 
-from agent.catalogue.groups import GROUPS, Group, Profile, profile_of
+from agent.catalogue import SECTIONS, with_statistics
+from agent.catalogue.groups import Profile, profile_of
 from agent.model import Metric, Shown
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import MHZ, MIB, MILLI, NANO, PERCENT, ForeignProfile, Term
@@ -40,11 +41,10 @@ Group `{}`.
 
 def render() -> str:
     """Return docs/metrics.md."""
-    return "\n".join([_INTRODUCTION, *map(_section, GROUPS)])
-
-
-def _section(group: Group) -> str:
-    return "\n".join([_HEAD.format(group.title, group.word), *map(_line, group.rows), ""])
+    lines = [_INTRODUCTION]
+    for word, title, rows in SECTIONS:
+        lines += [_HEAD.format(title, word), *map(_line, with_statistics(rows)), ""]
+    return "\n".join(lines)
 
 
 def _line(row: Metric) -> str:

@@ -59,10 +59,7 @@ def choose_format(accept: str) -> Format:
 def accepts_gzip(accept_encoding: str) -> bool:
     """Return whether gzip may be used: named, or covered by a star, and not with a weight of 0."""
     weights = {entry.value: entry.weight for entry in _accept_entries(accept_encoding)}
-    for name in ("gzip", "x-gzip", "*"):
-        if name in weights:
-            return weights[name] > 0.0
-    return False
+    return next((weights[name] > 0.0 for name in ("gzip", "x-gzip", "*") if name in weights), False)
 
 
 def _text_rank(entry: _AcceptEntry) -> int:

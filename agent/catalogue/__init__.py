@@ -1,5 +1,7 @@
 """The metric catalogue: one row for each metric, and everything else reads it."""
 
+from collections.abc import Iterator
+
 from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.catalogue.bindings import Derived
 from agent.lib.record import replace
@@ -8,18 +10,14 @@ from agent.model import Kind, Metric
 STATISTICS = ("min", "mean", "max")
 
 
-def rolling_name(name: str, statistic: str) -> str:
-    """Return the name with `statistic` before its unit: coldplate_gpu_power_watts, coldplate_gpu_power_max_watts."""
-    stem, _, unit = name.rpartition("_")
-    return f"{stem}_{statistic}_{unit}"
-
-
 def _rolling(row: Metric) -> tuple[Metric, ...]:
+    """Return the statistics of coldplate_gpu_power_watts, such as coldplate_gpu_power_max_watts."""
+    stem, _, unit = row.name.rpartition("_")
     what = {"min": "Lowest", "mean": "Mean", "max": "Highest"}
     return tuple(
         replace(
             row,
-            name=rolling_name(row.name, statistic),
+            name=f"{stem}_{statistic}_{unit}",
             help=f"{what[statistic]} over the rolling minute: {row.help[0].lower()}{row.help[1:]}",
             origin=(Derived(f"{statistic} of {row.name} over sampling.window"),),
             rolling=False,
@@ -29,16 +27,12 @@ def _rolling(row: Metric) -> tuple[Metric, ...]:
     )
 
 
-def peak_name(name: str) -> str:
-    """Return the name of a counter's peak: coldplate_x_bytes_total, coldplate_x_peak_bytes_per_second."""
-    stem, unit, _ = name.rsplit("_", 2)
-    return f"{stem}_peak_{unit}_per_second"
-
-
 def _peak(row: Metric) -> Metric:
+    """Return the peak of a counter: of coldplate_x_bytes_total, coldplate_x_peak_bytes_per_second."""
+    stem, unit, _ = row.name.rsplit("_", 2)
     return replace(
         row,
-        name=peak_name(row.name),
+        name=f"{stem}_peak_{unit}_per_second",
         kind=Kind.GAUGE,
         help=f"Highest rate from one sample to the next within the rolling minute: {row.help[0].lower()}{row.help[1:]}",
         origin=(Derived(f"growth of {row.name} over sampling.window"),),
@@ -118,12 +112,15 @@ PEAKS: dict[str, Metric] = {row.name: _peak(row) for row in _BASE if row.peak}
 """For each counter that has one, the row of its highest rate."""
 
 
-def statistics_of(name: str) -> tuple[Metric, ...]:
-    """Return the rows of a row's statistics, which follow it everywhere."""
-    return (*ROLLING.get(name, ()), *((PEAKS[name],) if name in PEAKS else ()))
+def with_statistics(rows: tuple[Metric, ...]) -> Iterator[Metric]:
+    """Yield rows, each followed by its statistics, as everywhere."""
+    for row in rows:
+        yield from (row, *ROLLING.get(row.name, ()))
+        if row.name in PEAKS:
+            yield PEAKS[row.name]
 
 
-ROWS: tuple[Metric, ...] = tuple(each for row in _BASE for each in (row, *statistics_of(row.name)))
+ROWS: tuple[Metric, ...] = tuple(with_statistics(_BASE))
 BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}
 
 if len(BY_NAME) != len(ROWS):

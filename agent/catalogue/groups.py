@@ -5,9 +5,7 @@ Boards, and the rules of a server, say which profile they need.
 
 from enum import IntEnum
 
-from msgspec import Struct
-
-from agent.catalogue import PEAKS, ROLLING, SECTIONS, statistics_of
+from agent.catalogue import PEAKS, ROLLING, SECTIONS, with_statistics
 from agent.model import Metric, Shown
 
 ROLLING_WORD = "rolling"
@@ -16,23 +14,9 @@ DRIVERS_WORD = "infiniband-drivers"
 """Counters under names of the driver's own, whose rows are made when they are first seen."""
 
 
-class Group(Struct, frozen=True, eq=False):
-    """`word` is its name in the configuration, `title` its heading. Each row is followed by its statistics."""
+WORDS = (*(word for word, _, _ in SECTIONS), DRIVERS_WORD, ROLLING_WORD)
 
-    word: str
-    title: str
-    rows: tuple[Metric, ...]
-
-
-GROUPS = tuple(
-    Group(word, title, tuple(each for row in rows for each in (row, *statistics_of(row.name))))
-    for word, title, rows in SECTIONS
-)
-"""Every row of the catalogue once, in the order of the reference."""
-
-WORDS = (*(each.word for each in GROUPS), DRIVERS_WORD, ROLLING_WORD)
-
-_WORD_OF = {row: each.word for each in GROUPS for row in each.rows}
+_WORD_OF = {row: word for word, _, rows in SECTIONS for row in with_statistics(rows)}
 _STATISTICS = frozenset(row for rows in (*ROLLING.values(), PEAKS.values()) for row in rows)
 
 

@@ -152,18 +152,14 @@ def _lower(text: str) -> str:
     return text.lower() if text.isascii() else "".join("i" if each == "\u0130" else each.lower() for each in text)
 
 
-def _split_host_port(text: str) -> tuple[str, str] | None:
+def _split_host_port(text: str) -> tuple[str, str]:
+    """Return host and port; the port is empty if the text is not of both."""
     match = re.fullmatch(r"(?:\[([^\[\]]*)\]|([^:\[\]]*)):([^:\[\]]*)", text, re.DOTALL)
-    return (match[1] if match[1] is not None else match[2], match[3]) if match else None
-
-
-def _strip_port(text: str) -> str:
-    parts = _split_host_port(text)
-    return parts[0] if parts else text
+    return (match[1] if match[1] is not None else match[2], match[3]) if match else (text, "")
 
 
 def _strip_domain(text: str) -> str:
-    host, port = _split_host_port(text) or (text, "")
+    host, port = _split_host_port(text)
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -334,7 +330,7 @@ FUNCTIONS: Mapping[str, Called] = {
     "slice": Called(_slice, (ANY,), ANY),
     "sortByLabel": Called(_sort_by_label, (TEXT, RESULT), in_context=True),
     "stripDomain": Called(_strip_domain, (TEXT,)),
-    "stripPort": Called(_strip_port, (TEXT,)),
+    "stripPort": Called(lambda text: _split_host_port(text)[0], (TEXT,)),
     "strvalue": Called(lambda of: _of(of).labels.get("__value__", ""), (SAMPLE,)),
     "tableLink": Called(_link(1), (TEXT,)),
     "title": Called(_title, (TEXT,)),

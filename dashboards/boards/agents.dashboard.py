@@ -2,7 +2,7 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, alerts, graph, stat, state_timeline, table
+from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, alerts, small_graph, stat, state_timeline, table
 from dashboards.queries import RATE
 
 SERVED = f"rate(coldplate_ticks_total{RATE})"
@@ -42,12 +42,12 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Sampling")
 dashboard.add(
-    graph("topk(20, coldplate_sample_age_seconds)", "at most slightly above the sampling interval.",
-        legend="{{instance}}", title="Oldest samples", limits=steps("AgentStalled"), size=(8, 8), few=True),
-    graph([(f"topk(20, {MISSED} / ({SERVED} + {MISSED}))", "{{instance}}")], "0.", title="Missed ticks",
-        unit="percentunit", size=(8, 8), few=True),
-    graph([("topk(20, coldplate_backend_duration_seconds)", "{{instance}} {{backend}}")],
-        "a small part of the sampling interval.", title="Slowest reads", size=(8, 8), few=True),
+    small_graph([("topk(20, coldplate_sample_age_seconds)", "{{instance}}")],
+        "at most slightly above the sampling interval.", title="Oldest samples", limits=steps("AgentStalled")),
+    small_graph([(f"topk(20, {MISSED} / ({SERVED} + {MISSED}))", "{{instance}}")], "0.", title="Missed ticks",
+        unit="percentunit"),
+    small_graph([("topk(20, coldplate_backend_duration_seconds)", "{{instance}} {{backend}}")],
+        "a small part of the sampling interval.", title="Slowest reads"),
     state_timeline("min by (instance, backend) (coldplate_backend_up)",
         "all up; hardware that is absent has no row.", title="Backends", mapped=UP_DOWN),
     table("What each backend found", [TableColumn("Nodes", "count by (backend, outcome) (coldplate_backend_info == 1)",
@@ -63,41 +63,39 @@ dashboard.add(
     table("Nodes with missing metrics", [TableColumn("Series",
         'topk(50, count by (instance, reason) (coldplate_metric_missing{reason!="unsupported"} == 1))', unit="short")],
         "empty.", what="Nodes with series that are denied, malformed, implausible, lost or silent.",
-        labels={"instance": "Node", "reason": "Reason"}, links=(("Node", "node"),), size=(6, 9), sort="Series"),
-    graph([(f"sum by (backend, cause) (rate(coldplate_readings_rejected_total{RATE}))")],
-        "0 or no data: no sensor reports nonsense.", title="Readings rejected", size=(6, 9), few=True),
+        labels={"instance": "Node", "reason": "Reason"}, size=(6, 9), sort="Series"),
+    small_graph(f"sum by (backend, cause) (rate(coldplate_readings_rejected_total{RATE}))",
+        "0 or no data: no sensor reports nonsense.", title="Readings rejected", size=(6, 9)),
 )  # fmt: skip
 dashboard.row("Worker and cost")
 dashboard.add(
-    graph([("topk(20, increase(coldplate_worker_restarts_total[10m])) > 0", "{{instance}}")], "empty.",
-        title="Worker restarts in 10 minutes", unit="short", limits=steps("AgentStalled.worker"),
-        size=(8, 8), few=True),
-    graph([(f"topk(20, sum by (instance, process) (rate(coldplate_process_cpu_seconds_total{RATE})))")],
-        "flat, a few percent of one core.", title="CPU use of agents", size=(8, 8), few=True),
-    graph([("topk(20, sum by (instance, process) (coldplate_process_resident_memory_bytes))")], "flat.",
-        title="Memory of agents", size=(8, 8), few=True),
-    graph([(f"topk(10, avg by (thread) (rate(coldplate_thread_cpu_seconds_total{RATE})))")],
-        "sampler, rules and http take the most.", title="CPU use per node, by part", size=(8, 8), few=True),
-    graph("topk(20, max by (instance) (coldplate_sampling_slowdown_ratio))", "1: lanes are read as configured.",
-        title="Lanes that are slowed down to keep the budget", unit="short", size=(8, 8), few=True),
-    graph([(f"topk(20, sum by (instance, backend) (rate(coldplate_backend_read_seconds_total{RATE})))")],
-        "flat.", what="Seconds of each second for which reads are in flight.", title="Time spent in reads",
-        size=(8, 8), few=True),
+    small_graph([("topk(20, increase(coldplate_worker_restarts_total[10m])) > 0", "{{instance}}")], "empty.",
+        title="Worker restarts in 10 minutes", unit="short", limits=steps("AgentStalled.worker")),
+    small_graph(f"topk(20, sum by (instance, process) (rate(coldplate_process_cpu_seconds_total{RATE})))",
+        "flat, a few percent of one core.", title="CPU use of agents"),
+    small_graph("topk(20, sum by (instance, process) (coldplate_process_resident_memory_bytes))", "flat.",
+        title="Memory of agents"),
+    small_graph(f"topk(10, avg by (thread) (rate(coldplate_thread_cpu_seconds_total{RATE})))",
+        "sampler, rules and http take the most.", title="CPU use per node, by part"),
+    small_graph("topk(20, max by (instance) (coldplate_sampling_slowdown_ratio))", "1: lanes are read as configured.",
+        title="Lanes that are slowed down to keep the budget", unit="short"),
+    small_graph(f"topk(20, sum by (instance, backend) (rate(coldplate_backend_read_seconds_total{RATE})))", "flat.",
+        what="Seconds of each second for which reads are in flight.", title="Time spent in reads"),
 )  # fmt: skip
 dashboard.row("Rules and notifications")
 dashboard.add(
-    graph([(f"sum by (rule_group) (rate(coldplate_rule_evaluations_total{RATE}))")],
-        "flat: every group is evaluated at its interval.", title="Rules evaluated", size=(8, 8), few=True),
-    graph([(f"topk(10, avg by (rule_group) (rate(coldplate_rule_evaluation_seconds_total{RATE})))")],
-        "a few thousandths of a core.", title="Rule evaluation time per node", size=(8, 8), few=True),
-    graph([("sum by (instance, rule_group) (increase(coldplate_rule_evaluation_failures_total[5m])) > 0")], "empty.",
-        title="Rule failures", unit="short", size=(8, 8), few=True),
-    graph([(f"sum by (notifier) (rate(coldplate_notifications_sent_total{RATE}))", "{{notifier}} delivered"),
+    small_graph(f"sum by (rule_group) (rate(coldplate_rule_evaluations_total{RATE}))",
+        "flat: every group is evaluated at its interval.", title="Rules evaluated"),
+    small_graph(f"topk(10, avg by (rule_group) (rate(coldplate_rule_evaluation_seconds_total{RATE})))",
+        "a few thousandths of a core.", title="Rule evaluation time per node"),
+    small_graph("sum by (instance, rule_group) (increase(coldplate_rule_evaluation_failures_total[5m])) > 0", "empty.",
+        title="Rule failures", unit="short"),
+    small_graph([(f"sum by (notifier) (rate(coldplate_notifications_sent_total{RATE}))", "{{notifier}} delivered"),
         (f"sum by (notifier) (rate(coldplate_notifications_dropped_total{RATE}))", "{{notifier}} dropped"),
         (f"sum by (notifier) (rate(coldplate_notifications_errors_total{RATE}))", "{{notifier}} failed attempts")],
-        "nothing dropped.", title="Notifications", size=(8, 8), few=True),
-    graph("topk(20, sum by (instance, notifier) (coldplate_notifications_queue_length))", "0, except for seconds.",
-        title="Queued alerts by node", size=(8, 8), few=True),
+        "nothing dropped.", title="Notifications"),
+    small_graph("topk(20, sum by (instance, notifier) (coldplate_notifications_queue_length))",
+        "0, except for seconds.", title="Queued alerts by node"),
     alerts({"alertstate": "State", "alertname": "Alert"}, title="Alerts evaluated on the nodes",
         series="coldplate_alert", matchers="", what="Alerts that are pending or firing on the nodes themselves.",
         good="as on the server: an alert that only one of them shows is a rule that the other lacks.", size=(8, 8)),

@@ -2,7 +2,7 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, graph, stat, state_timeline, table
+from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, graph, small_graph, stat, state_timeline, table
 from dashboards.queries import RATE, per_gpu
 
 PORT = {"instance": "Node", "device": "Device", "port": "Port"}
@@ -86,19 +86,17 @@ dashboard.add(
         TableColumn("Recoveries, 5 min", f"{RECOVERIES} and {WORST}", unit="short",
             limits=steps("InfinibandErrors.recovery"), decimals=0),
     ], "empty.", what="Ports that are or went down, retrained or lost bits; the twenty worst by each.", labels=PORT,
-        links=(("Node", "node"),), size=(14, 9), sort="+State",
-        rows=WORST),
+        size=(14, 9), sort="+State", rows=WORST),
     state_timeline(per_port("max", PORT_DOWN), "empty: a port has a row only while it is down.",
         title="Ports that were down", mapped=UP_DOWN, size=(10, 9)),
     table("Links below their rate", [TableColumn("Rate", f"8 * {SLOW_LINKS}", unit="bps", limits=(("orange", None),)),
         TableColumn("Expected", f"8 * {EXPECTED} and {SLOW_LINKS}", unit="bps")],
         "empty: adapters of one kind run at the same rate.", what="Ports that are up at a lower rate than the others "
         "of their node with the same adapter, or than before, as in InfinibandRateDegraded.", labels=PORT,
-        links=(("Node", "node"),), size=(12, 8), sort="+Rate", rows=SLOW_LINKS,
-        none="none: adapters of one kind run at the same rate"),
+        size=(12, 8), sort="+Rate", rows=SLOW_LINKS, none="none: adapters of one kind run at the same rate"),
     table("NVLinks down", [TableColumn("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
         limits=NONE)], "empty.", what="Links that are inactive, by GPU.", labels={"instance": "Node", "gpu": "GPU"},
-        links=(("Node", "node"),), size=(12, 8), sort="Links"),
+        size=(12, 8), sort="Links"),
 )  # fmt: skip
 dashboard.row("InfiniBand")
 dashboard.add(
@@ -109,36 +107,35 @@ dashboard.add(
     graph([("8 * topk(16, " + per_port("sum",
         f"rate(coldplate_infiniband_port_data_received_bytes_total{RATE})") + ")"), FASTEST],
         "below the dashed rate of a port.", title="Receive rate, busiest ports", unit="bps", lines=("^rate of",)),
-    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_transmit_wait_total{RATE})") + ")")],
+    small_graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_transmit_wait_total{RATE})") + ")",
         "far below the threshold of InfinibandCongestion.", title="Congestion: ticks without credit",
-        limits=steps("InfinibandCongestion"), size=(8, 8), quiet=True),
-    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_symbol_error_total{RATE})") + " > 0)")], "empty.",
-        title="Symbol errors", size=(8, 8), few=True),
-    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_link_error_recovery_total{RATE})") + " > 0)")],
-        "empty.", title="Link recoveries", size=(8, 8), few=True),
-    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_discards_transmitted_total{RATE}) + "
-        f"rate(coldplate_infiniband_port_errors_received_total{RATE})") + ")")], "0.",
+        limits=steps("InfinibandCongestion"), quiet=True),
+    small_graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_symbol_error_total{RATE})") + " > 0)",
+        "empty.", title="Symbol errors"),
+    small_graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_link_error_recovery_total{RATE})") + " > 0)",
+        "empty.", title="Link recoveries"),
+    graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_discards_transmitted_total{RATE}) + "
+        f"rate(coldplate_infiniband_port_errors_received_total{RATE})") + ")", "0.",
         title="Discards and receive errors", size=(12, 8), quiet=True),
-    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_local_ack_timeout_errors_total{RATE}) + "
+    graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_local_ack_timeout_errors_total{RATE}) + "
         f"rate(coldplate_infiniband_out_of_sequence_packets_received_total{RATE}) + "
-        f"rate(coldplate_infiniband_packet_sequence_errors_total{RATE})") + ")")],
+        f"rate(coldplate_infiniband_packet_sequence_errors_total{RATE})") + ")",
         "0: packets are neither lost nor retransmitted.", title="Retransmissions", size=(12, 8), quiet=True),
 )  # fmt: skip
 dashboard.row("NVLink", collapsed=True)
 dashboard.add(
-    graph([("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})") + ")")],
+    graph("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})") + ")",
         "GPUs of a job alike.", title="Transmit rate, busiest GPUs"),
-    graph([("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_receive_bytes_total{RATE})") + ")")],
+    graph("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_receive_bytes_total{RATE})") + ")",
         "GPUs of a job alike.", title="Receive rate, busiest GPUs"),
-    graph([("topk(16, sum by (instance, gpu, type) (rate(coldplate_gpu_nvlink_errors_total[5m])) > 0)")],
+    graph("topk(16, sum by (instance, gpu, type) (rate(coldplate_gpu_nvlink_errors_total[5m])) > 0)",
         "empty; from Blackwell on, malformed_packet, local_integrity and recovery_failed are the types that matter.",
         title="NVLink errors of GPUs"),
-    graph([("topk(16, sum by (instance, gpu, link, type) (coldplate_nvlink_errors_total) > 0)")],
+    graph("topk(16, sum by (instance, gpu, link, type) (coldplate_nvlink_errors_total) > 0)",
         "empty: a link appears at its first error. A single link points to a cable or port, all links to the GPU.",
         title="NVLink errors by link, total"),
-    graph([("topk(16, " + per_gpu("max", "coldplate_gpu_nvlink_symbol_error_highest_ratio") + ")")],
-        "below the line.", title="Symbol errors left after correction (NVLink 5)", unit="sci",
-        limits=steps("NvLinkErrors.ratio")),
+    graph("topk(16, " + per_gpu("max", "coldplate_gpu_nvlink_symbol_error_highest_ratio") + ")", "below the line.",
+        title="Symbol errors left after correction (NVLink 5)", unit="sci", limits=steps("NvLinkErrors.ratio")),
     graph("sum by (problem) (coldplate_gpu_fabric_problem)", "empty: each is there while it lasts.",
         title="Fabric problems of GPUs", what="GPUs with each problem that the driver reports of its fabric."),
 )  # fmt: skip
@@ -157,7 +154,7 @@ dashboard.add(
     ], "well above 1: at 1 a module receives as little as its maker allows.",
         what="Light received on the worst lane, divided by the module's own lower limit; the twenty lowest.",
         labels={"instance": "Node", "device": "Port", "vendor": "Vendor", "part_number": "Part", "serial": "Serial"},
-        links=(("Node", "node"),), size=(12, 8), sort="+Light, of its limit"),
+        size=(12, 8), sort="+Light, of its limit"),
     graph(f"topk(16, {per_device('port:ethernet_pre_fec_error_ratio:rate10m')})",
         "below 1e-8, and far below the line.", title="Bits that need correction", unit="sci",
         what="Share of the link's bits that error correction had to correct, worst ports. It can correct 2.4e-4.",
@@ -166,9 +163,9 @@ dashboard.add(
         "below 70 °C, or the module's own limit.", title="Hottest modules", size=(8, 8)),
     graph(f"topk(16, {per_device('coldplate_transceiver_transmit_bias_highest_amperes')})",
         "steady for months: a laser that needs ever more current is ageing.", title="Current of lasers", size=(8, 8)),
-    graph([("topk(16, " + per_port("sum",
+    graph("topk(16, " + per_port("sum",
         f"rate(coldplate_infiniband_np_ecn_marked_roce_packets_received_total{RATE}) + "
-        f"rate(coldplate_infiniband_np_cnp_packets_sent_total{RATE})") + ")")],
+        f"rate(coldplate_infiniband_np_cnp_packets_sent_total{RATE})") + ")",
         "near 0 on RoCE; always 0 on InfiniBand.", title="RoCE: congestion marks", size=(24, 8), quiet=True),
 )  # fmt: skip
 dashboard.row("NVLink domains (NVL72)", collapsed=True)
@@ -180,6 +177,6 @@ dashboard.add(
           "72 GPUs on 18 nodes for a full NVL72; one clique in each domain. Zeros are standalone nodes.",
               what="GPUs that share an NVLink domain.", labels={"cluster_uuid": "Domain", "clique": "Clique"},
               rows="count by (cluster_uuid, clique) (coldplate_gpu_fabric_info)", sort="GPUs"),
-    graph([("sum by (state) (coldplate_gpu_fabric_state)")], "all completed, or not supported.",
+    graph("sum by (state) (coldplate_gpu_fabric_state)", "all completed, or not supported.",
         title="Registration with the fabric", stack=True, few=True, size=(12, 9)),
 )  # fmt: skip

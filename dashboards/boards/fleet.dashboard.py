@@ -2,11 +2,12 @@
 
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
-from dashboards.panels import NONE, TableColumn, alerts, bar_gauge, graph, stat, table
+from dashboards.panels import NONE, TableColumn, alerts, bar_gauge, graph, small_graph, stat, table
 from dashboards.queries import BREACH, OVER, per_gpu
 
 SOME = (("red", None), ("green", 1))
 POWER = steps("RackPowerHigh")
+WASTED = 'cluster:job_gpu_seconds:rate5m{state!="computing"}'
 UTILIZATION = "coldplate_node_gpu_utilization_mean_ratio"
 DARK = (
     "(max by (rack) (node:gpus_expected:max) and on (rack) last_over_time(rack:power_watts:max[$__range])"
@@ -52,24 +53,22 @@ dashboard.add(
 dashboard.row("Firing alerts")
 dashboard.add(
     alerts({"alertname": "Alert", "instance": "Node", "rack": "Rack", "gpu": "GPU", "device": "Port", "job_id": "Job"},
-        what="Alerts firing on the server, where, and what they mean.", size=(24, 12), explained=True,
-        links=(("Node", "node"), ("Rack", "rack"), ("Job", "job"))),
+        what="Alerts firing on the server, where, and what they mean.", size=(24, 12), explained=True),
 )  # fmt: skip
 dashboard.row("Where GPU time goes")
 dashboard.add(
     graph("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "almost all of it computing.",
         title="GPUs of jobs, by what they do", what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(14, 9)),
-    bar_gauge("sort_desc(sum by (state) "
-        '(sum_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d:1m])) / 60)',
+    bar_gauge([(f"sort_desc(sum by (state) (sum_over_time({WASTED}[1d:1m])) / 60)", "{{state}}")],
         "short bars. Awaited and starved GPUs are a job's matter, throttled and lost ones a node's.",
-        title="GPU-hours of the last day that did not compute", legend="{{state}}",
+        title="GPU-hours of the last day that did not compute",
         what="GPU-hours that jobs held and did not compute in, by cause.", unit="short", size=(10, 9)),
 )  # fmt: skip
 dashboard.row("Power against budget")
 dashboard.add(
-    bar_gauge("rack:power_ratio:max", "every bar green; orange is the first level of the rules.",
-        title="Share of budget by rack, now", legend="{{rack}}", what="Power of each rack divided by its budget.",
+    bar_gauge([("rack:power_ratio:max", "{{rack}}")], "every bar green; orange is the first level of the rules.",
+        title="Share of budget by rack, now", what="Power of each rack divided by its budget.",
         limits=POWER, span=(0, max(each.value for each in limits("RackPowerHigh")))),
     graph([("topk(10, rack:power_ratio:mean1m)", "{{rack}}")], "below the dashed lines, and flat.",
         title="Ten fullest racks, mean of a minute", what="Power divided by budget, mean of a minute.", limits=POWER),
@@ -86,37 +85,33 @@ dashboard.add(
         TableColumn("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
           "all green. A rack links to its board.",
               what="Every rack with its power, budget and missing nodes; with dashes one of which no agent answers.",
-              labels={"rack": "Rack"}, size=(12, 8),
-              links=(("Rack", "rack"),), rows=f"max by (rack) (rack:power_watts:max or {DARK})", sort="Share"),
+              labels={"rack": "Rack"}, size=(12, 8), rows=f"max by (rack) (rack:power_watts:max or {DARK})",
+              sort="Share"),
 )  # fmt: skip
 dashboard.row("GPUs to look at first")
 dashboard.add(
     table("Ten hottest GPUs by margin", [TableColumn("Margin", "bottomk(10, " + per_gpu("min",
         "coldplate_gpu_temperature_margin_celsius") + ")", limits=steps("GpuHot"))],
-          "above the threshold of GpuHot in every row.", labels={"instance": "Node", "gpu": "GPU"}, links=(("Node",
-              "node"),), size=(8, 11), sort="+Margin"),
+          "above the threshold of GpuHot in every row.", labels={"instance": "Node", "gpu": "GPU"}, size=(8, 11),
+              sort="+Margin"),
     table("Ten most throttled nodes", [TableColumn("Throttled",
         "topk(10, max by (instance) (node:gpu_throttle_worst_ratio:rate5m) > 0)",
             limits=steps("GpuThrottled"))],
           "empty.", what="Share of GPU time in which heat, a brake or another cause reduced clocks.",
-              labels={"instance": "Node"}, links=(("Node", "node"),), size=(8, 11), sort="Throttled"),
+              labels={"instance": "Node"}, size=(8, 11), sort="Throttled"),
     table("Ten most uneven jobs", [TableColumn("Spread",
         "topk(10, max by (instance, job_id) (coldplate_job_gpu_utilization_highest_ratio"
         " - coldplate_job_gpu_utilization_lowest_ratio))", limits=(("green", None), ("orange",
         0.5)))],
           "small: GPUs of one job are equally busy. GpuImbalance starts at half.",
               what="Utilization of the busiest minus that of the idlest GPU of a job on a node.",
-              labels={"instance": "Node", "job_id": "Job"}, links=(("Node", "node"), ("Job", "job")), size=(8, 11),
-              sort="Spread"),
+              labels={"instance": "Node", "job_id": "Job"}, size=(8, 11), sort="Spread"),
     table("Nodes with GPUs missing", [TableColumn("Missing", "max by (instance) (node:gpus_missing:max)", limits=NONE)],
-          "empty.", what="GPUs that a node should have but does not show.", labels={"instance": "Node"}, links=(("Node",
-              "node"),), size=(8, 8), sort="Missing"),
-    graph([("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0")], "empty, except for idle moments.",
-        title="Throttled time by reason", what="Share of all GPU time, by what reduced the clocks; reasons overlap.",
-            size=(8, 8),
-        few=True),
-    graph([(f"quantile(0.05, {UTILIZATION})", "5% of nodes below"), (f"quantile(0.5, {UTILIZATION})", "half"),
+          "empty.", what="GPUs that a node should have but does not show.", labels={"instance": "Node"}, size=(8, 8),
+              sort="Missing"),
+    small_graph("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0", "empty, except for idle moments.",
+        title="Throttled time by reason", what="Share of all GPU time, by what reduced the clocks; reasons overlap."),
+    small_graph([(f"quantile(0.05, {UTILIZATION})", "5% of nodes below"), (f"quantile(0.5, {UTILIZATION})", "half"),
         (f"quantile(0.95, {UTILIZATION})", "95%")], "lines close together while one job uses all nodes.",
-        title="Utilization across nodes",
-        what="Mean utilization of each node's GPUs, across nodes.", size=(8, 8), span=(0, 1), few=True),
+        title="Utilization across nodes", what="Mean utilization of each node's GPUs, across nodes.", span=(0, 1)),
 )  # fmt: skip

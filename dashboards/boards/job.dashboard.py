@@ -2,7 +2,7 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import NONE, YES_NO, TableColumn, alerts, bar_gauge, graph, heatmap, stat, table
+from dashboards.panels import NONE, YES_NO, TableColumn, alerts, bar_gauge, graph, heatmap, small_graph, stat, table
 from dashboards.queries import ITS_GPUS, RATE, THROTTLED, alerts_of_job, held, of_job, per_gpu
 
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))
@@ -44,8 +44,7 @@ dashboard.add(
     stat(f"sum({of_job('increase(coldplate_gpu_energy_joules_total[$__range])')}) / 3600",
         "in proportion to the work done.", title="Energy in this range", unit="watth", size=(4, 4)),
     alerts({"alertname": "Alert", "instance": "Node", "gpu": "GPU"}, among=alerts_of_job("$__range"),
-        what="Alerts about this job, its GPUs and its nodes on the server.", links=(("Node", "node"),), size=(24, 7),
-        explained=True),
+        what="Alerts about this job, its GPUs and its nodes on the server.", size=(24, 7), explained=True),
     bar_gauge([(share(BUSY, f"max({BUSY})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
         title="Utilization, share of the busiest", what="Utilization of each GPU divided by that of the busiest, means "
         "of a minute. A red bar is a laggard.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
@@ -77,8 +76,7 @@ dashboard.add(
         TableColumn("Memory", per_gpu("max", of_job(MEMORY)), unit="percentunit"),
     ], "all green. A GPU that lags while all else is green gets too little work: look at the job.",
         what="Each GPU of the job with what can slow it down; lost ones first.",
-        labels={"instance": "Node", "gpu": "GPU"}, size=(24, 12), links=(("Node", "node"),), rows=HELD,
-        sort=("+State", "+Power/median")),
+        labels={"instance": "Node", "gpu": "GPU"}, size=(24, 12), rows=HELD, sort=("+State", "+Power/median")),
 )  # fmt: skip
 dashboard.row("Side by side")
 dashboard.add(
@@ -91,23 +89,22 @@ dashboard.add(
     graph([(of_job("coldplate_gpu_power_watts"), "{{instance}} GPU {{gpu}}")],
         "one band. All at full utilization and a fifth of the limit means that they wait for one.",
         quiet=True),
-    graph([(of_job("coldplate_gpu_sm_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1), size=(8,
-        8), quiet=True),
-    graph([(of_job("coldplate_gpu_tensor_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band, above 0 in training.",
-        span=(0, 1), size=(8, 8), quiet=True),
-    graph([(of_job("coldplate_gpu_dram_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1), size=(8,
-        8), quiet=True),
-    graph(of_job(f"max by (instance, gpu, uuid) ({THROTTLED})"), "0.", title="Throttled time", size=(8, 8), quiet=True),
-    graph([(CLOCK, "{{instance}} GPU {{gpu}}")], "one band.", title="SM clock, mean of a minute", size=(8, 8),
+    small_graph([(of_job("coldplate_gpu_sm_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1),
         quiet=True),
-    graph([(of_job(f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],
+    small_graph([(of_job("coldplate_gpu_tensor_active_ratio"), "{{instance}} GPU {{gpu}}")],
+        "one band, above 0 in training.", span=(0, 1), quiet=True),
+    small_graph([(of_job("coldplate_gpu_dram_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1),
+        quiet=True),
+    small_graph(of_job(f"max by (instance, gpu, uuid) ({THROTTLED})"), "0.", title="Throttled time", quiet=True),
+    small_graph([(CLOCK, "{{instance}} GPU {{gpu}}")], "one band.", title="SM clock, mean of a minute", quiet=True),
+    small_graph([(of_job(f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],
         "one band; no traffic at full utilization is a collective that never completes.", title="NVLink transmit rate",
-        size=(8, 8), quiet=True),
-    graph([(of_job("coldplate_gpu_memory_used_bytes"), "{{instance}} GPU {{gpu}}")], "flat.", size=(8, 8), quiet=True),
-    graph([(of_job(f"rate(coldplate_gpu_pcie_receive_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],
-        "low in training; high with idle GPUs is a data loader.", title="PCIe receive rate", size=(8, 8), quiet=True),
-    graph([(f"sum({of_job('coldplate_gpu_power_watts')})", "power")], "as flat as the job.", title="Power of the job",
-        size=(8, 8), few=True),
+        quiet=True),
+    small_graph([(of_job("coldplate_gpu_memory_used_bytes"), "{{instance}} GPU {{gpu}}")], "flat.", quiet=True),
+    small_graph([(of_job(f"rate(coldplate_gpu_pcie_receive_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],
+        "low in training; high with idle GPUs is a data loader.", title="PCIe receive rate", quiet=True),
+    small_graph([(f"sum({of_job('coldplate_gpu_power_watts')})", "power")], "as flat as the job.",
+        title="Power of the job"),
 )  # fmt: skip
 dashboard.row("History of the job")
 dashboard.add(

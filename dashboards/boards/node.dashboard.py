@@ -2,7 +2,7 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import NONE, TableColumn, alerts, graph, heatmap, stat, table
+from dashboards.panels import NONE, TableColumn, alerts, graph, heatmap, small_graph, stat, table
 from dashboards.queries import ITS_GPUS, RATE, THROTTLED
 
 MARGIN = steps("GpuHot")
@@ -113,7 +113,7 @@ dashboard.add(
 dashboard.row("Memory")
 dashboard.add(
     graph("coldplate_gpu_memory_used_bytes", "flat while a job runs; steady growth ends in an out-of-memory error."),
-    graph([(f"sum by (gpu, type) (rate(coldplate_gpu_ecc_errors_total{RATE})) > 0")],
+    graph(f"sum by (gpu, type) (rate(coldplate_gpu_ecc_errors_total{RATE})) > 0",
         "empty; uncorrected errors lose data."),
 )  # fmt: skip
 dashboard.row("Faults")
@@ -136,13 +136,12 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Host")
 dashboard.add(
-    graph([(f'sum by (mode) (rate(coldplate_node_cpu_seconds_total{{mode!="idle"}}{RATE})) / '
-        'scalar(max(coldplate_node_cpus))')], "headroom left; high iowait with idle GPUs means slow storage.",
-        title="Processors", unit="percentunit", stack=True, size=(8, 8), few=True),
-    graph([("coldplate_node_memory_used_bytes", "used"), ("coldplate_node_memory_total_bytes", "total"),
-        ("coldplate_node_swap_used_bytes", "swap")], "below the dashed total, and no swap.", title="Memory of the node",
-        what="Memory in use and total.", lines=("^total$",), size=(8, 8), few=True),
-    graph([(f'clamp_max(rate(coldplate_node_pressure_waiting_seconds_total{RATE}), 1)', "{{resource}}")],
-        "near 0: nothing waits for processors, memory or storage.", title="Pressure", span=(0, None), size=(8, 8),
-        few=True),
+    small_graph(f'sum by (mode) (rate(coldplate_node_cpu_seconds_total{{mode!="idle"}}{RATE})) / '
+        'scalar(max(coldplate_node_cpus))', "headroom left; high iowait with idle GPUs means slow storage.",
+        title="Processors", unit="percentunit", stack=True),
+    small_graph([("coldplate_node_memory_used_bytes", "used"), ("coldplate_node_memory_total_bytes", "total"),
+        ("coldplate_node_swap_used_bytes", "swap")], "below the dashed total, and no swap.",
+        title="Memory of the node", what="Memory in use and total.", lines=("^total$", )),
+    small_graph([(f'clamp_max(rate(coldplate_node_pressure_waiting_seconds_total{RATE}), 1)', "{{resource}}")],
+        "near 0: nothing waits for processors, memory or storage.", title="Pressure", span=(0, None)),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, TableColumn, alerts, gauge, graph, stat, state_timeline, table
+from dashboards.panels import UP_DOWN, TableColumn, alerts, gauge, graph, small_graph, stat, state_timeline, table
 from dashboards.queries import BREACH, OVER, in_rack
 
 POWER = steps("RackPowerHigh")
@@ -79,22 +79,22 @@ dashboard.add(
         in_rack("sum by (instance) (coldplate_gpu_up)"), unit="short"), TableColumn("Least margin",
         in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot"))],
           "equal rows for nodes of one job, and green margins. A node links to its board.",
-              what="The nodes of the rack, silent ones first.", labels={"instance": "Node"},
-              links=(("Node", "node"),), size=(12, 9), rows=f"({NODES})", sort=("+State", "Power")),
+              what="The nodes of the rack, silent ones first.", labels={"instance": "Node"}, size=(12, 9),
+              rows=f"({NODES})", sort=("+State", "Power")),
 )  # fmt: skip
 dashboard.row("Trend")
 dashboard.add(
-    graph("rack:power_ratio:swing1m", "below the line: nodes do not all compute and wait at the same time.",
-        title="Swing within a minute", legend="swing",
+    small_graph([("rack:power_ratio:swing1m", "swing")],
+        "below the line: nodes do not all compute and wait at the same time.", title="Swing within a minute",
         what="Highest minus lowest power of a minute, as a share of the budget.",
-        limits=steps("RackPowerSwing", level="swing"), size=(8, 8), few=True),
-    graph("rack:power_ratio:ramp10s", "below the line, except at the start and end of jobs.", title="Ramp",
+        limits=steps("RackPowerSwing", level="swing")),
+    small_graph("rack:power_ratio:ramp10s", "below the line, except at the start and end of jobs.", title="Ramp",
         what="How fast power changes over 10 seconds, as a share of the budget in a second.",
-        limits=steps("RackPowerSwing", level="ramp"), size=(8, 8), few=True, decimals=2),
-    graph("rack:time_to_breach_seconds:linear5m", "empty: power is not rising.", title="Time to breach over time",
-        none="power is not rising towards the budget",
+        limits=steps("RackPowerSwing", level="ramp"), decimals=2),
+    small_graph("rack:time_to_breach_seconds:linear5m", "empty: power is not rising.",
+        title="Time to breach over time", none="power is not rising towards the budget",
         what="When a straight line through 5 minutes reaches the budget; only while power rises.",
-        limits=steps("RackPowerBreachSoon"), size=(8, 8), few=True),
+        limits=steps("RackPowerBreachSoon")),
 )  # fmt: skip
 dashboard.row("Feeds", collapsed=True)
 dashboard.add(
@@ -109,15 +109,14 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Breakers", collapsed=True)
 dashboard.add(
-    graph([("feed:breaker_heat_ratio:max", "{{feed}}")], "below 80%: it trips at 100%.",
-        title="Thermal state of each breaker", size=(8, 8), few=True,
+    small_graph([("feed:breaker_heat_ratio:max", "{{feed}}")], "below 80%: it trips at 100%.",
+        title="Thermal state of each breaker",
         what="How warm each breaker of rack.breakers is, by the trip curve of its class."),
-    graph([("feed:breaker_load_ratio:max", "{{feed}}")], "below what its class carries continuously.",
-        title="Load of each breaker", what="Load divided by rating; an even share if nothing else is known.",
-        size=(8, 8), few=True),
-    graph([("feed:breaker_trip_seconds:min", "{{feed}}")], "empty: no breaker trips at this load.",
+    small_graph([("feed:breaker_load_ratio:max", "{{feed}}")], "below what its class carries continuously.",
+        title="Load of each breaker", what="Load divided by rating; an even share if nothing else is known."),
+    small_graph([("feed:breaker_trip_seconds:min", "{{feed}}")], "empty: no breaker trips at this load.",
         title="Trips in", what="When a breaker trips if its load stays, by its class and its past load.",
-        limits=steps("RackBreaker"), size=(8, 8), few=True),
+        limits=steps("RackBreaker")),
 )  # fmt: skip
 dashboard.row("Water", collapsed=True)
 dashboard.add(
@@ -128,8 +127,7 @@ dashboard.add(
     table("Leak detectors of the nodes", [TableColumn("State", in_rack(
         f"max by (instance, chassis, detector) ({not_ok('coldplate_leak_detector_state')})"),
         unit="short", mapped=NOT_OK)], "empty.", what="Detectors in the trays that report coolant or cannot be read.",
-        labels={"instance": "Node", "chassis": "Chassis", "detector": "Detector"}, links=(("Node", "node"),),
-        size=(12, 9), sort="State"),
+        labels={"instance": "Node", "chassis": "Chassis", "detector": "Detector"}, size=(12, 9), sort="State"),
     graph([("max by (equipment, unit, loop) (coldplate_rack_coolant_supply_temperature_celsius)",
         "{{equipment}} {{loop}} supply"),
         ("max by (equipment, unit, loop) (coldplate_rack_coolant_return_temperature_celsius)",
@@ -141,15 +139,14 @@ dashboard.add(
     graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_flow_liters_per_second)",
         "{{equipment}} {{loop}}")], "steady, near what the unit is rated for.",
         title="Coolant flow", what="Litres a second, by loop.", few=True),
-    graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_heat_removed_watts)", "{{equipment}} {{loop}}"),
-        ("rack:power_watts:max", "power of the rack")], "the heat follows the power.",
-        title="Heat that the coolant carries away", size=(8, 8), few=True),
-    graph("max by (equipment, part) (coldplate_rack_pump_speed_ratio)",
-        "alike: one pump that is far below the others has failed, and the others run faster for it.", title="Pumps",
-        size=(8, 8), few=True),
-    graph("max by (equipment, part) (coldplate_rack_filter_delta_pressure_pascals)",
+    small_graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_heat_removed_watts)",
+        "{{equipment}} {{loop}}"), ("rack:power_watts:max", "power of the rack")], "the heat follows the power.",
+        title="Heat that the coolant carries away"),
+    small_graph("max by (equipment, part) (coldplate_rack_pump_speed_ratio)",
+        "alike: one pump that is far below the others has failed, and the others run faster for it.", title="Pumps"),
+    small_graph("max by (equipment, part) (coldplate_rack_filter_delta_pressure_pascals)",
         "steady: it rises as a filter clogs.", title="Pressure lost in filters",
-        what="Pressure that the coolant loses in each filter.", size=(8, 8), few=True),
+        what="Pressure that the coolant loses in each filter."),
 )  # fmt: skip
 dashboard.row("Power shelves and PDUs", collapsed=True)
 dashboard.add(
@@ -161,17 +158,17 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Is all of it known?")
 dashboard.add(
-    graph([("max by (rack) (coldplate_rack_nodes_reporting)", "reporting"),
+    small_graph([("max by (rack) (coldplate_rack_nodes_reporting)", "reporting"),
         ("max by (rack) (coldplate_rack_nodes_expected)", "expected")], "the two lines coincide.",
-        title="Nodes in the sum", what="Nodes that report their power, and those that should.", size=(8, 8), few=True,
-        lines=("^expected$",)),
+        title="Nodes in the sum", what="Nodes that report their power, and those that should.", lines=("^expected$",
+        )),
     state_timeline([("rack:peer_up:max", "{{peer}}")], "all green.", title="Peers",
         what="Whether at least one agent of the rack can reach each node.", mapped=UP_DOWN, size=(8, 8)),
-    graph([("sum by (reason, peer) (rate(coldplate_rack_peer_failures_total[$__rate_interval]))",
-        "{{peer}} {{reason}}")], "0.", title="Failed or rejected peer responses", size=(8, 8), few=True),
+    small_graph([("sum by (reason, peer) (rate(coldplate_rack_peer_failures_total[$__rate_interval]))",
+        "{{peer}} {{reason}}")], "0.", title="Failed or rejected peer responses"),
     table("Sources of node power", [
         TableColumn("Nodes", in_rack("count by (instance, source) (coldplate_node_power_watts)"),
         unit="short")], "a measured source on each node: estimate is computed from GPU power, not measured.",
-        what="Source of each node's power.", labels={"instance": "Node", "source": "Source"}, links=(("Node",
-        "node"),), size=(24, 8), sort="+Source"),
+        what="Source of each node's power.", labels={"instance": "Node", "source": "Source"}, size=(24, 8),
+        sort="+Source"),
 )  # fmt: skip

@@ -56,7 +56,24 @@ def _nvlink_errors(kind: str, help: str) -> ForeignName:
                    Term("coldplate_gpu_nvlink_errors_total", (kind.lower(),)))  # fmt: skip
 
 
+def _profiled(name: str, help: str, row: str) -> ForeignName:
+    return gauge(f"DCGM_FI_PROF_{name}_ACTIVE", help, Term(row), note="from GPM: Hopper and newer")
+
+
+def _profiled_rate(name: str, help: str, row: str, note: str = "over the last 10 s") -> ForeignName:
+    return gauge(f"DCGM_FI_PROF_{name}_BYTES", help, Term(row, rate=True), rounding=round, note=note)
+
+
+def _framebuffer(part: str, help: str, row: str) -> ForeignName:
+    return gauge(f"DCGM_FI_DEV_FB_{part}", f"{help} (in MiB).", Term(row, factor=MIB), rounding=floor)
+
+
 _THROTTLE = "coldplate_gpu_throttle_seconds_total"
+_OF_SM = "The ratio of cycles an SM has at least 1 warp assigned."
+_OF_TENSOR = "Ratio of cycles the tensor (HMMA) pipe is active."
+_OF_DRAM = "Ratio of cycles the device memory interface is active sending or receiving data."
+_OF_PCIE = ("The rate of data {} over the PCIe bus - including both protocol headers and data payloads - "
+            "in bytes per second.")  # fmt: skip
 _VOLATILE, _AGGREGATE = "coldplate_gpu_ecc_errors_total", "coldplate_gpu_ecc_aggregate_errors_total"
 
 DEFAULTS = (
@@ -78,12 +95,8 @@ DEFAULTS = (
     ForeignName("DCGM_FI_DEV_XID_ERRORS", Kind.GAUGE, "Value of the last XID error encountered.",
                 (Term("coldplate_gpu_xids_total"), Term("coldplate_gpu_xid_last_timestamp_seconds")), newest="xid",
                 note="the last since the agent started; without the labels err_code and err_msg"),
-    gauge("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).",
-          Term("coldplate_gpu_memory_free_bytes", factor=MIB), rounding=floor),
-    gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
-          Term("coldplate_gpu_memory_used_bytes", factor=MIB), rounding=floor),
-    gauge("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).",
-          Term("coldplate_gpu_memory_reserved_bytes", factor=MIB), rounding=floor),
+    *(_framebuffer(part.upper(), f"Framebuffer memory {part}", f"coldplate_gpu_memory_{part}_bytes")
+      for part in ("free", "used", "reserved")),
     ForeignName("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", Kind.COUNTER,
                 "Total number of NVLink bandwidth counters for all lanes.",
                 (Term("coldplate_gpu_nvlink_transmit_bytes_total", factor=1e-6, rate=True),
@@ -98,17 +111,10 @@ DEFAULTS = (
     gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.",
           Term("coldplate_gpu_utilization_ratio"),
           note="the driver's utilization, in whole percent: the share of time in which a kernel ran"),
-    gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.",
-          Term("coldplate_gpu_tensor_active_ratio"), note="from GPM: Hopper and newer"),
-    gauge("DCGM_FI_PROF_DRAM_ACTIVE",
-          "Ratio of cycles the device memory interface is active sending or receiving data.",
-          Term("coldplate_gpu_dram_active_ratio"), note="from GPM: Hopper and newer"),
-    gauge("DCGM_FI_PROF_PCIE_TX_BYTES", "The rate of data transmitted over the PCIe bus - including both protocol "
-          "headers and data payloads - in bytes per second.",
-          Term("coldplate_gpu_pcie_transmit_bytes_total", rate=True), rounding=round, note="over the last 10 s"),
-    gauge("DCGM_FI_PROF_PCIE_RX_BYTES", "The rate of data received over the PCIe bus - including both protocol "
-          "headers and data payloads - in bytes per second.",
-          Term("coldplate_gpu_pcie_receive_bytes_total", rate=True), rounding=round, note="over the last 10 s"),
+    _profiled("PIPE_TENSOR", _OF_TENSOR, "coldplate_gpu_tensor_active_ratio"),
+    _profiled("DRAM", _OF_DRAM, "coldplate_gpu_dram_active_ratio"),
+    _profiled_rate("PCIE_TX", _OF_PCIE.format("transmitted"), "coldplate_gpu_pcie_transmit_bytes_total"),
+    _profiled_rate("PCIE_RX", _OF_PCIE.format("received"), "coldplate_gpu_pcie_receive_bytes_total"),
 )  # fmt: skip
 """Metrics that dcgm-exporter exposes by default."""
 
@@ -127,21 +133,17 @@ COMMON = (
     _nvlink_errors("CRC_DATA", "data CRC errors"),
     _nvlink_errors("REPLAY", "retries"),
     _nvlink_errors("RECOVERY", "recovery errors"),
-    gauge("DCGM_FI_PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.",
-          Term("coldplate_gpu_sm_active_ratio"), note="from GPM: Hopper and newer"),
+    _profiled("SM", _OF_SM, "coldplate_gpu_sm_active_ratio"),
     gauge("DCGM_FI_PROF_SM_OCCUPANCY", "The ratio of number of warps resident on an SM.",
           Term("coldplate_gpu_sm_occupancy_ratio"), note="from GPM: Hopper and newer"),
-    *(gauge(f"DCGM_FI_PROF_PIPE_{pipe.upper()}_ACTIVE", f"Ratio of cycles the {pipe} pipes are active.",
-            Term(f"coldplate_gpu_{pipe}_active_ratio"), note="from GPM: Hopper and newer")
+    *(_profiled(f"PIPE_{pipe.upper()}", f"Ratio of cycles the {pipe} pipes are active.",
+                f"coldplate_gpu_{pipe}_active_ratio")
       for pipe in ("fp64", "fp32", "fp16")),
-    gauge("DCGM_FI_PROF_NVLINK_TX_BYTES", "The rate of data transmitted over NVLink in bytes per second.",
-          Term("coldplate_gpu_nvlink_transmit_bytes_total", rate=True), rounding=round,
-          note="payload only, over the last 10 s"),
-    gauge("DCGM_FI_PROF_NVLINK_RX_BYTES", "The rate of data received over NVLink in bytes per second.",
-          Term("coldplate_gpu_nvlink_receive_bytes_total", rate=True), rounding=round,
-          note="payload only, over the last 10 s"),
-    gauge("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer memory (in MiB).",
-          Term("coldplate_gpu_memory_total_bytes", factor=MIB), rounding=floor),
+    _profiled_rate("NVLINK_TX", "The rate of data transmitted over NVLink in bytes per second.",
+                   "coldplate_gpu_nvlink_transmit_bytes_total", "payload only, over the last 10 s"),
+    _profiled_rate("NVLINK_RX", "The rate of data received over NVLink in bytes per second.",
+                   "coldplate_gpu_nvlink_receive_bytes_total", "payload only, over the last 10 s"),
+    _framebuffer("TOTAL", "Total framebuffer memory", "coldplate_gpu_memory_total_bytes"),
     gauge("DCGM_FI_DEV_POWER_MGMT_LIMIT", "Power limit (in W).", Term("coldplate_gpu_power_limit_watts")),
     gauge("DCGM_FI_DEV_POWER_USAGE_INSTANT", "Instant power draw (in W).",
           Term("coldplate_gpu_power_instant_watts")),
@@ -152,19 +154,12 @@ COMMON = (
 """Fields that its list has commented out, or that sites often add."""
 
 MIG = (
-    gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
-          Term("coldplate_gpu_mig_memory_used_bytes", factor=MIB), rounding=floor),
-    gauge("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer memory (in MiB).",
-          Term("coldplate_gpu_mig_memory_total_bytes", factor=MIB), rounding=floor),
-    gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.",
-          Term("coldplate_gpu_mig_utilization_ratio"), note="from GPM: Hopper and newer"),
-    gauge("DCGM_FI_PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.",
-          Term("coldplate_gpu_mig_sm_active_ratio"), note="from GPM: Hopper and newer"),
-    gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.",
-          Term("coldplate_gpu_mig_tensor_active_ratio"), note="from GPM: Hopper and newer"),
-    gauge("DCGM_FI_PROF_DRAM_ACTIVE",
-          "Ratio of cycles the device memory interface is active sending or receiving data.",
-          Term("coldplate_gpu_mig_dram_active_ratio"), note="from GPM: Hopper and newer"),
+    _framebuffer("USED", "Framebuffer memory used", "coldplate_gpu_mig_memory_used_bytes"),
+    _framebuffer("TOTAL", "Total framebuffer memory", "coldplate_gpu_mig_memory_total_bytes"),
+    _profiled("GR_ENGINE", "Ratio of time the graphics engine is active.", "coldplate_gpu_mig_utilization_ratio"),
+    _profiled("SM", _OF_SM, "coldplate_gpu_mig_sm_active_ratio"),
+    _profiled("PIPE_TENSOR", _OF_TENSOR, "coldplate_gpu_mig_tensor_active_ratio"),
+    _profiled("DRAM", _OF_DRAM, "coldplate_gpu_mig_dram_active_ratio"),
 )  # fmt: skip
 """Names of the same metrics for a MIG instance, with two more labels."""
 
@@ -200,10 +195,8 @@ NOT_SERVED = (
     NotServed("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "a mask cannot be queried", "coldplate_gpu_throttle_active"),
     NotServed("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "a mask cannot be queried", "coldplate_gpu_throttle_active"),
     NotServed("DCGM_FI_DEV_BRAND", "a label that is off unless configured"),
-    NotServed("DCGM_FI_DEV_SERIAL", "no metric, but a label where `metrics.dcgm_labels` asks for it",
-              "coldplate_gpu_info"),
-    NotServed("DCGM_FI_DEV_VBIOS_VERSION", "no metric, but a label where `metrics.dcgm_labels` asks for it",
-              "coldplate_gpu_info"),
+    *(NotServed(name, "no metric, but a label where `metrics.dcgm_labels` asks for it", "coldplate_gpu_info")
+      for name in FURTHER_LABELS),
     NotServed("DCGM_FI_NVML_VERSION", "a label that is off unless configured"),
 )  # fmt: skip
 

@@ -20,14 +20,10 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
     return context.pages.get(Rendering("landing", refresh, (), pieces, "text/html; charset=utf-8", headers), request)
 
 
-def _runbook(context: EndpointContext, request: Request) -> Answer:
-    return context.runbooks.page(request.path)
-
-
 OVERVIEW = Endpoint("/", _overview)
 RUNBOOKS = Endpoint(
     PREFIX,
-    _runbook,
+    lambda context, request: context.runbooks.page(request.path),
     description="what each alert means and what to do",
     subpaths=lambda context: context.runbooks.paths,
 )

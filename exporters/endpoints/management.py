@@ -7,14 +7,6 @@ from exporters.endpoint import WRITE_METHODS, Endpoint, EndpointContext, text
 from exporters.http_messages import Request, Response
 
 
-def _healthy(context: EndpointContext, _request: Request) -> Answer:
-    return _state(*context.view.health())
-
-
-def _ready(context: EndpointContext, _request: Request) -> Answer:
-    return _state(*context.view.readiness())
-
-
 def _state(is_good: bool, words: str) -> Response:
     return text(HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE, words)
 
@@ -29,6 +21,12 @@ def _reload(context: EndpointContext, _request: Request) -> Answer:
     return context.reloads.ask()
 
 
-HEALTHY = Endpoint("/-/healthy", _healthy, description="whether the process is alive")
-READY = Endpoint("/-/ready", _ready, description="whether all parts work; if not, which has stopped")
+HEALTHY = Endpoint(
+    "/-/healthy", lambda context, _: _state(*context.view.health()), description="whether the process is alive"
+)
+READY = Endpoint(
+    "/-/ready",
+    lambda context, _: _state(*context.view.readiness()),
+    description="whether all parts work; if not, which has stopped",
+)
 RELOAD = Endpoint("/-/reload", _reload, WRITE_METHODS)

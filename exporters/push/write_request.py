@@ -33,10 +33,13 @@ _NUMBER_BYTES = 8
 _pack_double: Callable[[float], bytes] = Struct("<d").pack
 
 
-def varint(number: int) -> bytes:
-    """Return a number as Protocol Buffers and Snappy write it."""
+def varint(number: int, least: int = 1) -> bytes:
+    """Return a number as Protocol Buffers and Snappy write it; with leading zeros if it needs fewer than `least` bytes.
+
+    A reader of Protocol Buffers accepts those.
+    """
     made = bytearray()
-    while number > 0x7F:
+    while number > 0x7F or len(made) < least - 1:
         made.append(number & 0x7F | 0x80)
         number >>= 7
     made.append(number)
@@ -98,7 +101,7 @@ class SnappyTemplate:
         self._end_copy()
         self._end_literal(0)
         first, second, *others = (*self._parts, bytes(self._done))
-        return CompressedMessage(varint(self._length) + first, second, others, self._length)
+        return CompressedMessage(varint(self._length) + first, second, others)
 
     def _repeat(self, distance: int, length: int) -> None:
         if self._literal:
@@ -125,20 +128,18 @@ class SnappyTemplate:
             self._literal.clear()
 
 
-class CompressedMessage:
-    """A compressed message without its numbers and its stamp. `length` is that of the message in bytes."""
+class CompressedMessage(NamedTuple):
+    """A compressed message without its numbers and its stamp: what is before, between and behind them."""
 
-    __slots__ = ("_first", "_others", "_second", "length")
-
-    def __init__(self, first: bytes, second: bytes, others: list[bytes], length: int) -> None:
-        self._first, self._second, self._others = first, second, others
-        self.length = length
+    first: bytes
+    second: bytes
+    others: list[bytes]
 
     def fill(self, stamp: bytes, numbers: Iterable[float]) -> bytes:
         """Return the message with these in it."""
         packed: Iterator[bytes] = map(_pack_double, numbers)
-        first = (self._first, next(packed), self._second, stamp)
-        *between, last = self._others
+        first = (self.first, next(packed), self.second, stamp)
+        *between, last = self.others
         return b"".join((*first, *chain.from_iterable(zip(between, packed, strict=True)), last))
 
 
@@ -279,14 +280,5 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def _stamp(wall: float) -> bytes:
-    """Return the time's field.
-
-    It has as many bytes as ever, by leading zeros, which a reader of Protocol Buffers accepts.
-    """
-    left = min(max(round(wall * 1000), 0), _LATEST)
-    made = bytearray(_TIME)
-    for _ in range(_TIME_BYTES - 1):
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    made.append(left)
-    return bytes(made)
+    """Return the time's field, which always has as many bytes."""
+    return _TIME + varint(min(max(round(wall * 1000), 0), _LATEST), _TIME_BYTES)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.catalogue import BY_NAME, PEAKS, ROLLING, ROWS
-from agent.catalogue.groups import DRIVERS_WORD, GROUPS, LEAN, WORDS, Profile, profile_of
+from agent.catalogue import BY_NAME, PEAKS, ROLLING, ROWS, SECTIONS, with_statistics
+from agent.catalogue.groups import DRIVERS_WORD, LEAN, WORDS, Profile, profile_of
 from agent.catalogue.infiniband import driver_counter
 from agent.commands.rules.rule_lint import SUMS
 from agent.config.reading import parse
@@ -99,7 +99,9 @@ def test_each_group_costs_what_the_document_says() -> None:
         r"(?m)^\| `([a-z-]+)` \| (\d+) \| (\d+) \| (\d+) \|$", (ROOT / "docs/configuration.md").read_text()
     )
     told = {word: [int(number) for number in numbers] for word, *numbers in rows}
-    true = {group.word: [sum(found[row.name] for row in group.rows) for found in pages] for group in GROUPS}
+    true = {
+        word: [sum(found[row.name] for row in with_statistics(rows)) for found in pages] for word, _, rows in SECTIONS
+    }
     assert told == {word: counts for word, counts in true.items() if any(counts) and not word.startswith("agent-")}
 
 
@@ -266,7 +268,7 @@ def test_the_words_of_the_configuration_are_the_profiles() -> None:
 
 
 def test_every_row_is_in_one_group() -> None:
-    assert sorted(row.name for group in GROUPS for row in group.rows) == sorted(BY_NAME)
+    assert sorted(row.name for _, _, rows in SECTIONS for row in with_statistics(rows)) == sorted(BY_NAME)
     assert len(set(WORDS)) == len(WORDS)
 
 

@@ -45,10 +45,6 @@ def _optional(*takes: ValueType) -> Signature:
     return Signature(takes, _VECTOR, len(takes) - 1, len(takes))
 
 
-def _repeated(*takes: ValueType) -> Signature:
-    return Signature(takes, _VECTOR, len(takes) - 1, None)
-
-
 _OF_VECTOR = """
 abs absent acos acosh asin asinh atan atanh ceil cos cosh deg exp floor histogram_avg histogram_count histogram_stddev
 histogram_stdvar histogram_sum ln log10 log2 rad sgn sin sinh sort sort_desc sqrt tan tanh timestamp
@@ -68,7 +64,7 @@ SIGNATURES: dict[str, Signature] = {
     "clamp_min": _fixed(_VECTOR, _SCALAR),
     "histogram_fraction": _fixed(_SCALAR, _SCALAR, _VECTOR),
     "histogram_quantile": _fixed(_SCALAR, _VECTOR),
-    "label_join": _repeated(_VECTOR, _STRING, _STRING, _STRING),
+    "label_join": Signature((_VECTOR, _STRING, _STRING, _STRING), _VECTOR, least=3, most=None),
     "label_replace": _fixed(_VECTOR, _STRING, _STRING, _STRING, _STRING),
     "pi": _fixed(gives=_SCALAR),
     "predict_linear": _fixed(_MATRIX, _SCALAR),
