@@ -34,7 +34,7 @@ from exporters.pages import age_of
 from exporters.selection import SeriesSelection
 
 PEER_UP = BY_NAME["coldplate_rack_peer_up"]
-SOURCE = "synthetic"
+FAMILY = "synthetic"
 
 
 class SimulatedRack:
@@ -84,7 +84,7 @@ class SimulatedRack:
         power = {name: meter.watts(t) for name, meter in self._meters.items() if since[name] is None}
         total = Sum(self._began + t, fsum(power.values()), frozenset(power)) if power else None
         silent = sum(1 for begun in since.values() if begun is not None and t - begun >= GRACE_SECONDS)
-        sources: Mapping[str, int] = {SOURCE: len(power)} if power else {}
+        sources: Mapping[str, int] = {FAMILY: len(power)} if power else {}
         return [
             *self._configured,
             *self._series.of_sum(total, len(self._plan.nodes), None),
@@ -98,7 +98,6 @@ WINDOW_SECONDS = 60
 SLOW_SECONDS, COLD_SECONDS = 15.0, 60.0
 EARLY = 0.8
 """The share of a lane's period after which it is read: scrapes come a little early or late."""
-FAMILY = "synthetic"
 TOOK_SECONDS = 0.001
 """Seconds that a read is said to take."""
 
