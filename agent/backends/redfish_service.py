@@ -8,7 +8,7 @@ away. The connection is kept, since a TLS handshake takes a small controller a s
 import json
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
@@ -69,11 +69,8 @@ def as_number(value: Any) -> float | None:
     """Return a finite number, as it is or as `Reading` of a sensor's excerpt; None for all else."""
     if isinstance(value, dict):
         value = value.get("Reading")
-    return float(value) if _is_number(value) else None
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e9 < value < 1e9  # NaN is not
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and -1e9 < value < 1e9 else None  # NaN is not between them
 
 
 def as_list(value: Any) -> list[Any]:

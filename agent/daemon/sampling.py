@@ -173,10 +173,6 @@ class SamplingLoop:
         """Return True if every device and every backend has answered its first request."""
         return self.sampler.all_devices_answered and not any(runner.busy for runner in self._runners)
 
-    def abandon(self) -> None:
-        """Abandon the worker without waiting: the process is about to exit."""
-        self.supervisor.abandon()
-
     def stop(self) -> None:
         """Have `run` return soon, and wait for the thread that `start` began. For any other thread."""
         self._stopping.set()

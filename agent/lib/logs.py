@@ -6,8 +6,9 @@ A line has `ts`, `level`, `logger` and `msg`, then the pairs that the caller gav
 import json
 import logging
 import time
+import traceback
 from collections.abc import Hashable, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TextIO
 
 QUIET_SECONDS = 60.0
@@ -102,7 +103,8 @@ class LogOnce:
 
     def defect(self, now: float, error: BaseException, text: str, *args: object) -> None:
         """Log a defect in our code, with its traceback, once for each place in the code; its end is not logged."""
-        key = type(error), *_place(error.__traceback__)
+        places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        key = type(error), *places[-1:]
         self.problem(key, text, *args, level=logging.ERROR, error=error)
         self._last[key] = now, ""
 
@@ -110,12 +112,3 @@ class LogOnce:
         """End the passing problems and defects that have not occurred for a while."""
         for key in [key for key, (last, _) in self._last.items() if now - last >= QUIET_SECONDS]:
             self.over(key, self._last.pop(key)[1])
-
-
-def _place(trace: TracebackType | None) -> tuple[str, int]:
-    """Return file and line where an error came from."""
-    place = ("", 0)
-    while trace is not None:
-        place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-        trace = trace.tb_next
-    return place

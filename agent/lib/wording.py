@@ -84,29 +84,23 @@ def format_value(value: float) -> str:
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    mantissa, _, exponent = repr(value).removesuffix(".0").partition("e")
-    return _shifted(mantissa, int(exponent)) if exponent else mantissa
+    text = repr(value).removesuffix(".0")
+    if "e" not in text:
+        return text
+    from decimal import Decimal  # the help shows no numbers
 
-
-def _shifted(mantissa: str, exponent: int) -> str:
-    """Write a number with an exponent as one without."""
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, fraction = mantissa.removeprefix("-").partition(".")
-    digits = whole + fraction
-    if exponent < 0:
-        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
-    return sign + digits.ljust(exponent + 1, "0")
+    return f"{Decimal(text):f}"
 
 
 def with_exponent(value: float) -> str:
     """Write a number in the shortest way that reads back the same, as Go's verb %e does: `1.5e+03`."""
     if not math.isfinite(value):
         return format_value(value)
-    whole, _, fraction = format_value(abs(value)).partition(".")
-    digits = (whole + fraction).strip("0") or "0"  # `.15e` may have others: of 2^-24 they do not read back the same
-    exponent = len(fraction.lstrip("0")) - len(fraction) - 1 if 0 < abs(value) < 1 else len(whole) - 1
-    sign, point = "-" if math.copysign(1.0, value) < 0 else "", "." if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{point}{digits[1:]}e{exponent:+03d}"
+    from decimal import Decimal
+
+    # `.15e` of the float itself may have other digits: of 2^-24 they do not read back the same.
+    mantissa, _, exponent = f"{Decimal(repr(value)).normalize():e}".partition("e")
+    return f"{mantissa}e{int(exponent):+03d}"
 
 
 class UserError(Exception):

@@ -206,12 +206,9 @@ class Finder:
             if stamp != before:
                 known = read_file(path)
                 self._say(str(path), "")
-        except OSError as error:
+        except (OSError, ReadError) as error:
             stamp = None
-            self._say(str(path), error.strerror or str(error))
-        except ReadError as error:
-            stamp = None
-            self._say(str(path), error.problem)
+            self._say(str(path), error.problem if isinstance(error, ReadError) else error.strerror or str(error))
         except ValueError as error:  # not read again until it changes
             self._say(str(path), str(error))
         self._files[path] = (stamp, known)

@@ -160,7 +160,7 @@ class RackMonitor:
         """Return what each other node reports, under the labels of a scrape of that node: its power and its limits."""
         with self._lock:
             latest = self._ledger.latest(now.wall)
-            power = [Reading(series, latest[run]) for run, series in self._peers.power_series() if run in latest]
+            power = [Reading(series, latest[run]) for run, series in self._peers.power_series.items() if run in latest]
             limits = self._foreign_limits.frame(self._series.of_limits(self._peers.reports()))
             return (*power, *readings_of(limits.layout.series, limits.values))
 

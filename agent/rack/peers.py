@@ -66,7 +66,8 @@ class Peers:
         self._chance = chance
         self._peers: dict[str, Peer] = {}
         self._reports: dict[str, Report] = {}
-        self._series: dict[str, Series] = {}
+        self.power_series: dict[str, Series] = {}
+        """The series of node power of each agent that answered, by its run."""
         self._once = LogOnce(log)
         self.cap = inf
         """The most watts that a node is believed to draw: what it reports beyond them is not counted."""
@@ -154,10 +155,6 @@ class Peers:
         offsets = sorted(offset for offset in heard.values() if offset is not None)
         return -min(offsets[(len(offsets) - 1) // 2], offsets[len(offsets) // 2], key=abs) if offsets else None
 
-    def power_series(self) -> Iterator[tuple[str, Series]]:
-        """Return the series of node power of each agent that answered, with its run."""
-        return iter(self._series.items())
-
     def _take(self, peer: Peer, report: Report, now: float) -> None:
         if peer.run != report.run:
             self._leave(peer)
@@ -169,7 +166,7 @@ class Peers:
             self._note_excess(peer, seconds[-1][1])
         self._ledger.put(report.run, ((second - shift, min(watts, cap)) for second, watts in seconds))
         if report.source is None:
-            self._series.pop(report.run, None)
+            self.power_series.pop(report.run, None)
         else:
             self._show(report)
         if peer.missed:
@@ -200,11 +197,11 @@ class Peers:
 
     def _show(self, report: Report) -> None:
         labels = (("source", report.source or ""), ("instance", report.instance), ("job", report.job))
-        known = self._series.get(report.run)
+        known = self.power_series.get(report.run)
         if known is not None and known.labels == labels:
             return
-        self._series[report.run] = Series(NODE_POWER, Node(), labels)
-        names = [self._member.instance, *(dict(each.labels)["instance"] for each in self._series.values())]
+        self.power_series[report.run] = Series(NODE_POWER, Node(), labels)
+        names = [self._member.instance, *(dict(each.labels)["instance"] for each in self.power_series.values())]
         if names.count(report.instance) > 1:
             text = "two nodes of the rack have the same name; give each its own node.name"
             self._once.problem(report.instance, text, facts={"instance": report.instance})
@@ -229,5 +226,5 @@ class Peers:
         peer.up = False
         if peer.run is not None and not any(each.up and each.run == peer.run for each in self._peers.values()):
             self._ledger.forget(peer.run)
-            self._series.pop(peer.run, None)
+            self.power_series.pop(peer.run, None)
             self._reports.pop(peer.run, None)

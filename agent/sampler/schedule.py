@@ -46,10 +46,8 @@ class Settings(Struct, frozen=True):
 
     def stale_after(self, lane: Lane) -> float:
         """Return seconds after which a lane's last sample no longer says anything about the present."""
-        if lane is Lane.SLOW:
-            return 2 * self.slow + self.deadline
-        if lane is Lane.COLD:
-            return 2 * self.cold + self.deadline
+        if lane in (Lane.SLOW, Lane.COLD):
+            return 2 * self.period(lane) + self.deadline
         return max(self.deadline, 3 * self.fast)
 
 

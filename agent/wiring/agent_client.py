@@ -280,7 +280,8 @@ class AgentClient:
             body = self._get("/api/v1/snapshot", until)
             assert body is not None
             snapshot, age = self._reader.read(body)
-            alerts = self._alerts(until)
+            body = self._get("/api/v1/alerts", until, optional=True)
+            alerts = None if body is None else read_alerts(body)
             if self._past is None:
                 self._past = self._history(until)
         except HttpError as error:
@@ -297,10 +298,6 @@ class AgentClient:
     def abort(self) -> None:
         """End a question under way, from another thread."""
         self._client.abort()
-
-    def _alerts(self, until: float) -> list[Alert] | None:
-        body = self._get("/api/v1/alerts", until, optional=True)
-        return None if body is None else read_alerts(body)
 
     def _history(self, until: float) -> list[PastMoment]:
         """Return the past, empty if nothing usable comes: a picture without it is better than none."""

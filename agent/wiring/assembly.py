@@ -120,18 +120,9 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     reloads = Reloader(reload, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now, threads=threads.troubles, rules=rules.failing, files=files.states)
     server = make_server(
-        config,
-        hub,
-        exposed,
-        readiness,
-        recent=recent,
-        rack=rack,
-        rules=rules,
-        reloads=reloads,
-        threads=threads,
-        watch=watch,
-        now=now,
-    )
+        config, hub, exposed, readiness, recent=recent, rack=rack, rules=rules, reloads=reloads, threads=threads,
+        watch=watch, now=now,
+    )  # fmt: skip
     hub.follow("recording the node's power for the rack", rack.observe)
     hub.follow("taking note of what neighbours show as rates", exposed.observe)
     hub.follow("remembering readings for viewers", recent.observe)

@@ -246,7 +246,7 @@ def test_who_is_let_go_of_is_not_waited_for_and_who_is_closed_ends_its_worker_an
     before = len(os.listdir("/proc/self/fd"))
     rig = Rig(worker)
     assert len(os.listdir("/proc/self/fd")) == before + 2
-    rig.loop.abandon()
+    rig.loop.supervisor.abandon()
     rig.loop.close(lambda _: None)
     assert worker.moves == ["abandon", "stop"]
     assert len(os.listdir("/proc/self/fd")) == before

@@ -58,12 +58,12 @@ def test_a_good_answer_counts_and_a_restarted_peer_takes_its_own_place() -> None
     assert rig.peers.tried
     assert rig.total() == (600.0, {"run-of-n2"})
     assert rig.states == {"a": (True, {})}
-    ((run, series),) = rig.peers.power_series()
+    ((run, series),) = rig.peers.power_series.items()
     assert run == "run-of-n2"
     assert dict(series.all_labels) == {"source": "ipmi", "instance": "n2:19400", "job": "coldplate"}
     rig.answer("a", run="second-run", watts=[700.0])
     assert rig.total() == (700.0, {"second-run"})
-    assert [run for run, _ in rig.peers.power_series()] == ["second-run"]
+    assert [*rig.peers.power_series] == ["second-run"]
 
 
 @pytest.mark.parametrize(

@@ -185,15 +185,13 @@ class PortDiscovery:
         batches = [
             DeviceReads(name, [CaughtRead(f"{self._root}/{name}/ports", _listing_of, OSError)]) for name in devices
         ]
-        answers = [answer for (answer,) in self._pool.round(batches, mono)]
-        found = {
-            name: answer for name, answer in zip(devices, answers, strict=True) if isinstance(answer, DeviceListing)
-        }
-        silent = {name for name, answer in zip(devices, answers, strict=True) if isinstance(answer, UnansweredError)}
+        answers = dict(zip(devices, (answer for (answer,) in self._pool.round(batches, mono)), strict=True))
+        found = {name: answer for name, answer in answers.items() if isinstance(answer, DeviceListing)}
+        silent = {name for name, answer in answers.items() if isinstance(answer, UnansweredError)}
         known = {port.device for port in self.ports.values()}
         gaps = [
             self._gap(name, answer)
-            for name, answer in zip(devices, answers, strict=True)
+            for name, answer in answers.items()
             if isinstance(answer, OSError) or (isinstance(answer, UnansweredError) and name not in known)
         ]
         forgot = self._forget(found, silent)

@@ -222,14 +222,10 @@ class NvmlGpuChannel:
             if self._plan.mig:
                 self._mig.read_info(readings, gaps)
         processes = self._processes.read(gaps) if lane is Lane.SLOW else None
-        self._refuse_denied(lane, plan.gaps, readings)
-        return BackendSample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
-
-    def _refuse_denied(self, lane: Lane, gaps: Sequence[Gap], readings: list[Reading]) -> None:
-        """Raise DeviceError for a GPU that denies every value: it is out of order as a whole."""
-        if lane is Lane.FAST and not readings and any(gap.reason is Reason.DENIED for gap in gaps):
+        if lane is Lane.FAST and not readings and any(gap.reason is Reason.DENIED for gap in plan.gaps):
             raise DeviceError(Reason.DENIED, f"the driver denies access to GPU {self._gpu.index}; run as root or "
                               "give the agent access to /dev/nvidia*")  # fmt: skip
+        return BackendSample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
 
     def close(self) -> None:
         """Free what the library holds for this GPU; may be called more than once."""

@@ -149,8 +149,12 @@ class MigReader:
         try:
             for index in range(self._parent.call("nvmlDeviceGetMaxMigDeviceCount")):
                 handle = self._handle(index)
-                if handle is not None:
-                    found.extend(self._identified(GpuHandle(self._driver, handle), gaps))
+                if handle is None:
+                    continue
+                try:
+                    found.append(self._identify(GpuHandle(self._driver, handle)))
+                except DriverError as error:  # destroyed since its handle was read: that affects no other
+                    gaps.extend(self._all_rows.gaps(error))
         except DriverError as error:
             gaps.extend(self._all_rows.gaps(error))
             return
@@ -175,14 +179,6 @@ class MigReader:
                 return None  # an index without an instance
             raise
         return handle
-
-    def _identified(self, device: GpuHandle, gaps: list[Gap]) -> Iterable[_MigInstance]:
-        """Return the instance, unless it was destroyed since its handle was read: that affects no other."""
-        try:
-            return (self._identify(device),)
-        except DriverError as error:
-            gaps.extend(self._all_rows.gaps(error))
-            return ()
 
     def _identify(self, device: GpuHandle) -> _MigInstance:
         uuid = str(self._ask(device, "nvmlDeviceGetUUID"))

@@ -42,10 +42,6 @@ _MEANS: tuple[tuple[Key, int], ...] = tuple(
 """What GPM gives, in the order of the channels."""
 
 
-_Fixed = tuple[Key, Reading]
-"""A series, and its reading as long as the model gives no other."""
-
-
 class SyntheticGpuChannel:
     """One synthetic GPU."""
 
@@ -68,7 +64,8 @@ class SyntheticGpuChannel:
         self._lanes = {lane: self._fixed(identity.gpu, number, lane) for lane in CALLS}
         self._gaps = {lane: gpu_gaps(identity.gpu, machine, lane) for lane in CALLS}
 
-    def _fixed(self, gpu: Gpu, number: int, lane: Lane) -> list[_Fixed]:
+    def _fixed(self, gpu: Gpu, number: int, lane: Lane) -> list[tuple[Key, Reading]]:
+        """Return each series, and its reading as long as the model gives no other."""
         machine = self._machine
         fixed = list(fixed_readings(machine, gpu, lane))
         for link in range(machine.nvlinks):

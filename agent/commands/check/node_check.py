@@ -297,7 +297,7 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckE
         waited, opening = snapshot.at.mono - opened, opened - began
         return CheckEvidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening)
     finally:
-        sampling.abandon()
+        sampling.supervisor.abandon()
 
 
 def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> HealthFinding:

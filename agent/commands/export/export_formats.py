@@ -7,6 +7,7 @@ as it takes to hold no more than some samples at a time: a day of a node with 8 
 import csv
 import json
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -134,14 +135,12 @@ class _Piece:
 
 def write_openmetrics(snapshots: SelectedSnapshots, targets: Callable[[str], Labels], out: TextIO) -> None:
     """Write all of it; `targets` gives the labels that a scrape adds to the series of a node. Raises RecordingError."""
-    counts: dict[_NodeSeries, int] = {}
+    counts: Counter[_NodeSeries] = Counter()
     times: list[float] = []
     for node, wall, frames in snapshots:
         times.append(wall)
         for layout, _ in frames:
-            for series in layout.series:
-                line = _NodeSeries(node, series)
-                counts[line] = counts.get(line, 0) + 1
+            counts.update(_NodeSeries(node, series) for series in layout.series)
     stamps = [f" {wall:.3f}\n" for wall in times]
     lines = _in_order(counts)
     rows = list(dict.fromkeys(line.series.metric for line in lines))

@@ -128,14 +128,17 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     from datetime import timezone
 
     from agent.commands.import_ import nvidia_smi_log
+    from agent.config.schema import ConfigError
 
     if arguments.prometheus:
         yield from _asked(arguments, problems)
         return
+    if arguments.gpu is not None and not nvidia_smi_log.is_index(arguments.gpu):
+        raise ConfigError("--gpu: must be the GPU's number on its node, such as 0")
     node = arguments.node or socket.gethostname()
     with arguments.log.open(encoding="utf-8", errors="replace", newline="") as lines:
         zone = timezone.utc if arguments.utc else None
-        ticks = nvidia_smi_log.ticks(lines, zone, problems, _gpu(arguments))
+        ticks = nvidia_smi_log.ticks(lines, zone, problems, arguments.gpu)
         yield from (tick._replace(node=node) for tick in ticks)
 
 
@@ -155,16 +158,6 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
         raise ConfigError("--end: is before --start")
     asked = HistoryQuery(arguments.match, start, end, _interval(arguments))
     yield from node_ticks(target, asked, lambda: clock().mono, problems)
-
-
-def _gpu(arguments: argparse.Namespace) -> str | None:
-    from agent.commands.import_.nvidia_smi_log import is_index
-    from agent.config.schema import ConfigError
-
-    index: str | None = arguments.gpu
-    if index is not None and not is_index(index):
-        raise ConfigError("--gpu: must be the GPU's number on its node, such as 0")
-    return index
 
 
 def _interval(arguments: argparse.Namespace) -> float:

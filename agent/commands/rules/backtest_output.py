@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from agent.lib.wording import one_line
+from agent.lib.wording import counted, one_line
 from alerts.backtest.play import AlertSpan, NodePlay
 from alerts.backtest.span_differences import SpanDifference
 from alerts.durations import show
@@ -37,8 +37,7 @@ def write_text(done: Backtest) -> None:
     clock = _Times(done.nodes)
     count = sum(file.rule_count for file in done.rules.files)
     for node in done.nodes:
-        rules = f"{count} rule{'s' * (count != 1)}"
-        print(f"{one_line(node.node)}: {node.snapshots} snapshots, {clock.range(node)}, {rules}")
+        print(f"{one_line(node.node)}: {node.snapshots} snapshots, {clock.range(node)}, {counted(count, 'rule')}")
         for before, after in node.pauses:
             print(
                 f"  nothing recorded from {clock.time(before)} to {clock.time(after)}: alerts start inactive after it"

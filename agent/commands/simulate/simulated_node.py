@@ -34,7 +34,7 @@ from exporters.pages import age_of
 from exporters.selection import SeriesSelection
 
 PEER_UP = BY_NAME["coldplate_rack_peer_up"]
-SOURCE = "synthetic"
+FAMILY = "synthetic"
 
 
 class SimulatedRack:
@@ -44,7 +44,8 @@ class SimulatedRack:
         self._plan = plan
         self._began = began
         self._outages = {name: [each for each in outages if name in each.nodes] for name in plan.nodes}
-        self._meters: dict[str, NodePowerModel] = {}
+        self.meters: dict[str, NodePowerModel] = {}
+        """What gives the power of each node."""
         self._configured = ConfiguredRack(
             RackOptions(plan.name, nodes_expected=len(plan.nodes), budget=plan.budget)
         ).readings
@@ -52,9 +53,6 @@ class SimulatedRack:
         self._own = OwnSeries()
         self._made: tuple[int, Frame] | None = None
         self._peers = {name: Series(PEER_UP, Rack(plan.name), (("peer", name),)) for name in plan.nodes}
-
-    def add_node(self, name: str, meter: NodePowerModel) -> None:
-        self._meters[name] = meter
 
     def down(self, name: str, t: float) -> float | None:
         """Return since which second the node has not answered at `t`; None if it does."""
@@ -80,11 +78,11 @@ class SimulatedRack:
         ]
 
     def _readings(self, t: int) -> list[OwnReading]:
-        since = {name: self.down(name, t) for name in self._meters}
-        power = {name: meter.watts(t) for name, meter in self._meters.items() if since[name] is None}
+        since = {name: self.down(name, t) for name in self.meters}
+        power = {name: meter.watts(t) for name, meter in self.meters.items() if since[name] is None}
         total = Sum(self._began + t, fsum(power.values()), frozenset(power)) if power else None
         silent = sum(1 for begun in since.values() if begun is not None and t - begun >= GRACE_SECONDS)
-        sources: Mapping[str, int] = {SOURCE: len(power)} if power else {}
+        sources: Mapping[str, int] = {FAMILY: len(power)} if power else {}
         return [
             *self._configured,
             *self._series.of_sum(total, len(self._plan.nodes), None),
@@ -98,7 +96,6 @@ WINDOW_SECONDS = 60
 SLOW_SECONDS, COLD_SECONDS = 15.0, 60.0
 EARLY = 0.8
 """The share of a lane's period after which it is read: scrapes come a little early or late."""
-FAMILY = "synthetic"
 TOOK_SECONDS = 0.001
 """Seconds that a read is said to take."""
 
@@ -219,7 +216,7 @@ class SimulatedNode:
         self.agents = 1
         """How many agents the node has had."""
         tracks = [Track(plan.scenario, number) for number in range(plan.scenario.topology.gpus)]
-        rack.add_node(plan.name, NodePowerModel(plan.scenario, tracks))
+        rack.meters[plan.name] = NodePowerModel(plan.scenario, tracks)
 
     def pieces(self, fmt: Format, now: float) -> Iterator[bytes]:
         """Yield its page at second `now` of the simulation, piece by piece."""

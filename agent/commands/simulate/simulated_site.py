@@ -4,10 +4,11 @@ A job's phases are in step by themselves, because they begin at the same moment 
 which the whole job waits, and the loss of one of its nodes, are passed on to the other nodes.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -162,9 +163,5 @@ def _neighbours(nodes: Sequence[SiteNode], width: int) -> Iterator[list[SiteNode
 
 
 def _chosen(scenarios: Sequence[tuple[Scenario, float]], chance: float) -> Scenario:
-    left = chance * sum(weight for _, weight in scenarios)
-    for scenario, weight in scenarios:
-        left -= weight
-        if left < 0.0:
-            return scenario
-    return scenarios[-1][0]
+    sums = list(accumulate(weight for _, weight in scenarios))
+    return scenarios[min(bisect_right(sums, chance * sums[-1]), len(sums) - 1)][0]

@@ -79,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.interval = parse_value("--interval", duration_between, arguments.interval, "100ms", "60s")
     config = read_config(arguments)
     options = read_options(arguments)
-    is_live = not (arguments.once or arguments.json or arguments.csv) and _has_terminal()
+    has_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    is_asked_once = arguments.once or arguments.json or arguments.csv
+    is_live = has_terminal and os.environ.get("TERM") != "dumb" and not is_asked_once
     if not (arguments.json or arguments.csv):
         _need_rich()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
@@ -95,10 +97,6 @@ def run(arguments: argparse.Namespace) -> int:
         sources.close()
     _print(scene, arguments, sys.stdout)
     return 0 if any(not node.problem for node in scene.nodes) else 1
-
-
-def _has_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _need_rich() -> None:

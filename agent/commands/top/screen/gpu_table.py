@@ -110,10 +110,6 @@ def _memory(gpu: GpuView) -> str:
     return text_layout.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G")
 
 
-def _megahertz(gpu: GpuView) -> str:
-    return text_layout.plain(gpu.value("clock_hertz"), 1e-6)
-
-
 def _heat(name: str) -> ShowsGpu:
     return lambda gpu, look, _: (text_layout.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
 
@@ -164,7 +160,7 @@ COLUMNS = (
     GpuColumn("POWER LATELY", 12, 15, _power_line, most=40, is_chart=True),
     GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
     GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),
-    GpuColumn("MHZ", 4, 8, _value(_megahertz, "slow", "throttled")),
+    GpuColumn("MHZ", 4, 8, _value(lambda gpu: text_layout.plain(gpu.value("clock_hertz"), 1e-6), "slow", "throttled")),
     GpuColumn("THROTTLE", 11, 9, lambda gpu, _look, _width: throttled(gpu), False),
     GpuColumn("NVLINK", 8, 11, _value(lambda gpu: text_layout.rate(gpu.rate(*NVLINK)))),
     GpuColumn("LINKS", 5, 19, _value(_links, "link down")),

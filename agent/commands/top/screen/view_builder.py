@@ -96,8 +96,9 @@ def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Ite
     slow = [gpu for gpu in members if _has(gpu, "slow")]
     peers = [gpu for gpu in members if gpu not in slow and gpu.word == "ok"]
     if slow and peers:
+        others = counted(len(peers), "peer")
         parts = [
-            f"{_middle(slow, name, factor)} {unit}, {_count(peers, 'peer')} {_middle(peers, name, factor)} {unit}"
+            f"{_middle(slow, name, factor)} {unit}, {others} {_middle(peers, name, factor)} {unit}"
             for name, factor, unit in ((CLOCK, 1e-6, "MHz"), (POWER, 1.0, "W"))
             if all(name in gpu.row.values for gpu in (*slow, *peers))
         ]
@@ -114,7 +115,7 @@ def _held_up(
 ) -> str:
     who = gpu_names(culprits, many)
     peers = [gpu for gpu in members if gpu not in culprits]
-    wait = f"{_count(waiting)} {_verb(waiting, 'wait')} for {'it' if len(culprits) == 1 else 'them'}"
+    wait = f"{counted(len(waiting), 'GPU')} {_verb(waiting, 'wait')} for {'it' if len(culprits) == 1 else 'them'}"
     if not all(gpu.row.up for gpu in culprits):
         is_lost = culprits[0].word == "lost"
         gone = f"{_verb(culprits, 'is')} lost" if is_lost else f"{_verb(culprits, 'do')} not answer"
@@ -124,7 +125,7 @@ def _held_up(
     busy = f"{_busy(culprits)} busy"
     if waiting:
         return f"{who} {_verb(culprits, 'hold')} {what} up, {busy}: {wait}, {_at_low_power(waiting)}"
-    others = f"{_count(peers, 'peer')} {_verb(peers, 'is')} {_busy(peers)} busy"
+    others = f"{counted(len(peers), 'peer')} {_verb(peers, 'is')} {_busy(peers)} busy"
     return f"{who} {_verb(culprits, 'do')} too little of {what}: {busy}, while {others}"
 
 
@@ -208,10 +209,6 @@ def gpu_names(gpus: Sequence[GpuView], many: bool) -> str:
         places.setdefault(gpu.node, []).append(gpu)
     runs = ((node, index_runs((gpu.index for gpu in found), "–", 2)) for node, found in places.items())
     return ", ".join(f"{node} GPU {indexes}" if many else f"GPU {indexes}" for node, indexes in runs)
-
-
-def _count(gpus: Sequence[GpuView], what: str = "GPU") -> str:
-    return counted(len(gpus), what)
 
 
 def _verb(gpus: Sequence[GpuView], plural: str) -> str:
