@@ -86,7 +86,7 @@ def upgrade_keeps_what_is_there() -> str:
             f"process {pid}, now {main_pid()}; {stands()}; the configuration is {CONFIG.read_text()[-200:]}"
         )
     until("its expectation", lambda: total("coldplate_gpus_expected") == 8)
-    until("the configuration", lambda: total("coldplate_sampling_interval_seconds", lane="slow") == 5.0)
+    until("the configuration", lambda: total("coldplate_sampling_interval_seconds", sampling_lane="slow") == 5.0)
     disabled = sh("systemctl", "is-enabled", "coldplate-kubelet.socket", check=False)
     sh("systemctl", "enable", "--quiet", "coldplate-kubelet.socket")
     if disabled != "disabled":
@@ -118,7 +118,7 @@ def removal_stops_all_and_keeps_configuration_and_state() -> str:
         raise CheckError(f"left: {known}; the configuration is {CONFIG.read_text()[-200:]}")
     dpkg("--install", str(PACKAGE))
     ready()
-    until("the configuration", lambda: total("coldplate_sampling_interval_seconds", lane="slow") == 5.0)
+    until("the configuration", lambda: total("coldplate_sampling_interval_seconds", sampling_lane="slow") == 5.0)
     return f"nothing runs, configuration and state stay; installed again it runs with them (process {main_pid()})"
 
 

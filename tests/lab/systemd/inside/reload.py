@@ -12,12 +12,12 @@ def reloads() -> str:
     pid = main_pid()
     configure("sampling: {slow: 5s, cold: 30s}\n")
     sh("systemctl", "reload", "coldplate.service")
-    until("30 s", lambda: total("coldplate_sampling_interval_seconds", lane="cold") == 30.0)
+    until("30 s", lambda: total("coldplate_sampling_interval_seconds", sampling_lane="cold") == 30.0)
     configure("sampling: {slow: 5s, colt: 20s}\n")
     sh("systemctl", "reload", "coldplate.service")
     until("the refusal", lambda: total(GOOD) == 0.0)
     told = [line for line in journal().splitlines() if "not reloaded" in line]
-    if total("coldplate_sampling_interval_seconds", lane="cold") != 30.0 or not told:
+    if total("coldplate_sampling_interval_seconds", sampling_lane="cold") != 30.0 or not told:
         raise CheckError(f"a bad configuration took effect, or was refused without a word: {told}")
     configure("sampling: {slow: 5s}\n")
     sh("systemctl", "reload", "coldplate.service")
