@@ -214,7 +214,7 @@ RECEIVER = Pager
 def test_a_notifier(product: ProductCopy, serve: Serve) -> None:
     product.add("alerts/notify/pager.py", RECEIVER)
     product.edit(
-        "agent/config/schema.py", "    webhook: ReceiverConfig", "    pager: ReceiverConfig = ReceiverConfig()\n"
+        "agent/config/schema.py", "    webhook: WebhookConfig", "    pager: ReceiverConfig = ReceiverConfig()\n"
     )
     product.touches_what_is_said_of("a notifier")
     assert "`notify.pager.urls`" in product.made("configuration_table.table()")
