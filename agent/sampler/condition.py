@@ -117,6 +117,8 @@ class _Lane:
             self._counters = {series: counter for series, counter in self._counters.items() if series in kept}
             self._integrals = {series: each for series, each in self._integrals.items() if series in kept}
         self._plan = _Plan(layout, self._counters, self._integrals, self._key[2] is Lane.FAST)
+        if self._plan.columns is None:
+            self._conditioner.statistics.remove(self._key)
 
     def _within_range(self, values: tuple[float, ...], gaps: list[Gap]) -> Values:
         plan = self._plan

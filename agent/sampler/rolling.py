@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
-from math import inf
-from operator import add
+from math import inf, isfinite, nan
+from operator import add, and_
 from typing import NamedTuple
 
 from agent.catalogue import PEAKS, ROLLING
@@ -78,7 +78,7 @@ class RollingWindow:
     def add(self, at: float, values: Sequence[float | None]) -> bool:
         """Take in one value of each column, or None; True if `lowest`, `means` and `highest` were renewed.
 
-        Their items for a column without a value in the window are meaningless.
+        Their items for a column without a value in the window are not finite.
         """
         index = int(at / self._length)
         fresh = index != self._index
@@ -148,7 +148,7 @@ class RollingWindow:
         self.highest = _higher(_higher(older.highest, newer.highest), latest.highest)
         sums = map(add, older.sums, map(add, newer.sums, latest.sums))
         counts = map(add, older.counts, map(add, newer.counts, latest.counts))
-        self.means = [total / (count or 1.0) for total, count in zip(sums, counts, strict=True)]
+        self.means = [total / count if count else nan for total, count in zip(sums, counts, strict=True)]
 
 
 def _empty(width: int) -> Bucket:
@@ -209,6 +209,11 @@ class RollingStatistics:
         self._entered[key] = columns, values
         self._fresh.add(key)
 
+    def remove(self, key: object) -> None:
+        """End the statistics of a lane whose last read gave no value for them."""
+        self._entered.pop(key, None)
+        self._fresh.discard(key)
+
     def add(self, at: float) -> None:
         """Add what was entered since the last call, as of a monotonic second."""
         if self._fresh:
@@ -227,14 +232,16 @@ class RollingStatistics:
             self._lay_out(columns)
         rolling = self._rolling
         statistics = self._pick((*rolling.lowest, *rolling.means, *rolling.highest))
-        if not any(None in values for _, values in lanes):
+        are_finite = list(map(isfinite, statistics))  # a lane that was not read within the window has no value in it
+        if all(are_finite) and not any(None in values for _, values in lanes):
             return Frame(self._layout, statistics)
-        present = [
+        have_value = (
             value is not None
             for each, values in lanes
             for shown, value in zip(each.shown, values, strict=True)
             for _ in shown
-        ]
+        )
+        present = map(and_, are_finite, have_value)
         return self._framer.frame(compress(readings_of(self._layout.series, statistics), present))
 
     def _row(self) -> list[float | None]:

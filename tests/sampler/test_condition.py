@@ -226,6 +226,33 @@ def test_statistics_outlive_a_sample_without_the_reading_and_busy_time_is_the_in
     assert named(shown)["coldplate_gpu_busy_seconds_total"] == 3.5
 
 
+def test_statistics_end_with_the_last_of_their_values() -> None:
+    conditioner = Conditioned()
+    conditioner.pass_on(0.0, [Reading(POWER, 300.0), Reading(SENT, 1.0)])
+    conditioner.pass_on(1.0, [Reading(POWER, 300.0), Reading(SENT, 2.0)])
+    for at in range(2, 130):
+        shown, _ = conditioner.pass_on(float(at), [])
+        assert shown == []
+    assert "coldplate_gpu_power_mean_watts" in named(conditioner.pass_on(130.0, [Reading(POWER, 100.0)])[0])
+
+
+def test_a_lane_without_a_value_in_the_window_has_no_statistics() -> None:
+    statistics = RollingStatistics(60)
+    conditioner = Conditioner(statistics)
+    keys = [("nvml", name, Lane.FAST) for name in ("GPU-a", "GPU-b")]
+    framers = [Framer(), Framer()]
+    for key, framer in zip(keys, framers, strict=True):
+        power = Series(POWER.metric, Gpu("0", key[1]))
+        conditioner.pass_on(key, 0.0, framer.frame([Reading(power, 300.0)]), 1.0)
+    statistics.add(0.0)
+    for at in range(1, 70):
+        power = Series(POWER.metric, Gpu("0", "GPU-a"))
+        conditioner.pass_on(keys[0], float(at), framers[0].frame([Reading(power, 200.0)]), 1.0)
+        statistics.add(float(at))
+    shown = statistics.frame(keys).readings
+    assert {(reading.entity.labels[1], reading.value) for reading in shown} == {(("uuid", "GPU-a"), 200.0)}
+
+
 def test_a_reading_that_is_left_out_takes_its_statistics_along_and_nothing_else() -> None:
     conditioner = Conditioned()
     readings = [Reading(POWER, 300.0), Reading(UTILIZATION, 0.5), Reading(ENERGY, 10.0)]
