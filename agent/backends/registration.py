@@ -38,7 +38,7 @@ class BackendContext(Struct, frozen=True):
     sysfs: Path
     procfs: Path
     gpus: Callable[[], list[GpuIdentity]]
-    processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]]
+    processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess] | None]]
     reader_of: Callable[[Collection[str]], Callable[[], Iterable[Reading]]]
     clock: Callable[[], Instant]
     is_my_turn: Callable[[str], bool] = lambda _: False

@@ -191,10 +191,10 @@ class Sampler:
         """Take in what the agent measured of itself, which is shown as it is."""
         self._blocks["agent", "", Lane.SLOW] = Block(at, self._own_framer.frame(readings), ())
 
-    def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
-        """Return the compute processes of every known GPU; none for one that does not answer. For any thread."""
+    def processes(self) -> dict[Gpu, Sequence[GpuProcess] | None]:
+        """Return the compute processes of every known GPU; None for one that does not list them. For any thread."""
         listed = self.listed_processes()
-        return {each.gpu: listed.get(each.gpu, ()) for each in list(self.inventory.gpus.values())}
+        return {each.gpu: listed.get(each.gpu) for each in list(self.inventory.gpus.values())}
 
     def listed_processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
         """Return the compute processes of the GPUs whose driver lists them. For any thread."""

@@ -68,7 +68,7 @@ def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in
     assert play(31.0, metered=True) == ({"ipmi": 9000.0}, {"": 0})
 
 
-def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
+def test_processes_of_a_gpu_that_hangs_are_not_known() -> None:
     rig = Rig()
     first, second = rig.gpus
     running = (GpuProcess(100, 2**30, None),)
@@ -77,7 +77,7 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     def list_processes(gpu: Gpu, at: float, processes: tuple[GpuProcess, ...] | None = running) -> None:
         rig.take(gpu.uuid, Lane.SLOW, at, processes=processes)
 
-    assert (rig.sampler.processes(), rig.sampler.listed_processes()) == ({first: (), second: ()}, {})
+    assert (rig.sampler.processes(), rig.sampler.listed_processes()) == ({first: None, second: None}, {})
     list_processes(first, 99.0, ())
     list_processes(second, 99.0, None)
     assert rig.sampler.listed_processes() == {first: ()}, "one whose processes are not known is not one without any"
@@ -86,6 +86,6 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     list_processes(second, 100.0 + patience)
     assert rig.sampler.processes() == {first: running, second: running}
     list_processes(second, 101.0 + patience)
-    assert rig.sampler.processes() == {first: (), second: running}
+    assert rig.sampler.processes() == {first: None, second: running}
     rig.sampler.take_own(102.0 + 2 * patience, ())  # only the agent's own measurements continue
-    assert rig.sampler.processes() == {first: (), second: ()}
+    assert rig.sampler.processes() == {first: None, second: None}

@@ -40,6 +40,7 @@ from agent.backends.jobs.job_files import (
 )
 from agent.backends.jobs.job_series import ENERGY_OF, FACTS_OF, HOLDER, JobEnergy, JobReadings
 from agent.backends.jobs.kubelet import SOCKETS, Kubelet
+from agent.backends.jobs.last_processes import LastProcesses
 from agent.backends.jobs.pods import POD_LOGS as PODS
 from agent.backends.jobs.pods import PodDevice, PodDeviceOwners, PodLogDirectories
 from agent.backends.jobs.process_table import GpuProcessFacts, ProcessTable
@@ -110,9 +111,9 @@ READ = frozenset({MIG_INFO, ENERGY_OF.name})
 class JobsBackend:
     """Implements `Backend`.
 
-    `processes` gives every GPU of the node with its processes, `readings` those of the rows in READ. Both are called in
-    the backend's own thread. `ask` is for environments that may not be read, `kubelet` are the sockets to try,
-    `pod_logs` is where pods' logs are, `lookup` names a user by number.
+    `processes` gives every GPU of the node with its processes, None for one that cannot list them; `readings` those of
+    the rows in READ. Both are called in the backend's own thread. `ask` is for environments that may not be read,
+    `kubelet` are the sockets to try, `pod_logs` is where pods' logs are, `lookup` names a user by number.
     """
 
     name = "jobs"
@@ -122,7 +123,7 @@ class JobsBackend:
     def __init__(
         self,
         procfs: Path | str,
-        processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]],
+        processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess] | None]],
         readings: Callable[[], Iterable[Reading]] = tuple,
         *,
         sources: Sequence[str] = (ALL,),
@@ -146,6 +147,7 @@ class JobsBackend:
         """
         enabled = tuple(each for each in schedulers if is_enabled(each.name, sources))
         self._processes = processes
+        self._last_processes = LastProcesses()
         self._readings = readings
         self._problems = AttributionProblems()
         self._users = UserNames(lookup)
@@ -172,7 +174,8 @@ class JobsBackend:
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
         """Return who holds the GPUs now. Nothing in a process or a file makes it raise."""
         self._reader.mono = now.mono
-        running = self._processes()
+        listed = self._processes()
+        running = self._last_processes.complete(listed)
         latest = list(self._readings())
         devices = GpuSlots(running, mig_slots(latest), lambda: read_minors(self._procfs, self._reader))
         self._shown = JobReadings()
@@ -184,7 +187,7 @@ class JobsBackend:
         board.settle()
         for slot in board.limit(MAX_JOBS):
             self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the rest are ignored")
-        self._show(board, running, latest, now.mono)
+        self._show(board, {gpu: processes or () for gpu, processes in listed.items()}, latest, now.mono)
         if self._barred:
             self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._barred.values())))
         calls = self._table.reads + self._files.reads - before
@@ -210,6 +213,8 @@ class JobsBackend:
                     taken.setdefault(each.pid, []).append(devices.of_process(gpu, each.instance))
         steps = self._steps.look() if self._steps is not None and not devices.is_divided else {}
         known = unify_job_ids(self._table.look(sorted({*taken, *steps}), mono))
+        for gpu, pid in self._last_processes.remove_ended(known):
+            taken[pid] = [slot for slot in taken.get(pid, ()) if slot.gpu != gpu]
         board = AllocationTable()
         users = {
             (slot, each.owner)

@@ -105,7 +105,7 @@ class CommandProcesses:
     """Follows the descendants of a process. `ours` gives those that are not the command's, such as our worker."""
 
     def __init__(
-        self, root: int, ours: Callable[[], set[int]], on_gpus: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]],
+        self, root: int, ours: Callable[[], set[int]], on_gpus: Callable[[], Mapping[Gpu, Sequence[GpuProcess] | None]],
         procfs: Path = Path("/proc"),
     ) -> None:  # fmt: skip
         self._root, self._ours, self._on_gpus, self._procfs = root, ours, on_gpus, procfs
@@ -147,7 +147,9 @@ class CommandProcesses:
         yield OwnReading("coldplate_recorded_process_resident_memory_bytes", memory)
         pids = {each.pid for each in running}
         for gpu, processes in self._on_gpus().items():
-            count = sum(each.pid in pids for each in processes)
+            if processes is None:
+                continue  # it is not known which of them are the command's
+            count = sum(process.pid in pids for process in processes)
             yield OwnReading("coldplate_gpu_recorded_processes", count, entity=gpu)
 
     def _descendants(self) -> list[ProcStat]:
