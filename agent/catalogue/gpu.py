@@ -89,7 +89,8 @@ MIG_STATES = ("computing", "waiting", "held", "free")
 
 LEDGER = (
     counter("coldplate_gpu_state_seconds_total", Gpu,
-            "Seconds of the GPU by what it did; the states add up to the time since the agent first saw it.", Lane.FAST,
+            "Seconds of the GPU by what it did; the states add up to the time in which its utilization or power was "
+            "read, or it was lost.", Lane.FAST,
             Derived("utilization, activity, power, the job's other GPUs, what the node reads and writes"),
             labels=("state",)),
     gauge("coldplate_gpu_lock_step_ratio", Gpu,

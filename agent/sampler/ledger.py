@@ -1,4 +1,4 @@
-"""Divides each second of each GPU among states, so that the states of a GPU add up to the time that passed.
+"""Divides each second of each GPU among states, so that the states of a GPU add up to the time that it was observed.
 
 A GPU is busy for the share of a second that the driver's utilization says, and idle for the rest. Busy means computing
 where power, tensor cores, multiprocessors or memory show work, else waiting: a GPU that spins in a collective is fully
@@ -78,6 +78,11 @@ WORKING_TENSOR, WORKING_SM, WORKING_DRAM = 0.05, 0.3, 0.1
 """Activities from which a busy GPU computes."""
 GROWTHS = {"used": 64 * 2**20, "received": 1e9}
 """Bytes a second by which memory in use grows while a GPU loads, and that PCIe brings to one that waits for data."""
+HELD_BYTES = 2**30
+"""Memory in use from which a GPU is held though no job is known: a process outside of the agent's view has it.
+
+A driver that reports no reserved memory counts it as used: 0.5 GiB on an H100 (nvmlMemory_v1_t).
+"""
 FAR_ABOVE, LEAST_BYTES = 3.0, 200e6
 """The node writes or reads far above the usual from this multiple of the usual rate, and this excess in bytes/s, on."""
 USUAL_SECONDS = 300.0
@@ -111,10 +116,12 @@ class GpuSecond(NamedTuple):
     """Bytes of its memory in use."""
     has_worked: bool = True
     """Whether it computed in its job at any time. One that did not, and holds little memory, is still to be loaded."""
+    is_known: bool = True
+    """Whether it shows its utilization or its power. Without either, nothing says what it did."""
 
 
 class JobPeers(NamedTuple):
-    """How many other GPUs of a job on this node are up, and how many of them wait or compute most of the time.
+    """How many other GPUs of a job here show what they do, and how many of them wait or compute most of the time.
 
     `used` is the most memory that one of the job's GPUs has in use, in bytes.
     """
@@ -126,7 +133,7 @@ class JobPeers(NamedTuple):
 
     def without(self, second: GpuSecond) -> JobPeers:
         """Return the same without one of them."""
-        if not second.up:
+        if not (second.up and second.is_known):
             return self
         mostly = second.busy >= 0.5
         return JobPeers(
@@ -138,11 +145,12 @@ class JobPeers(NamedTuple):
 
 
 NO_PEERS = JobPeers()
+_UNKNOWN_SECOND = GpuSecond(True, 0.0, False, False, False, is_known=False)
 
 
 def peers_of(seconds: Iterable[GpuSecond]) -> JobPeers:
     """Count the GPUs of one job."""
-    up = [each for each in seconds if each.up]
+    up = [each for each in seconds if each.up and each.is_known]
     busy = [each.works for each in up if each.busy >= 0.5]
     return JobPeers(len(up), busy.count(False), busy.count(True), max((each.used for each in up), default=0.0))
 
@@ -153,6 +161,8 @@ def shares_of(
     """Divide the time of one GPU. `peers` are the other GPUs of its job here; the host `writes` or `reads` much."""
     if not second.up:
         return (("lost", 1.0),)
+    if not second.is_known:
+        return ()
     saves = writes and not peers.computing and held.job is not None
     working, spinning = "throttled" if second.is_throttled else "computing", "saving" if saves else "waiting"
     busy = working if second.works else spinning
@@ -165,7 +175,7 @@ def _idle(second: GpuSecond, held: GpuHolder, peers: JobPeers, saves: bool, read
     if held.is_shared:
         return "held"
     if held.job is None:
-        return "free"
+        return "held" if second.used >= HELD_BYTES else "free"
     if second.is_loading or (not second.has_worked and 2 * second.used < peers.used):
         return "loading"
     if saves:
@@ -272,6 +282,8 @@ class _TrackedGpu:
             return GpuSecond(False, 0.0, False, False, False)
         limit = max(read.get("limit", 0.0), read.get("default", 0.0))
         power = read["power"] / limit if limit > 0.0 and "power" in read else None
+        if power is None and "busy" not in read:
+            return _UNKNOWN_SECOND
         throttled = any(values[frame][place] for frame, place in self._throttles)
         busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
         if power is not None and self.held.job is not None:

@@ -45,6 +45,12 @@ class Node:
         rows = [dict(labels) for name, labels in self.daemon.page() if name == "coldplate_metric_missing"]
         return {(row["gpu"], row["uuid"]): row["reason"] for row in rows if row["metric"] == age}
 
+    def states(self, gpu: str) -> dict[str, float]:
+        """The seconds of a GPU by state."""
+        name = "coldplate_gpu_state_seconds_total"
+        page = [(dict(labels), value) for (each, labels), value in self.daemon.page().items() if each == name]
+        return {labels["state"]: value for labels, value in page if labels["gpu"] == gpu}
+
     def firing(self) -> set[tuple[str, str]]:
         alerts = json.loads(self.daemon.get("/api/v1/alerts"))["data"]["alerts"]
         firing = [each["labels"] for each in alerts if each["state"] == "firing"]

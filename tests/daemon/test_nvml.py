@@ -68,6 +68,31 @@ def test_a_gpu_is_attributed_to_the_job_of_the_process_that_computes_on_it(node:
         node.daemon.until("the job's end", lambda: not any(job["job_id"] == "4711" for job in jobs()), CURED)
 
 
+def gpus_of_jobs(node: Node) -> dict[str, float]:
+    return node.daemon.family("coldplate_job_gpus", "job_id")
+
+
+@pytest.mark.parametrize("code", [999, 28, 10, 15])
+def test_a_gpu_whose_every_read_fails_is_lost_and_its_job_still_holds_it(node: Node, code: int) -> None:
+    """Codes of dcgm-exporter 604 and sonar 72, and that of a GPU that fell off the bus."""
+    environment = {**os.environ, "SLURM_JOB_ID": f"{code}"}
+    with subprocess.Popen(["sh", "-c", "read end; exit"], stdin=subprocess.PIPE, env=environment) as rank:
+        held = [f"process {gpu} {rank.pid}" for gpu in range(4)]
+        node.command(*held)
+        node.daemon.until("a job of four", lambda: gpus_of_jobs(node) == {f"{code}": 4.0}, CURED)
+        node.command(*held, f"fail 3 {code}")
+        node.until_up({**ALL, "3": 0.0}, NOTICED)
+        node.daemon.until("GpuLost fires", lambda: ("GpuLost", "3") in node.firing(), CURED)
+        states = node.states("3")
+        node.daemon.until("it is lost for 7 s", lambda: node.states("3")["lost"] >= states["lost"] + 7, CURED)
+        assert {state for state, seconds in node.states("3").items() if seconds > states[state]} == {"lost"}
+        names = {name for name, labels in node.daemon.page() if dict(labels).get("gpu") == "3"}
+        assert not {name for name in names if name.startswith(("coldplate_gpu_power_", "coldplate_gpu_utilization_"))}
+        assert gpus_of_jobs(node) == {f"{code}": 4.0}
+        assert any("GPU is down" in line and f"({code})" in line for line in node.daemon.log.read_text().splitlines())
+        rank.stdin.close()
+
+
 def test_a_worker_that_crashes_is_replaced_and_no_counter_falls(node: Node) -> None:
     before = node.daemon.page()
     node.command("segv")

@@ -105,6 +105,18 @@ def test_an_instance_that_refuses_its_activity_is_asked_once_and_costs_only_itse
     assert "nvmlDeviceGetMigDeviceHandleByIndex" not in driver.log
 
 
+def test_instances_appear_and_end_with_the_cold_sample_after_mig_was_switched(opened, driver):
+    """As of dcgm-exporter issue 747: the mode changes while the library is open."""
+    calls = driver.gpus[0].calls
+    bench = opened(driver)
+    calls["nvmlDeviceGetMigMode"] = 0
+    assert not values(bench.read(Lane.COLD), INFO)
+    assert not values(bench.read(Lane.SLOW), USED)
+    calls["nvmlDeviceGetMigMode"] = 1
+    assert len(values(bench.read(Lane.COLD), INFO)) == 2
+    assert len(values(bench.read(Lane.SLOW), USED)) == 2
+
+
 def test_a_metric_that_instances_lack_is_absent_and_not_zero(opened, driver):
     driver.instances[7].gpm[5] = UNSUPPORTED
     sample = opened(driver).again(Lane.SLOW)

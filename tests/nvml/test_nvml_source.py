@@ -8,7 +8,7 @@ import pytest
 from agent.backends.nvml import NvmlSource
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue.gpu import FACTS
-from agent.model import Instant, Lane, Reason
+from agent.model import LANES, Instant, Lane, Reason
 from tests.nvml.conftest import value
 from tests.nvml.fake_driver import (
     DENIED,
@@ -17,12 +17,14 @@ from tests.nvml.fake_driver import (
     MISSING,
     NO_LIBRARY,
     RESET,
+    TIMEOUT,
     UNINITIALIZED,
     UNKNOWN,
     UNLOADED,
     UNSUPPORTED,
     Code,
     FakeDriver,
+    FakeGpu,
     a100,
     h100,
 )
@@ -139,6 +141,41 @@ def test_a_lost_gpu_is_reported_and_the_others_continue(opened, code, lane):
     assert bench.read(lane, gpu=1).readings
     bench.driver.gpus[0].failing = None
     assert bench.read(lane).readings
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(UNKNOWN, Reason.MALFORMED), (Code(28), Reason.LOST), (TIMEOUT, Reason.TIMEOUT)]
+)
+def test_a_gpu_whose_every_read_fails_is_an_error_with_the_code(opened, code, reason):
+    """As of dcgm-exporter issue 604: a sample without a value is no evidence that the GPU works."""
+    bench = opened(h100(0), a100(1))
+    for gpu in (0, 1):
+        bench.read(gpu=gpu)
+    bench.driver.gpus[0].failing = code
+    with pytest.raises(DeviceError, match=rf"\({code.code}\)") as caught:
+        bench.read()
+    assert caught.value.reason is reason
+    assert bench.read(gpu=1).readings
+
+
+def test_a_gpu_that_failed_when_it_was_probed_offers_everything_once_it_answers(opened):
+    expected = opened(h100())
+    bench = opened(gpu := h100())
+    gpu.failing = UNKNOWN
+    with pytest.raises(DeviceError):
+        bench.read()
+    gpu.failing = None
+    bench.read(Lane.COLD)
+    for lane in LANES:
+        served, offered = bench.again(lane).readings, expected.again(lane).readings
+        assert {reading.series for reading in served} == {reading.series for reading in offered}
+
+
+def test_a_gpu_that_offers_nothing_is_no_failure(opened):
+    """As Tegra (intelligence-per-watt issue 40)."""
+    sample = opened(FakeGpu(0, "Orin (nvgpu)")).read()
+    assert not sample.readings
+    assert {gap.reason for gap in sample.gaps} == {Reason.UNSUPPORTED}
 
 
 @pytest.mark.parametrize("call", ["nvmlGpmQueryDeviceSupport", "nvmlDeviceGetTemperatureV"])

@@ -34,6 +34,8 @@ IDLE, LOST = GpuSecond(True, 0.0, True, False, False), GpuSecond(False, 0.0, Fal
         (IDLE._replace(is_loading=True), JOB, [WAITS], "", {"loading": 1.0}),
         (IDLE, SHARED, [], "", {"held": 1.0}),
         (IDLE, FREE, [], "", {"free": 1.0}),
+        (IDLE._replace(is_known=False), JOB, [WAITS], "", {}),
+        (IDLE, JOB, [WAITS, IDLE._replace(is_known=False)], "", {"awaited": 1.0}),
         (LOST, JOB, [WAITS], "", {"lost": 1.0}),
     ],
 )
@@ -86,7 +88,7 @@ def frame_at(**values: float) -> Frame:
     gpu = Gpu("0", "GPU-0")
     names = {"up": "coldplate_gpu_up", "busy": "coldplate_gpu_utilization_ratio", "power": "coldplate_gpu_power_watts",
              "limit": "coldplate_gpu_power_limit_watts", "default": "coldplate_gpu_power_limit_default_watts",
-             "tensor": "coldplate_gpu_tensor_active_ratio"}  # fmt: skip
+             "tensor": "coldplate_gpu_tensor_active_ratio", "used": "coldplate_gpu_memory_used_bytes"}  # fmt: skip
     return Framer().frame(Reading(Series(BY_NAME[names[key]], gpu), value) for key, value in values.items())
 
 
@@ -103,6 +105,8 @@ def frame_at(**values: float) -> Frame:
         ({"busy": 1.0}, "computing"),  # nothing tells the two apart
         ({"power": 650.0, "limit": 700.0}, "computing"),
         ({"power": 90.0, "limit": 700.0}, "free"),
+        ({"busy": 0.0, "power": 90.0, "limit": 700.0, "used": 21e9}, "held"),  # by a process that the agent cannot see
+        ({"busy": 0.0, "power": 90.0, "limit": 700.0, "used": 0.5e9}, "free"),
         ({"busy": 1.7, "power": 650.0, "limit": 700.0}, "computing"),
     ],
 )
@@ -110,6 +114,15 @@ def test_spinning_is_told_from_work_by_what_the_device_shows(values: dict[str, f
     ledger = GpuLedger()
     ledger.frames(10.0, [frame_at(up=1.0, **values)])
     assert totals(ledger.frames(11.0, [frame_at(up=1.0, **values)])[0])["0"] == {state: pytest.approx(1.0)}
+
+
+@pytest.mark.parametrize("values", [{}, {"power": 90.0}, {"used": 0.0}])
+def test_a_gpu_that_shows_neither_utilization_nor_power_has_no_state(values: dict[str, float]) -> None:
+    """As Tegra, whose NVML offers nothing; watts alone say nothing without a limit."""
+    ledger = GpuLedger()
+    ledger.frames(10.0, [frame_at(up=1.0, **values)])
+    assert "0" not in totals(ledger.frames(11.0, [frame_at(up=1.0, **values)])[0])
+    assert totals(ledger.frames(12.0, [frame_at(up=0.0, **values)])[0])["0"] == {"lost": 1.0}
 
 
 def test_what_a_gpu_draws_when_idle_tells_how_it_spins() -> None:

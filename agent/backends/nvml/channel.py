@@ -11,9 +11,10 @@ from agent.backends.nvml.driver import (
     GpuHandle,
     RefusableRows,
     describe,
+    escalate,
 )
 from agent.backends.nvml.mig import MigReader
-from agent.backends.nvml.probe import GpuReadPlan, MetricRequest, Prober
+from agent.backends.nvml.probe import MIG_MODE_CALL, GpuReadPlan, MetricRequest, Prober
 from agent.backends.protocol import BackendSample, DeviceError, GpuProcess
 from agent.catalogue import BY_NAME
 from agent.catalogue.links import FABRIC_HEALTH, FABRIC_STATES
@@ -209,6 +210,8 @@ class NvmlGpuChannel:
         Raises DeviceError when the GPU is lost or denies everything, SourceError when the driver is gone.
         """
         self._device.calls = 0
+        if lane is Lane.COLD and self._plan is not None and self._plan_is_outdated(self._plan):
+            self._discard_plan()
         if self._plan is None:
             self._plan = Prober(self._driver, self._device, self._gpu, self._requests).plan()
         plan = self._plan.lanes[lane]
@@ -222,17 +225,44 @@ class NvmlGpuChannel:
             if self._plan.mig:
                 self._mig.read_info(readings, gaps)
         processes = self._processes.read(gaps) if lane is Lane.SLOW else None
-        if lane is Lane.FAST and not readings and any(gap.reason is Reason.DENIED for gap in plan.gaps):
+        if gaps:
+            gaps = [*plan.gaps, *gaps]
+        if lane is Lane.FAST:
+            self._check_evidence(readings, gaps or plan.gaps)
+        return BackendSample(readings, gaps or plan.gaps, (), self._device.calls, processes)
+
+    def _check_evidence(self, readings: Sequence[Reading], gaps: Sequence[Gap]) -> None:
+        """Raise DeviceError if every value that a fast sample requested failed: nothing shows that the GPU works.
+
+        Values that the GPU does not offer are not requested, so they are no failure.
+        """
+        failures = [gap for gap in gaps if gap.reason is not Reason.UNSUPPORTED]
+        if readings or not failures:
+            return
+        if any(gap.reason is Reason.DENIED for gap in failures):
             raise DeviceError(Reason.DENIED, f"the driver denies access to GPU {self._gpu.index}; run as root or "
                               "give the agent access to /dev/nvidia*")  # fmt: skip
-        return BackendSample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
+        raise DeviceError(failures[0].reason, f"no value can be read: {failures[0].detail}")
 
-    def close(self) -> None:
-        """Free what the library holds for this GPU; may be called more than once."""
-        self._mig.close()
+    def _plan_is_outdated(self, plan: GpuReadPlan) -> bool:
+        """Return True if the plan lacks what could not be read when it was made, or if MIG was switched since then."""
+        if plan.is_provisional:
+            return True
+        try:
+            return bool(self._device.call(MIG_MODE_CALL) != int(plan.mig))
+        except DriverError as error:
+            escalate(error)
+            return False
+
+    def _discard_plan(self) -> None:
         plan, self._plan = self._plan, None
         if plan is not None:
             try:
                 plan.gpm.close()
             except DriverError:
                 return  # the library that owned the buffers is gone, and the buffers with it
+
+    def close(self) -> None:
+        """Free what the library holds for this GPU; may be called more than once."""
+        self._mig.close()
+        self._discard_plan()

@@ -71,6 +71,8 @@ def metric_requests() -> tuple[MetricRequest, ...]:
 FAST_CALLS = 7
 """Most device calls in a fast sample: each takes the driver's locks."""
 _CLOCK = "nvmlDeviceGetClockInfo"
+MIG_MODE_CALL = "nvmlDeviceGetMigMode"
+"""Returns the current mode: 1 if MIG is enabled."""
 _LINK_COUNT: Pair = (nvml.FI_DEV_NVLINK_LINK_COUNT, 0)
 _ELSEWHERE = frozenset(
     {"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlGpmMigSampleGet", "nvmlDeviceGetGpuFabricInfoV"}
@@ -78,11 +80,15 @@ _ELSEWHERE = frozenset(
 
 
 class GpuReadPlan(NamedTuple):
-    """What to read on one GPU, by lane; `mig` is whether it is divided. `gpm` may be in no lane."""
+    """What to read on one GPU, by lane; `mig` is whether it is divided. `gpm` may be in no lane.
+
+    `is_provisional`: a call that decides what the GPU offers failed and may succeed later, so the plan may lack values.
+    """
 
     lanes: dict[Lane, LaneReader]
     gpm: GpmSampler
     mig: bool
+    is_provisional: bool
 
 
 class _UnsupportedMetrics:
@@ -121,6 +127,7 @@ class Prober:
         self._gpm = GpmSampler(driver)
         self._gpm_fault: SlotError | None = None
         self._queries: dict[tuple[str, tuple[object, ...]], tuple[DeviceCall, object] | SlotError] = {}
+        self._is_provisional = False
 
     def plan(self) -> GpuReadPlan:
         """Ask the device. Raises DeviceError or SourceError when it is out of order as a whole."""
@@ -134,6 +141,7 @@ class Prober:
         mig = self._mig_enabled()
         links = fetch(self._device, [_LINK_COUNT])[_LINK_COUNT]
         self._links: range | SlotError = links if isinstance(links, SlotError) else range(int(links))
+        self._is_provisional |= isinstance(links, SlotError) and links.code not in PERMANENT_CODES
         self._slots = fetch(self._device, self._pairs())
         self._gpm_fault = self._probe_gpm()
         for want in self._requests:
@@ -142,13 +150,14 @@ class Prober:
         note = "; MIG is enabled" if mig else ""
         for lane, reader in self._lanes.items():
             reader.gaps = tuple(self._missing.gaps(lane, self._gpu, self._served, note))
-        return GpuReadPlan(self._lanes, self._gpm, mig)
+        return GpuReadPlan(self._lanes, self._gpm, mig, self._is_provisional)
 
     def _mig_enabled(self) -> bool:
         try:
-            return bool(self._device.call("nvmlDeviceGetMigMode") == 1)
+            return bool(self._device.call(MIG_MODE_CALL) == 1)
         except DriverError as error:
             escalate(error)
+            self._is_provisional |= error.code not in PERMANENT_CODES
             return False
 
     def _probe_gpm(self) -> SlotError | None:
@@ -157,6 +166,7 @@ class Prober:
         except DriverError as error:
             escalate(error)
             if error.code in PERMANENT_CODES or not self._gpm.ready:
+                self._is_provisional |= error.code not in PERMANENT_CODES
                 self._gpm.close()
                 return SlotError(reason_of(error.code), str(error), error.code)
         # First, so that `now` is the sample's own time: a slow call before it would shorten its interval.

@@ -12,6 +12,7 @@
  *   gone N          GPU N is not on the bus: the driver does not count it, and those behind it have smaller indexes
  *   board N B       the board in place N is another one, number B: with another UUID and serial number
  *   denied N        calls on GPU N end with NO_PERMISSION
+ *   fail N CODE     calls on GPU N end with this return code, such as 999 (UNKNOWN)
  *   segv            the next call on a GPU crashes the process
  *   unloaded        every call ends with DRIVER_NOT_LOADED
  *   mismatch        every call ends with LIB_RM_VERSION_MISMATCH
@@ -70,6 +71,7 @@ typedef struct {
     int count, segv, unloaded, mismatch, resets, hang_init, balloon, babble;
     uint8_t lost[MAX_GPUS], hang[MAX_GPUS], hang_reads[MAX_GPUS], denied[MAX_GPUS], gone[MAX_GPUS], other[MAX_GPUS];
     uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES], clients[MAX_GPUS], client_pids[MAX_GPUS][MAX_PROCESSES];
+    int fail[MAX_GPUS];
     uint32_t told[MAX_GPUS], percents[MAX_GPUS][MAX_PROCESSES];
     uint8_t mig[MAX_GPUS], divided[MAX_GPUS][MAX_INSTANCES];
     double activity[MAX_GPUS][MAX_INSTANCES];
@@ -124,6 +126,7 @@ static void parse(FILE *file) {
         else if (!strcmp(word, "balloon")) next.balloon = (int)number;
         else if (!strcmp(word, "babble")) next.babble = 1;
         else if (!strcmp(word, "denied")) next.denied[gpu] = 1;
+        else if (!strcmp(word, "fail")) next.fail[gpu] = code;
         else if (!strcmp(word, "segv")) next.segv = 1;
         else if (!strcmp(word, "unloaded")) next.unloaded = 1;
         else if (!strcmp(word, "mismatch")) next.mismatch = 1;
@@ -213,6 +216,7 @@ static int on(const gpu_t *gpu, int is_read) {
     if ((code = node())) return code;
     if (gpu->index >= now_control.count || now_control.gone[gpu->index] || now_control.lost[gpu->index]) return LOST;
     if (now_control.denied[gpu->index]) return DENIED;
+    if (now_control.fail[gpu->index]) return now_control.fail[gpu->index];
     return OK;
 }
 #define ON(gpu) do { int code_ = on(gpu, 1); if (code_) return code_; } while (0)
