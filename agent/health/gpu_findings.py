@@ -102,11 +102,12 @@ def driver(view: SeenNode, expected: Expected, devices: str) -> HealthFinding:
         return HealthFinding(Verdict.CRITICAL, expectation, found, LOAD)
     if report.outcome is Outcome.ABSENT and not expected.node.gpus:
         return HealthFinding(Verdict.UNKNOWN, expectation, report.detail, "install the driver, or leave this node out")
-    return HealthFinding(Verdict.CRITICAL, expectation, report.detail or "it failed", HUNG)
+    return HealthFinding(Verdict.CRITICAL, expectation, report.detail or "it failed", FAILED if report.detail else HUNG)
 
 
 LOAD = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm shows why"
 HUNG = "look at the kernel log (journalctl -k --grep NVRM), drain the node and restart it"
+FAILED = f"do what the reason says; if that does not help, {HUNG}"
 
 
 def present(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape

@@ -128,6 +128,9 @@ class Supervisor:
         self._starts = 0
         self._seen = False
         self._reason = ""
+        """Why this side terminated the worker."""
+        self._own_refusal: Refusal | None = None
+        """Why the running worker said that it cannot read its source: its end, which follows, is no reason of its own."""
         self._unread: list[Message] = []
         self.held = False
         """Whether no worker may run for now, because the driver must be free."""
@@ -255,6 +258,7 @@ class Supervisor:
         self._ordered_at = self._looked_at = self._weighed_at = now
         self._silent, self._waited, self._asked = 0.0, 0.0, False
         self._killed = self._noticed = self.heard = False
+        self._own_refusal = None
         self.opened_at = None
         self._trust = WorkerTrust()
         self._starts += 1
@@ -345,9 +349,13 @@ class Supervisor:
         self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else never_seen)
         if not is_absent:
             log.warning("device worker %s; restarting it in %.1f s", said(status), delay)
-            reason = Reason.TIMEOUT if self._reason else Reason.LOST
-            self.ended = Refusal(False, self._reason or f"the device worker {said(status)}", reason)
+            self.ended = self._why_ended(status)
         self._process, self._state, self._start_at = None, "down", now + delay
+
+    def _why_ended(self, status: int) -> Refusal:
+        if self._reason:
+            return Refusal(False, self._reason, Reason.TIMEOUT)
+        return self._own_refusal or Refusal(False, f"the device worker {said(status)}")
 
     def _doubt(self, message: Message | Alive | None, now: float) -> None:
         """Reject what only this side can know to be false. Raises MessageError."""
@@ -375,5 +383,6 @@ class Supervisor:
                 facts = {"source": self._options.source}
                 log.log(level, "devices: %s", message.detail, extra={"facts": facts})
             self.refusal = message
+            self._own_refusal = None if message.absent else message
         elif isinstance(message, (LaneSample, ChannelError)):
             self._asked, self._waited, self._stuck = False, 0.0, STUCK_SECONDS

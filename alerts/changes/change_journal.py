@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from agent.lib.layout_columns import picker
 from agent.lib.wording import index_runs
-from agent.model import Alert, Backend, Entity, Frame, Gpu, IbPort, Layout, NvLink, Rack, Series
+from agent.model import Alert, Backend, BackendReport, Entity, Frame, Gpu, IbPort, Layout, NvLink, Rack, Reason, Series
 
 Telling = Callable[[Series, float, float], str]
 """The words for a step from one value to the next; empty if it is not worth any."""
@@ -73,6 +73,10 @@ STEPS: dict[str, Telling] = {
     "coldplate_node_nvswitch_sxid_errors_total": _grew("SXid {sxid} of NVSwitch {pci}"),
 }
 """Rows whose step from one snapshot to the next is a change."""
+
+PRESENCE = frozenset({"coldplate_gpu_up", "coldplate_backend_up"})
+"""Rows whose 0 has a reason, which the backends report. It counts as a change at the agent's start, too."""
+MAX_REASON_LENGTH = 250
 
 SM_CLOCK = "coldplate_gpu_clock_hertz"
 """A row that wanders: of its series that of the multiprocessors is watched."""
@@ -140,9 +144,14 @@ class ChangeJournal:
         self._watched: dict[Layout, _Watched] = {}
         self._values: dict[Series, float] = {}
         self._levels: dict[Series, _Level] = {}
+        self._reports: Sequence[BackendReport] = ()
 
-    def take(self, frames: Sequence[Frame], at: float) -> None:
-        """Note what changed since the snapshot before; `at` is in wall seconds."""
+    def take(self, frames: Sequence[Frame], at: float, reports: Sequence[BackendReport] = ()) -> None:
+        """Note what changed since the snapshot before; `at` is in wall seconds.
+
+        `reports` say why a device or a backend cannot be read.
+        """
+        self._reports = reports
         if self.began is None:
             self.began = at
         for layout, values in frames:
@@ -205,8 +214,28 @@ class ChangeJournal:
             return
         if name in MOMENTS:
             self._note_moment(series, value, at)
-        elif before is not None and (text := STEPS[name](series, before, value)):
-            self._note(Change(at, series.entity, text))
+            return
+        if before is None:
+            if name not in PRESENCE or value:
+                return
+            before = 1.0
+        text = STEPS[name](series, before, value)
+        if not text:
+            return
+        reason = self._reason_for(series.entity) if name in PRESENCE and not value else ""
+        self._note(Change(at, series.entity, f"{text}: {reason}" if reason else text))
+
+    def _reason_for(self, entity: Entity) -> str:
+        """Return why a backend or a device cannot be read, with the remedy if the source knows one."""
+        for report in self._reports:
+            if isinstance(entity, Backend):
+                if report.backend == entity.name:
+                    return report.detail[:MAX_REASON_LENGTH]
+                continue
+            for gap in report.gaps:
+                if gap.entity == entity and gap.reason is not Reason.UNSUPPORTED and gap.detail:
+                    return gap.detail[:MAX_REASON_LENGTH]
+        return ""
 
     def _settle(self, at: float) -> None:
         """Note the levels that have stayed elsewhere for long enough; from then on they are usual there."""

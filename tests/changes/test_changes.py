@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.model import Alert, Backend, Entity, Framer, Gpu, IbPort, Labels, Node, NvLink, Phase, Reading, Series
+from agent.model import (
+    Alert,
+    Backend,
+    BackendReport,
+    Entity,
+    Framer,
+    Gap,
+    Gpu,
+    IbPort,
+    Labels,
+    Node,
+    NvLink,
+    Outcome,
+    Phase,
+    Reading,
+    Reason,
+    Series,
+)
 from alerts import alert_state
 from alerts.changes import ANNOTATION
 from alerts.changes.change_journal import (
@@ -54,12 +71,14 @@ class Told:
         self.journal = ChangeJournal()
         self._framer = Framer()
 
-    def seconds(self, first: int, last: int, values: Mapping[Key, float]) -> Told:
+    def seconds(
+        self, first: int, last: int, values: Mapping[Key, float], reports: Sequence[BackendReport] = ()
+    ) -> Told:
         """Snapshots with these values from one second to another, both included."""
         for second in range(first, last + 1):
             readings = [Reading(Series(BY_NAME[name], entity, labels), value)
                         for (name, entity, labels), value in values.items()]  # fmt: skip
-            self.journal.take([self._framer.frame(readings)], BEGAN + second)
+            self.journal.take([self._framer.frame(readings)], BEGAN + second, reports)
         return self
 
     def of(self, second: float, now: float, **labels: str) -> str:
@@ -105,6 +124,21 @@ def test_a_step_is_told_with_its_second_and_its_part_and_moves_with_a_clock_that
 def test_what_counts_as_a_change(key: Key, before: float, now: float, words: str | None) -> None:
     told = Told().seconds(0, 200, {key: before}).seconds(201, 201, {key: now}).of(201, 205)
     assert words in told if words is not None else told.startswith("nothing else")
+
+
+def test_why_a_device_or_a_backend_cannot_be_read_is_said_also_at_the_agents_start() -> None:
+    mismatch = "NVML cannot be opened: library and driver versions differ (18): reboot the node"
+    gap = Gap(
+        BY_NAME["coldplate_gpu_power_watts"], GPU_3, Reason.MALFORMED, "no value can be read: unknown error (999)"
+    )
+    reports = [BackendReport("nvml", Outcome.FAILED, 0.0, mismatch, (gap,))]
+    down: dict[Key, float] = {UP: 0.0, ("coldplate_backend_up", Backend("nvml"), ()): 0.0}
+    text = Told().seconds(0, 10, down, reports).of(8, 10, gpu="3", uuid="GPU-3")
+    assert f"backend nvml: cannot be read: {mismatch}" in text
+    assert "GPU 3: not answering: no value can be read: unknown error (999)" in text
+    up = dict.fromkeys(down, 1.0)
+    assert mismatch in Told().seconds(0, 200, up).seconds(201, 210, down, reports).of(205, 210)
+    assert Told().seconds(0, 10, up, reports).of(8, 10).startswith("nothing else")
 
 
 def test_what_has_a_time_of_its_own_is_told_with_it_and_only_if_the_agent_was_there() -> None:

@@ -270,6 +270,21 @@ def test_how_a_worker_ended_of_its_own_is_the_reason_and_what_it_was_ended_for_o
     assert rig.worker.ended == -signal.SIGTERM
 
 
+def test_why_a_worker_cannot_read_its_source_outlives_it(rig: Rig) -> None:
+    """Such as driver and library of different versions: the exit status says nothing to an operator."""
+    rig.worker.said.append(encode("failed", "NVML cannot be opened: versions differ (18): reboot the node"))
+    rig.run(1.0)
+    rig.worker.ended = 4
+    rig.until(lambda: bool(rig.exit_reasons), 10)
+    assert {detail for _, _, detail in rig.exit_reasons} == {
+        "NVML cannot be opened: versions differ (18): reboot the node"
+    }
+    rig.until(lambda: len(rig.started) == 2, 20)
+    rig.worker.ended = -11
+    rig.until(lambda: len(rig.exit_reasons) == 2, 20)
+    assert "signal 11" in rig.exit_reasons[1][2]
+
+
 def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enough(new: Rig) -> None:
     starts = []
 

@@ -109,6 +109,7 @@ ARGUMENT_VERSION_MISMATCH = 25
 DEPRECATED = 26
 NOT_READY = 27
 GPU_NOT_FOUND = 28
+UNKNOWN = 999
 
 _TEXTS = {
     UNINITIALIZED: "the library is not initialised",
@@ -130,7 +131,7 @@ _TEXTS = {
     NOT_READY: "not ready",
     GPU_NOT_FOUND: "GPU not found",
     29: "invalid state",
-    999: "unknown error",
+    UNKNOWN: "unknown error",
 }
 
 SOURCE_CODES = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, VERSION_MISMATCH})

@@ -13,6 +13,7 @@ from agent.backends.nvml.driver import (
     DRIVER_NOT_LOADED,
     LIBRARY_NOT_FOUND,
     NO_PERMISSION,
+    UNKNOWN,
     VERSION_MISMATCH,
     CallThreads,
     Driver,
@@ -34,6 +35,7 @@ REGISTRATION_SECONDS = 0.5
 _REMEDIES = {
     NO_PERMISSION: "run as root, or give the agent access to /dev/nvidiactl and /dev/nvidia*",
     VERSION_MISMATCH: "the driver was replaced by a different version: load the new kernel module, or reboot the node",
+    UNKNOWN: "see what the kernel log says of it (journalctl -k --grep NVRM), then reload the driver or reboot the node",
 }
 
 
