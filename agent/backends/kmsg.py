@@ -1,10 +1,11 @@
-"""XID and SXid errors from the kernel log, /dev/kmsg.
+"""XIDs, SXids and GPUs that the driver could not take, from the kernel log, /dev/kmsg.
 
 The driver's event interface falls silent when the driver hangs, and it knows nothing about NVSwitches:
 their SXids are only in the kernel log. The log also has the text that explains a code. The
 same XID may arrive here and through NVML: the sampler drops one of the two by device, code and time.
 
-Reading starts at the end of the log, so an error of last week is not counted today. Nothing is
+Reading starts at the end of the log, so an error of last week is not counted today. Only what the driver said of GPUs
+that it could not take is read from the whole log: it does so when it is loaded, before the agent starts. Nothing is
 ever written. A line counts no matter who wrote it (only root can), so a drill may be written to /dev/kmsg.
 """
 
@@ -28,12 +29,18 @@ log = logging.getLogger("coldplate.kmsg")
 XID_ERRORS = BY_NAME["coldplate_gpu_xid_errors_total"]
 GRADED_XID_ERRORS = BY_NAME["coldplate_gpu_xid_graded_errors_total"]
 (SXID_ERRORS,) = NVSWITCH
+DRIVER_ERRORS = BY_NAME["coldplate_node_gpu_driver_errors_total"]
 
 RECORD_BYTES = 16_384
 """Larger than any record (the kernel's limit is 8 KiB): a smaller buffer would make read() fail with EINVAL."""
 
 RECORDS_PER_READ = 1000
 """A storm of messages is read over several ticks; the kernel keeps them meanwhile."""
+
+MAX_HISTORY_RECORDS = 200_000
+"""Records of before the start that are read: those of a log of 32 MiB, in half a second."""
+MAX_DRIVER_ERROR_SERIES = 192
+"""Three errors of 64 GPUs."""
 
 SXID_KINDS = 2048
 """Most codes of all switches with series of their own; each may have a series for each grade."""
@@ -57,6 +64,17 @@ _REMOVAL = re.compile(
     r"NVRM: Attempting to remove device ([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
     r" with non-zero usage count\b"
 )
+# What the driver writes without an XID of a GPU that it cannot take (osinit.c and nv.c of open-gpu-kernel-modules 570);
+# the kernel's own line has two forms, the newer since Linux 6.8. The log writes a line break in a message as \x0a.
+_SLOT = r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
+_DRIVER_ERRORS = {
+    "fallen_off_bus": re.compile(rf"NVRM: The NVIDIA GPU {_SLOT}\b.{{0,120}}fallen off the bus"),
+    "init_failed": re.compile(rf"NVRM: GPU {_SLOT}: RmInitAdapter failed!"),
+    "probe_failed": re.compile(rf"nvidia(?:: probe of {_SLOT}| {_SLOT}: probe with driver nvidia) failed with error"),
+}
+_DRIVER_ERROR_WORDS = (b"fallen off the bus", b"RmInitAdapter failed!", b"probe")
+"""One of these is in each such line: most of a log need not be decoded."""
+
 _GRADES = {"Fatal": "fatal", "Non-fatal": "nonfatal", None: "unknown"}
 """The label for what a line says of itself."""
 
@@ -105,6 +123,16 @@ def parse_sxid(message: str) -> SxidRecord | None:
     return SxidRecord(pci, int(match.group(5)), _GRADES[match.group(6)])
 
 
+def parse_driver_error(message: str) -> tuple[str, str] | None:
+    """Return the PCI address of a GPU that the driver could not take, and the error's name; None for another line."""
+    for name, pattern in _DRIVER_ERRORS.items():
+        match = pattern.match(message)
+        if match is not None:
+            domain, bus, device, function = (part for part in match.groups() if part is not None)
+            return f"{_bus(domain, bus, device)}.{function}", name
+    return None
+
+
 def parse_removal(message: str) -> str | None:
     """Return the PCI address of a GPU that the kernel waits to remove, `0000:1b:00.0`; None for another line."""
     match = _REMOVAL.match(message)
@@ -117,12 +145,18 @@ class KernelLogReader(Protocol):
     def read(self) -> bytes:
         """Return the next record. Raises BlockingIOError at the end, BrokenPipeError where records were overwritten."""
 
+    def skip(self) -> None:
+        """Continue after the last record. Raises OSError."""
+
     def close(self) -> None:
         """Release the file."""
 
 
-def _records(reader: KernelLogReader) -> Iterator[KernelRecord | None]:
-    """Yield what each read gives up to the end of the log; None for what is no record. Raises OSError."""
+def _records(reader: KernelLogReader, words: tuple[bytes, ...] = (b"",)) -> Iterator[KernelRecord | None]:
+    """Yield what each read gives up to the end of the log; None for what is not a record, or has none of the words.
+
+    Raises OSError.
+    """
     while True:
         try:
             raw = reader.read()
@@ -133,7 +167,7 @@ def _records(reader: KernelLogReader) -> Iterator[KernelRecord | None]:
             continue
         if not raw:
             return
-        yield parse_record(raw)
+        yield parse_record(raw) if any(word in raw for word in words) else None
 
 
 KMSG_DEVICE = os.makedev(1, 11)
@@ -150,12 +184,12 @@ def is_inherited_kmsg(descriptor: int) -> bool:
 
 
 class KmsgReader:
-    """The kernel log at its end, without waiting: opened here, or by systemd and handed over as `descriptor`.
+    """The kernel log from its beginning, without waiting: opened here, or by systemd and handed over as `descriptor`.
 
-    From its beginning where `whole` is set. The log asks for CAP_SYSLOG when it is opened, not when it is read.
+    The log asks for CAP_SYSLOG when it is opened, not when it is read.
     """
 
-    def __init__(self, path: str, descriptor: int | None = None, *, whole: bool = False) -> None:
+    def __init__(self, path: str, descriptor: int | None = None) -> None:
         if descriptor is None:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         else:
@@ -163,13 +197,17 @@ class KmsgReader:
             os.set_blocking(self._file, False)
         try:
             # To the kernel log, SEEK_SET is its first record (Documentation/ABI/testing/dev-kmsg).
-            os.lseek(self._file, 0, os.SEEK_SET if whole else os.SEEK_END)
+            os.lseek(self._file, 0, os.SEEK_SET)
         except OSError:
             self.close()
             raise
 
     def read(self) -> bytes:
         return os.read(self._file, RECORD_BYTES)
+
+    def skip(self) -> None:
+        """Continue after the last record. Raises OSError."""
+        os.lseek(self._file, 0, os.SEEK_END)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -200,17 +238,15 @@ class KmsgBackend:
         self._read_until = 0.0  # wall time at which the log had been read to its end
         self._kinds: set[tuple[str, str]] = set()
         """The switch's address and the code of what has series of its own."""
+        self._driver_errors: dict[tuple[str, str], Series] = {}
+        """By PCI address and error."""
         self._counts: dict[Series, int] = {}
         self._once = LogOnce(log)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         try:
-            reader = self._open(now)
-        except PermissionError as error:
-            return self._denied(error)
-        try:
-            events, calls = self._drain(reader, now)
-        except PermissionError as error:  # with dmesg_restrict, some kernels check at the first read
+            events, calls = self._drain(self._open(now), now)
+        except PermissionError as error:  # with dmesg_restrict, some kernels check when it is first read
             self.close()
             return self._denied(error)
         except OSError:
@@ -230,15 +266,38 @@ class KmsgBackend:
                 self._reader = self._opener(self._path)
             except FileNotFoundError:
                 raise AbsentError(f"{self._path} does not exist: no kernel log in this container?") from None
+            self._read_history(self._reader)
             self._read_until = now.wall
         return self._reader
+
+    def _read_history(self, reader: KernelLogReader) -> None:
+        """Count the GPUs that the driver could not take before the agent started. Raises OSError."""
+        self._driver_errors.clear()
+        for record in islice(_records(reader, _DRIVER_ERROR_WORDS), MAX_HISTORY_RECORDS):
+            if record is not None:
+                self._count_driver_error(record.message)
+        reader.skip()
+
+    def _count_driver_error(self, message: str) -> bool:
+        """Count the line if it says that the driver could not take a GPU, and return whether it does."""
+        error = parse_driver_error(message)
+        if error is None:
+            return False
+        slot, name = error
+        series = self._driver_errors.get(error)
+        if series is None and len(self._driver_errors) < MAX_DRIVER_ERROR_SERIES:
+            series = self._driver_errors[error] = Series(DRIVER_ERRORS, Node(), (("pci", slot), ("error", name)))
+            self._counts[series] = 0
+        if series is not None:
+            self._counts[series] += 1
+        return True
 
     def _denied(self, error: PermissionError) -> BackendSample:
         detail = (
             f"{self._path}: {error.strerror}; XIDs come only from the driver, and SXids are not seen."
             " Give the agent CAP_SYSLOG (systemd: AmbientCapabilities=CAP_SYSLOG) and access to the device"
         )
-        rows = (XID_ERRORS, GRADED_XID_ERRORS, SXID_ERRORS)
+        rows = (XID_ERRORS, GRADED_XID_ERRORS, SXID_ERRORS, DRIVER_ERRORS)
         return BackendSample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in rows])
 
     def _drain(self, reader: KernelLogReader, now: Instant) -> tuple[list[Xid], int]:
@@ -264,6 +323,8 @@ class KmsgBackend:
             pci, kind = self._kind(sxid)
             series = Series(SXID_ERRORS, Node(), (("pci", pci), ("sxid", kind), ("grade", sxid.grade)))
             self._counts[series] = self._counts.get(series, 0) + 1
+            return
+        if self._count_driver_error(record.message):
             return
         slot = parse_removal(record.message)
         if slot is not None:

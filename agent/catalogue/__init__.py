@@ -78,6 +78,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
     ("node-meters", "Node: power of its parts", node.METERS),
     ("node-rapl", "Node: RAPL", node.RAPL),
     ("node-nvswitch", "Node: NVSwitch", node.NVSWITCH),
+    ("node-gpu-driver", "Node: GPU driver", node.GPU_DRIVER_ERRORS),
     ("node-gpus", "Node: sums over GPUs", node.GPU_SUMS),
     ("equipment-leaks", "Equipment: leaks", equipment.LEAKS),
     ("equipment-coolant", "Equipment: coolant", equipment.COOLANT),

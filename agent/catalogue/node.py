@@ -165,7 +165,20 @@ GPU_SUMS = (
 """What a server of many nodes reads in place of each GPU."""
 
 NVSWITCH = (
-    counter("coldplate_node_nvswitch_sxid_errors_total", Node,
-            "SXid errors of NVSwitches in the kernel log, by code (`other` after 2,048); fatal, nonfatal or unknown.",
-            Lane.FAST, Source("/dev/kmsg"), labels=("pci", "sxid", "grade"), span=(0, 1e12)),
+    counter(
+        "coldplate_node_nvswitch_sxid_errors_total",
+        Node,
+        "SXid errors of NVSwitches in the kernel log, by code (`other` after 2,048); fatal, nonfatal or unknown.",
+        Lane.FAST,
+        Source("/dev/kmsg"),
+        labels=("pci", "sxid", "grade"),
+        span=(0, 1e12),
+    ),
+)
+
+GPU_DRIVER_ERRORS = (
+    counter("coldplate_node_gpu_driver_errors_total", Node,
+            "Lines of the kernel log about a GPU that the driver could not take: fallen_off_bus, init_failed or "
+            "probe_failed.",
+            Lane.FAST, Source("/dev/kmsg"), labels=("pci", "error"), span=(0, 1e12)),
 )  # fmt: skip

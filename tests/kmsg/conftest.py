@@ -45,6 +45,9 @@ class FakeLog:
             raise item
         return item
 
+    def skip(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed += 1
 

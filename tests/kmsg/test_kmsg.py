@@ -64,6 +64,7 @@ def test_a_gpu_that_the_kernel_waits_to_remove_is_known_by_its_address(line: str
     announced: list[str] = []
     log = FakeLog()
     backend = KmsgBackend(opener=lambda path: log, removal=announced.append)
+    backend.read(Lane.FAST, Instant(100.0, BOOT + 100.0))
     log.write(line)
     assert backend.read(Lane.FAST, Instant(101.0, BOOT + 101.0)).readings == []
     assert announced == ([] if slot is None else [slot])
@@ -139,6 +140,7 @@ def test_a_denied_log_is_a_gap_that_names_the_file_and_the_capability() -> None:
         "coldplate_gpu_xid_errors_total",
         "coldplate_gpu_xid_graded_errors_total",
         "coldplate_node_nvswitch_sxid_errors_total",
+        "coldplate_node_gpu_driver_errors_total",
     }
     for gap in sample.gaps:
         assert (gap.reason, "/dev/kmsg" in gap.detail, "CAP_SYSLOG" in gap.detail) == (Reason.DENIED, True, True)
@@ -158,13 +160,48 @@ def test_a_missing_log_is_absent_and_is_found_when_it_appears_and_what_was_in_it
     backend.close()
 
 
+FALLEN_OFF = (
+    "NVRM: The NVIDIA GPU 0000:B3:00.0\\x0aNVRM: (PCI ID: 10de:2330) installed in this system has"
+    "\\x0aNVRM: fallen off the bus and is not responding to commands.\\x0a"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "labels"),
+    [
+        (FALLEN_OFF, ("0000:b3:00.0", "fallen_off_bus")),
+        ("NVRM: GPU 0000:1b:00.0: RmInitAdapter failed! (0x24:0x65:1423)", ("0000:1b:00.0", "init_failed")),
+        ("nvidia 0000:1b:00.0: probe with driver nvidia failed with error -1", ("0000:1b:00.0", "probe_failed")),
+        ("nvidia: probe of 0000:1b:00.0 failed with error -1", ("0000:1b:00.0", "probe_failed")),
+        ("mlx5_core: probe of 0000:1b:00.0 failed with error -1", None),
+        ("NVRM: GPU 0000:1b:00.0: rm_init_adapter failed, device minor number 0", None),
+        ("NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:1180)\\x0aNVRM: installed in this system is supported", None),
+    ],
+)
+def test_what_the_driver_could_not_take_is_counted_also_from_before_the_start(
+    line: str, labels: tuple[str, str] | None
+) -> None:
+    log = FakeLog()
+    log.write(line)
+    log.write(FELL_OFF)
+    backend = KmsgBackend("/dev/kmsg", lambda path: log)
+    expected = {} if labels is None else {labels: 1.0}
+    sample = backend.read(Lane.FAST, Instant(200.0, BOOT))
+    assert not sample.events, "an XID of before the start is not news"
+    assert {tuple(value for _, value in r.series.labels): r.value for r in sample.readings} == expected
+    log.write(line)
+    again = backend.read(Lane.FAST, Instant(201.0, BOOT))
+    assert [r.value for r in again.readings] == [2.0] * len(expected)
+
+
 def test_a_log_that_fails_is_closed_reported_and_reopened_and_closing_twice_is_harmless(follower) -> None:
     follower.log.queue.append(OSError(5, "Input/output error"))
     with pytest.raises(OSError, match="Input/output error"):
         follower.read(101.0)
     assert follower.log.closed == 1
+    follower.read(102.0)
     follower.log.write(FELL_OFF)
-    assert len(follower.read(102.0).events) == 1
+    assert len(follower.read(103.0).events) == 1
     follower.backend.close()
     follower.backend.close()
     assert follower.log.closed == 2

@@ -99,7 +99,7 @@ def firing_of_node(alerts: Iterable[Alert]) -> AgentAlerts:
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
     """Return the XIDs since boot, or None and why the kernel log cannot be read."""
     try:
-        with contextlib.closing(KmsgReader(KERNEL_LOG, whole=True)) as reader:
+        with contextlib.closing(KmsgReader(KERNEL_LOG)) as reader:
             return read_xids(reader, clock()), ""
     except OSError as error:
         return None, f"{KERNEL_LOG}: {error.strerror}"

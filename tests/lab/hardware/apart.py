@@ -122,6 +122,7 @@ def kernel_log() -> str:
     except OSError as error:
         return f"cannot be opened: {error.strerror}"
     try:
+        reader.skip()
         with suppress(BlockingIOError):
             reader.read()
     except OSError as error:

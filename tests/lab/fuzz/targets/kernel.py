@@ -176,10 +176,13 @@ def use_kmsg(data: bytes, folder: Path) -> None:
 
     class Log:
         def __init__(self, path: str) -> None:
-            self.records = [line.replace(b"\x1f", b"\n") for line in data.split(b"\n") if line]
+            self.skip()
 
         def read(self) -> bytes:
             return self.records.pop(0) if self.records else b""
+
+        def skip(self) -> None:
+            self.records = [line.replace(b"\x1f", b"\n") for line in data.split(b"\n") if line]
 
         def close(self) -> None:
             pass
