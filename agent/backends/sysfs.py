@@ -4,6 +4,7 @@ A driver decides what is there: how many entries a directory has, how long a fil
 """
 
 import os
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -73,12 +74,17 @@ DISPLAY_CONTROLLER = 0x03
 """PCI class of GPUs, those without a display output included (pci.ids)."""
 
 
+COMPUTE_CLASS = 0x0302
+"""PCI class of GPUs without a display output, 3D controllers: those of data centres (pci.ids)."""
+
+
 class PciDevice(NamedTuple):
-    """Address, vendor and class (24 bits) of one device."""
+    """Address, vendor, class (24 bits) and model number of one device."""
 
     address: str
     vendor: int
     kind: int
+    model: int
 
 
 def pci_devices(sysfs: Path) -> tuple[PciDevice, ...]:
@@ -93,23 +99,57 @@ def pci_devices(sysfs: Path) -> tuple[PciDevice, ...]:
             vendor, kind = (int(text(folder / address / name, 32), 16) for name in ("vendor", "class"))
         except (OSError, ValueError):
             continue
-        found.append(PciDevice(address, vendor, kind))
+        try:
+            model = int(text(folder / address / "device", 32), 16)
+        except (OSError, ValueError):
+            model = -1
+        found.append(PciDevice(address, vendor, kind, model))
     return tuple(found)
 
 
 def nvidia_gpus(sysfs: Path) -> list[str]:
     """Return the addresses of NVIDIA's GPUs, except those that are passed through to virtual machines."""
+    return [device.address for device in _host_gpus(sysfs)]
+
+
+def unclaimed_gpus(sysfs: Path, served: Collection[str]) -> list[str]:
+    """Return the addresses of NVIDIA's GPUs that should be among those that the driver serves, and that no driver has.
+
+    `served` are the addresses of the driver's GPUs. A driver whose probe of a GPU failed has no link from it. Display
+    adapters that this driver does not support look the same, so a GPU counts only if it has no display output, or is
+    of the same model as one that is served.
+    """
+    gpus = _host_gpus(sysfs)
+    served_models = {device.model for device in gpus if device.address in served and device.model >= 0}
     return [
-        each.address
-        for each in pci_devices(sysfs)
-        if each.vendor == NVIDIA and each.kind >> 16 == DISPLAY_CONTROLLER and not _is_passed_through(sysfs, each)
+        device.address
+        for device in gpus
+        if device.address not in served
+        and (device.kind >> 8 == COMPUTE_CLASS or device.model in served_models)
+        and not _driver_of(sysfs, device)
     ]
 
 
+def _host_gpus(sysfs: Path) -> list[PciDevice]:
+    """Return NVIDIA's GPUs, except those that are passed through to virtual machines."""
+    return [
+        device
+        for device in pci_devices(sysfs)
+        if device.vendor == NVIDIA and device.kind >> 16 == DISPLAY_CONTROLLER and not _is_passed_through(sysfs, device)
+    ]
+
+
+def _driver_of(sysfs: Path, device: PciDevice) -> str:
+    """Return the name of the kernel driver that has a device; "" without one."""
+    link = sysfs / "bus/pci/devices" / device.address / "driver"
+    return os.path.basename(os.path.realpath(link)) if os.path.lexists(link) else ""  # noqa: PTH119 - it may dangle
+
+
 def _is_passed_through(sysfs: Path, device: PciDevice) -> bool:
-    folder = sysfs / "bus/pci/devices" / device.address
-    driver = os.path.basename(os.path.realpath(folder / "driver"))  # noqa: PTH119 - of a link that may be dangling
-    return driver == "vfio-pci" or os.path.lexists(folder / "physfn")
+    """Return True for a virtual function, and for a device of a driver such as vfio-pci or nvgrace-gpu-vfio-pci."""
+    driver = _driver_of(sysfs, device)
+    handed_over = "vfio" in driver or driver in ("pci-stub", "pciback", "xen-pciback")
+    return handed_over or os.path.lexists(sysfs / "bus/pci/devices" / device.address / "physfn")
 
 
 def read_text(path: str) -> str:

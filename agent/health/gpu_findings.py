@@ -124,8 +124,13 @@ def present(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG00
 
 
 def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether there are as many GPUs as there should be; a silent one counts, and is found by `present`."""
+    """Return whether there are as many GPUs as there should be; a silent one counts, and is found by `present`.
+
+    Without an expectation these are as many as the agent expects, such as those on the PCI bus.
+    """
     number = expected.node.gpus
+    if number is None and view.answering:
+        number = view.expected_gpus
     if number is None:
         return None
     if not view.has_devices_report:

@@ -6,7 +6,7 @@ GPUs are matched with those that the driver counts but that have not identified 
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
@@ -89,13 +89,22 @@ class _Device(Struct):
         return self.good_at is not None and not self.is_lost and now - self.good_at <= timeout
 
 
+FindUnclaimed = Callable[[AbstractSet[str]], Sequence[str]]
+"""Returns the PCI addresses of the GPUs on the bus that no driver has; its argument has those of the known GPUs."""
+
+
 class Devices:
     """The channels of the worker, compared with the inventory. Times in seconds on the monotonic clock."""
 
-    def __init__(self, inventory: Inventory, gpus_on_bus: int = 0) -> None:
-        """`gpus_on_bus`: how many to expect if nothing else says."""
+    def __init__(
+        self, inventory: Inventory, gpus_on_bus: int = 0, find_unclaimed: FindUnclaimed = lambda _: ()
+    ) -> None:
+        """`gpus_on_bus`: how many to expect if nothing else says. `find_unclaimed` is called for each enumeration."""
         self._inventory = inventory
         self._on_bus = gpus_on_bus
+        self._find_unclaimed = find_unclaimed
+        self._unclaimed: Sequence[str] = ()
+        """PCI addresses of the GPUs on the bus that the driver did not take."""
         self.channels: dict[str, GpuIdentity | None] = {}
         self._devices = defaultdict[str, _Device](_Device)
         self._unidentified: Sequence[Unidentified] = ()
@@ -131,6 +140,7 @@ class Devices:
             if key not in before or device.joined_at is None:
                 device.joined_at = now
         self._unidentified = unidentified
+        self._compare_with_bus()
         self._refusal, self._open, self._paused = None, True, False
         return before != self.channels
 
@@ -141,6 +151,15 @@ class Devices:
             for identity in self._inventory.gpus.values():
                 if identity.gpu.uuid not in self.channels:
                     self._devices[identity.gpu.uuid].is_lost = True
+
+    def _compare_with_bus(self) -> None:
+        """Find the GPUs on the bus that the driver did not take; log each once."""
+        known = {identity.slot for identity in (*self.identities, *self._inventory.gpus.values())}
+        before, self._unclaimed = self._unclaimed, self._find_unclaimed(known)
+        for slot in self._unclaimed:
+            self._once.problem(slot, "GPU on the PCI bus has no driver: its probe failed", facts={"slot": slot})
+        for slot in set(before) - set(self._unclaimed):
+            self._once.over(slot, "GPU on the PCI bus has a driver", facts={"slot": slot})
 
     def recognise(self) -> None:
         """Find out which GPUs those are that have not identified themselves."""
@@ -260,7 +279,7 @@ class Devices:
         for missing in self.strangers:
             yield OwnReading("coldplate_gpu_up", 0, (), stranger(missing))
         # Without a driver, or if it shows none of them, those on the bus are expected.
-        seen = len(self._inventory.gpus) + len(self.strangers) or self._on_bus
+        seen = len(self._inventory.gpus) + len(self.strangers) + len(self._unclaimed) or self._on_bus
         if expected is not None or seen:
             yield OwnReading("coldplate_gpus_expected", seen if expected is None else expected)
 

@@ -36,7 +36,7 @@ from agent.model import (
 )
 from agent.sampler.backend_runner import Flight, Read
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner, Key
-from agent.sampler.devices import Devices, Trouble
+from agent.sampler.devices import Devices, FindUnclaimed, Trouble
 from agent.sampler.health import Health, LoopFacts, MissingMetrics, Source
 from agent.sampler.inventory import Inventory
 from agent.sampler.ledger import GpuLedger
@@ -82,7 +82,14 @@ FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 class Sampler:
     """All state of sampling between two ticks. Belongs to one thread."""
 
-    def __init__(self, settings: Settings, inventory: Inventory, devices: str, gpus_on_bus: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        inventory: Inventory,
+        devices: str,
+        gpus_on_bus: int = 0,
+        find_unclaimed: FindUnclaimed = lambda _: (),
+    ) -> None:
         """`devices` names the worker's source; `gpus_on_bus`: how many to expect if nothing else says."""
         self.settings = settings
         self.devices = devices
@@ -100,7 +107,7 @@ class Sampler:
         self._sums = NodeSums()
         self._ledger = GpuLedger()
         self._stale_after: dict[tuple[str, Lane], float] = {}
-        self._gpus = Devices(inventory, gpus_on_bus)
+        self._gpus = Devices(inventory, gpus_on_bus, find_unclaimed)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
         self._rejected = OwnSeries()
         self._own_framer, self._estimate_framer, self._power_framer = Framer(), Framer(), Framer()

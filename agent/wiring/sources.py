@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from agent.backends.registration import BackendContext, make_backends
-from agent.backends.sysfs import nvidia_gpus
+from agent.backends.sysfs import nvidia_gpus, unclaimed_gpus
 from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.costs import Governing
@@ -90,10 +91,13 @@ def make_sampling_loop(
     if kept is None and has_driver:
         log.info("no state directory: GPUs lost while the agent is down are not detected")
     inventory = Inventory(kept, save)
-    on_bus = 0
-    if has_driver:  # at least one where the configuration asks for NVML by name
+    settings = load_settings(config, ranges)
+    if has_driver:  # at least one GPU where the configuration asks for NVML by name
         on_bus = max(len(nvidia_gpus(options.sysfs)), int(config.backends.devices == "nvml"))
-    sampler = Sampler(load_settings(config, ranges), inventory, family_of(config), on_bus)
+        find_unclaimed = partial(unclaimed_gpus, options.sysfs)
+        sampler = Sampler(settings, inventory, family_of(config), on_bus, find_unclaimed)
+    else:
+        sampler = Sampler(settings, inventory, family_of(config))
     began = clock().mono - options.scenario_age
     context = BackendContext(
         config,

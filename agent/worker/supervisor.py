@@ -130,7 +130,7 @@ class Supervisor:
         self._reason = ""
         """Why this side terminated the worker."""
         self._own_refusal: Refusal | None = None
-        """Why the running worker said that it cannot read its source: its end, which follows, is no reason of its own."""
+        """Why the worker, by its own message, cannot read its source: it ends because of that."""
         self._unread: list[Message] = []
         self.held = False
         """Whether no worker may run for now, because the driver must be free."""

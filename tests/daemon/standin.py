@@ -21,14 +21,15 @@ FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate
 
 class Node:
     def __init__(
-        self, start, library: Path, tmp_path: Path, config: str = FAST, commands: tuple[str, ...] = ()
-    ) -> None:
+        self, start, library: Path, tmp_path: Path, config: str = FAST, commands: tuple[str, ...] = (),
+        arguments: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         self.control = tmp_path / "control"
         self.command(*commands)
         self.state = tmp_path / "state"
         self.environment = {"LD_LIBRARY_PATH": str(library), build.CONTROL: str(self.control)}
         config += f"state_dir: {self.state}\n"
-        self.daemon = start("--backend", "nvml", config=config, environment=self.environment)
+        self.daemon = start("--backend", "nvml", *arguments, config=config, environment=self.environment)
 
     def command(self, *lines: str) -> None:
         build.command(self.control, *lines)

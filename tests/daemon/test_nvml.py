@@ -128,6 +128,30 @@ def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(
     assert len(node.daemon.family("coldplate_gpu_replaced_info")) == 1
 
 
+def test_a_gpu_on_the_bus_that_the_driver_did_not_take_is_expected_and_alerts(start, library, tmp_path: Path) -> None:
+    """As of NVSentinel issue 684: eight on the bus, seven taken, nothing known from before."""
+    sysfs = tmp_path / "sys"
+    bus = sysfs / "bus/pci/devices"
+    for number in range(1, 9):
+        add_pci_gpu(bus / f"0000:{number}b:00.0", "0x030200", "0x2330", "nvidia" if number < 8 else "")
+    add_pci_gpu(bus / "0000:01:00.0", "0x030000", "0x1180", "")  # a display adapter that this driver does not support
+    add_pci_gpu(bus / "0000:02:00.0", "0x030200", "0x2330", "vfio-pci")
+    node = Node(start, library, tmp_path, commands=("gone 7",), arguments=("--path.sysfs", str(sysfs)))
+    seven = {gpu: 1.0 for gpu in ALL if gpu != "7"}
+    node.until_up(seven, NOTICED)
+    assert node.daemon.value("coldplate_gpus_expected") == 8
+    node.daemon.until("GpuCountWrong fires", lambda: ("GpuCountWrong", "") in node.firing(), 60 + CURED)
+    assert "slot=0000:8b:00.0" in node.daemon.log.read_text()
+
+
+def add_pci_gpu(device: Path, kind: str, model: str, driver: str) -> None:
+    device.mkdir(parents=True)
+    for name, text in {"vendor": "0x10de", "class": kind, "device": model}.items():
+        (device / name).write_text(f"{text}\n")
+    if driver:
+        (device / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
+
+
 def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(start, library, tmp_path: Path) -> None:
     node = Node(start, library, tmp_path, commands=("hang 3",))
     node.until_up({**ALL, "3": 0.0}, NOTICED)

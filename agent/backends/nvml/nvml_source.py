@@ -35,7 +35,7 @@ REGISTRATION_SECONDS = 0.5
 _REMEDIES = {
     NO_PERMISSION: "run as root, or give the agent access to /dev/nvidiactl and /dev/nvidia*",
     VERSION_MISMATCH: "the driver was replaced by a different version: load the new kernel module, or reboot the node",
-    UNKNOWN: "see what the kernel log says of it (journalctl -k --grep NVRM), then reload the driver or reboot the node",
+    UNKNOWN: "see the kernel log (journalctl -k --grep NVRM), then reload the driver or reboot the node",
 }
 
 

@@ -42,7 +42,7 @@ def fabric_checks(node: DoctorNode) -> Iterable[PlacedLook]:
 
 
 def _none(folder: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
-    adapters = [address for address, _, kind in pci_devices(node.sysfs) if kind >> 8 == CONTROLLER]
+    adapters = [device.address for device in pci_devices(node.sysfs) if device.kind >> 8 == CONTROLLER]
     if adapters:
         remedy = "modprobe mlx5_ib (or the adapter's driver); dmesg -T | grep -i mlx5 shows why it is missing"
         yield fail(f"{len(adapters)} InfiniBand adapters on the PCI bus, and no {folder}", remedy)
