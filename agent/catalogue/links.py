@@ -109,8 +109,8 @@ FABRIC = (
           Lane.COLD, Call("nvmlDeviceGetGpuFabricInfoV"), labels=("problem",), shown=Shown.COUNTED),
 )  # fmt: skip
 
-FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
-"""Names of NVML's GPU fabric states 0 to 3."""
+FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed", "failed")
+"""Names of NVML's GPU fabric states 0 to 3, and of a registration that completed with an error status."""
 
 
 class FabricAspect(Record):

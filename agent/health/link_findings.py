@@ -94,10 +94,10 @@ def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Return whether every GPU has joined the NVLink fabric, and all of them the same domain."""
-    if not expected.node.fabric:
-        return None
     text = "every GPU has joined the NVLink fabric, all in one domain"
     states = _fabric_states(view)
+    if not expected.node.fabric and "failed" not in states.values():
+        return None
     apart = {gpu: state.replace("_", " ") for gpu, state in states.items() if state in _NOT_JOINED}
     if apart:
         return HealthFinding(Verdict.CRITICAL, text, grouped(apart), _FABRIC_REMEDY)
@@ -125,7 +125,7 @@ def _fabric_states(view: SeenNode) -> dict[Gpu, str]:
     }
 
 
-_NOT_JOINED = ("not_started", "in_progress")
+_NOT_JOINED = ("not_started", "in_progress", "failed")
 _FABRIC_REMEDY = (
     "systemctl status nvidia-fabricmanager (nvidia-imex, too, on multi-node NVLink); restart it, then the node"
 )

@@ -11,13 +11,12 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from agent.catalogue import BY_NAME
-from agent.catalogue.links import FABRIC_STATES
 from agent.lib.layout_columns import RoundMemo
 from agent.model import Frame, Layout
 
 FABRIC_INFO = BY_NAME["coldplate_gpu_fabric_info"]
 FABRIC_STATE = BY_NAME["coldplate_gpu_fabric_state"]
-_JOINING = frozenset(FABRIC_STATES[1:3])
+_JOINING = frozenset({"not_started", "in_progress", "failed"})
 _Label = Annotated[str, msgspec.Meta(max_length=64)]
 
 

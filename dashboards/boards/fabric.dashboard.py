@@ -73,7 +73,7 @@ dashboard.add(
     stat("count(coldplate_nvlink_up == 0) or vector(0)", "0.", title="NVLinks down", limits=NONE),
     stat("round(sum(increase(coldplate_gpu_nvlink_errors_total{" + SERIOUS + "}[1h])))", "0.",
         title="NVLink errors in an hour", unit="short", limits=FEW, decimals=0),
-    stat('count(coldplate_gpu_fabric_state{state=~"not_started|in_progress"} == 1) or vector(0)', "0.",
+    stat('count(coldplate_gpu_fabric_state{state=~"not_started|in_progress|failed"} == 1) or vector(0)', "0.",
         title="GPUs not in the fabric", what="GPUs that have not joined the NVLink fabric: CUDA cannot start on them.",
         limits=NONE),
 )  # fmt: skip

@@ -96,7 +96,8 @@ _LINKS = (
             Term(f"coldplate_gpu_pcie_{word}_bytes_total", rate=True), note="over the last 10 s")
       for way, word in (("tx", "transmit"), ("rx", "receive"))),
     gauge("nvidia_smi_fabric_state", "fabric.state",
-          *(Term("coldplate_gpu_fabric_state", (each,), code) for code, each in enumerate(FABRIC_STATES))),
+          *(Term("coldplate_gpu_fabric_state", (name,), min(code, FABRIC_STATES.index("completed")))
+            for code, name in enumerate(FABRIC_STATES))),
 )  # fmt: skip
 _IDENTITY = (
     gauge(_INFO, "A metric with a constant '1' value labeled by facts about the GPU.", Term("coldplate_gpu_info")),

@@ -68,6 +68,11 @@ def test_a_gpu_is_attributed_to_the_job_of_the_process_that_computes_on_it(node:
         node.daemon.until("the job's end", lambda: not any(job["job_id"] == "4711" for job in jobs()), CURED)
 
 
+def test_a_registration_with_the_fabric_that_failed_is_alerted(node: Node) -> None:
+    node.command("fabric 3 999")
+    node.daemon.until("an alert", lambda: ("GpuFabricDegraded", "") in node.firing(), 90)
+
+
 def gpus_of_jobs(node: Node) -> dict[str, float]:
     return node.daemon.family("coldplate_job_gpus", "job_id")
 

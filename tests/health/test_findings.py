@@ -91,6 +91,7 @@ HOST = {"mounts": "coldplate_node_mount_up", "fabric-manager": "coldplate_node_f
         (of("nvlink_up", None, link="7"), "nvlinks", "critical", "GPU 3: 17 up"),
         (of("gpu_nvlink_speed_bytes_per_second", 18 * 20e9), "nvlink-speed", "warning", "GPU 3: 20 GB/s"),
         (state("in_progress"), "fabric", "critical", "GPU 3: in progress"),
+        (state("failed"), "fabric", "critical", "GPU 3: failed"),
         (of("gpu_fabric_state", None), "fabric", "unknown", "GPU 3: no answer yet"),
         (of("gpu_row_remap_pending", 1), "row-remaps", "warning", "GPU 3: pending"),
         (of("gpu_row_remap_failure", 1), "row-remaps", "critical", "GPU 3: failed"),

@@ -190,7 +190,11 @@ def test_the_domain_of_a_rack_is_its_cluster_and_clique(opened):
         (0, 0, "not_supported", Reason.UNSUPPORTED),
         (1, 0, "not_started", Reason.TIMEOUT),
         (2, 0, "in_progress", Reason.TIMEOUT),
-        (3, 999, "completed", Reason.MALFORMED),
+        (3, 999, "failed", Reason.MALFORMED),
+        (3, 7, "failed", Reason.MALFORMED),  # insufficient resources (azhpc-images pull request 506)
+        (3, 3, "not_supported", Reason.UNSUPPORTED),
+        (3, 0x10006, "not_supported", Reason.UNSUPPORTED),  # a GH200 by itself (gpud pull request 1206)
+        (2, 999, "in_progress", Reason.TIMEOUT),
         (9, 0, None, Reason.MALFORMED),
     ],
 )

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "alerts" / "rules").glob("*.yml"))
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
-LADDERS = {"GpuImbalance", "GpuStraggler", "GpuJobSyncStall", "JobHung"}
+LADDERS = {"GpuFabricDegraded", "GpuImbalance", "GpuStraggler", "GpuJobSyncStall", "JobHung"}
 """Alerts of several rules, told apart by a label or by their severity."""
 OF_BOTH = {"AgentDown"}
 """The pack has it for a single server, and a fleet's shards for themselves."""

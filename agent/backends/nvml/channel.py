@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from agent.backends.nvml.calls import one_hot
 from agent.backends.nvml.driver import (
     NOT_FOUND,
+    NOT_SUPPORTED,
     PERMANENT_CODES,
     Driver,
     DriverError,
@@ -24,7 +25,10 @@ _FABRIC_PROBLEM = BY_NAME["coldplate_gpu_fabric_problem"]
 
 
 FABRIC_CALL = "nvmlDeviceGetGpuFabricInfoV"
-COMPLETED = FABRIC_STATES.index("completed")
+NOT_SUPPORTED_STATE, COMPLETED, FAILED = map(FABRIC_STATES.index, ("not_supported", "completed", "failed"))
+NOTHING_TO_JOIN = frozenset({NOT_SUPPORTED, 0x10006})
+"""Statuses of a GPU without a fabric, such as a stand-alone GH200: NVML's own, and the driver's NV_WARN_NOTHING_TO_DO
+(nvstatuscodes.h of open-gpu-kernel-modules; gpud pull request 1206)."""
 _FABRIC_INFO = BY_NAME["coldplate_gpu_fabric_info"]
 _FABRIC_STATE = BY_NAME["coldplate_gpu_fabric_state"]
 
@@ -51,7 +55,10 @@ class FabricReader:
         answer = self._rows.ask(lambda: self._device.call(FABRIC_CALL), gaps)
         if answer is None:
             return
-        state = self._codes.get(answer["state"])
+        code, status = answer["state"], answer["status"]
+        if code == COMPLETED and status:  # "must be checked only if state returns complete" (nvml.h)
+            code = NOT_SUPPORTED_STATE if status in NOTHING_TO_JOIN else FAILED
+        state = self._codes.get(code)
         if state is None:
             detail = f"{FABRIC_CALL}: state {answer['state']} is unknown to this version"
             gaps.extend(Gap(row, self._gpu, Reason.MALFORMED, detail) for row in (_FABRIC_INFO, _FABRIC_STATE))
@@ -59,7 +66,7 @@ class FabricReader:
         readings.extend(state)
         # Before the registration is completed, too: a wrong configuration is why it is not.
         self._read_health(answer.get("health", 0), readings, gaps)
-        self._read_domain(answer["state"], answer["status"], (answer["cluster_uuid"], answer["clique"]), readings, gaps)
+        self._read_domain(code, status, (answer["cluster_uuid"], answer["clique"]), readings, gaps)
 
     def _read_health(self, mask: int, readings: list[Reading], gaps: list[Gap]) -> None:
         """Give a reading for each problem. What the driver does not report is left out; a newer driver's code is
@@ -81,16 +88,16 @@ class FabricReader:
     def _read_domain(
         self, state: int, status: int, domain: tuple[str, int], readings: list[Reading], gaps: list[Gap]
     ) -> None:
-        if state == FABRIC_STATES.index("not_supported"):
+        if state == NOT_SUPPORTED_STATE:
             gaps.append(
                 Gap(_FABRIC_INFO, self._gpu, Reason.UNSUPPORTED, f"{FABRIC_CALL}: the GPU has no NVLink fabric")
             )
+        elif state == FAILED:
+            detail = f"{FABRIC_CALL}: the registration failed with: {describe(status)}"
+            gaps.append(Gap(_FABRIC_INFO, self._gpu, Reason.MALFORMED, detail))
         elif state != COMPLETED:
             detail = f"{FABRIC_CALL}: the registration with the fabric is {FABRIC_STATES[state]}"
             gaps.append(Gap(_FABRIC_INFO, self._gpu, Reason.TIMEOUT, detail))
-        elif status:
-            detail = f"{FABRIC_CALL}: the registration failed with: {describe(status)}"
-            gaps.append(Gap(_FABRIC_INFO, self._gpu, Reason.MALFORMED, detail))
         else:
             if domain not in self._info:
                 labels = (("cluster_uuid", cluster_text(domain[0])), ("clique", str(domain[1])))

@@ -153,10 +153,10 @@ API int nvmlDeviceGetGpuFabricInfoV(gpu_t *gpu, void *out) {
     struct { uint32_t version; uint8_t cluster[16]; uint32_t status, clique, state, health; } *info = out;
     ON(gpu);
     memset(info->cluster, 0, 16);
-    info->status = 0;
+    info->status = (uint32_t)now_control.fabric[gpu->index];
     info->clique = 0;
     info->state = 3;
-    info->health = 0x51AA; /* nothing is wrong with it */
+    info->health = info->status ? 0 : 0x51AA; /* nothing is wrong with it */
     return OK;
 }
 

@@ -13,6 +13,7 @@
  *   board N B       the board in place N is another one, number B: with another UUID and serial number
  *   denied N        calls on GPU N end with NO_PERMISSION
  *   fail N CODE     calls on GPU N end with this return code, such as 999 (UNKNOWN)
+ *   fabric N STATUS the registration of GPU N with the NVLink fabric completed with this return code
  *   segv            the next call on a GPU crashes the process
  *   unloaded        every call ends with DRIVER_NOT_LOADED
  *   mismatch        every call ends with LIB_RM_VERSION_MISMATCH
@@ -71,7 +72,7 @@ typedef struct {
     int count, segv, unloaded, mismatch, resets, hang_init, balloon, babble;
     uint8_t lost[MAX_GPUS], hang[MAX_GPUS], hang_reads[MAX_GPUS], denied[MAX_GPUS], gone[MAX_GPUS], other[MAX_GPUS];
     uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES], clients[MAX_GPUS], client_pids[MAX_GPUS][MAX_PROCESSES];
-    int fail[MAX_GPUS];
+    int fail[MAX_GPUS], fabric[MAX_GPUS];
     uint32_t told[MAX_GPUS], percents[MAX_GPUS][MAX_PROCESSES];
     uint8_t mig[MAX_GPUS], divided[MAX_GPUS][MAX_INSTANCES];
     double activity[MAX_GPUS][MAX_INSTANCES];
@@ -127,6 +128,7 @@ static void parse(FILE *file) {
         else if (!strcmp(word, "babble")) next.babble = 1;
         else if (!strcmp(word, "denied")) next.denied[gpu] = 1;
         else if (!strcmp(word, "fail")) next.fail[gpu] = code;
+        else if (!strcmp(word, "fabric")) next.fabric[gpu] = code;
         else if (!strcmp(word, "segv")) next.segv = 1;
         else if (!strcmp(word, "unloaded")) next.unloaded = 1;
         else if (!strcmp(word, "mismatch")) next.mismatch = 1;
