@@ -246,6 +246,9 @@ PROBLEMS = (
 )
 
 
+MAX_SUBJECTS = 64
+"""Most subjects of each problem that are remembered, so that each counts once."""
+
 LEVELS = {"vanished": logging.DEBUG, "unknown_cgroup": logging.INFO}
 """How the first of a kind is logged where nothing on the node needs attention: processes end, supervisors differ."""
 
@@ -257,6 +260,7 @@ class AttributionProblems:
         row = BY_NAME["coldplate_job_attribution_problems_total"]
         self._series = {problem: Series(row, Node(), (("problem", problem),)) for problem in PROBLEMS}
         self.counts = dict.fromkeys(PROBLEMS, 0)
+        self._subjects: dict[str, set[str]] = {problem: set() for problem in PROBLEMS}
 
     def count(self, problem: str) -> None:
         self.counts[problem] += 1
@@ -265,6 +269,13 @@ class AttributionProblems:
         self.counts[problem] += 1
         level = LEVELS.get(problem, logging.WARNING) if self.counts[problem] == 1 else logging.DEBUG
         log.log(level, "%s", detail, extra={"facts": {"problem": problem}})
+
+    def note_once(self, problem: str, subject: str, detail: str) -> None:
+        """Note a problem once for each subject, up to a limit: what lasts must not count again at each poll."""
+        known = self._subjects[problem]
+        if subject not in known and len(known) < MAX_SUBJECTS:
+            known.add(subject)
+            self.note(problem, detail)
 
     def readings(self) -> list[Reading]:
         return [Reading(self._series[problem], count) for problem, count in self.counts.items()]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from agent.backends.jobs.cgroup import CgroupOwner
 from agent.backends.jobs.environments import AskVariables, UserNames, system_name
 from agent.backends.jobs.gpu_allocations import (
     KUBERNETES,
@@ -155,11 +156,12 @@ class JobsBackend:
         self._table = ProcessTable(
             self._procfs, enabled, is_enabled("cgroup", sources), trust_environment, read=self._reader,
             ask=ask or BrokerClient().variables, users=self._users, problems=self._problems, ticks=ticks,
+            job_id_of=self._job_id_of,
         )  # fmt: skip
         self._kubelet = Kubelet(kubelet) if is_enabled(KUBERNETES, sources) else None
         directories = [gpustat] if mapping_dir is None else [mapping_dir, gpustat]
         self._files = MappingFiles(directories if is_enabled("mapping", sources) else (), self._reader, self._problems)
-        self._steps = SlurmSteps(cgroups, self._reader) if is_enabled(SLURM, sources) else None
+        self._steps = SlurmSteps(cgroups, self._procfs, self._reader) if is_enabled(SLURM, sources) else None
         self._pod_logs = PodLogDirectories(pod_logs)
         self._names = PodNames()
         self._pod_owners = PodDeviceOwners()
@@ -196,6 +198,12 @@ class JobsBackend:
         self._users.close()
         if self._kubelet is not None:
             self._kubelet.close()
+
+    def _job_id_of(self, where: CgroupOwner) -> str:
+        """Return the id of the job that a scheduler's cgroup names: Slurm may name it in another way than by number."""
+        if where.scheduler != SLURM or where.id.isdigit() or self._steps is None:
+            return where.id
+        return self._steps.job_number(where.top) or where.id
 
     def _by_processes(
         self, running: Mapping[Gpu, Sequence[GpuProcess]], devices: GpuSlots, mono: float
