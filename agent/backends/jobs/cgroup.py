@@ -186,4 +186,6 @@ def _unit(path: str) -> str:
 
 def _plain(path: str) -> bool:
     """Return whether a path is one of those in which a process of a login session may be."""
-    return path in ("", "/") or bool(_LOGIN.search(path)) or ".service/" in f"{path}/"
+    if path in ("", "/") or _LOGIN.search(path) or ".service/" in f"{path}/":
+        return True
+    return any(scheduler.nameless.search(path) for scheduler in SCHEDULERS if scheduler.nameless is not None)

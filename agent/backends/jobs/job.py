@@ -107,6 +107,8 @@ class Scheduler(Struct, frozen=True):
     variables: frozenset[str]
     job: Callable[[Mapping[str, str], str], Job | None]
     daemons: re.Pattern[str] | None = None
+    nameless: re.Pattern[str] | None = None
+    """Cgroup paths that it makes for several jobs together, or that users can make as well: they name no job."""
     job_id: Callable[[re.Match[str]], str] = _named
     contained: bool = False
     """Whether its jobs are containers, whose users are their own."""
