@@ -108,7 +108,7 @@ def describe_error(path: str, error: OSError) -> str:
     return f"{path}: {os.strerror(error.errno or errno.EIO)}"
 
 
-FOLDER = "driver/nvidia/gpus"
+DEVICE_FOLDER = "driver/nvidia/gpus"
 INFORMATION = 4096
 """Most bytes read of a file."""
 MOST = 256
@@ -123,12 +123,12 @@ def read_minors(procfs: str, read: TimedReader) -> dict[int, str]:
     """
     found: dict[int, str] = {}
     try:
-        folders = read.names(f"{procfs}/{FOLDER}").folders[:MOST]
+        folders = read.names(f"{procfs}/{DEVICE_FOLDER}").folders[:MOST]
     except OSError:
         return found
     for folder in folders:
         try:
-            content = read(f"{procfs}/{FOLDER}/{folder}/information", INFORMATION)
+            content = read(f"{procfs}/{DEVICE_FOLDER}/{folder}/information", INFORMATION)
         except OSError:
             continue
         known = facts(content)

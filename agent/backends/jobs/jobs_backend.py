@@ -29,6 +29,7 @@ from agent.backends.jobs.gpu_allocations import (
 )
 from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id
 from agent.backends.jobs.job_files import (
+    DEVICE_FOLDER,
     GPUSTAT,
     AttributionProblems,
     MappingEntry,
@@ -97,6 +98,11 @@ def _called(process: GpuProcessFacts, ids_by_cgroup: Mapping[tuple[str, str], se
     job = next(iter(ids)) if len(ids) == 1 else process.within[1]
     return process if job == process.job.id else replace(process, job=replace(process.job, id=job))
 
+
+NOT_IN_SHARES = (
+    "the kubelet lists shares of HAMi (UUID-NUMBER), which do not say which GPU a pod got: that is in its annotation "
+    "hami.io/vgpu-devices-allocated, in the API server; pods are shown on the GPUs that their processes use"
+)
 
 MAX_JOBS = 16
 """Most jobs that are shown for one GPU."""
@@ -298,13 +304,18 @@ class JobsBackend:
             slot = devices.find(each.device)
             if is_invalid_job_id(each.namespace) or is_invalid_job_id(each.pod):
                 name = f"{each.namespace!r:.80}/{each.pod!r:.80}"
-                self._problems.note("foul_id", f"the kubelet reports an invalid pod name {name}")
-            elif slot is None:
-                text = f"pod {each.namespace}/{each.pod} holds {each.device:.80}, which is not a GPU of this node"
-                self._problems.note("unknown_device", text)
-            else:
+                self._problems.note_once("foul_id", name, f"the kubelet reports an invalid pod name {name}")
+            elif slot is not None:
                 pods.setdefault(slot, []).append(each)
+            elif devices.is_share(each.device):
+                self._problems.note_once("unknown_device", "HAMi", f"pod {each.namespace}/{each.pod}: {NOT_IN_SHARES}")
+            else:
+                text = f"pod {each.namespace}/{each.pod} holds {each.device:.80}, which is not a GPU of this node"
+                self._problems.note_once("unknown_device", each.device, text + self._hint(devices))
         return pods
+
+    def _hint(self, devices: GpuSlots) -> str:
+        return "" if devices.knows_minors else f"; {self._procfs}/{DEVICE_FOLDER} shows no numbers of device files"
 
     def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
         """Return the pods that hold GPUs by the kubelet, and show whether it lists them."""
@@ -324,9 +335,11 @@ class JobsBackend:
         for entry in self._files.entries():
             slot = devices.find(entry.device)
             if is_invalid_job_id(entry.job):
-                self._problems.note("foul_id", f"{entry.path}: {entry.job!r:.80} is not a job id")
+                text = f"{entry.path}: {entry.job!r:.80} is not a job id"
+                self._problems.note_once("foul_id", text, text)
             elif slot is None:
-                self._problems.note("unknown_device", f"{entry.path}: there is no GPU {entry.device!r:.80}")
+                text = f"{entry.path}: there is no GPU {entry.device!r:.80}"
+                self._problems.note_once("unknown_device", text, text + self._hint(devices))
             else:
                 mapped.setdefault(slot, []).append(self._mapped_job(entry, mono))
         add_mapped(board, mapped)
