@@ -310,7 +310,7 @@ def add_pods(board: AllocationTable, pods: Pods) -> None:
 
 
 def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) -> None:
-    """Add the jobs that a mapping file names, where nothing more reliable is known."""
+    """Add the jobs that mapping files name, where nothing more reliable is known."""
     for slot, jobs in mapped.items():
         if all(job.plain for job in board.jobs_on(slot)):
             board.replace_plain(slot, jobs)

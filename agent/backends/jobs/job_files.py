@@ -162,9 +162,10 @@ class MappingEntry(Struct, frozen=True):
 class MappingFiles:
     """Reads the directories in which a scheduler's prolog records which job has which GPU.
 
-    dcgm-exporter's --hpc-job-mapping-dir: a file named by a GPU's index, a job id on each line. The /run/gpustat of
-    jobstats (Princeton): a file named by index, GPU UUID or MIG UUID, with job id and user number. An epilog that did
-    not run leaves a stale file: processes and the kubelet take precedence. Directories that do not exist are skipped.
+    dcgm-exporter's --hpc-job-mapping-dir: a file named by a GPU's number, or by GPU.INSTANCE, a job id on each line
+    (internal/pkg/transformation/hpc.go). The /run/gpustat of jobstats (Princeton): a file named by number, GPU UUID or
+    MIG UUID, with job id and user number. An epilog that did not run leaves a stale file: processes and the kubelet
+    take precedence. Directories that do not exist are skipped.
     """
 
     def __init__(self, directories: Sequence[str], read: TimedReader, problems: AttributionProblems) -> None:
@@ -242,7 +243,7 @@ PROBLEMS = (
     "unknown_device",  # a pod or a mapping file names a device that this node does not have
     "too_many",  # more jobs or processes than are kept
     "kubelet",  # the kubelet did not answer
-    "mapping",  # a mapping directory or file could not be read
+    "mapping",  # a mapping directory or file could not be read, or contradicts Slurm
 )
 
 
