@@ -201,6 +201,7 @@ GENUINE: list[tuple[str, str, str]] = [
     ("htcondor", "/htcondor/condor_var_lib_condor_execute_slot1_2@node7", "slot1_2"),
     ("htcondor", "/system.slice/htcondor/condor_var_lib_condor_execute_slot1_2@node7", "slot1_2"),
     ("htcondor", "/system.slice/condor.service/slot1_2@node7", "slot1_2"),
+    ("htcondor", "/htcondor/condor_execute_slot1_2@node7.slice/condor_execute_slot1_2@node7.scope", "slot1_2"),
     ("nomad", f"/nomad.slice/share.slice/{UID}.train.scope", UID),
     ("nomad", f"/nomad.slice/{UID}.train.scope", UID),
     ("nomad", f"/nomad/share/{UID}.train", UID),

@@ -333,6 +333,15 @@ def test_an_unknown_minor_number_of_a_claim_and_a_device_of_another_node_are_cou
     assert (rig.look().jobs(), rig.problems()) == ({}, {"unknown_device": 1})
 
 
+def test_the_pod_of_an_mps_server_gives_way_to_the_pod_that_it_serves(rig: Rig, kubelet: FakeKubelet) -> None:
+    """The device plugin runs the server in a pod of its own; the child of an engine may drop its variables."""
+    kubelet.holds(pod("vllm", f"{rig.gpus[0].uuid}::0", resource="nvidia.com/gpu.shared"))
+    rig.run(0, 100, POD_CGROUP.format(OTHER_UID), {"HOSTNAME": "mps"}, uid=0, command="nvidia-cuda-mps")
+    rig.run(0, 101, POD_CGROUP.format(UID), {}, uid=0)
+    assert rig.look().jobs() == {("kubernetes", "ml/vllm"): ["0"]}
+    assert rig.value("coldplate_job_processes", job_id="ml/vllm") == 1
+
+
 def test_the_pod_of_a_gpu_gives_way_to_a_job_of_slurm_and_has_processes_of_unknown_origin(
     rig: Rig, kubelet: FakeKubelet
 ) -> None:
