@@ -17,6 +17,8 @@ TRIGGERS = ("firing", "xid")
 NEIGHBOURS = ("dcgm", "node_infiniband", "nvitop", "nvidia_smi", "opentelemetry")
 HOSTNAME_LABELS = ("both", "Hostname", "hostname")
 DCGM_LABELS = ("DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_VBIOS_VERSION")
+INDEX, MINOR = "index", "minor"
+MAPPING_NAMES = (INDEX, MINOR)
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
 POWER_FACTOR = 0.95
@@ -180,6 +182,14 @@ class JobsConfig(Section, frozen=True):
     mapping_dir: Annotated[
         str | None, Key("Directory of dcgm-exporter's --hpc-job-mapping-dir.", restart=True, example="/run/jobs")
     ] = None
+    mapping_names: Annotated[
+        str,
+        Key(
+            "Which numbers name its files, and those of /run/gpustat: nvidia-smi's, or those of /dev/nvidia*.",
+            words=MAPPING_NAMES,
+            restart=True,
+        ),
+    ] = INDEX
     trust_environment: Annotated[
         tuple[str, ...],
         Key("Schedulers whose variables are trusted in every process.", restart=True, example="[slurm]"),

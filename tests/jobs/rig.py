@@ -39,8 +39,10 @@ class Proc:
         parent: int = 1,
         session: int = 0,
         started: int = 5000,
+        title: str = "",
     ) -> Path:
-        """A process; `env` None is an environment that may not be read. `started` is in seconds after boot."""
+        """A process; `env` None is an environment that may not be read. `started` is in seconds after boot; `title` is
+        what it writes over its arguments."""
         directory = self.root / str(pid)
         directory.mkdir(exist_ok=True)
         zeros = " ".join(["0"] * 13)
@@ -48,6 +50,7 @@ class Proc:
         (directory / "stat").write_text(line)
         (directory / "status").write_text(f"Name:\t{command}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
         (directory / "cgroup").write_text(cgroup if ":" in cgroup.split("\n")[0] else f"0::{cgroup}\n")
+        (directory / "cmdline").write_bytes(title.encode() + bytes(9))
         environ = directory / "environ"
         if env is None:
             environ.mkdir(exist_ok=True)  # reading a directory fails for root as well, which EACCES would not
@@ -178,6 +181,9 @@ LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 GENUINE: list[tuple[str, str, str]] = [
     ("slurm", "/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0", "4711"),
     ("slurm", "/system.slice/node7_slurmstepd.scope/job_4711/step_extern", "4711"),
+    ("slurm", "/site.slice/site-gpu.slice/slurmstepd.scope/job_4711/step_0/user/task_0", "4711"),
+    ("slurm", "/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0", "s5K1KKYAYG5D00"),
+    ("slurm", f"/docker/{HEX}/system.slice/slurmstepd.scope/system.slice/slurmstepd.scope/job_4711/x", "4711"),
     ("slurm", "/slurm/uid_1000/job_4711/step_0/task_0", "4711"),
     ("slurm", "/slurm_node7/uid_1000/job_4711/step_batch", "4711"),
     ("pbs", "/pbs_jobs.service/jobid/4711.head", "4711.head"),
@@ -186,11 +192,16 @@ GENUINE: list[tuple[str, str, str]] = [
     ("lsf", "/lsf/cluster1/job.4711.12345.1700000000", "4711"),
     ("sge", "/UGE/4711.3", "4711.3"),
     ("sge", "/AGE/4711", "4711"),
+    ("sge", "/ocs6444.slice/ocs6444-jobs.slice/ocs6444.4711.scope", "4711"),
+    ("sge", "/ocs6444.slice/ocs6444-jobs.slice/ocs6444.4711.7.scope", "4711.7"),
+    ("sge", "/hpc.slice/hpc-a.slice/hpc-a-jobs.slice/hpc-a-jobs-4711.slice/hpc-a.4711.master.scope", "4711"),
+    ("sge", "/ocs6444.slice/ocs6444-jobs.slice/ocs6444-jobs-4711.7.slice/ocs6444.4711.7.1.node7.scope", "4711.7"),
     ("oar", "/oar/alice_4711", "4711"),
     ("oar", "/oar.slice/oar-u1000.slice/oar-u1000-j4711.slice/oar-u1000-j4711-s1.scope", "4711"),
     ("htcondor", "/htcondor/condor_var_lib_condor_execute_slot1_2@node7", "slot1_2"),
     ("htcondor", "/system.slice/htcondor/condor_var_lib_condor_execute_slot1_2@node7", "slot1_2"),
     ("htcondor", "/system.slice/condor.service/slot1_2@node7", "slot1_2"),
+    ("htcondor", "/htcondor/condor_execute_slot1_2@node7.slice/condor_execute_slot1_2@node7.scope", "slot1_2"),
     ("nomad", f"/nomad.slice/share.slice/{UID}.train.scope", UID),
     ("nomad", f"/nomad.slice/{UID}.train.scope", UID),
     ("nomad", f"/nomad/share/{UID}.train", UID),

@@ -68,6 +68,13 @@ def test_ray_names_the_job_where_no_cgroup_does(rig: Rig) -> None:
     assert rig.look().jobs() == jobs
 
 
+def test_the_workers_of_a_ray_node_with_resource_isolation_are_no_unknown_cgroup(rig: Rig) -> None:
+    for gpu in range(2):
+        rig.run(gpu, 100 + gpu, "/ray-node_b9e4de76/user/workers", {"RAY_JOB_ID": "01000000"})
+    assert rig.look().jobs() == {("ray", "01000000@1000"): ["0", "1"]}
+    assert rig.problems() == {}
+
+
 def test_jobs_of_two_ray_clusters_are_two_though_each_cluster_numbers_them_alike(rig: Rig) -> None:
     places = (f"/system.slice/docker-{HEX}.scope", "/system.slice/team-ray.service", LOGIN, LOGIN)
     for gpu, cgroup in enumerate(places):

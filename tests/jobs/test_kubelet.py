@@ -108,6 +108,15 @@ def test_pods_that_hold_gpus_without_a_process_are_shown(rig: Rig, kubelet: Fake
     assert kubelet.asked == 2
 
 
+def test_a_pod_that_holds_a_gpu_by_a_resource_of_another_name_is_shown(rig: Rig, kubelet: FakeKubelet) -> None:
+    """The device plugin may be told to call them nvidia.com/a100; HAMi counts memory as nvidia.com/gpumem."""
+    kubelet.holds(
+        pod("a", rig.gpus[0].uuid, resource="nvidia.com/a100"), pod("b", "vf-1", resource="nvidia.com/TU104"),
+        pod("c", "nvidia.com-gpumem-0", resource="nvidia.com/gpumem"),
+    )  # fmt: skip
+    assert (rig.look().jobs(), rig.problems()) == ({("kubernetes", "ml/a"): ["0"]}, {})
+
+
 def test_processes_get_the_name_of_their_pod_and_keep_it(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
     rig.run(0, 100, POD_CGROUP.format(UID.replace("-", "_")), None)
@@ -232,14 +241,49 @@ def test_a_pod_on_gpus_that_it_was_not_given_is_not_called_after_their_owners(ri
     assert [rig.holder(gpu)["job_id"] for gpu in (1, 2)] == [OTHER_UID, OTHER_UID]
 
 
-def test_mig_devices_are_found_by_uuid_and_as_gke_names_them(rig: Rig, kubelet: FakeKubelet) -> None:
+def test_devices_are_found_as_gke_names_them_by_the_numbers_of_their_files(rig: Rig, kubelet: FakeKubelet) -> None:
+    """The order of a published node of GKE, whose device files are not in the order of the bus."""
+    for index, number in enumerate((2, 3, 0, 1)):
+        rig.minor(index, number)
     rig.divide(0, slice=7)
     kubelet.holds(
-        pod("a", "MIG-slice", resource="nvidia.com/mig-1g.10gb"), pod("b", "nvidia1/gi3"), pod("c", "nvidia2")
-    )
+        pod("a", "MIG-slice", resource="nvidia.com/mig-1g.10gb"), pod("b", "nvidia3/gi3"), pod("c", "nvidia0"),
+        pod("d", "nvidia1/vgpu0"), pod("e", "nvidia1/vgpu1"), pod("f", "nvidia2/gi7/vgpu0"),
+        pod("g", "nvidia2/gi9"), pod("h", "nvidia4"),
+    )  # fmt: skip
     rig.look()
-    held = {(row["gpu"], row["mig"]): row["pod"] for row in rig.rows("coldplate_gpu_job_info")}
-    assert held == {("0", "7"): "a", ("1", "3"): "b", ("2", "0"): "c"}
+    held = {(row["gpu"], row["mig"]): row["pod"] for row in rig.rows("coldplate_gpu_job_info") if row["pod"]}
+    assert held == {("1", "3"): "b", ("2", "0"): "c"}
+    shared = {(row["gpu"], row["mig"], row["pod"]) for row in rig.rows("coldplate_gpu_shared_job_info")}
+    assert shared == {("0", "7", "a"), ("0", "7", "f"), ("3", "0", "d"), ("3", "0", "e")}
+    assert rig.look().problems() == {"unknown_device": 2}, "no such instance, no such file; each counts once"
+
+
+def test_a_device_file_whose_number_is_not_known_is_no_index(
+    rig: Rig, kubelet: FakeKubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    kubelet.holds(pod("a", "nvidia0"))
+    assert (rig.look().jobs(), rig.problems()) == ({}, {"unknown_device": 1})
+    assert "driver/nvidia/gpus" in caplog.text
+
+
+def test_shares_of_hami_name_no_gpu_and_that_is_said_once(
+    rig: Rig, kubelet: FakeKubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The kubelet picks shares by itself: HAMi gives the pod other GPUs."""
+    kubelet.holds(
+        pod("a", *(f"{rig.gpus[0].uuid}-{number}" for number in (17, 6, 2))), pod("b", f"{rig.gpus[1].uuid}-1")
+    )
+    rig.run(3, 100, POD_CGROUP.format(UID), {"HOSTNAME": "a"}, uid=0)
+    assert rig.look().look().jobs() == {("kubernetes", UID): ["3"]}
+    assert (rig.holder(3)["name"], rig.problems()) == ("a", {"unknown_device": 1})
+    assert sum("hami.io" in message for message in caplog.messages) == 1
+
+
+def test_mig_devices_are_found_by_uuid(rig: Rig, kubelet: FakeKubelet) -> None:
+    rig.divide(0, slice=7)
+    kubelet.holds(pod("a", "MIG-slice", resource="nvidia.com/mig-1g.10gb"))
+    assert (rig.look().holder()["mig"], rig.holder()["pod"]) == ("7", "a")
 
 
 def test_a_process_without_an_instance_is_on_its_own_pods(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -287,6 +331,15 @@ def test_an_unknown_minor_number_of_a_claim_and_a_device_of_another_node_are_cou
 ) -> None:
     kubelet.answer = lambda context: answer
     assert (rig.look().jobs(), rig.problems()) == ({}, {"unknown_device": 1})
+
+
+def test_the_pod_of_an_mps_server_gives_way_to_the_pod_that_it_serves(rig: Rig, kubelet: FakeKubelet) -> None:
+    """The device plugin runs the server in a pod of its own; the child of an engine may drop its variables."""
+    kubelet.holds(pod("vllm", f"{rig.gpus[0].uuid}::0", resource="nvidia.com/gpu.shared"))
+    rig.run(0, 100, POD_CGROUP.format(OTHER_UID), {"HOSTNAME": "mps"}, uid=0, command="nvidia-cuda-mps")
+    rig.run(0, 101, POD_CGROUP.format(UID), {}, uid=0)
+    assert rig.look().jobs() == {("kubernetes", "ml/vllm"): ["0"]}
+    assert rig.value("coldplate_job_processes", job_id="ml/vllm") == 1
 
 
 def test_the_pod_of_a_gpu_gives_way_to_a_job_of_slurm_and_has_processes_of_unknown_origin(

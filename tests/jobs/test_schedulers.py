@@ -41,6 +41,8 @@ SHORT = HEX[:12]
 
 SHAPES = {
     "/system.slice/gpu_a_7_slurmstepd.scope/job_4711": ("slurm", "4711"),
+    "/ray-node_b9e4de76/user/workers": ("session", ""),
+    "/ray/ray-node_b9e4de76/user/non-ray": ("session", ""),
     "/system.slice/system.slice/localhost_slurmstepd.scope/job_4711/step_0": ("slurm", "4711"),
     f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{UNDERSCORED}.slice/crio-{HEX}.scope/container":
         ("kubernetes", UID),
@@ -94,7 +96,16 @@ def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user
     assert parse_cgroup(text) == CgroupOwner("slurm", "4711", uid=1000, top="/slurm/uid_1000/job_4711")
 
 
-@pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/opt/work/7",
+        "/htcondor/x",
+        f"/kubepods/pod{UID[:-2]}/x",
+        "/slurm/job_x",
+        "/ocs1.slice/ocs1-jobs.slice/ocs2.4711.scope",
+    ],
+)
 def test_an_unknown_shape_is_logged_as_it_is_and_a_huge_text_looked_at_in_part(path: str) -> None:
     assert parse_cgroup(f"0::{path}") == CgroupOwner("session", strange=path)
     assert parse_cgroup(f"9:x:{path}\n" * 100_000).strange == path

@@ -111,6 +111,47 @@ def test_dcgm_exporters_files_name_the_jobs_of_gpus_by_index(rig: Rig) -> None:
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="4711") is None
 
 
+def test_a_file_of_an_instance_names_the_job_of_that_instance(rig: Rig) -> None:
+    rig.divide(0, a=7, b=9)
+    mapped(rig)
+    for name, job in (("0.7", "4711"), ("0.9", "4712"), ("0.3", "4713"), ("1", "4714"), ("7.1", "4715")):
+        (rig.mapping / name).write_text(f"{job}\n")
+    rig.look().look()
+    held = {(row["gpu"], row["mig"]): row["job_id"] for row in rig.rows("coldplate_gpu_job_info")}
+    assert held == {("0", "7"): "4711", ("0", "9"): "4712", ("1", "0"): "4714"}
+    assert rig.problems() == {"unknown_device": 2}, "an instance and a GPU that are not there; each counts once"
+
+
+@pytest.mark.parametrize(("by_minor", "gpus"), [(False, (0, 1)), (True, (3, 2))])
+def test_the_numbers_of_files_are_indices_or_those_of_device_files(rig: Rig, by_minor: bool, gpus) -> None:
+    for index in range(4):
+        rig.minor(index, 3 - index)
+    rig.divide(gpus[1], a=5)
+    mapped(rig, "4711\n")
+    (rig.mapping / "1.5").write_text("4712\n")
+    rig.open(mapping_by_minor=by_minor)
+    assert rig.look().jobs() == {("slurm", "4711"): [str(gpus[0])], ("slurm", "4712"): [str(gpus[1])]}
+    assert (rig.holder(gpus[1])["mig"], rig.problems()) == ("5", {})
+
+
+def test_the_variable_of_a_step_decides_where_files_name_other_gpus(
+    rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The prolog wrote the numbers of device files, and the key says that they are indices."""
+    for index in range(4):
+        rig.minor(index, 3 - index)
+    mapped(rig, "4711\n", "4712\n")
+    step = SLURM.format(4711).replace("step_0", "step_batch")
+    rig.proc.process(100, step, {"SLURM_JOB_ID": "4711", "SLURM_JOB_GPUS": "0"})
+    folder = tmp_path / f"cgroup{step}"
+    folder.mkdir(parents=True)
+    (folder / "cgroup.procs").write_text("100\n")
+    rig.open(cgroups=str(tmp_path / "cgroup"))
+    assert rig.look().look().jobs() == {("slurm", "4711"): ["3"], ("slurm", "4712"): ["1"]}
+    assert rig.problems() == {"mapping": 1}
+    assert "jobs.mapping_names" in caplog.text
+
+
 def test_what_is_not_a_file_or_cannot_be_read_is_reported_and_costs_nothing_else(rig: Rig) -> None:
     mapped(rig, "4711\n")
     os.mkfifo(rig.mapping / "1")

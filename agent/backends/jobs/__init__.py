@@ -2,6 +2,7 @@
 
 from agent.backends.jobs.jobs_backend import READ, SOURCES, JobsBackend, check_jobs
 from agent.backends.registration import BackendContext
+from agent.config.schema import MINOR
 
 __all__ = ["SOURCES", "JobsBackend", "check_jobs", "make_backend"]
 
@@ -18,6 +19,7 @@ def make_backend(context: BackendContext) -> JobsBackend | None:
         context.reader_of(READ),
         sources=config.jobs.sources,
         mapping_dir=config.jobs.mapping_dir,
+        mapping_by_minor=config.jobs.mapping_names == MINOR,
         trust_environment=config.jobs.trust_environment,
         cgroups=str(context.sysfs / "fs" / "cgroup"),
     )

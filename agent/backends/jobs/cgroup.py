@@ -71,7 +71,8 @@ class CgroupOwner(Struct, frozen=True):
 
     `uid` is the owner that a scheduler or systemd writes into the path, `contained` says that it has user numbers of
     its own, `home` is the scheduler below whose daemons the process runs, `service` says that its unit serves the users
-    of GPUs, `strange` is a path of unknown shape, `top` the cgroup that holds all of a scheduler's job.
+    of GPUs, `strange` is a path of unknown shape, or that names its job in an unknown way, `top` the cgroup that holds
+    all of a scheduler's job.
     """
 
     scheduler: str
@@ -97,7 +98,9 @@ def parse_cgroup(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Cgr
         match = _first(scheduler.shapes, known)
         if match and _roots_own(match):
             top = match.string[: match.end()].rstrip("/:")
-            return CgroupOwner(scheduler.name, scheduler.job_id(match), _uid(match), scheduler.contained, top=top)
+            strange = match.string if match.groupdict().get("unknown") else ""
+            job = scheduler.job_id(match)
+            return CgroupOwner(scheduler.name, job, _uid(match), scheduler.contained, strange=strange, top=top)
     home = _home(known, schedulers)
     container = _container(known, home)
     if container is not None:
@@ -141,6 +144,11 @@ def _roots_own(match: re.Match[str]) -> bool:
     return all(_ABOVE.fullmatch(part) for part in match.string[: match.start()].split("/")[1:])
 
 
+def may_hold_schedulers(path: str) -> bool:
+    """Return whether a scheduler's cgroups may be below this one, by its last part: those above it have been seen."""
+    return bool(_ABOVE.fullmatch(path.rpartition("/")[2])) and not _OF_USERS.search(path)
+
+
 def _home(known: Sequence[str], schedulers: Sequence[Scheduler]) -> str:
     """Return the scheduler whose daemons started the process: what they start stays below their unit."""
     if any(_OF_USERS.search(path) for path in known):
@@ -178,4 +186,6 @@ def _unit(path: str) -> str:
 
 def _plain(path: str) -> bool:
     """Return whether a path is one of those in which a process of a login session may be."""
-    return path in ("", "/") or bool(_LOGIN.search(path)) or ".service/" in f"{path}/"
+    if path in ("", "/") or _LOGIN.search(path) or ".service/" in f"{path}/":
+        return True
+    return any(scheduler.nameless.search(path) for scheduler in SCHEDULERS if scheduler.nameless is not None)

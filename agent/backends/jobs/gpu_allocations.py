@@ -24,8 +24,16 @@ WHOLE = "0"
 UNKNOWN = ""
 """The `mig` of a process on a GPU with MIG whose instance the driver does not report."""
 
-_GKE = re.compile(r"nvidia([0-9]+)(?:/gi([0-9]+))?(?:/vgpu[0-9]+)?")
-"""Device ids of Google's device plugin (also read by dcgm-exporter)."""
+_NUMBERED = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
+"""Names of mapping files that are no UUIDs: a GPU, and one of its GPU instances."""
+
+_GKE = re.compile(r"nvidia([0-9]{1,9})(?:/gi([0-9]{1,9}))?(?:/vgpu[0-9]+)?")
+"""Device ids of Google's device plugin: the names of device files, by minor number (pkg/gpu/nvidia of
+GoogleCloudPlatform/container-engine-accelerators), with a GPU instance and with a share of several pods."""
+
+_SHARED = re.compile(r"((?:GPU|MIG)-.+)-[0-9]+")
+"""Device ids of HAMi, UUID-NUMBER. The kubelet chooses among them by itself, and HAMi gives the pod the GPUs in an
+annotation, which only the API server has (HAMi issue 1741)."""
 
 _CLAIMED = re.compile(r"gpu-([0-9]{1,9})(-mig-[0-9-]+)?")
 """Devices of dynamic resource allocation, by minor number."""
@@ -65,15 +73,18 @@ class GpuSlots:
     ) -> None:
         self._read_minors = read_minors
         self._slots: dict[str, GpuSlot] = dict(mig)
+        self._instances = frozenset(mig.values())
         self._divided = {slot.gpu for slot in mig.values()}
-        self._by_index: dict[str, Gpu] = {}
         for gpu in gpus:
-            self._by_index[gpu.index] = gpu
             self._slots[gpu.uuid] = self._slots[gpu.index] = GpuSlot(gpu)
 
     @property
     def is_divided(self) -> bool:
         return bool(self._divided)
+
+    @property
+    def knows_minors(self) -> bool:
+        return bool(self._minors)
 
     @cached_property
     def _minors(self) -> Mapping[int, str]:
@@ -87,13 +98,36 @@ class GpuSlots:
         """Return the slot of an index, UUID, MIG UUID or device plugin's id, also with a replica's number."""
         name = name.partition("::")[0]
         slot = self._slots.get(name)
-        if slot is None and (match := _GKE.fullmatch(name)):
-            gpu = self._by_index.get(match[1])
-            slot = GpuSlot(gpu, match[2] or WHOLE) if gpu is not None else None
-        if slot is None and (match := _CLAIMED.fullmatch(name)):
-            whole = self.find_minor(int(match[1]))
-            slot = GpuSlot(whole.gpu, UNKNOWN) if whole is not None and match[2] else whole
-        return slot
+        if slot is not None:
+            return slot
+        file = _GKE.fullmatch(name)
+        if file is not None:
+            return self._part(self.find_minor(int(file[1])), file[2])
+        claimed = _CLAIMED.fullmatch(name)
+        if claimed is None:
+            return None
+        whole = self.find_minor(int(claimed[1]))
+        return GpuSlot(whole.gpu, UNKNOWN) if whole is not None and claimed[2] else whole
+
+    def find_file(self, name: str, *, by_minor: bool) -> GpuSlot | None:
+        """Return the slot of a mapping file by its name, whose numbers are indices or minor numbers."""
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            return self.find(name)
+        whole = self.find_minor(int(match[1])) if by_minor else self._slots.get(match[1])
+        return self._part(whole, match[2])
+
+    def is_share(self, name: str) -> bool:
+        """Return whether a device id is one of those that HAMi makes of a GPU's UUID, which name no GPU."""
+        match = _SHARED.fullmatch(name)
+        return match is not None and match[1] in self._slots
+
+    def _part(self, whole: GpuSlot | None, instance: str | None) -> GpuSlot | None:
+        """Return the slot of a GPU instance, or of the whole GPU; None if the driver lists others, and not this one."""
+        if whole is None or instance is None:
+            return whole
+        slot = GpuSlot(whole.gpu, instance)
+        return None if whole.gpu in self._divided and slot not in self._instances else slot
 
     def of_process(self, gpu: Gpu, instance: int | None) -> GpuSlot:
         if instance is not None:
@@ -276,7 +310,7 @@ def add_pods(board: AllocationTable, pods: Pods) -> None:
 
 
 def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) -> None:
-    """Add the jobs that a mapping file names, where nothing more reliable is known."""
+    """Add the jobs that mapping files name, where nothing more reliable is known."""
     for slot, jobs in mapped.items():
         if all(job.plain for job in board.jobs_on(slot)):
             board.replace_plain(slot, jobs)

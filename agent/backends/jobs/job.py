@@ -90,7 +90,8 @@ class Scheduler(Struct, frozen=True):
 
     `rank` is its place in the order of trust: where a process fits two schedulers, the lower rank wins. `shapes` are
     patterns of the cgroup paths of its jobs; their group `id` names the job (through `job_id`), `uid` the number of its
-    user where the path holds one. They count only where no user could have made the cgroup: see cgroup.py.
+    user where the path holds one, `unknown` a name of a form that is not known, in a place where only jobs are. They
+    count only where no user could have made the cgroup: see cgroup.py.
 
     `variables` are those in its processes' environment that say something about the job. Users may set them as they
     like, so they count only within a cgroup of its shapes, and below one whose name `daemons` matches: what its daemons
@@ -106,6 +107,8 @@ class Scheduler(Struct, frozen=True):
     variables: frozenset[str]
     job: Callable[[Mapping[str, str], str], Job | None]
     daemons: re.Pattern[str] | None = None
+    nameless: re.Pattern[str] | None = None
+    """Cgroup paths that it makes for several jobs together, or that users can make as well: they name no job."""
     job_id: Callable[[re.Match[str]], str] = _named
     contained: bool = False
     """Whether its jobs are containers, whose users are their own."""

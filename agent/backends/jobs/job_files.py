@@ -108,7 +108,7 @@ def describe_error(path: str, error: OSError) -> str:
     return f"{path}: {os.strerror(error.errno or errno.EIO)}"
 
 
-FOLDER = "driver/nvidia/gpus"
+DEVICE_FOLDER = "driver/nvidia/gpus"
 INFORMATION = 4096
 """Most bytes read of a file."""
 MOST = 256
@@ -123,12 +123,12 @@ def read_minors(procfs: str, read: TimedReader) -> dict[int, str]:
     """
     found: dict[int, str] = {}
     try:
-        folders = read.names(f"{procfs}/{FOLDER}").folders[:MOST]
+        folders = read.names(f"{procfs}/{DEVICE_FOLDER}").folders[:MOST]
     except OSError:
         return found
     for folder in folders:
         try:
-            content = read(f"{procfs}/{FOLDER}/{folder}/information", INFORMATION)
+            content = read(f"{procfs}/{DEVICE_FOLDER}/{folder}/information", INFORMATION)
         except OSError:
             continue
         known = facts(content)
@@ -162,9 +162,10 @@ class MappingEntry(Struct, frozen=True):
 class MappingFiles:
     """Reads the directories in which a scheduler's prolog records which job has which GPU.
 
-    dcgm-exporter's --hpc-job-mapping-dir: a file named by a GPU's index, a job id on each line. The /run/gpustat of
-    jobstats (Princeton): a file named by index, GPU UUID or MIG UUID, with job id and user number. An epilog that did
-    not run leaves a stale file: processes and the kubelet take precedence. Directories that do not exist are skipped.
+    dcgm-exporter's --hpc-job-mapping-dir: a file named by a GPU's number, or by GPU.INSTANCE, a job id on each line
+    (internal/pkg/transformation/hpc.go). The /run/gpustat of jobstats (Princeton): a file named by number, GPU UUID or
+    MIG UUID, with job id and user number. An epilog that did not run leaves a stale file: processes and the kubelet
+    take precedence. Directories that do not exist are skipped.
     """
 
     def __init__(self, directories: Sequence[str], read: TimedReader, problems: AttributionProblems) -> None:
@@ -242,9 +243,12 @@ PROBLEMS = (
     "unknown_device",  # a pod or a mapping file names a device that this node does not have
     "too_many",  # more jobs or processes than are kept
     "kubelet",  # the kubelet did not answer
-    "mapping",  # a mapping directory or file could not be read
+    "mapping",  # a mapping directory or file could not be read, or contradicts Slurm
 )
 
+
+MAX_SUBJECTS = 64
+"""Most subjects of each problem that are remembered, so that each counts once."""
 
 LEVELS = {"vanished": logging.DEBUG, "unknown_cgroup": logging.INFO}
 """How the first of a kind is logged where nothing on the node needs attention: processes end, supervisors differ."""
@@ -257,6 +261,7 @@ class AttributionProblems:
         row = BY_NAME["coldplate_job_attribution_problems_total"]
         self._series = {problem: Series(row, Node(), (("problem", problem),)) for problem in PROBLEMS}
         self.counts = dict.fromkeys(PROBLEMS, 0)
+        self._subjects: dict[str, set[str]] = {problem: set() for problem in PROBLEMS}
 
     def count(self, problem: str) -> None:
         self.counts[problem] += 1
@@ -265,6 +270,13 @@ class AttributionProblems:
         self.counts[problem] += 1
         level = LEVELS.get(problem, logging.WARNING) if self.counts[problem] == 1 else logging.DEBUG
         log.log(level, "%s", detail, extra={"facts": {"problem": problem}})
+
+    def note_once(self, problem: str, subject: str, detail: str) -> None:
+        """Note a problem once for each subject, up to a limit: what lasts must not count again at each poll."""
+        known = self._subjects[problem]
+        if subject not in known and len(known) < MAX_SUBJECTS:
+            known.add(subject)
+            self.note(problem, detail)
 
     def readings(self) -> list[Reading]:
         return [Reading(self._series[problem], count) for problem, count in self.counts.items()]

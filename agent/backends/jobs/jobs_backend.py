@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from agent.backends.jobs.cgroup import CgroupOwner
 from agent.backends.jobs.environments import AskVariables, UserNames, system_name
 from agent.backends.jobs.gpu_allocations import (
     KUBERNETES,
@@ -26,8 +27,9 @@ from agent.backends.jobs.gpu_allocations import (
     mig_slots,
     usage_of,
 )
-from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id
+from agent.backends.jobs.job import Job, Key, Scheduler, is_invalid_job_id
 from agent.backends.jobs.job_files import (
+    DEVICE_FOLDER,
     GPUSTAT,
     AttributionProblems,
     MappingEntry,
@@ -98,10 +100,20 @@ def _called(process: GpuProcessFacts, ids_by_cgroup: Mapping[tuple[str, str], se
     return process if job == process.job.id else replace(process, job=replace(process.job, id=job))
 
 
+NOT_IN_SHARES = (
+    "the kubelet lists shares of HAMi (UUID-NUMBER), which do not say which GPU a pod got: that is in its annotation "
+    "hami.io/vgpu-devices-allocated, in the API server; pods are shown on the GPUs that their processes use"
+)
+
 MAX_JOBS = 16
 """Most jobs that are shown for one GPU."""
 MAX_PROCESSES = 256
 """Most processes of one GPU that are looked into."""
+
+CONTRADICTED = (
+    "the mapping files leave out a GPU that SLURM_JOB_GPUS or SLURM_STEP_GPUS names, and do not count; if their names "
+    "are the numbers of /dev/nvidia*, set jobs.mapping_names: minor"
+)
 
 
 READ = frozenset({MIG_INFO, ENERGY_OF.name})
@@ -128,6 +140,7 @@ class JobsBackend:
         *,
         sources: Sequence[str] = (ALL,),
         mapping_dir: str | None = None,
+        mapping_by_minor: bool = False,
         trust_environment: Sequence[str] = (),
         ask: AskVariables | None = None,
         kubelet: Sequence[str] = SOCKETS,
@@ -139,6 +152,8 @@ class JobsBackend:
         schedulers: Sequence[Scheduler] = SCHEDULERS,
     ) -> None:
         """`mapping_dir` is dcgm-exporter's --hpc-job-mapping-dir; `gpustat` is read as well.
+
+        `mapping_by_minor` says that numbers in the names of their files are those of device files, not indices.
 
         `cgroups` is where they are mounted.
 
@@ -157,11 +172,13 @@ class JobsBackend:
         self._table = ProcessTable(
             self._procfs, enabled, is_enabled("cgroup", sources), trust_environment, read=self._reader,
             ask=ask or BrokerClient().variables, users=self._users, problems=self._problems, ticks=ticks,
+            job_id_of=self._job_id_of,
         )  # fmt: skip
+        self._mapping_by_minor = mapping_by_minor
         self._kubelet = Kubelet(kubelet) if is_enabled(KUBERNETES, sources) else None
         directories = [gpustat] if mapping_dir is None else [mapping_dir, gpustat]
         self._files = MappingFiles(directories if is_enabled("mapping", sources) else (), self._reader, self._problems)
-        self._steps = SlurmSteps(cgroups, self._reader) if is_enabled(SLURM, sources) else None
+        self._steps = SlurmSteps(cgroups, self._procfs, self._reader) if is_enabled(SLURM, sources) else None
         self._pod_logs = PodLogDirectories(pod_logs)
         self._names = PodNames()
         self._pod_owners = PodDeviceOwners()
@@ -181,9 +198,9 @@ class JobsBackend:
         self._shown = JobReadings()
         self._barred = {}
         before = self._table.reads + self._files.reads
-        board, known = self._by_processes(running, devices, now.mono)
+        board, known, granted = self._by_processes(running, devices, now.mono)
         self._add_pods(board, known, devices, now.mono)
-        self._add_mapped(board, devices, now.mono)
+        self._add_mapped(board, granted, devices, now.mono)
         board.settle()
         for slot in board.limit(MAX_JOBS):
             self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the rest are ignored")
@@ -200,9 +217,16 @@ class JobsBackend:
         if self._kubelet is not None:
             self._kubelet.close()
 
+    def _job_id_of(self, where: CgroupOwner) -> str:
+        """Return the id of the job that a scheduler's cgroup names: Slurm may name it in another way than by number."""
+        if where.scheduler != SLURM or where.id.isdigit() or self._steps is None:
+            return where.id
+        return self._steps.job_number(where.top) or where.id
+
     def _by_processes(
         self, running: Mapping[Gpu, Sequence[GpuProcess]], devices: GpuSlots, mono: float
-    ) -> tuple[AllocationTable, dict[int, GpuProcessFacts]]:
+    ) -> tuple[AllocationTable, dict[int, GpuProcessFacts], Mapping[Key, set[GpuSlot]]]:
+        """Return the jobs of processes and steps, the processes, and the slots that the steps' variables name."""
         taken: dict[int, list[GpuSlot]] = {}
         for gpu, processes in running.items():
             if len(processes) > MAX_PROCESSES:
@@ -226,29 +250,30 @@ class JobsBackend:
             for slot in taken.get(pid, ()):
                 if process.job is not None and not (process.serves and (slot, process.owner) in users):
                     board.add(slot, process.job, (pid,))
-        self._add_granted(board, steps, known, devices)
         self._tell_hidden(taken, known)
-        return board, known
+        return board, known, self._add_granted(board, steps, known, devices)
 
     def _add_granted(
         self, board: AllocationTable, steps: Mapping[int, str], known: Mapping[int, GpuProcessFacts], devices: GpuSlots
-    ) -> None:
-        """Add the jobs to which Slurm gave GPUs on which no process computes."""
-        given = [
-            (process.job, numbers)
-            for pid, variable in steps.items()
-            if (process := known.get(pid)) is not None and process.job is not None and process.job.scheduler == SLURM
-            if (numbers := gpu_numbers(process.variables.get(variable, "")))
-        ]
+    ) -> dict[Key, set[GpuSlot]]:
+        """Add the jobs to which Slurm gave GPUs on which no process computes, and return what it gave to each job."""
+        granted: dict[Key, set[GpuSlot]] = {}
         free: dict[GpuSlot, list[Job]] = {}
-        for job, numbers in given:
-            for number in numbers:
+        for pid, variable in steps.items():
+            process = known.get(pid)
+            if process is None or process.job is None or process.job.scheduler != SLURM:
+                continue
+            for number in gpu_numbers(process.variables.get(variable, "")):
                 slot = devices.find_minor(number)
-                if slot is not None and not board.jobs_on(slot):
-                    free.setdefault(slot, []).append(job)
+                if slot is None:
+                    continue
+                granted.setdefault(process.job.key, set()).add(slot)
+                if not board.jobs_on(slot):
+                    free.setdefault(slot, []).append(process.job)
         for slot, jobs in free.items():
             for job in jobs:
                 board.add(slot, job)
+        return granted
 
     def _tell_hidden(self, taken: Mapping[int, Sequence[GpuSlot]], known: Mapping[int, GpuProcessFacts]) -> None:
         """Report what procfs does not show: whole processes, or their environments."""
@@ -295,13 +320,18 @@ class JobsBackend:
             slot = devices.find(each.device)
             if is_invalid_job_id(each.namespace) or is_invalid_job_id(each.pod):
                 name = f"{each.namespace!r:.80}/{each.pod!r:.80}"
-                self._problems.note("foul_id", f"the kubelet reports an invalid pod name {name}")
-            elif slot is None:
-                text = f"pod {each.namespace}/{each.pod} holds {each.device:.80}, which is not a GPU of this node"
-                self._problems.note("unknown_device", text)
-            else:
+                self._problems.note_once("foul_id", name, f"the kubelet reports an invalid pod name {name}")
+            elif slot is not None:
                 pods.setdefault(slot, []).append(each)
+            elif devices.is_share(each.device):
+                self._problems.note_once("unknown_device", "HAMi", f"pod {each.namespace}/{each.pod}: {NOT_IN_SHARES}")
+            else:
+                text = f"pod {each.namespace}/{each.pod} holds {each.device:.80}, which is not a GPU of this node"
+                self._problems.note_once("unknown_device", each.device, text + self._hint(devices))
         return pods
+
+    def _hint(self, devices: GpuSlots) -> str:
+        return "" if devices.knows_minors else f"; {self._procfs}/{DEVICE_FOLDER} shows no numbers of device files"
 
     def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
         """Return the pods that hold GPUs by the kubelet, and show whether it lists them."""
@@ -316,16 +346,28 @@ class JobsBackend:
             self._note("pods by the kubelet", str(fault or ""), denied=fault is not None and fault.denied)
         return pods
 
-    def _add_mapped(self, board: AllocationTable, devices: GpuSlots, mono: float) -> None:
-        mapped: dict[GpuSlot, list[Job]] = {}
+    def _add_mapped(
+        self, board: AllocationTable, granted: Mapping[Key, set[GpuSlot]], devices: GpuSlots, mono: float
+    ) -> None:
+        entries: dict[Key, list[tuple[GpuSlot, Job]]] = {}
         for entry in self._files.entries():
-            slot = devices.find(entry.device)
+            slot = devices.find_file(entry.device, by_minor=self._mapping_by_minor)
             if is_invalid_job_id(entry.job):
-                self._problems.note("foul_id", f"{entry.path}: {entry.job!r:.80} is not a job id")
+                text = f"{entry.path}: {entry.job!r:.80} is not a job id"
+                self._problems.note_once("foul_id", text, text)
             elif slot is None:
-                self._problems.note("unknown_device", f"{entry.path}: there is no GPU {entry.device!r:.80}")
+                text = f"{entry.path}: there is no GPU {entry.device!r:.80}"
+                self._problems.note_once("unknown_device", text, text + self._hint(devices))
             else:
-                mapped.setdefault(slot, []).append(self._mapped_job(entry, mono))
+                job = self._mapped_job(entry, mono)
+                entries.setdefault(job.key, []).append((slot, job))
+        mapped: dict[GpuSlot, list[Job]] = {}
+        for key, named in entries.items():
+            if not granted.get(key, set()) <= {slot for slot, _ in named}:
+                self._problems.note_once("mapping", "names", f"{key[0]} job {key[1]}: {CONTRADICTED}")
+                continue
+            for slot, job in named:
+                mapped.setdefault(slot, []).append(job)
         add_mapped(board, mapped)
         if self._files.seen:
             self._shown.way("jobs_mapping", not self._files.failed)

@@ -108,9 +108,15 @@ class PodDevice(Struct, frozen=True):
         return self.namespace, self.pod
 
 
-def is_gpu(resource: str) -> bool:
-    """Return True for nvidia.com/gpu, nvidia.com/mig-1g.10gb, and nvidia.com/gpu.shared of time slicing."""
-    return resource.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
+_GPU_RESOURCE = re.compile(r"nvidia\.com/(?:gpu|mig-[^/]+)(?:\.[^/]+)?")
+"""nvidia.com/gpu, nvidia.com/mig-1g.10gb, and nvidia.com/gpu.shared of time slicing."""
+_UUID = ("GPU-", "MIG-")
+"""How the device ids of NVIDIA's device plugin begin, whatever name a site gives to the resource."""
+
+
+def is_gpu(resource: str, device: str) -> bool:
+    """Return whether a device of an extended resource is a GPU, or a part of one."""
+    return device.startswith(_UUID) or _GPU_RESOURCE.fullmatch(resource) is not None
 
 
 def pod_devices(response: bytes) -> list[PodDevice]:
@@ -146,8 +152,9 @@ def _read_container(data: memoryview, namespace: str, pod: str, found: list[PodD
     name = _text_of(fields[CONTAINER_NAME])
     for content in fields[CONTAINER_DEVICES]:
         devices = _by_number(content)
-        if is_gpu(_text_of(devices[DEVICES_RESOURCE])):
-            found.extend(PodDevice(namespace, pod, name, read_text(device)) for device in devices[DEVICES_IDS])
+        resource = _text_of(devices[DEVICES_RESOURCE])
+        ids = [read_text(device) for device in devices[DEVICES_IDS]]
+        found.extend(PodDevice(namespace, pod, name, device) for device in ids if is_gpu(resource, device))
     for content in fields[CONTAINER_CLAIMS]:
         found.extend(PodDevice(namespace, pod, name, device, shareable=True) for device in _claimed(content))
 

@@ -5,7 +5,7 @@ A process is distinguished from a later one with the same id by its start time, 
 """
 
 import errno
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from msgspec import Struct, field
@@ -50,10 +50,6 @@ PARENTS = frozenset(
      "containerd", "containerd-shim", "conmon", "slurmd", "slurmstepd", "tini", "dumb-init")
 )  # fmt: skip
 """Programs whose children have nothing to do with each other."""
-
-
-MOST_STRANGE = 64
-"""Most oddities that are remembered, so that each is logged once."""
 
 
 class GpuProcessFacts(Struct, frozen=True):
@@ -121,10 +117,11 @@ class ProcessTable:
         users: UserNames,
         problems: AttributionProblems,
         ticks: int,
+        job_id_of: Callable[[CgroupOwner], str],
     ) -> None:
         """`plain` says whether what no scheduler started counts as a job, `trusted` names the schedulers whose
         variables count everywhere. `ask` is for environments that may not be read; `ticks` are the clock ticks of a
-        second in /proc/PID/stat."""
+        second in /proc/PID/stat. `job_id_of` gives the id of the job that a scheduler's cgroup names."""
         self._procfs = procfs
         self._schedulers = schedulers
         self._trusted = trusted
@@ -136,10 +133,10 @@ class ProcessTable:
         self._users = users
         self._problems = problems
         self._ticks = ticks
+        self._job_id_of = job_id_of
         self._known: dict[int, GpuProcessFacts] = {}
         self._unseen: frozenset[int] = frozenset()
         self._boot: int | None = None
-        self._strange: set[str] = set()
         self.missing: dict[int, DeviceError] = {}
         """Processes that this user may not read in procfs, that do not answer there, or that it did not show in two
         looks: then it shows another machine or container."""
@@ -214,7 +211,11 @@ class ProcessTable:
 
     def _job(self, pid: int, stat: ProcStat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
         """Return the first candidate with a valid id: nothing that a user writes can hide what the cgroup says."""
-        named = Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
+        if where.strange:
+            text = to_label_value(where.strange)
+            detail = f"{self._procfs}/{pid}/cgroup: {text} has an unknown format"
+            self._problems.note_once("unknown_cgroup", where.top or text, detail)
+        named = Job(where.scheduler, self._job_id_of(where)) if where.scheduler in self._by_name else None
         plain = self._plain(pid, stat, where, uid) if named is None else None
         # A Ray cluster belongs to its user: to that user's container or unit, or else to the user alone.
         owner = str(uid) if plain is None or where.scheduler == "session" else plain.id
@@ -225,7 +226,7 @@ class ProcessTable:
             if not is_invalid_job_id(job.id):
                 return job
             text = f"{self._procfs}/{pid}: {to_label_value(job.id)!r:.80} is not a valid {job.scheduler} job id"
-            self._log_problem("foul_id", job.id, text)
+            self._problems.note_once("foul_id", job.id, text)
         return self._bare(pid, stat, uid) if self._plain_too else None
 
     def _variables_in(self, environ: bytes) -> dict[str, str]:
@@ -254,9 +255,6 @@ class ProcessTable:
     def _plain(self, pid: int, stat: ProcStat, where: CgroupOwner, uid: int) -> Job:
         """Return the job of a process that no scheduler started: a unit has one for each of its users."""
         if where.scheduler == "session":
-            if where.strange:
-                text = to_label_value(where.strange)
-                self._log_problem("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has an unknown format")
             return self._bare(pid, stat, uid)
         job = where.id if where.contained else f"{where.id}@{_owner(where, uid)}"
         return Job(
@@ -265,12 +263,6 @@ class ProcessTable:
 
     def _bare(self, pid: int, stat: ProcStat, uid: int) -> Job:
         return Job("session", f"{self._session(pid, stat)}@{uid}", name=to_label_value(stat.command), plain=True)
-
-    def _log_problem(self, problem: str, what: str, text: str) -> None:
-        """Note a problem once for each thing, up to the limit."""
-        if what not in self._strange and len(self._strange) < MOST_STRANGE:
-            self._strange.add(what)
-            self._problems.note(problem, text)
 
     def _session(self, pid: int, stat: ProcStat) -> int:
         """Return the session that a process was started in: torchrun gives each rank a session of its own."""

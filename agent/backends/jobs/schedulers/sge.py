@@ -1,7 +1,10 @@
 """Grid Engine: Sun's, its free successors, Univa's and Altair's.
 
 Variables: submit(1), "ENVIRONMENTAL VARIABLES", the same in all. Cgroups: Univa and Altair make UGE/ID.TASK or
-AGE/ID.TASK where sge_conf(5) has cgroup_path; the free ones make none, and leave jobs in the unit of sge_execd.
+AGE/ID.TASK where sge_conf(5) has cgroup_path. Open Cluster Scheduler and Gridware make scopes of systemd below a slice
+whose name the site chooses, ocs6444 by default; the tasks of a parallel job share a slice
+(job_get_systemd_slice_and_scope in source/libs/sgeobj of hpc-gridware/clusterscheduler). The others make
+none, and leave jobs in the unit of sge_execd.
 """
 
 import re
@@ -21,6 +24,10 @@ def _numbered(job: str, task: str) -> str:
     return f"{job}.{task}" if task not in ("", "undefined") else job
 
 
+_JOBS_SLICE = r"/(?P<site>[^/]+)\.slice/(?P=site)-jobs\.slice"
+_NUMBERS = r"(?P<id>[0-9]+)(?:\.(?P<task>[0-9]+))?"
+
+
 def sge_job(env: Mapping[str, str], within: str) -> Job | None:
     """Return the job that the environment names. Others use the name JOB_ID as well, so SGE_ROOT must be there, too."""
     job = env.get("JOB_ID", "")
@@ -35,9 +42,13 @@ def sge_job(env: Mapping[str, str], within: str) -> Job | None:
 SCHEDULER = Scheduler(
     "sge",
     rank=40,
-    shapes=(re.compile(r"/(?:UGE|AGE)/(?P<id>[0-9]+)(?:\.(?P<task>[0-9]+|undefined))?(?:/|$)"),),
+    shapes=(
+        re.compile(r"/(?:UGE|AGE)/(?P<id>[0-9]+)(?:\.(?P<task>[0-9]+|undefined))?(?:/|$)"),
+        re.compile(rf"{_JOBS_SLICE}/(?P=site)-jobs-{_NUMBERS}\.slice(?:/|$)"),
+        re.compile(rf"{_JOBS_SLICE}/(?P=site)\.{_NUMBERS}\.scope(?:/|$)"),
+    ),
     variables=frozenset({"JOB_ID", "SGE_ROOT", "SGE_TASK_ID", *_FACTS.values()}),
     job=sge_job,
-    daemons=re.compile(r"(?:sge_execd|sgeexecd(?:\.[^/]+)?|gridengine-exec)\.service"),
+    daemons=re.compile(r"(?:sge_execd|sgeexecd(?:\.[^/]+)?|gridengine-exec|[og]cs[0-9]*-execd)\.service"),
     job_id=_unit_task,
 )
