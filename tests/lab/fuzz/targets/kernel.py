@@ -131,6 +131,7 @@ def use_jobs(data: bytes, folder: Path) -> None:
         mapping_dir=str(folder / "mapping"),
         gpustat=str(folder / "gpustat"),
         pod_logs=str(folder / "pods"),
+        cgroups=str(folder / "cgroups"),
         trust_environment=("slurm",),
         read=_readable,
     )
@@ -293,8 +294,8 @@ TARGETS = (
     Target("host", ("agent/backends/host/kernel.py", "agent/backends/host/disks_and_network.py"), use_host, (PROCFS,),
            (AbsentError, DeviceError)),
     Target("jobs", ("agent/backends/jobs/process_table.py", "agent/backends/jobs/cgroup.py",
-           "agent/backends/jobs/job_files.py", "agent/broker/answering.py", "agent/broker/questions.py"), use_jobs,
-           JOBS),
+           "agent/backends/jobs/job_files.py", "agent/backends/jobs/slurm_steps.py",
+           "agent/broker/answering.py", "agent/broker/questions.py"), use_jobs, JOBS),
     Target("broker", ("agent/broker/questions.py", "agent/broker/answering.py"), use_broker,
            (ask_variables(10, 5) + b"\n\n" + ask_variables(10, 5) + b"\0\0\0\0SLURM_JOB_ID=1\0",
            b"pwr1" + bytes(12) + b"\n\n"), (ValueError,)),
