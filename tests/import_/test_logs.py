@@ -75,6 +75,30 @@ def test_a_log_of_nvidia_smi(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert [each.sequence for each in recording.snapshots()] == [1, 2]
 
 
+def test_states_and_seconds_of_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "gpu.csv", tmp_path / "out"
+    log.write_text(
+        "timestamp, index, gpu_recovery_action, fabric.state, fabric.status, "
+        "clocks_event_reasons_counters.hw_thermal_slowdown [us]\n"
+        "2023/11/14 22:13:20.000, 0, Reset, Completed, Success, 2500000 us\n"
+        "2023/11/14 22:13:20.000, 1, None, Completed, Insufficient Resources, [N/A]\n"
+        "2023/11/14 22:13:20.000, 2, Sing, N/A, N/A, 0 us\n"
+    )
+    assert run(log, "-o", out, "--utc") == 0
+    (_, first) = values(out)[0]
+    active = {name for name, value in first.items() if value and not name.startswith("up")}
+    assert active == {
+        "recovery_action 0 gpu_reset",
+        "recovery_action 1 none",
+        "fabric_state 0 completed",
+        "fabric_state 1 failed",
+        "throttle_seconds_total 0 hw_thermal_slowdown",
+    }
+    assert first["throttle_seconds_total 0 hw_thermal_slowdown"] == 2.5
+    assert first["fabric_state 1 completed"] == 0.0
+    assert "'Sing' is not a known value of 'gpu_recovery_action'" in capsys.readouterr().err
+
+
 def test_values_without_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As of `--format=csv,nounits`: the header has them."""
     log, out = tmp_path / "gpu.csv", tmp_path / "out"
@@ -129,16 +153,16 @@ def test_a_log_that_was_stopped_and_begun_again(tmp_path: Path, capsys: pytest.C
     [
         ("", ": is empty; log with: nvidia-smi"),
         ("timestamp, index\n" + "0" * 200_000 + "\n", ":2: field larger than field limit"),
-        ("time,load\n1,2\n", ":1: 'time,load' is no header of nvidia-smi's; log with: nvidia-smi"),
+        ("time,load\n1,2\n", ":1: 'time,load' is not a header of nvidia-smi; log with: nvidia-smi"),
         ("index, power.draw [W]\n0, 70 W\n", ":1: has no column timestamp; log with"),
         ("timestamp, power.draw [W]\n2023/11/14 22:13:20, 70 W\n", ":1: the lines do not name their GPU"),
         (
             "timestamp, index, power.draw [hp]\n14 Nov, 0, 1\n",
             ":1: column 'power.draw' is left out: its unit 'hp' is not",
         ),
-        ("timestamp, index, power.draw [W]\n14 Nov, 0, 1\n", ":2: '14 Nov' is no timestamp of nvidia-smi's"),
-        ("#Entity   POWER\nGPU 0 70\n", ":1: '#Entity   POWER' is no header of nvidia-smi's; log with: nvidia-smi"),
-        ("# gpu   pwr\n# Idx     W\n 0 70\n", " is no header of nvidia-smi's; log with: nvidia-smi --query-gpu"),
+        ("timestamp, index, power.draw [W]\n14 Nov, 0, 1\n", ":2: '14 Nov' is not a timestamp of nvidia-smi"),
+        ("#Entity   POWER\nGPU 0 70\n", ":1: '#Entity   POWER' is not a header of nvidia-smi; log with: nvidia-smi"),
+        ("# gpu   pwr\n# Idx     W\n 0 70\n", " is not a header of nvidia-smi; log with: nvidia-smi --query-gpu"),
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, content: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:

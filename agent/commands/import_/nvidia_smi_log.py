@@ -22,7 +22,7 @@ from exporters.compatibility.foreign_names import Term
 REMEDY = "log with: nvidia-smi --query-gpu=timestamp,index,uuid,utilization.gpu,power.draw --format=csv -l 1"
 TERMS = {name.name.removeprefix("nvidia_smi_"): name.simple for name in nvidia_smi.PROFILE.names}
 """What stands for each name of nvidia_gpu_exporter, which makes its names of nvidia-smi's columns."""
-_ENDINGS = ("", "_ratio", "_bytes", "_watts", "_current", "_clock_hz")
+_ENDINGS = ("", "_ratio", "_bytes", "_watts", "_current", "_clock_hz", "_seconds")
 """What is in its names besides."""
 _CLOCK = re.compile(r"clocks\.(\w+)")
 _DOMAINS = {"gr": "graphics", "mem": "memory"}
@@ -35,6 +35,32 @@ _THROTTLE, _HW_SLOWDOWN = BY_NAME["coldplate_gpu_throttle_active"], BY_NAME["col
 _UP = BY_NAME["coldplate_gpu_up"]
 """A GPU that nvidia-smi could read was there."""
 _INFO = BY_NAME["coldplate_gpu_info"]
+STATE_COLUMNS: dict[str, tuple[Metric, dict[str, str]]] = {
+    "gpu_recovery_action": (
+        BY_NAME["coldplate_gpu_recovery_action"],
+        {
+            "None": "none",
+            "Reset": "gpu_reset",
+            "GPU Reset": "gpu_reset",
+            "Reboot": "node_reboot",
+            "Node Reboot": "node_reboot",
+            "Drain P2P": "drain_p2p",
+            "Drain and Reset": "drain_and_reset",
+        },
+    ),
+    "fabric.state": (
+        BY_NAME["coldplate_gpu_fabric_state"],
+        {
+            "Not Supported": "not_supported",
+            "Not Started": "not_started",
+            "In Progress": "in_progress",
+            "Completed": "completed",
+        },
+    ),
+}
+"""Columns of which a word is a state: the row of the catalogue, and its label's value for each word."""
+FABRIC_STATUS = "fabric.status"
+"""Says whether a registration that is completed succeeded."""
 STATES = {"Active": 1.0, "Not Active": 0.0, "Enabled": 1.0, "Disabled": 0.0, "Yes": 1.0, "No": 0.0}
 FACTORS: dict[Unit, dict[str, float]] = {
     Unit.RATIO: {"%": 0.01, "": 1.0},
@@ -43,6 +69,7 @@ FACTORS: dict[Unit, dict[str, float]] = {
     Unit.HERTZ: {"MHz": 1e6},
     Unit.CELSIUS: {"C": 1.0, "": 1.0},
     Unit.JOULES: {"mJ": 1e-3, "J": 1.0},
+    Unit.SECONDS: {"us": 1e-6, "ms": 1e-3, "s": 1.0},
     Unit.NONE: {"": 1.0},
 }
 """What one of another unit is in ours. A unit that is not here is not known, and its column is left out."""
@@ -86,10 +113,17 @@ class _Header:
         """The places of the values."""
         self.reasons: int | None = None
         """The place of all reasons in one number."""
+        self.states: dict[int, str] = {}
+        """The places of the columns of STATE_COLUMNS."""
+        self.fabric_status: int | None = None
         for place, cell in enumerate(cells):
             name, _, unit = cell.strip().partition(" [")
             if name in REASONS:
                 self.reasons = place
+            elif name in STATE_COLUMNS:
+                self.states[place] = name
+            elif name == FABRIC_STATUS:
+                self.fabric_status = place
             elif name in PLACES:
                 self.places[name.removeprefix("gpu_")] = place
             else:
@@ -168,7 +202,8 @@ def _header_of(cells: list[str], line: int, problems: ImportProblems, only: str 
     names = [cell.strip().partition(" [")[0] for cell in cells]
     if is_first and not any(name in PLACES or term_of(name) is not None for name in names):
         raise LogFormatError(
-            f"{problems.file}:{line}: {shown(','.join(cells))} is no header of nvidia-smi's; {REMEDY}, without noheader"
+            f"{problems.file}:{line}: {shown(','.join(cells))} is not a header of nvidia-smi; {REMEDY}, "
+            "without noheader"
         )
     return _Header(cells, line, problems, only)
 
@@ -180,18 +215,18 @@ def _moment(text: str, zone: tzinfo | None) -> float:
             return datetime.strptime(text.strip(), shape).replace(tzinfo=zone).timestamp()
         except ValueError:
             continue
-    raise ValueError(f"{shown(text)} is no timestamp of nvidia-smi's")
+    raise ValueError(f"{shown(text)} is not a timestamp of nvidia-smi")
 
 
 def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
     """Return the GPU of a line; without an index they are numbered as they come. Raises ValueError."""
     uuid = cells[header.places["uuid"]].strip() if "uuid" in header.places else ""
     if not uuid.isprintable() or len(uuid) > _NAME_CHARACTERS:
-        raise ValueError(f"{shown(uuid)} is no UUID")
+        raise ValueError(f"{shown(uuid)} is not a UUID")
     if "index" in header.places:
         index = cells[header.places["index"]].strip()
         if not is_index(index):
-            raise ValueError(f"{shown(index)} is no index of a GPU")
+            raise ValueError(f"{shown(index)} is not an index of a GPU")
         return Gpu(index, uuid)
     if not uuid and "pci.bus_id" not in header.places:
         return Gpu(header.only or "0", "")
@@ -202,12 +237,20 @@ def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
 def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: ImportProblems) -> Iterator[Reading]:
     if header.reasons is not None:
         yield from _reasons(cells[header.reasons].strip(), gpu)
+    status = "" if header.fabric_status is None else cells[header.fabric_status].strip()
+    for place, name in header.states.items():
+        text = cells[place].strip()
+        if _is_value(text):
+            try:
+                yield from _state_readings(name, text, status, gpu)
+            except ValueError as error:
+                problems.note(line, f"{error}; it is left out")
     model = cells[header.places["name"]].strip() if "name" in header.places else ""
     if model.isprintable() and 0 < len(model) <= _NAME_CHARACTERS and not model.startswith("["):
         yield Reading(Series(_INFO, gpu, (("slot", ""), ("serial", ""), ("model", model))), 1.0)
     for place, column in header.columns.items():
         text = cells[place].strip()
-        if text in ("N/A", "ERR!", "") or text.startswith("["):
+        if not _is_value(text):
             continue
         number = STATES.get(text)
         if number is None:
@@ -215,13 +258,32 @@ def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: 
                 number = float(text.removesuffix(column.unit))
             except ValueError:
                 name = header.cells[place].strip()
-                problems.note(line, f"{shown(text)} is no value of {shown(name)}, and left out")
+                problems.note(line, f"{shown(text)} is not a value of {shown(name)}, and left out")
                 continue
         value = number * column.factor
         low, high = column.metric.span
         if low <= value <= high and isfinite(value):
             labels: Labels = tuple(zip(column.metric.labels, column.labels, strict=False))
             yield Reading(Series(column.metric, gpu, labels), value)
+
+
+def _is_value(text: str) -> bool:
+    return text not in ("N/A", "ERR!", "") and not text.startswith("[")
+
+
+def _state_readings(column: str, text: str, fabric_status: str, gpu: Gpu) -> Iterator[Reading]:
+    """Yield 1 for the state that a word names, and 0 for the others. Raises ValueError for an unknown word."""
+    metric, labels = STATE_COLUMNS[column]
+    state = labels.get(text)
+    if state is None:
+        raise ValueError(f"{shown(text)} is not a known value of {shown(column)}")
+    names = list(dict.fromkeys(labels.values()))
+    if column == "fabric.state":
+        names.append("failed")
+        if state == "completed" and _is_value(fabric_status) and fabric_status != "Success":
+            state = "failed"
+    for name in names:
+        yield Reading(Series(metric, gpu, ((metric.labels[0], name),)), float(name == state))
 
 
 def _reasons(text: str, gpu: Gpu) -> Iterator[Reading]:
