@@ -27,7 +27,7 @@ _PREFIXES = {144: "SAW", 145: "RLW", 146: "TLW", 147: "TREX", 148: "NVLPW", 149:
 """How the names of a code's units begin."""
 
 _LINE = re.compile(
-    r"\b([A-Z][A-Z0-9_/]{2,40}) {1,8}(Fatal|Nonfatal)\b"
+    r"\b([A-Z][A-Z0-9_/]{2,40}) {1,8}(Fatal|Nonfatal)\b(?: {1,8}XC[0-9]{1,4} (i1)\b)?"
     r"(?:[^()]{0,60}\((0x[0-9a-fA-F]{1,8}) (0x[0-9a-fA-F]{1,8}))?"
 )
 
@@ -59,7 +59,9 @@ def grade_of(code: int, text: str) -> Grade | None:
     found = [match for match in _LINE.finditer(text) if match[1].startswith(prefix)]
     if not found:
         return None
-    unit, word, interrupt, status = found[-1].groups()
+    unit, word, injected, interrupt, status = found[-1].groups()
+    if injected:  # "i1": a tool made the error, to try what follows it
+        return Grade.NONFATAL
     if interrupt is None:
         return Grade.FATAL if word == "Fatal" else Grade.NONFATAL
     is_fatal = _is_fatal(unit, word == "Fatal", int(interrupt, 16), int(status, 16))

@@ -22,6 +22,7 @@ def line(code: int, unit: str, word: str, interrupt: int, status: int) -> str:
         (f"Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000 {ZEROS})", FATAL),
         (f"NVRM: Xid (PCI:0019:01:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 {ZEROS})", FATAL),
         (f"Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 {ZEROS})", NONFATAL),
+        (f"NVRM: Xid (PCI:0019:01:00): 149, NETIR Fatal   XC0 i1 Link 09 (0x000fe406 0x00000000 {ZEROS})", NONFATAL),
         ("NVRM: Xid (PCI:0000:1b:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 11 (...)", NONFATAL),
         ("NVRM: Xid (PCI:0018:01:00): 149, pid=7, name=x y, NETIR_BER_EVENT Nonfatal XC0 (0x26 0x1)", NONFATAL),
         ("NVRM: Xid (PCI:0018:01:00): 149, pid=7, name=NETIR_X Fatal, NETIR_BER_EVENT Nonfatal XC0", NONFATAL),
