@@ -56,6 +56,14 @@ def test_a_fast_sample_stays_within_the_budget_when_a_hopper_driver_needs_the_ol
     assert value(slow, "coldplate_gpu_power_limit_watts") == 640.0
 
 
+def test_a_gpu_that_offers_only_the_enforced_power_limit_has_one(opened):
+    """As laptops and some boards (nvitop issue 86)."""
+    gpu = h100()
+    gpu.fields[190, 0] = UNSUPPORTED
+    gpu.calls |= {"nvmlDeviceGetPowerManagementLimit": UNSUPPORTED, "nvmlDeviceGetEnforcedPowerLimit": 350_000}
+    assert value(opened(gpu).read(Lane.SLOW), "coldplate_gpu_power_limit_watts") == 350.0
+
+
 def test_values_are_in_base_units(opened):
     sample = opened(h100()).again()
     expected = {

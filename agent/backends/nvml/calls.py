@@ -51,6 +51,7 @@ SPECS: Mapping[str, CallSpec] = {
     "nvmlDeviceGetMarginTemperature": CallSpec(),  # signed, and -1 is a margin
     "nvmlDeviceGetPowerUsage": CallSpec(MILLI),
     "nvmlDeviceGetPowerManagementLimit": CallSpec(MILLI),
+    "nvmlDeviceGetEnforcedPowerLimit": CallSpec(MILLI),
     "nvmlDeviceGetPowerManagementDefaultLimit": CallSpec(MILLI),
     "nvmlDeviceGetClockInfo": CallSpec(MEGA, domains=_DOMAINS),
     "nvmlDeviceGetMaxClockInfo": CallSpec(MEGA, domains=_DOMAINS, constant=True),
