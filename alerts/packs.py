@@ -30,6 +30,12 @@ MOST_SHOWN = 400
 
 _SHIPPED = Path(__file__).resolve().parent / "rules"
 _RUNBOOKS = _SHIPPED.parent / "runbooks"
+_SERVER = _SHIPPED.parent / "server"
+FLEET_RULES = _SERVER / "fleet.rules.yml"
+"""Recorded series that the boards read, of a server alone: they sum up over nodes."""
+ALERTMANAGER = _SERVER / "alertmanager.yml"
+MESSAGES = _SERVER / "coldplate.tmpl"
+"""The shipped configuration of an Alertmanager, and its templates of messages."""
 
 
 class EntryError(ValueError):

@@ -174,7 +174,7 @@ def rules_of(values: str) -> dict[str, list[dict[str, Any]]]:
 
 def test_the_rules_are_those_of_the_pack_word_by_word_but_for_what_a_site_leaves_out_and_its_runbooks() -> None:
     pack = {path.stem: yaml.safe_load(path.read_text())["groups"] for path in (ROOT / "alerts" / "rules").glob("*.yml")}
-    fleet = yaml.safe_load((ROOT / "packaging" / "prometheus" / "fleet.rules.yml").read_text())["groups"]
+    fleet = yaml.safe_load((ROOT / "alerts" / "server" / "fleet.rules.yml").read_text())["groups"]
     assert rules_of("everything")["gpu-agent-fleet"] == fleet
     made = {name.removeprefix("cold-coldplate-"): groups for name, groups in rules_of("tls").items()}
     del pack["advice"]  # off unless prometheusRule.advice is set
