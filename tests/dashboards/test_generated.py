@@ -153,6 +153,20 @@ def test_without_options_and_grafanalib_it_writes_the_committed_dashboards(
     assert capsys.readouterr().out.splitlines() == [str(tmp_path / "new" / f"{name}.json") for name in NAMES]
 
 
+def test_links_to_runbooks_follow_tls_and_the_base_of_a_site(tmp_path: Path) -> None:
+    web = tmp_path / "web.yml"
+    web.write_text("tls_server_config: {cert_file: node.pem, key_file: node.key}\n")
+    committed = (GENERATED / "fleet.json").read_text()
+    for name, options, begin in (
+        ("tls", ["--web.config.file", str(web)], "https://${__value.raw}/runbooks/"),
+        ("base", ["--runbook-base", "https://wiki.example/gpu/"], "https://wiki.example/gpu/"),
+    ):
+        assert render(tmp_path / name, *options) == 0
+        expected = committed.replace("http://${__value.raw}/runbooks/", begin)
+        assert expected != committed
+        assert (tmp_path / name / "fleet.json").read_text() == expected
+
+
 def test_labels_and_prefix_are_replaced_in_every_query_and_nowhere_else(tmp_path: Path) -> None:
     labels = ("--label", "instance=host", "--label", "rack=cabinet", "--label", "job_id=slurm_job")
     assert render(tmp_path, *labels, "--prefix", "acme_gpu_") == 0

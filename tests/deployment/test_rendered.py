@@ -229,9 +229,17 @@ def test_monitors_select_the_agents() -> None:
 
 
 def test_dashboards_are_those_that_are_shipped() -> None:
-    boards = (ROOT / "dashboards" / "generated").glob("*.json")
-    shipped = {f"coldplate-{path.name}": json.loads(path.read_text()) for path in boards}
-    for values, label, value in (("everything", "grafana_dashboard", "1"), ("inventory", "my_dashboards", "")):
+    """Links to runbooks lead where those of the alerts do."""
+    boards = {path.name: path.read_text() for path in (ROOT / "dashboards" / "generated").glob("*.json")}
+    agents, over_tls, base = (
+        "http://${__value.raw}/runbooks/", "https://${__value.raw}/runbooks/", "https://docs.example/runbooks/"
+    )  # fmt: skip
+    assert agents in boards["fleet.json"]
+    for values, label, value, link in (
+        ("everything", "grafana_dashboard", "1", over_tls),
+        ("inventory", "my_dashboards", "", base),
+    ):
+        shipped = {f"coldplate-{name}": json.loads(text.replace(agents, link)) for name, text in boards.items()}
         maps = [each for each in of_kind(manifests(values), "ConfigMap") if label in each["metadata"]["labels"]]
         assert {each["metadata"]["labels"][label] for each in maps} == {value}
         assert {name: json.loads(text) for each in maps for name, text in each["data"].items()} == shipped

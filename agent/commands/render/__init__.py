@@ -17,6 +17,7 @@ from agent.lib.wording import UserError, counted
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
 if TYPE_CHECKING:
+    from agent.config.schema import Config
     from alerts.rulefile import RuleFile
 
 HELP = "write rule files, dashboards, an Alertmanager's configuration, runbooks or documents"
@@ -61,32 +62,50 @@ def add_rules(kinds: Any) -> None:
     )
     parser.set_defaults(render=render_rules)
     add_directory(parser)
-    parser.add_argument(
-        "--runbook-base", metavar="URL", help="base URL of the pack's runbooks (default rules.runbook_base)"
-    )
+    add_runbook_links(parser)
     parser.add_argument(
         "--min-interval", metavar="DURATION", help="evaluate no group more often (with --for-shard 15s)"
     )
     parser.add_argument(
         "--for-shard", action="store_true", help="leave out the pack's files about a single node: its agent has them"
     )
+
+
+def add_runbook_links(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where links to runbooks lead: below a URL, or to the agents, by http or https."""
+    parser.add_argument(
+        "--runbook-base", metavar="URL", help="base URL of the pack's runbooks (default rules.runbook_base)"
+    )
+    parser.add_argument(
+        "--web.config.file",
+        dest="web_config_file",
+        metavar="FILE",
+        help="the agents' file with TLS: if it has any, links to them begin with https (default web.config_file)",
+    )
     add_config_file(parser)
 
 
-def render_rules(arguments: argparse.Namespace) -> int:
-    """Write the rules of the configuration. The exit status. Raises UserError."""
+def _read_with_base(arguments: argparse.Namespace) -> Config:
+    """Return the configuration with the base URL that is given. Raises UserError."""
     import msgspec
 
     from agent.config.checks import base_url
     from agent.config.schema import parse_value
+
+    config = read_file(arguments)
+    if arguments.runbook_base is None:
+        return config
+    parse_value("--runbook-base", base_url, arguments.runbook_base)
+    changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
+    return msgspec.structs.replace(config, rules=changed)
+
+
+def render_rules(arguments: argparse.Namespace) -> int:
+    """Write the rules of the configuration. The exit status. Raises UserError."""
     from agent.wiring.alerting import load_files
     from alerts import packs, rulefile
 
-    config = read_file(arguments)
-    if arguments.runbook_base is not None:
-        parse_value("--runbook-base", base_url, arguments.runbook_base)
-        changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
-        config = msgspec.structs.replace(config, rules=changed)
+    config = _read_with_base(arguments)
     files = (*load_files(config, folder_of(arguments)), rulefile.load(packs.FLEET_RULES))
     return render_rule_files(_for_servers(files, arguments), arguments.output)
 
@@ -166,6 +185,7 @@ def add_dashboards(kinds: Any) -> None:
         help="rename a label, such as instance=host; OLD is cluster, instance, rack or job_id; may be repeated",
     )
     group.add_argument("--prefix", metavar="PREFIX", help="prefix of metric names instead of coldplate_")
+    add_runbook_links(parser)
 
 
 def render_dashboards(arguments: argparse.Namespace) -> int:
@@ -175,9 +195,20 @@ def render_dashboards(arguments: argparse.Namespace) -> int:
     prefix = PREFIX if arguments.prefix is None else arguments.prefix
     if not _PREFIX.fullmatch(prefix):
         raise UserError(f"--prefix: {prefix!r} cannot start a metric name; use letters, digits and _")
-    site = SiteNames(_labels(arguments.label), prefix, arguments.datasource)
+    site = SiteNames(_labels(arguments.label), prefix, arguments.datasource, _runbooks(_read_with_base(arguments)))
     write_files(arguments.output, dict(dashboards(site)), _is_board)
     return 0
+
+
+def _runbooks(config: Config) -> str:
+    """Return how links to runbooks begin, by the configuration of the agents."""
+    from agent.config.checks import base_url
+    from agent.wiring.identity import serves_tls
+    from dashboards.relabel import AGENTS
+
+    if config.rules.runbook_base is not None:
+        return base_url(config.rules.runbook_base)
+    return AGENTS.replace("http://", "https://") if serves_tls(config) else AGENTS
 
 
 def _is_board(path: Path) -> bool:
