@@ -207,16 +207,16 @@ def test_what_the_machine_lacks_is_unpacked_its_own_is_preferred_and_what_cannot
 def test_a_program_of_the_machine_under_another_name_is_where_documents_call_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Upstream's Alertmanager is `alertmanager`; the first hour types Debian's name."""
+    """Upstream's Alertmanager has another name than Debian's, which the first hour types."""
     machine, folder = tmp_path / "the machine", tmp_path / ".programs"
-    program(machine / "alertmanager", 'echo "$0" "$@"')
+    program(machine / "tool", 'echo "$0" "$@"')
     monkeypatch.setenv("PATH", os.pathsep.join([str(machine), os.environ["PATH"]]))
-    wanted = Program("prometheus-alertmanager", (("absent",),), other_name="alertmanager", in_documents=True)
+    wanted = Program("debians-tool", (("absent",),), other_name="tool", in_documents=True)
     assert Programs(folder, FakeArchive(tmp_path / "apt"), (wanted,)).provide(strict=True) == 0
     called = subprocess.run(
-        [folder / "usr" / "bin" / "prometheus-alertmanager", "a b"], capture_output=True, text=True, check=True
+        [folder / "usr" / "bin" / "debians-tool", "a b"], capture_output=True, text=True, check=True
     )
-    assert called.stdout == f"{machine}/alertmanager a b\n"
+    assert called.stdout == f"{machine}/tool a b\n"
 
 
 def test_an_unpacked_prometheus_finds_its_pages_and_takes_another_place_for_them(tmp_path: Path) -> None:
