@@ -1,11 +1,14 @@
 """Every kind of `render` leaves a file alone that somebody else wrote, and replaces its own."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from agent import cli
 
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"/runbooks/(\w+)")
 FOREIGN = {
     "dashboards": ("node.json", '{"uid": "my-node", "title": "Mine"}\n'),
     "rules": ("fleet.rules.yml", "groups: []\n"),
@@ -57,6 +60,9 @@ def test_runbooks_are_where_links_of_alerts_lead_on_any_web_server(tmp_path: Pat
     assert "<title>GpuLost</title>" in page
     assert "http" not in page.partition("<main>")[2].partition("</nav>")[0]
     assert 'href="../"' in page
+    for path in ("alerts/rules/*.yml", "packaging/fleet/rules/*.yml"):
+        for text in (file.read_text() for file in ROOT.glob(path)):
+            assert [name for name in LINK.findall(text) if not (tmp_path / name / "index.html").is_file()] == []
 
 
 def test_rules_for_a_server_have_those_of_the_fleet_board_and_no_advice(tmp_path: Path) -> None:
