@@ -1,9 +1,9 @@
 """Finds the alerts that are effects of others, by Alertmanager's inhibition rules.
 
-`alerts/inhibition.yml` is the one source: the agent holds back what it inhibits, and the example of an Alertmanager in
-`packaging/alertmanager` has the same rules. A rule says that alerts which match its target matchers are muted while an
-alert that matches its source matchers fires and has the same values of the labels `equal`; a missing label counts as
-empty. As in Alertmanager, alerts that match both sides do not mute each other.
+`alerts/inhibition.yml` is the one source: the agent holds back what it inhibits, and the configuration of an
+Alertmanager, `alerts/server/alertmanager.yml`, has the same rules. A rule says that alerts which match its target
+matchers are muted while an alert that matches its source matchers fires and has the same values of the labels
+`equal`; a missing label counts as empty. As in Alertmanager, alerts that match both sides do not mute each other.
 """
 
 import re

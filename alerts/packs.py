@@ -10,7 +10,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -30,6 +30,12 @@ MOST_SHOWN = 400
 
 _SHIPPED = Path(__file__).resolve().parent / "rules"
 _RUNBOOKS = _SHIPPED.parent / "runbooks"
+_SERVER = _SHIPPED.parent / "server"
+FLEET_RULES = _SERVER / "fleet.rules.yml"
+"""Recorded series that the boards read, of a server alone: they sum up over nodes."""
+ALERTMANAGER = _SERVER / "alertmanager.yml"
+MESSAGES = _SERVER / "coldplate.tmpl"
+"""The shipped configuration of an Alertmanager, and its templates of messages."""
 
 
 class EntryError(ValueError):
@@ -141,25 +147,36 @@ def load_all(entries: Iterable[str], base: Path | None, default_step: float) -> 
 
 
 ANNOTATION = "runbook_url"
-_OF_AN_AGENT = re.compile(r"(?:.*\}\})?/runbooks/(\w+)", re.DOTALL)
+_OF_AN_AGENT = re.compile(r"(?:.*\}\})?/runbooks/(\w+)(?:\{\{ end \}\})?", re.DOTALL)
 """An address whose host comes from a template, or is missing. A complete one is the author's own, and stays."""
 
 
 def lead_to(base: str, files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
     """Return the files with links that lead below `base`, a URL without a slash at its end: BASE/GpuLost."""
 
-    def led(group: RuleGroup) -> RuleGroup:
-        return replace(group, rules=tuple(_led(rule, base) for rule in group.rules))
-
-    return tuple(file.with_groups(led) for file in files)
+    return _with_links(files, lambda address: f"{base}/{address[1]}")
 
 
-def _led(rule: Rule, base: str) -> Rule:
+def over_tls(files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
+    """Return the files with links to agents that serve HTTPS alone."""
+    return _with_links(files, lambda address: address[0].replace("http://", "https://"))
+
+
+def _with_links(files: Sequence[RuleFile], link: Callable[[re.Match[str]], str]) -> tuple[RuleFile, ...]:
+    """Return the files with another link in place of each that leads to an agent."""
+
+    def linked(group: RuleGroup) -> RuleGroup:
+        return replace(group, rules=tuple(_with_link(rule, link) for rule in group.rules))
+
+    return tuple(file.with_groups(linked) for file in files)
+
+
+def _with_link(rule: Rule, link: Callable[[re.Match[str]], str]) -> Rule:
     if not isinstance(rule, AlertingRule):
         return rule
     annotations = dict(rule.annotations)
-    found = _OF_AN_AGENT.fullmatch(annotations[ANNOTATION].source) if ANNOTATION in annotations else None
-    if found is None:
+    address = _OF_AN_AGENT.fullmatch(annotations[ANNOTATION].source) if ANNOTATION in annotations else None
+    if address is None:
         return rule
-    annotations[ANNOTATION] = compile_template(f"{base}/{found[1]}")
+    annotations[ANNOTATION] = compile_template(link(address))
     return replace(rule, annotations=tuple(annotations.items()))

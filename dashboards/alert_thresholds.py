@@ -15,7 +15,7 @@ from agent.lib import textfile, yamltree
 ROOT = Path(__file__).resolve().parents[1]
 PACK = ROOT / "alerts" / "rules"
 RUNBOOKS = ROOT / "alerts" / "runbooks"
-FLEET = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
+FLEET = ROOT / "alerts" / "server" / "fleet.rules.yml"
 
 BOUNDS = yamltree.Bounds(depth=16, nodes=50_000)
 

@@ -18,6 +18,8 @@ GENERATED = Path(__file__).parent / "generated"
 LABELS = ("cluster", "instance", "rack", "job_id")
 """The labels that a site may have renamed."""
 PREFIX = "coldplate_"
+AGENTS = "http://${__value.raw}/runbooks"
+"""How links of the committed boards begin: the value of the column is an agent's address."""
 
 _TOKEN = re.compile(r'"[^"]*"|\$\{[^}]*\}|\$\w+|\d\w*|[a-zA-Z_:][a-zA-Z0-9_:]*')
 _QUERIES = {"expr", "definition", "query"}
@@ -31,6 +33,8 @@ class SiteNames(Struct, frozen=True):
     labels: Mapping[str, str] = field(default_factory=dict)
     prefix: str = PREFIX
     source: str | None = None
+    runbooks: str = AGENTS
+    """Where links to runbooks lead: to agents, or to a base URL without a slash at its end."""
 
 
 def dashboards(site: SiteNames) -> Iterator[tuple[str, str]]:
@@ -56,6 +60,8 @@ def _renamed(value: Any, site: SiteNames, key: str = "") -> Any:
         return [_renamed(inner, site, key) for inner in value]
     if isinstance(value, str) and key in _QUERIES:
         return _query(value, site)
+    if isinstance(value, str) and key == "url" and value.startswith(AGENTS):
+        return site.runbooks + value.removeprefix(AGENTS)
     if isinstance(value, str) and key in _LEGENDS:
         return re.sub(r"\{\{(\w+)\}\}", lambda each: f"{{{{{site.labels.get(each[1], each[1])}}}}}", value)
     return value

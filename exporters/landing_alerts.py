@@ -28,7 +28,7 @@ _SEVERITIES = {"critical": 0, "warning": 1, "info": 2}  # an unknown word may me
 _NOT_WHERE = frozenset({"alertname", "severity", "instance", "job"})
 """Labels that do not say where on this node: they have a column, or are the same for all."""
 _ELSEWHERE = re.compile(r"(?i:https?)://")
-_OF_AN_AGENT = re.compile(r"(?i:http)://([^/]+)/runbooks/(.*)", re.DOTALL)
+_OF_AN_AGENT = re.compile(r"(?i:(https?))://([^/]+)/runbooks/(.*)", re.DOTALL)
 _HEADS = ("Severity", "Alert", "Where", "Since", "Summary", "Runbook")
 
 
@@ -100,10 +100,13 @@ def runbook(alert: Alert, served: Container[str]) -> str | None:
     """
     address = alert.annotations.get("runbook_url", "")
     agent = _OF_AN_AGENT.fullmatch(address)
-    here = agent is not None and agent[2] == alert.rule
+    names_the_rule = agent is not None and agent[3] == alert.rule
+    is_own = agent is not None and agent[2] == dict(alert.labels).get("instance")
+    # Another host is an agent by http; by https it may be a site's own server.
+    here = agent is not None and names_the_rule and (is_own or agent[1].lower() == "http")
     if address and alert.rule in served and (here or not _ELSEWHERE.match(address)):
         return f"/runbooks/{alert.rule}"
-    if here and agent is not None and agent[1] == dict(alert.labels).get("instance"):
+    if names_the_rule and is_own:
         return None
     return address if _ELSEWHERE.match(address) else None
 

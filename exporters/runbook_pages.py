@@ -98,15 +98,33 @@ class RunbookPages:
         name = path.removeprefix(PREFIX)
         if name in self._texts:
             return self._response(name, to_html(self._texts[name]))
-        return self._response("Runbooks", self._index())
-
-    def _index(self) -> Iterator[str]:
-        yield "<h1>Runbooks</h1>\n<p>What each alert means, and what to do first.</p>\n<ul>\n"
-        for name in sorted(self._texts):
-            yield f'<li><a href="{PREFIX}{escape(name)}">{escape(name)}</a></li>\n'
-        yield "</ul>\n"
+        return self._response("Runbooks", _index(self._texts, PREFIX))
 
     def _response(self, title: str, blocks: Iterable[str]) -> Response:
-        nav = f'<nav><a href="/">coldplate on {escape(self._node)}</a> · <a href="{PREFIX}">runbooks</a></nav>\n'
-        html = f"{page_head(escape(title), css='text')}{nav}{''.join(blocks)}{PAGE_END}"
+        nav = f'<a href="/">coldplate on {escape(self._node)}</a> · <a href="{PREFIX}">runbooks</a>'
+        html = _document(title, nav, blocks)
         return Response(HTTPStatus.OK, html.encode("utf-8", "replace"), _HTML, page_headers("no-cache"))
+
+
+SITE_GENERATOR = '<meta name="generator" content="coldplate render runbooks">\n'
+"""In the head of each page that is a file: what may be replaced by a newer one."""
+
+
+def site_files(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the same pages as files for any web server: below its address, `GpuLost` is the runbook of that alert."""
+    pages = {"index.html": _document("Runbooks", "coldplate", _index(texts, ""), SITE_GENERATOR)}
+    for name, text in texts.items():
+        pages[f"{name}/index.html"] = _document(name, '<a href="../">runbooks</a>', to_html(text), SITE_GENERATOR)
+    return pages
+
+
+def _index(names: Iterable[str], prefix: str) -> Iterator[str]:
+    yield "<h1>Runbooks</h1>\n<p>What each alert means, and what to do first.</p>\n<ul>\n"
+    for name in sorted(names):
+        yield f'<li><a href="{prefix}{escape(name)}">{escape(name)}</a></li>\n'
+    yield "</ul>\n"
+
+
+def _document(title: str, nav: str, blocks: Iterable[str], head: str = "") -> str:
+    """Return a whole page; `nav`, `blocks` and `head` are markup."""
+    return f"{page_head(escape(title), head, css='text')}<nav>{nav}</nav>\n{''.join(blocks)}{PAGE_END}"

@@ -16,11 +16,15 @@ put_files() {
 	gzip -9n "$root"/usr/share/man/man1/*.1
 }
 
+# The documents lie as in the checkout, so that their links hold; the pictures are too large for a node.
 documents() {
 	doc=$root/usr/share/doc/coldplate
-	mkdir -p "$doc/examples"
-	cp packaging/sbom.cdx.json "$doc"
-	cp -R packaging/slurm packaging/node-problem-detector "$doc/examples"
+	mkdir -p "$doc/examples" "$doc/docs/dev" "$doc/alerts/runbooks"
+	cp packaging/sbom.cdx.json README.md SECURITY.md "$doc"
+	cp docs/*.md "$doc/docs"
+	cp docs/dev/*.md "$doc/docs/dev"
+	cp alerts/runbooks/*.md "$doc/alerts/runbooks"
+	for each in slurm node-problem-detector prometheus grafana fleet; do cp -R "packaging/$each" "$doc/examples"; done
 }
 
 mkdir -p "$root"

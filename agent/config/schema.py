@@ -345,7 +345,10 @@ class RulesConfig(Section, frozen=True):
     memory: Annotated[float, size_key("Memory for the samples that rules read.", "1MiB", "64GiB")] = 64 * 2.0**20
     runbook_base: Annotated[
         str | None,
-        Key("Base of runbook_url; the agents' own pages if not set.", example="https://docs.example/runbooks"),
+        Key(
+            "Base of runbook_url: where `coldplate render runbooks` is served; the agents' own pages if not set.",
+            example="https://docs.example/runbooks",
+        ),
     ] = None
 
 

@@ -27,6 +27,7 @@ from agent.wiring.identity import (
     external_url,
     login_of,
     rack_name,
+    serves_tls,
     source_of,
     target_labels,
 )
@@ -36,7 +37,6 @@ from alerts.notify.delivery import HttpReceiver
 from alerts.notify.log import LogReceiver, find_journal
 from alerts.notify.receiver import Receiver
 from alerts.overrides import OverrideError, apply
-from alerts.packs import lead_to
 from alerts.promql import Selector
 from alerts.promql.labels import METRIC_NAME, LimitError, make_labels, match_all, only_metric_name
 from alerts.rule_evaluator import TemplateContext
@@ -139,7 +139,9 @@ def load_files(config: Config, folder: Path) -> tuple[RuleFile, ...]:
     try:
         files = packs.load_all(rules.files, folder, rules.interval)
         if rules.runbook_base is not None:
-            files = lead_to(base_url(rules.runbook_base), files)
+            files = packs.lead_to(base_url(rules.runbook_base), files)
+        elif serves_tls(config):
+            files = packs.over_tls(files)
         return apply(files, rules.disable, rules.override, default_step=rules.interval)
     except TooManyRulesError as error:
         raise ConfigError(f"rules.files: {error}") from error

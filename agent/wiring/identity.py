@@ -42,7 +42,12 @@ def instance(config: Config) -> str:
 
 def external_url(config: Config) -> str:
     """Return where the agent's own pages are."""
-    return f"{'https' if _web_file(config)[1] else 'http'}://{instance(config)}"
+    return f"{'https' if serves_tls(config) else 'http'}://{instance(config)}"
+
+
+def serves_tls(config: Config) -> bool:
+    """Return whether the agent's pages are encrypted, by the web configuration file."""
+    return _web_file(config)[1]
 
 
 def external_labels(config: Config) -> dict[str, str]:

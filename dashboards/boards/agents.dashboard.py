@@ -14,8 +14,9 @@ dashboard = Board(
 )
 dashboard.row("Can it be trusted?")
 dashboard.add(
-    stat('count(up{job=~".*coldplate.*"} == 0) or vector(0)', "0.", title="Agents down",
-        what="Agents that the server cannot scrape.", limits=NONE),
+    stat('count(up{job=~".*coldplate.*"} == 0) or 0 * count(up{job=~".*coldplate.*"})', "0.", title="Agents down",
+        what="Agents that the server cannot scrape.", limits=NONE,
+        none="unknown: no scrape job's name contains coldplate"),
     stat("max(coldplate_sample_age_seconds)", "below the limit of AgentStalled.", title="Oldest sample",
         limits=steps("AgentStalled")),
     stat('count(coldplate_metric_missing{reason=~"denied|malformed|implausible"} == 1) or vector(0)', "0.",

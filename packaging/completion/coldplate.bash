@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/coldplate
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_coldplate_render_subparsers=(metrics config-file rules dashboards)
+_shtab_coldplate_render_subparsers=(metrics config-file rules dashboards alertmanager runbooks)
 _shtab_coldplate_rules_subparsers=(check test backtest)
 _shtab_coldplate_subparsers=(check compat-check doctor export import once pause record render report rules run simulate top)
 
@@ -19,8 +19,10 @@ _shtab_coldplate_pause_option_strings=(-h --help --config.file --for --end)
 _shtab_coldplate_record_option_strings=(-h --help --delay --duration --interval -o --output --redact --no-redact --if-env --allow-no-gpu --info --copy --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format)
 _shtab_coldplate_render_metrics_option_strings=(-h --help --output)
 _shtab_coldplate_render_config_file_option_strings=(-h --help --output)
-_shtab_coldplate_render_rules_option_strings=(-h --help --output --runbook-base --min-interval --for-shard --config.file)
-_shtab_coldplate_render_dashboards_option_strings=(-h --help --output --datasource --label --prefix)
+_shtab_coldplate_render_rules_option_strings=(-h --help --output --runbook-base --web.config.file --config.file --min-interval --for-shard)
+_shtab_coldplate_render_dashboards_option_strings=(-h --help --output --datasource --label --prefix --runbook-base --web.config.file --config.file)
+_shtab_coldplate_render_alertmanager_option_strings=(-h --help --output)
+_shtab_coldplate_render_runbooks_option_strings=(-h --help --output)
 _shtab_coldplate_render_option_strings=(-h --help)
 _shtab_coldplate_report_option_strings=(-h --help --compare --html --json --rules)
 _shtab_coldplate_rules_check_option_strings=(-h --help --profile)
@@ -71,8 +73,13 @@ _shtab_coldplate_record___path_procfs_COMPGEN=_shtab_compgen_dirs
 _shtab_coldplate_render_metrics___output_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_render_config_file___output_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_render_rules___output_COMPGEN=_shtab_compgen_dirs
+_shtab_coldplate_render_rules___web_config_file_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_render_rules___config_file_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_render_dashboards___output_COMPGEN=_shtab_compgen_dirs
+_shtab_coldplate_render_dashboards___web_config_file_COMPGEN=_shtab_compgen_files
+_shtab_coldplate_render_dashboards___config_file_COMPGEN=_shtab_compgen_files
+_shtab_coldplate_render_alertmanager___output_COMPGEN=_shtab_compgen_dirs
+_shtab_coldplate_render_runbooks___output_COMPGEN=_shtab_compgen_dirs
 _shtab_coldplate_report_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_report___html_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_report___rules_COMPGEN=_shtab_compgen_files
@@ -108,7 +115,7 @@ _shtab_coldplate_once___format_choices=(text openmetrics json)
 _shtab_coldplate_record___backend_choices=(auto nvml synthetic replay trace none)
 _shtab_coldplate_record___log_level_choices=(debug info warn error)
 _shtab_coldplate_record___log_format_choices=(logfmt json)
-_shtab_coldplate_render_pos_0_choices=(metrics config-file rules dashboards)
+_shtab_coldplate_render_pos_0_choices=(metrics config-file rules dashboards alertmanager runbooks)
 _shtab_coldplate_rules_check___profile_choices=(none lean default full)
 _shtab_coldplate_rules_pos_0_choices=(check test backtest)
 _shtab_coldplate_run___backend_choices=(auto nvml synthetic replay trace none)
@@ -167,6 +174,10 @@ _shtab_coldplate_render_rules___help_nargs=0
 _shtab_coldplate_render_rules___for_shard_nargs=0
 _shtab_coldplate_render_dashboards__h_nargs=0
 _shtab_coldplate_render_dashboards___help_nargs=0
+_shtab_coldplate_render_alertmanager__h_nargs=0
+_shtab_coldplate_render_alertmanager___help_nargs=0
+_shtab_coldplate_render_runbooks__h_nargs=0
+_shtab_coldplate_render_runbooks___help_nargs=0
 _shtab_coldplate_render_pos_0_nargs=A...
 _shtab_coldplate_render__h_nargs=0
 _shtab_coldplate_render___help_nargs=0

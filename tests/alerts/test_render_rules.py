@@ -131,7 +131,9 @@ def test_a_foreign_file_is_never_overwritten_and_a_place_that_cannot_be_written_
 ) -> None:
     (tmp_path / "dust.yml").write_text("groups: []\n")
     files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse(TEXT, "/a/dust.yml")]
-    with pytest.raises(UserError, match=r"--output: .*dust.yml was not written by this command; move it"):
+    with pytest.raises(
+        UserError, match=r"--output: .*dust.yml was not written by this command, or was edited; move it"
+    ):
         render(files, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["dust.yml"]
     assert (tmp_path / "dust.yml").read_text() == "groups: []\n"
@@ -181,7 +183,9 @@ def test_a_shard_gets_what_compares_agents_and_all_files_of_a_site(tmp_path: Pat
     config = tmp_path / "c.yaml"
     config.write_text("rules: {files: [builtin, site.yml]}")
     found = rendered(tmp_path / "out", "--for-shard", "--config.file", str(config))
-    assert found.keys() == {"breakers.yml", "rack.yml", "rack-faults.yml", "rack-state.yml", "site.yml"}
+    assert found.keys() == {
+        "breakers.yml", "rack.yml", "rack-faults.yml", "rack-state.yml", "site.yml", "fleet.rules.yml"
+    }  # fmt: skip
     assert min(group.interval or 15 for file in found.values() for group in file.groups) == 15
 
 

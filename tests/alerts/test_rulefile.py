@@ -13,7 +13,7 @@ from agent.wiring.alerting import load_files
 from alerts import durations, rulefile
 from alerts.promql import is_stale
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile, RuleFileError, load
-from alerts.template import RenderError, Root
+from alerts.template import Element, RenderError, Root, compile_template
 from alerts.unittests import notation
 
 RULE = "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: t > 80\n"
@@ -273,6 +273,7 @@ def test_what_is_not_a_series_is_refused(text: str) -> None:
 
 
 BASE = "https://docs.example/gpu/runbooks"
+TLS = "tls_server_config: {cert_file: node.pem, key_file: node.key}\n"
 
 
 def links(files: tuple[RuleFile, ...]) -> dict[str, str]:
@@ -301,6 +302,29 @@ def test_with_an_address_every_alert_of_the_pack_leads_there_also_on_a_server_bu
     own = "override: {GpuHot: {annotations: {runbook_url: 'https://wiki.example/hot'}}}"
     overridden = configured(f"rules: {{runbook_base: '{BASE}', {own}}}")
     assert overridden == {**found, "GpuHot": "https://wiki.example/hot"}
+
+
+def test_links_to_agents_that_serve_tls_begin_with_https_on_node_and_server(tmp_path: Path) -> None:
+    """By http such an agent answers 400."""
+    web = tmp_path / "web.yml"
+    for text, scheme in (("basic_auth_users: {}\n", "http"), (TLS, "https")):
+        web.write_text(text)
+        found = configured(f"web: {{config_file: '{web}'}}")
+        assert len(found) > 50
+        assert [url for url in found.values() if f"{scheme}://" not in url] == []
+        assert cli.main(["render", "rules", "--output", str(tmp_path / scheme), "--web.config.file", str(web)]) == 0
+        assert links(tuple(load(path) for path in (tmp_path / scheme).glob("*.yml"))) == found
+    based = configured(f"web: {{config_file: '{web}'}}\nrules: {{runbook_base: '{BASE}'}}")
+    assert based["AgentDown"] == f"{BASE}/AgentDown"
+
+
+@pytest.mark.parametrize(
+    ("answers", "link"), [([], ""), ([Element({"instance": "n2:1"}, 1.0)], "http://n2:1/runbooks/AgentDown")]
+)
+def test_an_agent_that_is_down_has_the_runbook_of_another_or_no_link(answers: list[Element], link: str) -> None:
+    """A path without a host is not a link that a pager can open."""
+    template = compile_template(configured("rules: {}")["AgentDown"], "AgentDown")
+    assert template.render(Root({"instance": "n1:1"}, 0.0, {}, ""), lambda _: answers) == link
 
 
 def test_links_of_others_stay(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
+from alerts import packs, rulefile
 from tests.lab.bring.archive import Archive
 from tests.lab.bring.environment import Environment
 from tests.servers import need
@@ -26,6 +27,8 @@ from tests.servers import need
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"(?m)^(?:<!-- ([^\n]*) -->\n)?```sh\n(.*?)^```$", re.DOTALL)
 LASTS = "until Ctrl-C"
+INSTALLED = "installed"
+"""The mark of commands for a machine with a package, in a folder of the reader's own."""
 NEEDS = ("root", "network", "container")
 SECONDS = 120
 ENTER = "import tests.commands.test_documented_commands as here; here.bring_loopback_up(); here.stay()"
@@ -88,6 +91,8 @@ class Terminal:
     def __init__(self, enter: list[str], folder: Path) -> None:
         self._enter = enter
         self._log = folder / "long-running.log"
+        self.own = folder / "own"
+        self.own.mkdir()
         self._running: list[subprocess.Popen[bytes]] = []
 
     def run(self, block: Block) -> None:
@@ -116,8 +121,11 @@ class Terminal:
 
     def _start(self, block: Block, **streams: object) -> subprocess.Popen[bytes]:
         command = [*self._enter, "bash", "-e", "-c", block.commands]
+        folder, environment = ROOT, dict(os.environ)
+        if block.mark == INSTALLED:
+            folder, environment["PATH"] = self.own, f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
         return subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True, **streams  # type: ignore[call-overload]
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, **streams  # type: ignore[call-overload]
         )  # fmt: skip
 
     def close(self) -> None:
@@ -133,9 +141,12 @@ class Terminal:
                 process.wait(20)
 
 
+OPERATORS = {"alertmanager.yml": "route: {receiver: mine}\n", "prometheus.yml": "scrape_configs: []\n"}
+"""Configurations of the operator's own, where commands for installed machines run."""
+ADVICE = {rule.name for group in rulefile.load(packs.find(packs.ADVICE, None)[0]).groups for rule in group.rules}
 README = ROOT / "README.md"
 FIRST_HOUR = ROOT / "docs" / "first-hour.md"
-NOT_RUN = {README: {"root": 2}, FIRST_HOUR: {"container": 1}}
+NOT_RUN = {README: {"root": 1}, FIRST_HOUR: {"container": 1}}
 """Blocks that the suite cannot run, by what they need; `make test-packages` installs packages and the single file."""
 
 
@@ -145,7 +156,8 @@ def test_a_block_that_is_not_run_says_what_it_needs(document: Path) -> None:
     assert {each.needs for each in found if each.needs} <= set(NEEDS)
     assert Counter(each.needs for each in found if each.needs) == NOT_RUN[document]
     assert all(
-        each.needs or each.mark in ("", LASTS, "ends with 0 or 1") or each.mark.startswith("shows: ") for each in found
+        each.needs or each.mark in ("", LASTS, INSTALLED, "ends with 0 or 1") or each.mark.startswith("shows: ")
+        for each in found
     )
     assert "```sh" in document.read_text() and len(found) == document.read_text().count("```sh\n")
 
@@ -167,9 +179,15 @@ def test_every_command_runs_as_printed(document: Path, tmp_path: Path) -> None:
         if enter is None:
             pytest.skip("no network of its own is allowed here, and the documents' ports may be in use")
         terminal = Terminal(enter, tmp_path)
+        for name, text in OPERATORS.items():
+            (terminal.own / name).write_text(text)
         try:
             for block in blocks(document):
                 if not block.needs:
                     terminal.run(block)
         finally:
             terminal.close()
+        assert {name: (terminal.own / name).read_text() for name in OPERATORS} == OPERATORS
+    rendered = [*terminal.own.rglob("*.yml"), *(ROOT / ".programs" / "first-hour").rglob("*.yml")]
+    assert "fleet.rules.yml" in {path.name for path in rendered}, "the boards read what it records"
+    assert not [path for path in rendered if ADVICE & set(path.read_text().split())], "advice is off by default"

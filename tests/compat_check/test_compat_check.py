@@ -137,7 +137,7 @@ def test_labels_that_are_not_there_are_told_with_those_that_are() -> None:
 
 def test_our_own_boards_and_rules_find_all(capsys: pytest.CaptureFixture[str]) -> None:
     files = [*ROOT.glob("dashboards/generated/*.json"), *ROOT.glob("alerts/rules/*.yml"),
-             *ROOT.glob("packaging/prometheus/*.rules.yml")]  # fmt: skip
+             *ROOT.glob("alerts/server/*.rules.yml")]  # fmt: skip
     assert len(files) > 15
     assert check(*files) == 0
     assert "NONE" not in capsys.readouterr().out

@@ -91,9 +91,8 @@ def configuration(folder: Path, ports: list[int]) -> Path:
     """What is packaged, for these targets and at this pace."""
     (folder / "rules").mkdir()
     (folder / "targets").mkdir()
-    for path in (ROOT / "alerts" / "rules").glob("*.yml"):
+    for path in (*(ROOT / "alerts" / "rules").glob("*.yml"), ROOT / "alerts" / "server" / "fleet.rules.yml"):
         (folder / "rules" / path.name).write_text(hurried(path.read_text()))
-    (folder / "fleet.rules.yml").write_text(hurried((PACKAGED / "fleet.rules.yml").read_text()))
     targets = json.dumps([f"127.0.0.1:{port}" for port in ports])
     (folder / "targets" / "nodes.yml").write_text(f"- targets: {targets}\n  labels: {{cluster: main}}\n")
     text = (PACKAGED / "prometheus.yml").read_text()

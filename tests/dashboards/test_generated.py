@@ -15,6 +15,7 @@ import yaml
 from grafanalib._gen import generate_dashboards
 
 from agent import cli
+from alerts import packs
 from alerts.promql.syntax import parse
 from dashboards import alert_thresholds
 from dashboards.generate import BOARDS, boards
@@ -103,11 +104,11 @@ def read(path: Path) -> Any:
 
 def test_prometheus_loads_the_packaged_configuration_with_all_rules(tmp_path: Path) -> None:
     shutil.copytree(PROMETHEUS, tmp_path / "prometheus")
+    assert cli.main(["render", "rules", "--output", str(tmp_path / "rules")]) == 0
     config = tmp_path / "prometheus" / "prometheus.yml"
-    config.write_text(config.read_text().replace("/etc/coldplate/rules", str(ROOT / "alerts" / "rules")))
+    config.write_text(config.read_text().replace("/etc/coldplate/rules", str(tmp_path / "rules")))
     checked = promtool("check", "config", str(config))
-    files = len(list((ROOT / "alerts" / "rules").glob("*.yml"))) + 1
-    assert checked.count("rules found") == files
+    assert checked.count("rules found") == len(packs.builtin_files()) + 1
 
 
 def test_promtool_and_coldplate_find_that_the_fleet_rules_say_what_they_should() -> None:
@@ -128,7 +129,8 @@ def test_what_is_packaged_for_prometheus_and_grafana_agrees_with_agents_rules_an
     provider = read(PROVISIONING / "dashboards" / "coldplate.yml")["providers"][0]
     text = (ROOT / "docs" / "fleet.md").read_text()
     assert f"dashboards/generated:{provider['options']['path']}" in text
-    assert "alerts/rules:/etc/coldplate/rules" in text
+    assert "coldplate render rules --min-interval" in text
+    assert "coldplate-rules:/etc/coldplate/rules" in text
 
 
 ANY = dict.fromkeys(("cluster", "rack", "node", "gpu", "job"), "x")
@@ -149,6 +151,20 @@ def test_without_options_and_grafanalib_it_writes_the_committed_dashboards(
     for name in NAMES:
         assert (tmp_path / "new" / f"{name}.json").read_bytes() == (GENERATED / f"{name}.json").read_bytes()
     assert capsys.readouterr().out.splitlines() == [str(tmp_path / "new" / f"{name}.json") for name in NAMES]
+
+
+def test_links_to_runbooks_follow_tls_and_the_base_of_a_site(tmp_path: Path) -> None:
+    web = tmp_path / "web.yml"
+    web.write_text("tls_server_config: {cert_file: node.pem, key_file: node.key}\n")
+    committed = (GENERATED / "fleet.json").read_text()
+    for name, options, begin in (
+        ("tls", ["--web.config.file", str(web)], "https://${__value.raw}/runbooks/"),
+        ("base", ["--runbook-base", "https://wiki.example/gpu/"], "https://wiki.example/gpu/"),
+    ):
+        assert render(tmp_path / name, *options) == 0
+        expected = committed.replace("http://${__value.raw}/runbooks/", begin)
+        assert expected != committed
+        assert (tmp_path / name / "fleet.json").read_text() == expected
 
 
 def test_labels_and_prefix_are_replaced_in_every_query_and_nowhere_else(tmp_path: Path) -> None:

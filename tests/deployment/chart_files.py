@@ -11,7 +11,7 @@ from tests.deployment import config_schema
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "packaging" / "helm" / "coldplate"
 SOURCES = {
-    "files/rules": ("alerts/rules/*.yml", "packaging/prometheus/*.rules.yml"),
+    "files/rules": ("alerts/rules/*.yml", "alerts/server/*.rules.yml"),
     "files/dashboards": ("dashboards/generated/*.json",),
 }
 

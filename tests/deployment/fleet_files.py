@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FLEET = ROOT / "packaging" / "fleet"
 KEEP = FLEET / "vmagent" / "keep.yml"
 RELAY = FLEET / "rules" / "relay.rules.yml"
-ALERTMANAGER = ROOT / "packaging" / "alertmanager" / "alertmanager.yml"
+ALERTMANAGER = ROOT / "alerts" / "server" / "alertmanager.yml"
 
 INHIBITION = "# Made from alerts/inhibition.yml by `make generate`.\n"
 BEGIN, END = "  # keep: made by `make generate`\n", "  # keep: end\n"

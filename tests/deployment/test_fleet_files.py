@@ -57,7 +57,7 @@ def test_prometheus_loads_each_configuration(path: Path) -> None:
 
 @pytest.mark.release
 def test_prometheus_and_vmalert_load_the_rules() -> None:
-    packaged = [*RULES, *sorted((ROOT / "packaging" / "prometheus").glob("*.rules.yml"))]
+    packaged = [*RULES, *sorted((ROOT / "alerts" / "server").glob("*.rules.yml"))]
     judged(need_recent(LEFT_OUT).promtool, "check", "rules", *packaged)
     rule_flags = [f"-rule={path}" for path in [*packaged, *sorted((ROOT / "alerts" / "rules").glob("*.yml"))]]
     judged(engine("vmalert"), "-dryRun", "-disableAlertgroupLabel", *rule_flags)
@@ -88,7 +88,7 @@ def test_vmagent_loads_its_configurations() -> None:
 
 def test_what_two_files_have_under_one_name_is_the_same_rule() -> None:
     """A shard has the pack's AgentDown, and the fleet as a whole the sums that a single server makes for itself."""
-    known = {rule.name: rule for rule in rules(ROOT / "packaging" / "prometheus" / "fleet.rules.yml")}
+    known = {rule.name: rule for rule in rules(ROOT / "alerts" / "server" / "fleet.rules.yml")}
     known |= {rule.name: rule for rule in rules(ROOT / "alerts" / "rules" / "agent.yml")}
     both = [rule for name in ("shard", "clusters") for rule in rules(FLEET / "rules" / f"{name}.rules.yml")]
     shared = [rule for rule in both if rule.name in known]

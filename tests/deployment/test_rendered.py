@@ -174,7 +174,7 @@ def rules_of(values: str) -> dict[str, list[dict[str, Any]]]:
 
 def test_the_rules_are_those_of_the_pack_word_by_word_but_for_what_a_site_leaves_out_and_its_runbooks() -> None:
     pack = {path.stem: yaml.safe_load(path.read_text())["groups"] for path in (ROOT / "alerts" / "rules").glob("*.yml")}
-    fleet = yaml.safe_load((ROOT / "packaging" / "prometheus" / "fleet.rules.yml").read_text())["groups"]
+    fleet = yaml.safe_load((ROOT / "alerts" / "server" / "fleet.rules.yml").read_text())["groups"]
     assert rules_of("everything")["gpu-agent-fleet"] == fleet
     made = {name.removeprefix("cold-coldplate-"): groups for name, groups in rules_of("tls").items()}
     del pack["advice"]  # off unless prometheusRule.advice is set
@@ -229,9 +229,17 @@ def test_monitors_select_the_agents() -> None:
 
 
 def test_dashboards_are_those_that_are_shipped() -> None:
-    boards = (ROOT / "dashboards" / "generated").glob("*.json")
-    shipped = {f"coldplate-{path.name}": json.loads(path.read_text()) for path in boards}
-    for values, label, value in (("everything", "grafana_dashboard", "1"), ("inventory", "my_dashboards", "")):
+    """Links to runbooks lead where those of the alerts do."""
+    boards = {path.name: path.read_text() for path in (ROOT / "dashboards" / "generated").glob("*.json")}
+    agents, over_tls, base = (
+        "http://${__value.raw}/runbooks/", "https://${__value.raw}/runbooks/", "https://docs.example/runbooks/"
+    )  # fmt: skip
+    assert agents in boards["fleet.json"]
+    for values, label, value, link in (
+        ("everything", "grafana_dashboard", "1", over_tls),
+        ("inventory", "my_dashboards", "", base),
+    ):
+        shipped = {f"coldplate-{name}": json.loads(text.replace(agents, link)) for name, text in boards.items()}
         maps = [each for each in of_kind(manifests(values), "ConfigMap") if label in each["metadata"]["labels"]]
         assert {each["metadata"]["labels"][label] for each in maps} == {value}
         assert {name: json.loads(text) for each in maps for name, text in each["data"].items()} == shipped

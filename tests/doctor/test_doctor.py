@@ -40,7 +40,8 @@ from tests.servers import free_ports
 
 
 def test_a_node_that_is_well_has_nothing_to_mend(tree: NodeTree, server: Start) -> None:
-    config = answering(tree, server, UP)
+    receiver = server(lambda _: (200, b""))
+    config = f"{answering(tree, server, UP)}notify: {{alertmanager: {{urls: ['{receiver}']}}}}\n"
     found = tree.findings(config)
     wrong = [each for each in found if each.verdict is not DoctorVerdict.OK and each.subject not in ("broker", "clock")]
     assert wrong == []

@@ -157,6 +157,7 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
         "RackPowerHigh": "HTTP://n9:19400/runbooks/RackPowerHigh",
         "Own": "https://wiki.example/own?a=1&b=2",
         "GpuLost": "http://n2/runbooks/GpuLost",
+        "GpuXid": "https://n1/runbooks/GpuXid",
         "Loud": "HTTPS://wiki.example/loud",
         "GpuCountWrong": "https://wiki.example/runbooks/GpuCountWrong",
         "Other": "http://n1/runbooks/Another",
@@ -168,9 +169,9 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
         "a b/../c": "docs/x.md",
     }
     alerts = [replace(alert(name, instance="n1"), annotations={"runbook_url": url}) for name, url in addresses.items()]
-    served = ("GpuHot", "RackPowerHigh", "GpuLost", "GpuCountWrong", "Other", "Bare", "Relative")
+    served = ("GpuHot", "GpuXid", "RackPowerHigh", "GpuLost", "GpuCountWrong", "Other", "Bare", "Relative")
     assert sorted(runbooks(page(*alerts, served=served))) == [
-        "/runbooks/GpuHot", "/runbooks/GpuLost", "/runbooks/RackPowerHigh", "/runbooks/Relative",
+        "/runbooks/GpuHot", "/runbooks/GpuLost", "/runbooks/GpuXid", "/runbooks/RackPowerHigh", "/runbooks/Relative",
         "HTTPS://wiki.example/loud", "http://n1/runbooks/Another", "https://wiki.example/own?a=1&amp;b=2",
         "https://wiki.example/runbooks/GpuCountWrong",
     ]  # fmt: skip

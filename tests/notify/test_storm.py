@@ -16,7 +16,7 @@ from tests.notify.conftest import Listener
 from tests.servers import Alertmanager, fetch
 from tests.waiting import wait_until
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "packaging" / "alertmanager"
+EXAMPLE = Path(__file__).resolve().parents[2] / "alerts" / "server"
 GPUS = 8
 LEFT_OUT = "NOTHING shows here how often a storm of alerts wakes people"
 

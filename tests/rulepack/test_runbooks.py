@@ -99,7 +99,7 @@ def test_a_step_for_one_scheduler_has_the_command_of_the_other_and_nodes_are_dra
     assert "Take the node out" not in TEXTS[name] or "kubectl cordon NODE" in TEXTS[name]
 
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "packaging" / "alertmanager" / "alertmanager.yml"
+EXAMPLE = Path(__file__).resolve().parents[2] / "alerts" / "server" / "alertmanager.yml"
 LEFT_OUT = "NOTHING shows here that an Alertmanager can load the example"
 OF_THE_NODE = {"cluster", "rack"}
 """Labels that agents add on the way out."""

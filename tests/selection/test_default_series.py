@@ -40,7 +40,7 @@ AFTER_TWO_READS = ("coldplate_gpu_nvlink_traffic_lowest_bytes_per_second",
 LINK = "coldplate_nvlink_up"
 READERS = {
     "rules": "alerts/rules/*.yml",
-    "rules of the server": "packaging/prometheus/*.yml",
+    "rules of the server": "alerts/server/*.rules.yml",
     "boards": "dashboards/generated/*.json",
     "runbooks": "alerts/runbooks/*.md",
     "landing page": "exporters/*.py",
@@ -144,7 +144,7 @@ def recorded() -> dict[str, set[str]]:
 
 
 def rule_files() -> list[RuleFile]:
-    paths = [*ROOT.glob("alerts/rules/*.yml"), *ROOT.glob("packaging/prometheus/*.rules.yml")]
+    paths = [*ROOT.glob("alerts/rules/*.yml"), *ROOT.glob("alerts/server/*.rules.yml")]
     return [rulefile.load(path) for path in sorted(paths)]
 
 

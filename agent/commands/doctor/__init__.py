@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agent.lib.commandline import takes_colour
 from agent.lib.wording import UserError
@@ -13,16 +13,21 @@ from agent.wiring.command_line import DEFAULT_FILE, add_config_file, add_roots, 
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.commands.doctor.agent_process import AgentProcess
     from agent.commands.doctor.doctor_node import DoctorNode
+    from agent.config.schema import Config
 
 HELP = "explain the installation: what works, what does not, and the fix"
 DESCRIPTION = (
     "Check the installation: driver, permissions, schedulers, fabric, BMC, clock, port, configuration, rules, "
     "receivers, Prometheus, state, and what the unit's sandbox hides. Each line is OK, WARN or FAIL; a line that is "
-    "not OK comes with the command or edit that fixes it. Run it as root to see everything. It changes nothing, starts "
-    "no program and opens no device. Only with --bundle does it open the driver: it records the node, lists the "
-    "bundle's files, and writes them into one archive for support; coldplate run --backend trace:FILE replays the "
-    "driver calls in it."
+    "not OK comes with the command or edit that fixes it. Beside a running agent it judges the configuration with "
+    "which that agent was started, unless --config.file names another. Run it as root to see everything. It changes "
+    "nothing, starts no program and opens no device. Only with --bundle does it open the driver: it records the node, "
+    "lists the bundle's files, and writes them into one archive for support; coldplate run --backend trace:FILE "
+    "replays the driver calls in it."
 )
 EXAMPLES = (
     ("coldplate doctor", "print a line for each check, and the fix of what is wrong"),
@@ -104,20 +109,61 @@ def run(arguments: argparse.Namespace) -> int:
 def _node(arguments: argparse.Namespace) -> DoctorNode:
     """Return the node with its configuration; what is wrong with the file is a finding, and no reason to stop."""
     from agent.commands.doctor.doctor_node import DoctorNode, target_of_agent
-    from agent.config.schema import Config
     from agent.lib.clock import clock
 
-    config, problem = Config(), ""
+    started = _started_with(arguments)
     try:
-        config = read_file(arguments)
-    except UserError as error:
-        problem = str(error)
-    file = arguments.config_file or DEFAULT_FILE
-    try:
-        target = target_of_agent(config, arguments.url, given_login(arguments))
+        target = target_of_agent(started.config, arguments.url, given_login(arguments))
     except ValueError as error:
         raise UserError(f"--url: {error}") from error
+    file = started.arguments.config_file or DEFAULT_FILE
     return DoctorNode(
-        config, target, lambda: clock().mono, problem, arguments.sysfs, procfs=arguments.procfs, root=arguments.rootfs,
-        folder=folder_of(arguments), file=file if file.exists() else None,
+        started.config, target, lambda: clock().mono, started.problem, arguments.sysfs, procfs=arguments.procfs,
+        root=arguments.rootfs, folder=folder_of(started.arguments), file=file if file.exists() else None,
+        process=started.process, doubt=started.doubt,
     )  # fmt: skip
+
+
+class _StartedWith(NamedTuple):
+    """The configuration to judge: `problem` says why it cannot be used, `doubt` why it may not be the agent's."""
+
+    arguments: argparse.Namespace
+    config: Config
+    problem: str
+    process: AgentProcess | None = None
+    doubt: str = ""
+
+
+def _started_with(arguments: argparse.Namespace) -> _StartedWith:
+    """Return the configuration of the file that is given; without one, that of the agent that runs here, if it does."""
+    from urllib.parse import urlsplit
+
+    from agent.commands.doctor.agent_process import UnknownArgumentsError, arguments_of, find_agent_process
+    from agent.wiring.command_line import read_config
+    from agent.wiring.identity import own_agent
+
+    own = _StartedWith(arguments, *_configuration(arguments, read_file))
+    if arguments.config_file is not None:
+        return own
+    try:
+        port = urlsplit(arguments.url or own_agent(own.config).urls[0]).port or 0
+    except ValueError:
+        return own
+    process = find_agent_process(arguments.procfs, port)
+    if process is None:
+        return own
+    try:
+        theirs = arguments_of(process, arguments.procfs)
+    except UnknownArgumentsError as error:
+        return own._replace(process=process, doubt=str(error))
+    return _StartedWith(theirs, *_configuration(theirs, read_config), process)
+
+
+def _configuration(arguments: argparse.Namespace, read: Callable[[argparse.Namespace], Config]) -> tuple[Config, str]:
+    """Return what `read` makes of the options, or the defaults with the reason why it cannot be used."""
+    from agent.config.schema import Config
+
+    try:
+        return read(arguments), ""
+    except UserError as error:
+        return Config(), str(error)

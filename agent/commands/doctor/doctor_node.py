@@ -15,6 +15,7 @@ import psutil
 from msgspec import Struct
 
 from agent.backends.sysfs import list_names, nvidia_gpus, text
+from agent.commands.doctor.agent_process import UNIT, AgentProcess
 from agent.commands.doctor.doctor_finding import DoctorFinding
 from agent.config.checks import listen_address
 from agent.config.schema import Config
@@ -145,7 +146,6 @@ def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
         return None, f"{where}: what answers is no coldplate of this version: {error}"
 
 
-UNIT = "coldplate.service"
 UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
                 "lib/systemd/system")  # fmt: skip
 """Where systemd looks for units, the first of one name counts (systemd.unit(5))."""
@@ -192,6 +192,10 @@ class DoctorNode(Struct, dict=True):
     """What the running agent says; None where none answers."""
     no_answer_reason: str = "it was not asked"
     """Why it says nothing."""
+    process: AgentProcess | None = None
+    """The running agent whose configuration this is; None where none is seen, or another file was asked for."""
+    doubt: str = ""
+    """Why `config` may not be that of the process."""
 
     def query_agent(self) -> Iterable[DoctorFinding]:
         """Ask the running agent; what it says is in no finding yet."""

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.commands.render.alertmanager_files import add_alertmanager
+from agent.commands.render.documents import add_documents
+from agent.commands.render.output_directory import add_directory, begins_with, report_leftovers, write_files
+from agent.commands.render.runbook_files import add_runbooks
 from agent.lib.commandline import INVALID, Parser
 from agent.lib.wording import UserError, counted
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
 if TYPE_CHECKING:
+    from agent.config.schema import Config
     from alerts.rulefile import RuleFile
 
-HELP = "write the metrics reference, a configuration file, rule files or dashboards"
+HELP = "write rule files, dashboards, an Alertmanager's configuration, runbooks or documents"
 DESCRIPTION = "Write what is generated from the metric catalogue, the rules or the configuration."
 EXAMPLES = (
     ("coldplate render config-file --output coldplate.yaml", "a configuration file to start from"),
@@ -28,7 +31,7 @@ EXIT_STATUSES = {0: "written", 1: "standard output could not be written", **INVA
 
 def add_arguments(parser: Parser) -> None:
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
-    for add in (add_documents, add_rules, add_dashboards):
+    for add in (add_documents, add_rules, add_dashboards, add_alertmanager, add_runbooks):
         add(kinds)
 
 
@@ -36,55 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Write what is asked for. Raises UserError."""
     status: int = arguments.render(arguments)
     return status
-
-
-DOCUMENTS = {
-    "metrics": ("the reference of all metrics, in Markdown", "docs/metrics.md"),
-    "config-file": ("a configuration file with every default", "/etc/coldplate/coldplate.yaml"),
-}
-
-
-def add_documents(kinds: Any) -> None:
-    for name, (what, example) in DOCUMENTS.items():
-        parser = kinds.add_parser(
-            name,
-            help=f"write {what}",
-            description=f"Write {what}.",
-            examples=((f"coldplate render {name} --output {example}", what),),
-            exit_statuses={0: "written", 1: "standard output could not be written", **INVALID},
-        )
-        parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
-        parser.set_defaults(render=_render_document)
-
-
-def _render_document(arguments: argparse.Namespace) -> int:
-    """Write the text that is asked for. Raises UserError."""
-    if arguments.what == "config-file":
-        from agent.config.default_file import default_file as make
-    else:
-        from exporters.metrics_document import render as make
-    text, out = make(), arguments.output
-    if out is None:
-        sys.stdout.write(text)
-        return 0
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--output: {out}: {error.strerror}") from error
-    return 0
-
-
-def add_directory(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names it, which must be given."""
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", required=True, help="directory for the files; it is created if missing"
-    )
-
-
-def refuse_no_directory(out: Path) -> None:
-    """Raise UserError for a path where something else is."""
-    if os.path.exists(out) and not os.path.isdir(out):  # noqa: PTH110, PTH112 - unlike Path's, these never raise
-        raise UserError(f"--output: {out} is not a directory; name one (it is created if missing)")
 
 
 MARK = "# Written by coldplate render rules; change the configuration instead."
@@ -96,8 +50,9 @@ SHARD_INTERVAL = "15s"
 def add_rules(kinds: Any) -> None:
     parser = kinds.add_parser(
         "rules",
-        help="write the rules that the agent evaluates, for a Prometheus server",
-        description="Write the rule files with the configuration's changes, for a Prometheus server.",
+        help="write the rules that the agent evaluates and the boards read, for a Prometheus server",
+        description="Write the rule files with the configuration's changes, for a Prometheus server, and the rules of "
+        "the Fleet dashboard, which only a server evaluates.",
         examples=(
             ("coldplate render rules --output /etc/prometheus/rules", "what this node's agent evaluates"),
             ("coldplate render rules --min-interval 15s --output rules", "no group more often than a server scrapes"),
@@ -107,32 +62,52 @@ def add_rules(kinds: Any) -> None:
     )
     parser.set_defaults(render=render_rules)
     add_directory(parser)
-    parser.add_argument(
-        "--runbook-base", metavar="URL", help="base URL of the pack's runbooks (default rules.runbook_base)"
-    )
+    add_runbook_links(parser)
     parser.add_argument(
         "--min-interval", metavar="DURATION", help="evaluate no group more often (with --for-shard 15s)"
     )
     parser.add_argument(
         "--for-shard", action="store_true", help="leave out the pack's files about a single node: its agent has them"
     )
+
+
+def add_runbook_links(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where links to runbooks lead: below a URL, or to the agents, by http or https."""
+    parser.add_argument(
+        "--runbook-base", metavar="URL", help="base URL of the pack's runbooks (default rules.runbook_base)"
+    )
+    parser.add_argument(
+        "--web.config.file",
+        dest="web_config_file",
+        metavar="FILE",
+        help="the agents' file with TLS: if it has any, links to them begin with https (default web.config_file)",
+    )
     add_config_file(parser)
 
 
-def render_rules(arguments: argparse.Namespace) -> int:
-    """Write the rules of the configuration. The exit status. Raises UserError."""
+def _read_with_base(arguments: argparse.Namespace) -> Config:
+    """Return the configuration with the base URL that is given. Raises UserError."""
     import msgspec
 
     from agent.config.checks import base_url
     from agent.config.schema import parse_value
-    from agent.wiring.alerting import load_files
 
     config = read_file(arguments)
-    if arguments.runbook_base is not None:
-        parse_value("--runbook-base", base_url, arguments.runbook_base)
-        changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
-        config = msgspec.structs.replace(config, rules=changed)
-    return render_rule_files(_for_servers(load_files(config, folder_of(arguments)), arguments), arguments.output)
+    if arguments.runbook_base is None:
+        return config
+    parse_value("--runbook-base", base_url, arguments.runbook_base)
+    changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
+    return msgspec.structs.replace(config, rules=changed)
+
+
+def render_rules(arguments: argparse.Namespace) -> int:
+    """Write the rules of the configuration. The exit status. Raises UserError."""
+    from agent.wiring.alerting import load_files
+    from alerts import packs, rulefile
+
+    config = _read_with_base(arguments)
+    files = (*load_files(config, folder_of(arguments)), rulefile.load(packs.FLEET_RULES))
+    return render_rule_files(_for_servers(files, arguments), arguments.output)
 
 
 def _for_servers(files: Sequence[RuleFile], arguments: argparse.Namespace) -> Sequence[RuleFile]:
@@ -155,21 +130,15 @@ def render_rule_files(files: Sequence[RuleFile], out: Path) -> int:
 
     Raises UserError, before anything is written, if a file of that name was not written by this command.
     """
-    from agent.lib.state_files import replace_file
     from alerts.server_files import write
 
     targets = dict(zip(_names(files), files, strict=True))
-    try:
-        _refuse_foreign(out, targets)
-        for name, file in targets.items():
-            text = f"{MARK}\n# From {file.path}\n{write(file)}"
-            replace_file(out / name, text.encode())
-            print(f"{out / name}: {counted(file.rule_count, 'rule')} from {file.path}")
-        left = [path for path in sorted(out.iterdir()) if path.name not in targets and _is_ours(path)]
-    except OSError as error:
-        raise UserError(f"--output: {error.filename or out}: {error.strerror}") from error
-    for path in left:
-        print(f"{path}: left over from an earlier run; remove it, or a server loads it as well", file=sys.stderr)
+    texts = {name: f"{MARK}\n# From {file.path}\n{write(file)}" for name, file in targets.items()}
+    is_ours = begins_with(MARK)
+    write_files(
+        out, texts, is_ours, lambda name: f": {counted(targets[name].rule_count, 'rule')} from {targets[name].path}"
+    )
+    report_leftovers(out, targets, is_ours)
     return 0
 
 
@@ -184,21 +153,6 @@ def _names(files: Sequence[RuleFile]) -> list[str]:
             name = f"{path.stem}-{number}{path.suffix}"
         names.append(name)
     return names
-
-
-def _refuse_foreign(out: Path, names: Iterable[str]) -> None:
-    refuse_no_directory(out)
-    for name in names:
-        path = out / name
-        if os.path.exists(path) and not _is_ours(path):  # noqa: PTH110 - unlike Path's, it never raises
-            raise UserError(f"--output: {path} was not written by this command; move it, or name another directory")
-
-
-def _is_ours(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline(len(MARK) + 2).rstrip("\r\n") == MARK
 
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -231,25 +185,41 @@ def add_dashboards(kinds: Any) -> None:
         help="rename a label, such as instance=host; OLD is cluster, instance, rack or job_id; may be repeated",
     )
     group.add_argument("--prefix", metavar="PREFIX", help="prefix of metric names instead of coldplate_")
+    add_runbook_links(parser)
 
 
 def render_dashboards(arguments: argparse.Namespace) -> int:
     """Write the dashboards into the directory, print their names, and return the exit status. Raises UserError."""
-    from agent.lib.state_files import replace_file
     from dashboards.relabel import PREFIX, SiteNames, dashboards
 
-    out: Path = arguments.output
-    refuse_no_directory(out)
     prefix = PREFIX if arguments.prefix is None else arguments.prefix
     if not _PREFIX.fullmatch(prefix):
         raise UserError(f"--prefix: {prefix!r} cannot start a metric name; use letters, digits and _")
-    try:
-        for name, text in dashboards(SiteNames(_labels(arguments.label), prefix, arguments.datasource)):
-            replace_file(out / name, text.encode())
-            print(out / name)
-    except OSError as error:
-        raise UserError(f"--output: {error.filename or out}: {error.strerror}") from error
+    site = SiteNames(_labels(arguments.label), prefix, arguments.datasource, _runbooks(_read_with_base(arguments)))
+    write_files(arguments.output, dict(dashboards(site)), _is_board)
     return 0
+
+
+def _runbooks(config: Config) -> str:
+    """Return how links to runbooks begin, by the configuration of the agents."""
+    from agent.config.checks import base_url
+    from agent.wiring.identity import serves_tls
+    from dashboards.relabel import AGENTS
+
+    if config.rules.runbook_base is not None:
+        return base_url(config.rules.runbook_base)
+    return AGENTS.replace("http://", "https://") if serves_tls(config) else AGENTS
+
+
+def _is_board(path: Path) -> bool:
+    """Return True if a file is one of our dashboards, by the name that it has in Grafana."""
+    import json
+
+    try:
+        board = json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(board, dict) and str(board.get("uid", "")).startswith("coldplate-")
 
 
 def _labels(given: list[str]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The real programs that tests use: the machine's where they are of use, else Debian's, unpacked and never installed.
 
-Installing would start services and change the machine. What is unpacked lies in .programs/unpacked; .programs/usr/bin,
-which comes first on make's PATH, holds only what the machine lacks.
+Installing would start services and change the machine. What is unpacked lies in .programs/unpacked. .programs/usr/bin,
+which comes first on make's PATH, holds what the machine lacks, and a call of the machine's own program where a document
+names it there.
 """
 
 import os
@@ -91,15 +92,18 @@ class Program:
     proof: Callable[[Path], str] = tells_its_version
     dependencies: bool = False
     other_name: str | None = None
+    in_documents: bool = False
+    """Whether documents call it in .programs/usr/bin."""
 
 
 WANTED = (
-    Program("promtool", (("promtool",), ("prometheus",))),  # part of the server's package up to bookworm
-    Program("prometheus", (("prometheus",),)),
+    # Part of the server's package up to bookworm.
+    Program("promtool", (("promtool",), ("prometheus",)), in_documents=True),
+    Program("prometheus", (("prometheus",),), wrappers.with_its_pages, in_documents=True),
     Program("prometheus-node-exporter", (("prometheus-node-exporter",),)),
     Program("prometheus-alertmanager", (("prometheus-alertmanager",),), wrappers.with_its_templates,
-            other_name="alertmanager"),
-    Program("amtool", (("prometheus-alertmanager",),)),
+            other_name="alertmanager", in_documents=True),
+    Program("amtool", (("prometheus-alertmanager",),), in_documents=True),
     Program("curl", (("curl",),), wrappers.with_its_libraries, dependencies=True),
     Program("ethtool", (("ethtool",),), wrappers.with_its_libraries, dependencies=True),
     Program("cc", (("tcc", "libc6-dev", "linux-libc-dev"),), wrappers.compiler, compiles),
@@ -148,8 +152,13 @@ class Programs:
 
     def _provide(self, program: Program) -> str:
         ours = self._folder / "usr" / "bin" / program.name
-        if self._machine_has(program):
-            ours.unlink(missing_ok=True)
+        machines = self._machines(program)
+        if machines is not None:
+            if program.in_documents:
+                ours.parent.mkdir(parents=True, exist_ok=True)
+                wrappers.call(machines, ours)
+            else:
+                ours.unlink(missing_ok=True)
             return ""
         if os.path.lexists(ours) and not program.proof(ours):
             return ""
@@ -162,13 +171,14 @@ class Programs:
             ours.unlink(missing_ok=True)
         return useless
 
-    def _machine_has(self, program: Program) -> bool:
+    def _machines(self, program: Program) -> Path | None:
+        """Return where the machine has a program of use; None where it has none."""
         names = (program.name, program.other_name) if program.other_name else (program.name,)
         path = os.pathsep.join(
             each for each in os.get_exec_path() if Path(each).resolve() != (self._folder / "usr" / "bin").resolve()
         )
-        found = (shutil.which(name, path=path) for name in names)
-        return any(each is not None and not program.proof(Path(each)) for each in found)
+        places = (shutil.which(name, path=path) for name in names)
+        return next((Path(place) for place in places if place and not program.proof(Path(place))), None)
 
     def _bring(self, program: Program, ours: Path) -> None:
         for last, packages in ((each is program.packages[-1], each) for each in program.packages):

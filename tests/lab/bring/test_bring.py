@@ -5,6 +5,7 @@ that was listed. The environments are real; pip in them is a stand-in that takes
 """
 
 import ast
+import dataclasses
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ import pytest
 from tests.lab.bring.archive import Archive, ShortageError
 from tests.lab.bring.command import main
 from tests.lab.bring.programs import Program, Programs, is_recent
+from tests.lab.bring.wrappers import with_its_pages
 from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -181,7 +183,7 @@ def test_what_the_machine_lacks_is_unpacked_its_own_is_preferred_and_what_cannot
     ours = folder / "usr" / "bin" / "hello"
     monkeypatch.setenv("PATH", os.pathsep.join([str(ours.parent), str(machine), os.environ["PATH"]]))
     hello, absent, broken = (Program(name, ((name,),)) for name in ("hello", "absent", "broken"))
-    hello = Program("hello", (("newer",), ("hello",)))
+    hello = Program("hello", (("newer",), ("hello",)), in_documents=True)
 
     def provide(*wanted: Program, strict: bool = True) -> int:
         return Programs(folder, FakeArchive(tmp_path / "apt"), wanted).provide(strict=strict)
@@ -193,10 +195,44 @@ def test_what_the_machine_lacks_is_unpacked_its_own_is_preferred_and_what_cannot
     assert shutil.which("broken") is None
     assert provide(absent) == 1
     assert subprocess.run([ours], capture_output=True, text=True, check=True).stdout == "here\n"
-    for text, brought in (("exit 3", True), ("echo mine", False)):
+    for text, printed in (("exit 3", "here\n"), ("echo mine", "mine\n"), ("exit 3", "here\n")):
         program(machine / "hello", text)
         assert provide(hello) == 0
-        assert ours.exists() is brought
+        assert subprocess.run([ours], capture_output=True, text=True, check=True).stdout == printed
+    program(machine / "hello", "echo mine")
+    assert provide(dataclasses.replace(hello, in_documents=False)) == 0
+    assert not ours.exists(), "tests find the machine's own"
+
+
+def test_a_program_of_the_machine_under_another_name_is_where_documents_call_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream's Alertmanager has another name than Debian's, which the first hour types."""
+    machine, folder = tmp_path / "the machine", tmp_path / ".programs"
+    program(machine / "tool", 'echo "$0" "$@"')
+    monkeypatch.setenv("PATH", os.pathsep.join([str(machine), os.environ["PATH"]]))
+    wanted = Program("debians-tool", (("absent",),), other_name="tool", in_documents=True)
+    assert Programs(folder, FakeArchive(tmp_path / "apt"), (wanted,)).provide(strict=True) == 0
+    called = subprocess.run(
+        [folder / "usr" / "bin" / "debians-tool", "a b"], capture_output=True, text=True, check=True
+    )
+    assert called.stdout == f"{machine}/tool a b\n"
+
+
+def test_an_unpacked_prometheus_finds_its_pages_and_takes_another_place_for_them(tmp_path: Path) -> None:
+    tree, ours = tmp_path / "a b" / "tree", tmp_path / "a b" / "usr" / "bin" / "prometheus"
+    program(tree / "usr" / "bin" / "prometheus", 'for each in "$@"; do echo "$each"; done')
+    ours.parent.mkdir(parents=True)
+    with_its_pages(tree, ours)
+    given = ["--web.listen-address=:1", "--web.local-assets=/mine"]
+
+    def options(*words: str) -> list[str]:
+        return subprocess.run([ours, *words], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    (pages, address) = options(given[0])
+    option, _, folder = pages.partition("=")
+    assert (option, Path(folder).resolve()) == ("--web.local-assets", tree.resolve() / "usr/share/prometheus/web")
+    assert (address, options(*given)) == (given[0], given)
 
 
 def test_an_old_prometheus_is_of_no_use(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ All paths are relative to where the program is found, so that a checkout can be 
 
 import os
 import re
+import shlex
 from pathlib import Path
 
 from tests.lab.bring.archive import ShortageError
@@ -29,6 +30,23 @@ def with_its_templates(tree: Path, ours: Path) -> None:
     )
     relocated.chmod(0o755)
     script(ours, f'cd "$here/{inside(tree, ours)}" && exec usr/bin/{relocated.name} "$@"')
+
+
+def with_its_pages(tree: Path, ours: Path) -> None:
+    """Debian's Prometheus, which looks for its pages below /usr unless an option of Debian's says otherwise. It refuses
+    an option that is given twice."""
+    option = "--web.local-assets"
+    script(
+        ours,
+        f'tree="$here/{inside(tree, ours)}"',
+        f'case " $* " in *" {option}="*) exec "$tree/{program_in(tree, ours.name)}" "$@" ;; esac',
+        f'exec "$tree/{program_in(tree, ours.name)}" {option}="$tree/usr/share/prometheus/web" "$@"',
+    )
+
+
+def call(program: Path, ours: Path) -> None:
+    """A program of the machine, which some ask for its own path: so it is called, and not linked to."""
+    script(ours, f'exec {shlex.quote(str(program))} "$@"')
 
 
 def with_its_libraries(tree: Path, ours: Path) -> None:

@@ -19,7 +19,7 @@ from tests.lab.bench.report import CannotRunError
 from tests.notify.conftest import Listener
 from tests.servers import fetch, free_port
 
-ALERTMANAGER = ROOT / "packaging" / "alertmanager"
+ALERTMANAGER = ROOT / "alerts" / "server"
 BROUGHT = ROOT / ".programs" / "newest" / "usr" / "bin"
 READY_SECONDS = 60.0
 WEB, HTTP = "--web.listen-address=127.0.0.1:{}", "-httpListenAddr=127.0.0.1:{}"

@@ -28,7 +28,7 @@ from tests.lab.fleet.canned_site import INTERVAL_SECONDS, scraping
 from tests.lab.fleet.engines import Engine, Engines
 
 SIZES = (100, 400, 1600)
-FLEET_RULES = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
+FLEET_RULES = ROOT / "alerts" / "server" / "fleet.rules.yml"
 PAGE = ROOT / "docs" / "dev" / "scale.md"
 BEGIN, END = "<!-- measured: made by `make bench-scale` -->", "<!-- measured: end -->"
 RULES_SECONDS, STORE_SECONDS = 150, 60

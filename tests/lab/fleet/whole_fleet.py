@@ -55,7 +55,6 @@ class Fleet:
         if packed:
             command = [sys.executable, "-m", "agent.cli", "render", "rules", "--for-shard", "--output", str(out)]
             subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-            shutil.copy(ROOT / "packaging" / "prometheus" / "fleet.rules.yml", out)
         shutil.copy(FLEET / "rules" / f"{own}.rules.yml", out)
         for path in out.glob("*.yml"):
             path.write_text(re.sub(r"\b(interval|for): (\w+)$", _hurried, path.read_text(), flags=re.MULTILINE))

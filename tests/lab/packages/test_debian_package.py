@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy of the checkout, with this environment and a path with a space in it."""
     folder = tmp_path_factory.mktemp("the package")
     source = folder / "source"
-    left_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "tests", "docs")
+    left_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "tests", "images")
     shutil.copytree(ROOT, source, ignore=left_out)
     (source / ".venv" / "bin").mkdir(parents=True)
     (source / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -78,3 +79,23 @@ def test_nothing_in_it_tells_where_it_was_made(package: Path, unpacked: Path) ->
     here = str(package.parent).encode()
     assert [each for each in unpacked.rglob("*") if each.is_file() and here in each.read_bytes()] == []
     assert not [each for each in unpacked.rglob("*") if each.name in ("RECORD", "__pycache__", "tests")]
+
+
+LINK = re.compile(r"(?<!!)\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
+OF_A_CHECKOUT = re.compile(r"(?:\.\./)*(?:packaging|tests|CONTRIBUTING|LICENSE|docs/images|images)\b")
+"""What only whoever has a checkout can follow."""
+
+
+def test_it_carries_the_documents_with_links_that_hold_and_the_files_of_servers(unpacked: Path) -> None:
+    doc = unpacked / "usr" / "share" / "doc" / "coldplate"
+    for name in ("README.md", "docs/install.md", "docs/first-hour.md", "alerts/runbooks/GpuLost.md"):
+        assert (doc / name).is_file(), name
+    for path in doc.rglob("*.md"):
+        broken = [link for link in LINK.findall(path.read_text()) if not (path.parent / link).exists()]
+        assert [link for link in broken if not OF_A_CHECKOUT.match(link)] == [], path
+    assert (doc / "examples" / "prometheus" / "prometheus.yml").is_file()
+    assert (doc / "examples" / "fleet" / "rules" / "global.rules.yml").is_file()
+    code = next((unpacked / "opt" / "coldplate" / "lib").rglob("alerts"))
+    assert {"alertmanager.yml", "coldplate.tmpl", "fleet.rules.yml"} <= {
+        each.name for each in (code / "server").iterdir()
+    }

@@ -13,10 +13,10 @@ from typing import Any
 
 from agent import __version__
 from agent.backends.sysfs import list_if_possible, list_names
+from agent.commands.doctor.agent_process import UNIT
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
 from agent.commands.doctor.doctor_node import (
     READ,
-    UNIT,
     UNIT_FOLDERS,
     WRITE,
     DoctorNode,
@@ -30,6 +30,9 @@ from agent.lib.wording import UserError, one_line
 from agent.model import Reason
 from agent.wiring.identity import STATE_DIRECTORY
 from agent.wiring.start_checks import check
+
+NO_FILE = "no file: every key has its default"
+LOADED = "coldplate_config_last_reload_success_timestamp_seconds"
 
 
 def configuration_checks(node: DoctorNode) -> Iterable[PlacedLook]:
@@ -48,12 +51,24 @@ def _check_configuration(node: DoctorNode) -> Iterator[DoctorFinding]:
     except UserError as error:
         yield fail(str(error), "correct that key; every key is in docs/configuration.md")
         return
+    if node.process is not None and node.doubt:
+        remedy = "coldplate doctor --config.file FILE with the agent's file, or as root"
+        yield warn(f"that of the running agent, process {node.process.pid}, is not known: {node.doubt}", remedy)
+    whose = "" if node.process is None or node.doubt else f", of the running agent (process {node.process.pid})"
     if node.file is None:
-        yield ok("no file: every key has its default")
+        yield ok(f"no file: every key has its default, or is an option{whose}" if whose else NO_FILE)
     elif not node.user.may(READ, node.file.stat()):
         yield fail(f"{node.user.name} may not read {node.file}", f"chmod a+r {node.file}")
     else:
-        yield ok(str(node.file))
+        yield from _check_loaded(node, node.file)
+        yield ok(f"{node.file}{whose}")
+
+
+def _check_loaded(node: DoctorNode, file: Path) -> Iterator[DoctorFinding]:
+    """Yield a finding if the running agent has not loaded the file since it was changed."""
+    loaded = max(node.agent.values(LOADED), default=0.0) if node.agent is not None and node.process is not None else 0.0
+    if loaded and file.stat().st_mtime > loaded:
+        yield warn(f"{file} was changed after the agent read it", "systemctl reload coldplate; or send it SIGHUP")
 
 
 def named_files(section: Section, path: str = "") -> Iterator[tuple[str, str]]:
@@ -222,7 +237,6 @@ SHIPPED = "compare systemctl cat coldplate.service with packaging/systemd/coldpl
 def check_sandbox(node: DoctorNode) -> Iterator[DoctorFinding]:
     view = node.agent
     if view is None:
-        yield ok("no agent runs whose view could be compared")
         return
     if view.is_synthetic or view.is_paused:
         why = "its devices are synthetic" if view.is_synthetic else "it has released the driver"

@@ -48,7 +48,6 @@ def check_scrapes(node: DoctorNode) -> Iterator[DoctorFinding]:
         yield warn(f"the agent listens on {', '.join(hosts)} alone: no other node can scrape it", remedy)
         return
     if node.agent is None:
-        yield ok("no agent runs, so no server can scrape it")
         return
     connected = (each for each in node.connections if each.status == psutil.CONN_ESTABLISHED)
     peers = {each.raddr[0].removeprefix("::ffff:") for each in connected if each.laddr[1:] == (node.target.port,)}
@@ -91,9 +90,17 @@ def receiver_checks(node: DoctorNode) -> Iterable[PlacedLook]:
             is_configured = True
             yield target.shown, partial(_check_receiver, kind, target)
     if not is_configured:
-        where = "the log" if notify.log else "no receiver at all"
-        yield "notify", lambda _: [ok(f"none configured: alerts go to {where}")]
+        yield "notify", _check_no_receiver
     yield node.target.shown, _check_deliveries
+
+
+def _check_no_receiver(node: DoctorNode) -> Iterator[DoctorFinding]:
+    if not node.config.rules.files:
+        yield ok("none needed: rules.files is []")
+        return
+    where = "go to the log alone" if node.config.notify.log else "are sent nowhere"
+    remedy = 'notify: {alertmanager: {urls: ["http://alertmanager:9093"]}}; a server may evaluate the rules as well'
+    yield warn(f"none configured: alerts of this node {where}", remedy)
 
 
 def _malformed(problem: str, _: DoctorNode) -> Iterator[DoctorFinding]:
