@@ -80,16 +80,19 @@ def test_a_meter_whose_name_begins_to_hang_is_read_on_and_one_that_hangs_takes_i
         assert reader.values(second).keys() == whole.keys() - {module(0)}
 
 
+@pytest.mark.parametrize(("content", "reason"), [("banana", Reason.MALFORMED), (0xFFFFFFFF * 1000, Reason.IMPLAUSIBLE)])
 @pytest.mark.parametrize("oem_info", [None, "Module Power Socket 0"])
-def test_a_meter_that_failed_twice_is_left_alone_for_ten_minutes(tree, read, oem_info: str | None) -> None:
-    path = tree.meter(0, "banana", oem_info)
+def test_a_meter_that_failed_twice_is_left_alone_for_ten_minutes(
+    tree, read, oem_info: str | None, content: object, reason: Reason
+) -> None:
+    path = tree.meter(0, content, oem_info)
     reader = read(["hwmon"])
     assert [reader.values(0.0), reader.values(1.0)] == [{}, {}]
     path.write_text("2000000000\n")
     for second in range(2, 601, 7):
         assert reader.values(float(second)) == {}
     (gap,) = reader.gaps(600.5)
-    assert gap.reason is Reason.MALFORMED
+    assert gap.reason is reason
     assert str(path) in gap.detail
     assert "every 600 s" in gap.detail
     assert list(reader.values(601.5).values()) == [2000.0]

@@ -37,6 +37,8 @@ RESCAN_TROUBLED_SECONDS = 5.0
 DEVICES = 1_024
 """Most devices that are looked into: a large node has some hundreds of sensors."""
 METERS = 64
+UNKNOWN_MICROWATTS = 0xFFFFFFFF * 1000
+"""What the driver shows where the firmware answers all ones, for an error (ACPI 6.5, 10.4.1; lm-sensors issue 460)."""
 _PART = re.compile(r"([A-Za-z][A-Za-z0-9 ]{0,31}) Power Socket (\d{1,4})")
 _POWER = re.compile(r"(power\d{1,3})(_average|_input)")
 
@@ -84,6 +86,14 @@ def _oem_label(device: str, channel: str) -> str:
         if _name_in(f"{device}/{name}"):
             return read_name(f"{device}/{name}")
     return ""
+
+
+def read_microwatts(path: str) -> int:
+    """Return what a meter measures. Raises DeviceError."""
+    microwatts = read_number(path)
+    if microwatts >= UNKNOWN_MICROWATTS:
+        raise DeviceError(Reason.IMPLAUSIBLE, f"{path}: the firmware answers with an error ({microwatts} microwatts)")
+    return microwatts
 
 
 def part_series(label: str) -> Series | None:
@@ -148,7 +158,7 @@ class HwmonPower(PollableSource):
 
     def _read(self, meters: Sequence[HwmonMeter]) -> list[int | DeviceError]:
         """Return what each meter answers, in microwatts."""
-        reads = [DeviceReads(meter.path, [CaughtRead(meter.path, read_number, DeviceError)]) for meter in meters]
+        reads = [DeviceReads(meter.path, [CaughtRead(meter.path, read_microwatts, DeviceError)]) for meter in meters]
         return [answer for (answer,) in self._files.round(reads, self._mono)]
 
     def _scan(self, mono: float) -> None:
