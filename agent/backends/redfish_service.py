@@ -142,6 +142,15 @@ def _leads_to(answer: HttpAnswer, asked: str, other: str) -> bool:
     return same and (there.path, there.query) == (other, "")
 
 
+def _server_of(asked: str, location: str) -> str:
+    """Return the server that a redirect leads to."""
+    try:
+        place = urlsplit(urljoin(asked, location))
+    except ValueError:
+        return "an invalid address"
+    return f"{place.scheme}://{place.netloc.rpartition('@')[2]}"
+
+
 class RedfishSource(Protocol):
     """What documents are read from."""
 
@@ -207,6 +216,9 @@ class RedfishService:
             return self._exchange(path)
         if answer.status != 200:
             reason, text = _STATUS.get(answer.status, (Reason.MALFORMED, "unexpected response"))
+            if answer.status in _REDIRECTS:
+                place = _server_of(f"{self._target.url}{path}", answer.headers.get("location", ""))
+                text = f"redirects to {_printable(place)}, which is not followed; correct the url"
             raise self.error(reason, path, f"{text} (HTTP status {answer.status})")
         if path != ROOT:  # which is read without a login
             self.accepted = True
@@ -375,4 +387,8 @@ def _may_be_link(value: Any) -> bool:
 def _error_text(error: Any) -> str:
     """Return what an error body says, as one short line."""
     text = error.get("message") or error.get("code") if isinstance(error, dict) else error
-    return "".join(each if each.isprintable() else "?" for each in str(text)[:_SHOWN])
+    return _printable(str(text))
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_SHOWN])

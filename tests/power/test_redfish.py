@@ -110,6 +110,12 @@ def test_a_refusal_has_its_reason_and_names_the_address(controller, source, stat
     assert str(status) in error.detail
 
 
+def test_a_service_on_another_port_is_named_where_it_redirects(controller, source) -> None:
+    controller.status[CHASSIS] = 301
+    controller.headers["Location"] = "https://10.0.0.1:8080/redfish/v1/Chassis"
+    assert "redirects to https://10.0.0.1:8080" in fault(source()).detail
+
+
 @pytest.mark.parametrize(
     "link", ["http://elsewhere/redfish/v1/x", "//elsewhere/x", "/etc", "/redfish/v1/a b\r\nX: y", 7]
 )
