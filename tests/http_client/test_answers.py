@@ -1,6 +1,7 @@
 """Answers of HTTP/1.1 as data: what is taken, what is refused, and never anything else."""
 
 import gzip
+import tracemalloc
 from typing import Any
 
 import h11
@@ -109,7 +110,11 @@ def test_gzip_is_undone_and_anything_else_left_as_it_is(body: bytes) -> None:
 
 def test_no_more_of_a_gzip_body_than_its_limit_is_undone() -> None:
     bomb = HttpAnswer(200, body=gzip.compress(b"x" * 10_000_000))
+    tracemalloc.start()
     answer = decompressed(bomb, 1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
     assert (answer.body, answer.cut) == (b"x" * 1000, True)
     assert not decompressed(bomb, 10_000_000).cut
 
