@@ -6,6 +6,7 @@ away. The connection is kept, since a TLS handshake takes a small controller a s
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any, Protocol
@@ -16,9 +17,9 @@ from msgspec.structs import asdict
 
 from agent.backends.protocol import DeviceError
 from agent.config.schema import ConfigError
-from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault, decompressed
 from agent.lib.http_client import HttpClient
-from agent.lib.http_link import HttpRequest
+from agent.lib.http_link import ACCEPT_ENCODING, HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.model import Metric, Reason
 
@@ -31,8 +32,13 @@ DENIED_RETRY_SECONDS = 300.0
 """Seconds until a service that refused the login is asked again: it locks an account after a few wrong passwords."""
 MOST_MEMBERS = 64
 """Members of a collection that are looked at."""
+LONGEST_NAME = 64
+"""Characters of a resource's name that are kept."""
+MAX_PAGES = 16
+"""Pages of a collection that are read."""
 
-_HEADERS = (("Accept", "application/json"), ("OData-Version", "4.0"))
+_HEADERS = (("Accept", "application/json"), (ACCEPT_ENCODING, "gzip"), ("OData-Version", "4.0"))
+"""HPE iLO 5 has documents in gzip alone, and answers 406 to who asks for none (Redfish-Mockup-Creator issue 58)."""
 _BROKEN_OFF = (HttpFault.UNREACHABLE, HttpFault.GARBAGE)
 _FAULTS = {
     HttpFault.UNTRUSTED: (Reason.DENIED, "; set ca_file to the controller's own, or verify: false"),
@@ -41,11 +47,13 @@ _FAULTS = {
 }
 _REDIRECTS = (301, 302, 303, 307, 308)
 _PORTS = {"http": 80, "https": 443}
+_NUMBER = re.compile(r"[+-]?[0-9]{1,12}(\.[0-9]{0,12})?")
 _STATUS = {
     401: (Reason.DENIED, "user name or password refused"),
     403: (Reason.DENIED, "the account may not read this"),
     404: (Reason.UNSUPPORTED, "not found"),
     405: (Reason.UNSUPPORTED, "not offered"),
+    406: (Reason.MALFORMED, "not offered as JSON, plain or in gzip"),
     501: (Reason.UNSUPPORTED, "not offered"),
     429: (Reason.TIMEOUT, "too many requests"),
     503: (Reason.TIMEOUT, "the service is busy"),
@@ -66,30 +74,47 @@ def make_target(service: Struct, key: str) -> HttpTarget:
 
 
 def as_number(value: Any) -> float | None:
-    """Return a finite number, as it is or as `Reading` of a sensor's excerpt; None for all else."""
+    """Return a finite number, as it is, in a text or as `Reading` of a sensor's excerpt; None for all else."""
     if isinstance(value, dict):
         value = value.get("Reading")
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = float(value)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_number and -1e9 < value < 1e9 else None  # NaN is not between them
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list that a document holds; an empty one for all else."""
+    """Return a list that a document holds, or the object that stands in its place as one; an empty one for all else."""
+    if isinstance(value, dict) and value and not is_bare_link(value):
+        return [value]
     return value if isinstance(value, list) else []
 
 
 def link_path(value: Any) -> str | None:
     """Return the path of a link, if it stays inside the service."""
-    path = value.get("@odata.id") if isinstance(value, dict) else None
+    return _path_in_service(value.get("@odata.id") if isinstance(value, dict) else None)
+
+
+def is_bare_link(value: Any) -> bool:
+    """Return whether a value is a link to a resource and holds nothing of it."""
+    return isinstance(value, dict) and value.keys() == {"@odata.id"}
+
+
+def _path_in_service(path: Any) -> str | None:
     if not isinstance(path, str) or not path.startswith(ROOT) or not path.isascii() or not path.isprintable():
         return None
     return path
 
 
-def members_of(collection: dict[str, Any]) -> list[str]:
-    """Return the paths of a collection's members, as far as they stay inside the service."""
-    paths = map(link_path, as_list(collection.get("Members")))
-    return [path for path in paths if path is not None][:MOST_MEMBERS]
+def link_paths(value: Any) -> list[str]:
+    """Return the paths of the links in a list, or of the one in its place, as far as they stay inside the service."""
+    paths = map(link_path, [value] if isinstance(value, dict) else as_list(value))
+    return [path for path in paths if path is not None]
+
+
+def resource_id(path: str) -> str:
+    """Return the last part of a resource's path, which is its Id by the specification, as a label's value."""
+    return path.rstrip("/").rpartition("/")[2][:LONGEST_NAME]
 
 
 def exchange(client: HttpClient, target: HttpTarget, path: str, until: float) -> HttpAnswer:
@@ -117,6 +142,15 @@ def _leads_to(answer: HttpAnswer, asked: str, other: str) -> bool:
     return same and (there.path, there.query) == (other, "")
 
 
+def _server_of(asked: str, location: str) -> str:
+    """Return the server that a redirect leads to."""
+    try:
+        place = urlsplit(urljoin(asked, location))
+    except ValueError:
+        return "an invalid address"
+    return f"{place.scheme}://{place.netloc.rpartition('@')[2]}"
+
+
 class RedfishSource(Protocol):
     """What documents are read from."""
 
@@ -133,21 +167,31 @@ class RedfishSource(Protocol):
 class RedfishService:
     """Reads documents of one service."""
 
-    def __init__(self, target: HttpTarget, timeout: float, clock: Callable[[], float]) -> None:
-        """Wait `timeout` seconds for a whole answer, and the target's own for a byte. `clock`: monotonic seconds."""
+    def __init__(self, target: HttpTarget, timeout: float, clock: Callable[[], float], until: float = inf) -> None:
+        """Wait `timeout` seconds for a whole answer, and the target's own for a byte; never beyond `until`.
+
+        `clock` gives monotonic seconds.
+        """
         self._target = target
         self._timeout = timeout
         self._clock = clock
+        self._until = until
+        self.accepted = False
+        """Whether the service accepted the login when it last answered."""
         self._client = HttpClient(target, BOUNDS, clock, silence=target.timeout)
 
     def close(self) -> None:
         self._client.close()
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return one document. Raises DeviceError."""
+        """Return one document. Raises DeviceError.
+
+        A byte that is not UTF-8, or a control character in a text, spoils that text alone (libredfish issue 108,
+        idrac_exporter issue 192).
+        """
         body = self._exchange(path)
         try:
-            document = json.loads(body)
+            document = json.loads(body.decode(json.detect_encoding(body), "replace"), strict=False)
         except (ValueError, RecursionError) as error:
             raise self.error(Reason.MALFORMED, path, f"invalid JSON: {error}") from error
         if not isinstance(document, dict):
@@ -156,7 +200,8 @@ class RedfishService:
 
     def _exchange(self, path: str) -> bytes:
         try:
-            answer = exchange(self._client, self._target, path, self._clock() + self._timeout)
+            deadline = min(self._clock() + self._timeout, self._until)
+            answer = exchange(self._client, self._target, path, deadline)
         except HttpError as error:
             if error.kept and error.fault in _BROKEN_OFF:  # retry on a new connection
                 return self._exchange(path)
@@ -164,11 +209,28 @@ class RedfishService:
             raise self.error(reason, path, f"{error}{remedy}") from error
         if answer.status in (401, 403):
             self._client.close()  # a new login needs a new start
-        if answer.cut:
-            raise self.error(Reason.MALFORMED, path, f"the response exceeds {BOUNDS.body} bytes")
+        if answer.status == 401 and self.accepted:
+            # A busy controller rejects the login that it has just accepted (idrac_exporter issue 178). One retry: an
+            # account is locked after a few wrong passwords.
+            self.accepted = False
+            return self._exchange(path)
         if answer.status != 200:
             reason, text = _STATUS.get(answer.status, (Reason.MALFORMED, "unexpected response"))
+            if answer.status in _REDIRECTS:
+                place = _server_of(f"{self._target.url}{path}", answer.headers.get("location", ""))
+                text = f"redirects to {_printable(place)}, which is not followed; correct the url"
             raise self.error(reason, path, f"{text} (HTTP status {answer.status})")
+        if path != ROOT:  # which is read without a login
+            self.accepted = True
+        return self._body_of(answer, path)
+
+    def _body_of(self, answer: HttpAnswer, path: str) -> bytes:
+        try:
+            answer = decompressed(answer, BOUNDS.body)
+        except HttpError as error:
+            raise self.error(Reason.MALFORMED, path, str(error)) from error
+        if answer.cut:
+            raise self.error(Reason.MALFORMED, path, f"the response exceeds {BOUNDS.body} bytes")
         return answer.body
 
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
@@ -180,8 +242,9 @@ Problem = tuple[Metric, str]
 MOST_PROBLEMS = 8
 """Most problems of a round that are kept for one row."""
 _SHOWN = 120
-_LISTS = ("Members", "Temperatures", "LeakDetectorGroups", "Detectors")
-_LISTS_OR_LINKS = ("Fans",)
+_NEXT = "Members@odata.nextLink"
+_LISTS = ("Temperatures", "LeakDetectorGroups", "Detectors")
+_LISTS_OR_LINKS = ("Members", "Fans")
 _LINKS = (
     "ThermalEquipment", "CDUs", "RPUs", "Pumps", "Reservoirs", "Filters", "PrimaryCoolantConnectors",
     "SecondaryCoolantConnectors", "LeakDetection", "LeakDetectors", "EnvironmentMetrics", "PowerEquipment",
@@ -214,31 +277,38 @@ class RedfishPoll:
         self.calls = 0
         """Documents that were asked for."""
         self.problems: list[Problem] = []
+        self.fault: DeviceError | None = None
+        """What is wrong with a document, of those read so far."""
 
-    def read(self, path: str) -> dict[str, Any] | None:
-        """Return the document; None if missing or no JSON object. Raises DeviceError for the service as a whole."""
+    def require(self, path: str) -> dict[str, Any]:
+        """Return the document, after a note of what in it cannot be understood. Raises DeviceError."""
         if self._clock() >= self._until:
             text = f"the round's time is over after {self.calls} documents: the service is too slow"
             raise self._service.error(Reason.TIMEOUT, path, text)
         self.calls += 1
-        try:
-            document = self._service.get(path)
-        except DeviceError as error:
-            if error.reason not in (Reason.UNSUPPORTED, Reason.MALFORMED):
-                raise
-            if self._linked or error.reason is not Reason.UNSUPPORTED:
-                self.note(str(error))
-            return None
+        document = self._service.get(path)
         if "error" in document and "@odata.id" not in document:
-            self.note(str(self._service.error(Reason.MALFORMED, path, f"an error: {_error_text(document['error'])}")))
-            return None
-        return self.examined(path, document)
-
-    def examined(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Return a document, after a note of what in it cannot be understood."""
+            raise self._service.error(Reason.MALFORMED, path, f"an error: {_error_text(document['error'])}")
         for oddity in _oddities(document):
             self.note(str(self._service.error(Reason.MALFORMED, path, oddity)))
         return document
+
+    def read(self, path: str) -> dict[str, Any] | None:
+        """Return the document; None if missing or no JSON object. Raises DeviceError for the service as a whole."""
+        try:
+            return self.require(path)
+        except DeviceError as error:
+            if error.reason not in (Reason.UNSUPPORTED, Reason.MALFORMED):
+                raise
+            self.keep_fault(error)
+            if self._linked or error.reason is not Reason.UNSUPPORTED:
+                self.note(str(error))
+            return None
+
+    def keep_fault(self, error: DeviceError) -> None:
+        """Keep the first of what is wrong with single documents; one that is not offered gives way to any other."""
+        if self.fault is None or (self.fault.reason is Reason.UNSUPPORTED and error.reason is not Reason.UNSUPPORTED):
+            self.fault = error
 
     def at(self, path: str | None) -> dict[str, Any]:
         """Return the document at a link; an empty one if it is missing."""
@@ -248,11 +318,31 @@ class RedfishPoll:
         """Return the paths of the members of a collection, as many as are looked at."""
         return self.members_in(path, self.at(path))
 
-    def members_in(self, path: str | None, collection: dict[str, Any]) -> list[str]:
-        """Return the same of a collection that has been read."""
-        if len(as_list(collection.get("Members"))) > MOST_MEMBERS or "Members@odata.nextLink" in collection:
-            self.note(f"{path}: only the first {MOST_MEMBERS} members are read")
-        return members_of(collection)
+    def members_in(self, path: str | None, collection: dict[str, Any], excluded: str | None = None) -> list[str]:
+        """Return the same of a collection that has been read, on all its pages.
+
+        Members whose Id begins with `excluded` are left out before they are counted.
+        """
+        members: dict[str, None] = {}
+        pages: set[str] = set()
+        page: dict[str, Any] | None = collection
+        while page is not None:
+            for member in link_paths(page.get("Members")):
+                if excluded is None or not resource_id(member).startswith(excluded):
+                    members[member] = None
+            following = page.get(_NEXT)
+            page = self._next_page(following, pages) if len(members) < MOST_MEMBERS else None
+            if page is None and (following is not None or len(members) > MOST_MEMBERS):
+                self.note(f"{path}: only the first {min(len(members), MOST_MEMBERS)} members are read")
+        return list(members)[:MOST_MEMBERS]
+
+    def _next_page(self, link: Any, pages: set[str]) -> dict[str, Any] | None:
+        """Return the page at a link; None without one, or if it is one of the `pages` that were read."""
+        path = _path_in_service(link)
+        if path is None or path in pages or len(pages) + 1 >= MAX_PAGES:
+            return None
+        pages.add(path)
+        return self.read(path)
 
     def note(self, problem: str) -> None:
         """Keep a problem, one of the first few."""
@@ -270,9 +360,11 @@ def _oddities(document: dict[str, Any], depth: int = 0) -> Iterator[str]:
             yield f"{name} is not a link"
     for name in (*_LISTS, *_LISTS_OR_LINKS):
         listed = document.get(name)
-        if isinstance(listed, list):
-            yield from _odd_entries(name, listed, depth)
-        elif listed is not None and not (name in _LISTS_OR_LINKS and _may_be_link(listed)):
+        if listed is None or (name in _LISTS_OR_LINKS and is_bare_link(listed) and _may_be_link(listed)):
+            continue
+        if isinstance(listed, list) or (isinstance(listed, dict) and not is_bare_link(listed)):
+            yield from _odd_entries(name, as_list(listed), depth)
+        else:
             yield f"{name} is not a list"
 
 
@@ -295,4 +387,8 @@ def _may_be_link(value: Any) -> bool:
 def _error_text(error: Any) -> str:
     """Return what an error body says, as one short line."""
     text = error.get("message") or error.get("code") if isinstance(error, dict) else error
-    return "".join(each if each.isprintable() else "?" for each in str(text)[:_SHOWN])
+    return _printable(str(text))
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_SHOWN])

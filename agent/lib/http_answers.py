@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 from enum import Enum, auto
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 MOST_HEADERS = 100
 MOST_INTERIM = 16
@@ -27,6 +28,8 @@ _BODYLESS = (204, 304)
 _LISTS = ("connection", "transfer-encoding")
 _OK = 200
 _FIRST = b"HTTP/1."
+_GZIP = b"\x1f\x8b"
+"""The first bytes of gzip (RFC 1952, 2.3.1)."""
 _UNTIL_CLOSE, _CHUNKED = sys.maxsize, -1
 """The size of a body that ends with the connection, and that of one in chunks."""
 
@@ -213,6 +216,26 @@ class HttpAnswer(Struct, frozen=True):
     body: bytes = b""
     closes: bool = False
     cut: bool = False
+
+
+def decompressed(answer: HttpAnswer, limit: int) -> HttpAnswer:
+    """Return the answer with a body of at most `limit` bytes that is not compressed. Raises HttpError.
+
+    Gzip is recognised by its first bytes: servers compress what was not asked for, and do not always say so.
+    """
+    if not answer.body.startswith(_GZIP):
+        return answer
+    import zlib
+
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        body = inflater.decompress(answer.body, limit + 1)
+    except zlib.error as error:
+        raise _garbage("damaged gzip data") from error
+    is_cut = len(body) > limit or answer.cut
+    if not inflater.eof and not is_cut:
+        raise _garbage("truncated gzip data")
+    return replace(answer, body=body[:limit], cut=is_cut)
 
 
 class HttpFault(Enum):

@@ -28,6 +28,7 @@ _READS = 8
 """Chunks that are read before other connections have their turn."""
 _WANTS = {"SSLWantReadError": select.POLLIN, "SSLWantWriteError": select.POLLOUT}
 _PATH = re.compile(r"/[!-~]*")
+ACCEPT_ENCODING = "Accept-Encoding"
 
 
 class Place(NamedTuple):
@@ -42,7 +43,7 @@ Find = Callable[[], Place]
 
 
 class HttpRequest(Struct, frozen=True):
-    """A request; the link adds the host and the login."""
+    """A request; the link adds the host and the login. Unless `headers` say otherwise, it accepts no compression."""
 
     method: str
     path: str
@@ -53,13 +54,10 @@ class HttpRequest(Struct, frozen=True):
         """Return the request as it is sent. Raises ValueError for a path that would split the request line."""
         if _PATH.fullmatch(self.path) is None:
             raise ValueError("a path is printable ASCII without spaces")
-        lines = [
-            f"{self.method} {self.path} HTTP/1.1",
-            f"Host: {host}",
-            "User-Agent: coldplate",
-            "Accept-Encoding: identity",
-            *(f"{name}: {value}" for name, value in (*self.headers, *login.items())),
-        ]
+        headers = {
+            "Host": host, "User-Agent": "coldplate", ACCEPT_ENCODING: "identity", **dict(self.headers), **login,
+        }  # fmt: skip
+        lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if self.body:
             lines.append(f"Content-Length: {len(self.body)}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii") + self.body

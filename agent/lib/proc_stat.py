@@ -36,3 +36,14 @@ def parse_stat(data: bytes) -> ProcStat:
         int(pid), command.decode("utf-8", "replace"), state.decode("ascii", "replace"), int(parent), int(session),
         int(flags), int(started), int(user) + int(system), int(pages),
     )  # fmt: skip
+
+
+def parse_run_delay(data: bytes) -> float:
+    """Return for how many seconds a thread has waited for a processor, by its schedstat. Raises ValueError.
+
+    Its second field, in nanoseconds (Documentation/scheduler/sched-stats.rst).
+    """
+    fields = data.split()
+    if len(fields) < 2:
+        raise ValueError(f"{len(fields)} fields, expected 3")
+    return int(fields[1]) / 1e9

@@ -235,22 +235,61 @@ def test_a_webhook_is_reached_whatever_it_answers_and_one_that_is_away_is_not(tr
     assert away[0] == "FAIL" and "Connection refused" in away[1]
 
 
-@pytest.mark.parametrize(
-    ("status", "verdict", "found"),
-    [(200, "OK", "takes the login"), (401, "FAIL", "refuses the login"), (404, "FAIL", "HTTP status 404")],
-)
-def test_a_bmc_is_asked_once(tree: NodeTree, server: Start, status: int, verdict: str, found: str) -> None:
+def redfish_findings(tree: NodeTree, url: str) -> list[tuple[str, str]]:
+    config = f"web: {{listen: [':1']}}\nbackends: {{redfish: {{url: '{url}'}}}}\n"
+    return [finding for finding in tree.told("BMC", config) if "Redfish" in finding[1]]
+
+
+@pytest.mark.parametrize(("status", "found"), [(401, "refuses the login"), (404, "HTTP status 404")])
+def test_a_bmc_that_refuses_is_asked_once(tree: NodeTree, server: Start, status: int, found: str) -> None:
     asked: list[str] = []
 
     def answer(path: str) -> tuple[int, bytes]:
         asked.append(path)
         return status, b"{}"
 
-    config = f"web: {{listen: [':1']}}\nbackends: {{redfish: {{url: '{server(answer)}'}}}}\n"
-    told = [each for each in tree.told("BMC", config) if "Redfish" in each[1]]
-    assert [each[0] for each in told] == [verdict]
-    assert found in told[0][1]
+    ((verdict, text),) = redfish_findings(tree, server(answer))
+    assert verdict == "FAIL"
+    assert found in text
     assert asked == ["/redfish/v1/Chassis"]
+
+
+POWER = b'{"PowerControl": [{"PowerConsumedWatts": 7000}]}'
+BMC = {
+    "/redfish/v1/Chassis": b'{"Members": [{"@odata.id": "/redfish/v1/Chassis/1"}]}',
+    "/redfish/v1/Chassis/1": b'{"Id": "1", "Power": {"@odata.id": "/redfish/v1/Chassis/1/Power"}}',
+    "/redfish/v1/Chassis/1/Power": POWER,
+}
+
+
+@pytest.mark.parametrize(
+    ("documents", "verdict", "found"),
+    [
+        (BMC, "OK", "takes the login, and reports 7000 W"),
+        ({**BMC, "/redfish/v1/Chassis/1/Power": b"{"}, "WARN", "/redfish/v1/Chassis/1/Power: invalid JSON"),
+        ({**BMC, "/redfish/v1/Chassis/1": b"{}"}, "WARN", "no chassis that is a whole node reports its power"),
+        ({**BMC, "/redfish/v1/Chassis/1/Power": POWER.replace(b"7000", b"0")}, "WARN", "reports 0 W"),
+        ({"/redfish/v1/Chassis": b"<html>"}, "WARN", "/redfish/v1/Chassis: invalid JSON"),
+    ],
+)
+def test_the_power_of_a_bmc_is_read(
+    tree: NodeTree, server: Start, documents: dict[str, bytes], verdict: str, found: str
+) -> None:
+    url = server(lambda path: (200, documents[path]) if path in documents else (404, b"{}"))
+    ((actual, text),) = redfish_findings(tree, url)
+    assert actual == verdict
+    assert found in text
+
+
+@pytest.mark.parametrize(("source", "verdict"), [("redfish", "OK"), ("ipmi", "WARN")])
+def test_a_bmc_that_is_too_slow_for_doctor_is_read_by_the_agent(
+    tree: NodeTree, server: Start, source: str, verdict: str
+) -> None:
+    url = server(lambda path: (503, b"") if path.endswith("/Power") else (200, BMC[path]))
+    power = reading("coldplate_node_power_watts", 7000, source=source)
+    config = answering(tree, server, snapshot(*EVERYTHING_SEEN, power))
+    told = tree.told("BMC", f"{config}backends: {{redfish: {{url: '{url}'}}}}\n")
+    assert [each[0] for each in told if "Redfish" in each[1]] == [verdict]
 
 
 def test_files_of_logins_must_be_readable_for_the_agent(tree: NodeTree, tmp_path: Path) -> None:

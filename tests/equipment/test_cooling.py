@@ -166,6 +166,62 @@ def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
     assert len([each for each in caplog.records if words in each.getMessage()]) == (1 if row else 0)
 
 
+@pytest.mark.parametrize("odd", [b"\xff", b"\r"])
+def test_an_odd_byte_or_a_busy_moment_of_the_controller_costs_no_detector(cooled: Make, odd: bytes) -> None:
+    node = cooled()
+    node.serve("c", LeakDetection=node.leaks("c", A={**detector("OK"), "SerialNumber": "@"}))
+    path = f"{BASE}/c/ThermalSubsystem/LeakDetection/LeakDetectors/A"
+    node.controller.documents[path] = json.dumps(node.controller.documents[path]).encode().replace(b"@", odd)
+    assert node.leak_states() == {"c/A": "ok"}
+    node.controller.refusals = 1
+    assert node.leak_states() == {"c/A": "ok"}
+    node.controller.is_gzip_only = True
+    assert node.leak_states() == {"c/A": "ok"}
+
+
+def test_a_collection_on_several_pages_is_read_whole(cooled: Make) -> None:
+    node = cooled()
+    node.serve("c", LeakDetection=node.leaks("c", A="OK", B="Warning"))
+    path = f"{BASE}/c/ThermalSubsystem/LeakDetection/LeakDetectors"
+    first, second = node.controller.documents[path]["Members"]
+    node.controller.documents[path] = {"Members": [first], "Members@odata.nextLink": f"{path}?$skip=1"}
+    node.controller.documents[f"{path}?$skip=1"] = {"Members": second}
+    sample = node.read()
+    assert not sample.gaps
+    assert node.leak_states(0.0) == {"c/A": "ok", "c/B": "warning"}
+
+
+def test_a_page_that_cannot_be_read_is_a_gap(cooled: Make) -> None:
+    node = cooled()
+    node.serve("c", LeakDetection=node.leaks("c", A="OK"))
+    path = f"{BASE}/c/ThermalSubsystem/LeakDetection/LeakDetectors"
+    node.controller.documents[path]["Members@odata.nextLink"] = f"{path}?$skip=1"
+    assert [(gap.metric.name, gap.detail) for gap in node.read().gaps] == [
+        ("coldplate_leak_detector_state", f"{path}: only the first 1 members are read")
+    ]
+
+
+def test_numbers_in_texts_and_an_object_in_the_place_of_a_list_are_understood(cooled: Make) -> None:
+    node = cooled()
+    thermal = f"{BASE}/c/Thermal"
+    node.serve("c", CoolantConnectors=node.connectors("c", In={"FlowLitersPerMinute": {"Reading": "90"}}))
+    node.controller.documents[f"{BASE}/c"]["Thermal"] = {"@odata.id": thermal}
+    node.controller.documents[thermal] = {
+        "Fans": {"@odata.id": f"{thermal}#/Fans/0", "Name": "F", "Reading": "9000", "ReadingUnits": "RPM"},
+        "Temperatures": {"Name": "T", "PhysicalContext": "Intake", "ReadingCelsius": "25.5"},
+    }
+    sample = node.read()
+    assert not sample.gaps
+    values = {reading.series.metric.name.removeprefix("coldplate_"): reading.value for reading in sample.readings}
+    assert values["coolant_flow_liters_per_second"] == 1.5
+    assert values["chassis_fan_rotation_hertz"] == 150.0
+    assert values["chassis_intake_temperature_celsius"] == 25.5
+    node.controller.documents[thermal] = {"Fans": {"@odata.id": f"{thermal}/Fans"}, "Temperatures": {}}
+    assert {reading.series.metric.name for reading in node.read().readings} == {
+        "coldplate_coolant_flow_liters_per_second", "coldplate_chassis_fan_state",
+    }, "a link alone is not a fan; the one that was there is unavailable"  # fmt: skip
+
+
 def test_an_endless_list_is_read_up_to_a_bound(cooled: Make) -> None:
     node = cooled()
     for chassis in range(3):

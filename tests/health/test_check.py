@@ -27,6 +27,7 @@ from agent.commands.check.node_check import (
     in_background,
     learn_expectations,
     query_agent,
+    starved_seconds,
 )
 from agent.config.schema import ConfigError
 from agent.daemon.pausing import PauseRequest, boot_of, write_request
@@ -34,6 +35,7 @@ from agent.health.examination import CHECKS
 from agent.health.expectations import NodeExpectations, load_expectations
 from agent.health.verdicts import Verdict
 from agent.lib.clock import clock
+from agent.lib.proc_stat import parse_run_delay
 from agent.model import BackendReport, Frame, Gpu, Instant, Layout, Outcome, Series, Snapshot
 from agent.wiring.identity import OwnAgent
 from tests import warm
@@ -219,25 +221,41 @@ def test_a_call_that_never_returns_is_critical_once_the_time_is_up(library: Path
 
 
 @pytest.mark.parametrize(
-    ("opening", "waited", "verdict"),
+    ("opening", "waited", "starved", "verdict"),
     [
-        (0.3, 0.4, Verdict.UNKNOWN),
-        (0.3, 0.6, Verdict.CRITICAL),
-        (12.0, 5.9, Verdict.UNKNOWN),
-        (12.0, 6.1, Verdict.CRITICAL),
+        (0.3, 0.4, 0.0, Verdict.UNKNOWN),
+        (0.3, 0.6, 0.0, Verdict.CRITICAL),
+        (12.0, 5.9, 0.0, Verdict.UNKNOWN),
+        (12.0, 6.1, 0.0, Verdict.CRITICAL),
+        (0.3, 1.2, 0.8, Verdict.UNKNOWN),
+        (0.3, 1.4, 0.8, Verdict.CRITICAL),
     ],
 )
-def test_a_gpu_has_longer_to_answer_where_the_opening_took_long(
-    opening: float, waited: float, verdict: Verdict
+@pytest.mark.parametrize(("first", "names"), [(1.0, ["gpus-present"]), (0.0, ["driver", "gpus-present"])])
+def test_a_gpu_has_longer_to_answer_on_a_busy_machine(
+    opening: float, waited: float, starved: float, verdict: Verdict, first: float, names: list[str]
 ) -> None:
     """A machine that is very busy is not sick."""
     up = BY_NAME["coldplate_gpu_up"]
     layout = Layout(tuple(Series(up, Gpu(index, f"GPU-{index}")) for index in "01"))
-    snapshot = Snapshot(1, Instant(5_000.0, 1.7e9), (Frame(layout, (1.0, 0.0)),))
-    made = evaluate(
-        CheckEvidence(snapshot, "nvml", waited=waited, opening=opening), {"gpus-present"}, None, needs_agent=False
-    )
-    assert [each.verdict for each in made.findings] == [verdict]
+    snapshot = Snapshot(1, Instant(5_000.0, 1.7e9), (Frame(layout, (first, 0.0)),))
+    evidence = CheckEvidence(snapshot, "nvml", waited=waited, opening=opening, starved=starved)
+    made = evaluate(evidence, names, None, needs_agent=False)
+    assert [(each.name, each.verdict) for each in made.findings] == [(name, verdict) for name in names]
+
+
+def test_devices_that_were_not_opened_in_time_are_unknown() -> None:
+    snapshot = Snapshot(1, Instant(5_000.0, 1.7e9), ())
+    made = evaluate(CheckEvidence(snapshot, "nvml", waited=0.0, opening=1.2), {"driver"}, None, needs_agent=False)
+    assert [each.verdict for each in made.findings] == [Verdict.UNKNOWN]
+
+
+def test_the_time_without_a_processor_is_that_of_the_thread_that_waited_longest() -> None:
+    assert 0.0 <= starved_seconds(os.getpid()) < clock().mono
+    assert starved_seconds(0) == 0.0
+    assert parse_run_delay(b"12 2500000000 7\n") == 2.5
+    with pytest.raises(ValueError):
+        parse_run_delay(b"12\n")
 
 
 def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path) -> None:

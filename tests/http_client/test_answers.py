@@ -1,5 +1,7 @@
 """Answers of HTTP/1.1 as data: what is taken, what is refused, and never anything else."""
 
+import gzip
+import tracemalloc
 from typing import Any
 
 import h11
@@ -7,7 +9,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.lib.http_answers import MOST_HEADERS, AnswerBounds, AnswerReader, HttpAnswer, HttpError, HttpFault
+from agent.lib.http_answers import (
+    MOST_HEADERS,
+    AnswerBounds,
+    AnswerReader,
+    HttpAnswer,
+    HttpError,
+    HttpFault,
+    decompressed,
+)
 from exporters.http_messages import RefusedError, Request, RequestReader
 
 BODY, HEAD = 100, 4096
@@ -89,6 +99,31 @@ def test_of_two_headers_with_one_name_the_first_is_kept_and_http_1_0_may_keep_th
 def test_a_body_that_is_too_long_is_cut_there(sent: bytes) -> None:
     answer = AnswerReader(BOUNDS).feed(sent)
     assert answer == HttpAnswer(200, answer.headers if answer else {}, b"x" * BODY, closes=True, cut=True)
+
+
+@given(st.binary(max_size=300))
+def test_gzip_is_undone_and_anything_else_left_as_it_is(body: bytes) -> None:
+    assert decompressed(HttpAnswer(200, body=gzip.compress(body)), 300).body == body
+    plain = HttpAnswer(200, body=b"{" + body)
+    assert decompressed(plain, 300) is plain
+
+
+def test_no_more_of_a_gzip_body_than_its_limit_is_undone() -> None:
+    bomb = HttpAnswer(200, body=gzip.compress(b"x" * 10_000_000))
+    tracemalloc.start()
+    answer = decompressed(bomb, 1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    assert (answer.body, answer.cut) == (b"x" * 1000, True)
+    assert not decompressed(bomb, 10_000_000).cut
+
+
+@pytest.mark.parametrize("body", [b"\x1f\x8b", gzip.compress(b"hello", mtime=0)[:-5], b"\x1f\x8b" + b"x" * 100])
+def test_a_damaged_gzip_body_is_refused(body: bytes) -> None:
+    with pytest.raises(HttpError, match="gzip") as raised:
+        decompressed(HttpAnswer(200, body=body), 1000)
+    assert raised.value.fault is HttpFault.GARBAGE
 
 
 GARBAGE = [

@@ -340,3 +340,13 @@ def test_a_module_that_hangs_costs_its_card_whose_modules_are_never_asked_two_at
     hung.fault = neighbour.fault = errno.EIO
     released.set()
     wait_until(lambda: neighbour.transfers and not ports.kernel.open)  # their reader ends
+
+
+def test_a_module_that_fails_now_and_then_is_not_left_alone(ports: Ports) -> None:
+    module = qsfp28()
+    plug(ports, module).modules()
+    for _ in range(4):
+        module.fault = errno.EIO
+        ports.modules()
+        module.fault = 0
+        assert "temperature_celsius eth0" in ports.modules()

@@ -250,6 +250,19 @@ def test_a_sensor_that_goes_is_a_gap_and_a_later_search_finds_what_there_is(port
     assert ports.gaps() == {}
 
 
+def test_a_sensor_that_failed_twice_is_left_alone_for_ten_minutes(ports: Ports) -> None:
+    hardware = adapter(ports, 1, asic="41000", Module0="N/A")
+    name(ports, "infiniband", "mlx5_0", hardware)
+    for _ in range(2):
+        assert list(ports.read().values()) == [41]
+    (hardware / "hwmon" / "hwmon1" / "temp2_input").write_text("50000\n")
+    start = ports.now
+    while ports.now < start + 585.0:
+        assert list(ports.read().values()) == [41]
+        assert "every 600 s" in ports.gaps()["coldplate_hca_temperature_celsius"][1]
+    assert list(ports.read().values()) == [41, 50]
+
+
 def test_ports_that_cannot_be_asked_are_gaps_beside_temperatures(ports: Ports) -> None:
     ports.healthy("eth0")
     family, ports.kernel.family = ports.kernel.family, 13

@@ -1,6 +1,7 @@
 """Sysfs trees with meters and RAPL domains, a management controller in a thread, and one behind a fake IPMI device."""
 
 import base64
+import gzip
 import json
 import socket
 import ssl
@@ -123,6 +124,9 @@ class Controller(Server):
         self.status: dict[str, int] = {}
         self.headers: dict[str, str] = {}
         self.login: str | None = None
+        self.refusals = 0
+        """Requests that are answered with 401 next, whatever their login."""
+        self.is_gzip_only = False
         self.asked: list[str] = []
         self.break_off: bytes | None = None
         """Said instead of the next answer, before it hangs up; of each one where it is `broken_for_good`."""
@@ -146,9 +150,18 @@ class Controller(Server):
         status = self.status.get(path, 200 if path in self.documents else 404)
         if self.login is not None and f"Authorization: {self.login}" not in fields:
             status = 401
+        if self.refusals:
+            self.refusals -= 1
+            status = 401
         document = self.documents.get(path)
         answer = document if isinstance(document, bytes) else json.dumps(document).encode()
-        headers = {**self.headers, "Content-Length": str(len(answer))}
+        headers = dict(self.headers)
+        if self.is_gzip_only and not any("gzip" in field for field in fields if field.startswith("Accept-Encoding:")):
+            status = 406
+        elif self.is_gzip_only:
+            answer = gzip.compress(answer)
+            headers["Content-Encoding"] = "gzip"
+        headers["Content-Length"] = str(len(answer))
         head = (f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in headers.items()), "", "")
         held.sendall("\r\n".join(head).encode() + answer)
 

@@ -80,13 +80,61 @@ def test_a_meter_whose_name_begins_to_hang_is_read_on_and_one_that_hangs_takes_i
         assert reader.values(second).keys() == whole.keys() - {module(0)}
 
 
-def test_a_meter_of_the_node_that_is_well_again_is_shown_within_a_second(tree, read) -> None:
-    path = tree.meter(0, "banana")
+@pytest.mark.parametrize(("content", "reason"), [("banana", Reason.MALFORMED), (0xFFFFFFFF * 1000, Reason.IMPLAUSIBLE)])
+@pytest.mark.parametrize("oem_info", [None, "Module Power Socket 0"])
+def test_a_meter_that_failed_twice_is_left_alone_for_ten_minutes(
+    tree, read, oem_info: str | None, content: object, reason: Reason
+) -> None:
+    path = tree.meter(0, content, oem_info)
     reader = read(["hwmon"])
-    for second in range(62):
-        assert reader.values(float(second)) == {}
+    assert [reader.values(0.0), reader.values(1.0)] == [{}, {}]
     path.write_text("2000000000\n")
-    assert reader.values(62.0) == {'power_watts{source="hwmon"}': 2000.0}
+    for second in range(2, 601, 7):
+        assert reader.values(float(second)) == {}
+    (gap,) = reader.gaps(600.5)
+    assert gap.reason is reason
+    assert str(path) in gap.detail
+    assert "every 600 s" in gap.detail
+    assert list(reader.values(601.5).values()) == [2000.0]
+
+
+def test_a_meter_that_failed_once_is_read_again_at_once(tree, read) -> None:
+    path = tree.meter(0, 2_000_000_000)
+    reader = read(["hwmon"])
+    for second in range(0, 20, 2):
+        path.write_text("banana\n")
+        assert reader.values(float(second)) == {}
+        path.write_text("2000000000\n")
+        assert reader.values(second + 1.0) == {'power_watts{source="hwmon"}': 2000.0}
+
+
+def test_a_meter_that_hung_once_is_read_again_when_it_returns(tree, read, odd) -> None:
+    path = tree.meter(0, 2_000_000_000)
+    reader = read(["hwmon"])
+    odd.hang(path)
+    assert [gap.reason for gap in reader.gaps(0.0)] == [Reason.TIMEOUT]
+    for second in range(1, 10):
+        assert [gap.reason for gap in reader.gaps(float(second))] == [Reason.TIMEOUT]
+    odd.release()
+    path.unlink()
+    path.write_text("2000000000\n")
+    seconds = iter(range(10, 600))
+    wait_until(lambda: bool(reader.values(float(next(seconds)))))
+
+
+def test_the_meter_of_the_node_is_not_read_while_a_preferred_source_answers(tree, read, odd, caplog) -> None:
+    tree.meter(1, 5_000_000, "CPU Power Socket 0")
+    odd.hang(tree.meter(0, 6_000_000_000))
+    dcmi = Dcmi(7000)
+    reader = read(["ipmi", "hwmon"], ipmi=dcmi)
+    for second in range(10):
+        assert reader.values(float(second)) == {
+            'power_watts{source="ipmi"}': 7000.0,
+            'component_power_watts{component="cpu",socket="0"}': 5.0,
+        }
+    assert not caplog.records
+    dcmi.answer = OSError(5, "Input/output error")
+    assert [gap.reason for gap in reader.gaps(10.0)] == [Reason.LOST, Reason.TIMEOUT]
 
 
 def test_the_meter_of_the_node_that_hangs_gives_way_to_the_next_source(tree, read, odd) -> None:

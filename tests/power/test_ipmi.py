@@ -21,17 +21,32 @@ from tests.power.conftest import Dcmi, fault, response
 from tests.power.test_sysfs import without_root
 
 
+def openbmc(watts: int) -> bytes:
+    """As OpenBMC answered before it had a state: the current power four times, and zeros."""
+    return b"\x00\xdc" + 4 * watts.to_bytes(2, "little") + bytes(9)
+
+
+@pytest.mark.parametrize("answer", [response(360), response(360, state=0x02), openbmc(360)])
+def test_a_reading_counts_where_openbmc_has_its_state_in_another_place(answer: bytes) -> None:
+    assert IpmiPower(Dcmi(answer)).watts() == 360.0
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
         (b"\xc1", Reason.UNSUPPORTED),
         (b"\xc0", Reason.TIMEOUT),
         (b"\xd4", Reason.DENIED),
-        (b"\xff", Reason.UNSUPPORTED),
+        (b"\xff", Reason.TIMEOUT),
+        (b"\xcc", Reason.UNSUPPORTED),
         (b"", Reason.MALFORMED),
         (response(100)[:18], Reason.MALFORMED),
         (b"\x00\xdd" + response(100)[2:], Reason.MALFORMED),
         (response(100, state=0), Reason.UNSUPPORTED),
+        (response(100, 100, 100, 100, state=0), Reason.UNSUPPORTED),
+        (openbmc(0), Reason.UNSUPPORTED),
+        (openbmc(100)[:4] + b"\0" + openbmc(100)[5:], Reason.UNSUPPORTED),
+        (response(0xFFFF), Reason.IMPLAUSIBLE),
         (TimeoutError(110, "timed out"), Reason.TIMEOUT),
         (OSError(5, "Input/output error"), Reason.LOST),
         (PermissionError(13, "Permission denied", "/dev/ipmi0"), Reason.DENIED),

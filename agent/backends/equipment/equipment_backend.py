@@ -28,7 +28,6 @@ from agent.backends.equipment.equipment_resources import (
     read_fan,
     read_thermal,
     read_thermal_metrics,
-    resource_id,
 )
 from agent.backends.polled_source import PollableSource, PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
@@ -40,6 +39,7 @@ from agent.backends.redfish_service import (
     RedfishService,
     RedfishSource,
     link_path,
+    resource_id,
 )
 from agent.catalogue.equipment import FAN_STATE, INTAKE, LEAK_STATES, ROWS, SUPPLY
 from agent.lib.http_target import HttpTarget
@@ -183,7 +183,7 @@ class NodeCoolingReader(EquipmentReader):
 
     def search(self, ask: RedfishPoll) -> list[PartDocument]:
         if self._chassis is None:
-            paths = ask.members_in(CHASSIS, ask.examined(CHASSIS, self._service.get(CHASSIS)))
+            paths = ask.members_in(CHASSIS, ask.require(CHASSIS))
         else:
             paths = [f"{CHASSIS}/{quote(self._chassis, '')}"]
         found: list[PartDocument] = []

@@ -9,7 +9,7 @@ ThermalMetrics; before that one resource, Thermal, lists them all.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.backends.redfish_service import as_list, as_number
+from agent.backends.redfish_service import LONGEST_NAME, as_list, as_number
 from agent.catalogue import equipment
 from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED, FAN_STATE, INTAKE, LEAKS
 from agent.model import Metric
@@ -29,8 +29,6 @@ _CONNECTOR = (
     ("HeatRemovedkW", equipment.HEAT, 1e3),
     ("DeltaPressurekPa", equipment.PRESSURE, 1e3),
 )
-LONGEST_NAME = 64
-
 
 PartValue = tuple[Metric, tuple[str, ...], str | float | None]
 """What a document says of a part: a row, the values of its labels that name the part in its unit or chassis, and a
@@ -102,11 +100,6 @@ def name_in(document: dict[str, Any], member: str, otherwise: str) -> str:
     return name.strip()[:LONGEST_NAME]
 
 
-def resource_id(path: str) -> str:
-    """Return the last part of a resource's path, which is its Id by the specification, as a label's value."""
-    return path.rstrip("/").rpartition("/")[2][:LONGEST_NAME]
-
-
 _SERVES = (None, "Enabled", "StandbyOffline", "StandbySpare", "Qualified", "Starting", "InTest", "Degraded")
 """States of a part that does its work, or waits to (Resource.State). A standby pump is as well as a running one."""
 _OFF = "Disabled"
@@ -148,7 +141,7 @@ def worst_state(*states: str | None) -> str | None:
 def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, str]]:
     """Yield the redundancy groups that a document lists under `member`, one or several, with their states."""
     found = document.get(member)
-    for place, group in enumerate(as_list(found) if isinstance(found, list) else [found]):
+    for place, group in enumerate(as_list(found)):
         if not isinstance(group, dict):
             continue
         state = parse_status(group)

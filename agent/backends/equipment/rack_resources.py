@@ -19,11 +19,10 @@ from agent.backends.equipment.equipment_resources import (
     parse_leak_state,
     parse_status,
     redundancies,
-    resource_id,
     scaled,
     worst_state,
 )
-from agent.backends.redfish_service import RedfishPoll, as_list, as_number, link_path
+from agent.backends.redfish_service import RedfishPoll, as_number, link_path, link_paths, resource_id
 from agent.catalogue import rack as rows
 
 
@@ -233,8 +232,8 @@ def _subsystem_of(document: Document, ask: RedfishPoll) -> str | None:
     if own is not None:
         return own
     links = document.get("Links")
-    chassis = map(link_path, as_list(links.get("Chassis")) if isinstance(links, dict) else [])
-    return link_path(ask.at(next(chassis, None)).get("PowerSubsystem"))
+    chassis = link_paths(links.get("Chassis")) if isinstance(links, dict) else []
+    return link_path(ask.at(chassis[0] if chassis else None).get("PowerSubsystem"))
 
 
 def _of_power_unit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredError
+from agent.backends.firmware_files import FirmwareFiles
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError, device_error
 from agent.backends.sysfs import list_if_possible, printable, text, text_if_possible
 from agent.catalogue.optics import HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT
@@ -79,6 +80,7 @@ class AdapterTemperatures:
         folders = f"{sysfs}/class/{{{','.join(_CLASSES)}}}/*/device/hwmon"
         self._search = PathRead(folders, lambda _: _sensors_by_adapter(sysfs))
         self._pool = pool
+        self._files = FirmwareFiles(pool)
         self._sensors: dict[str, list[AdapterSensor]] = {}
         self._due = float("-inf")
 
@@ -97,7 +99,7 @@ class AdapterTemperatures:
         ]
         readings: list[Reading] = []
         gaps: list[Gap] = []
-        for sensors, answers in zip(self._sensors.values(), self._pool.round(batches, mono), strict=True):
+        for sensors, answers in zip(self._sensors.values(), self._files.round(batches, mono), strict=True):
             for sensor, answer in zip(sensors, answers, strict=True):
                 if isinstance(answer, float):
                     readings.append(Reading(sensor.series, answer))

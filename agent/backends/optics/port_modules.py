@@ -16,9 +16,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredError
+from agent.backends.firmware_files import FailurePause
 from agent.backends.optics.ethernet_ports import PortList
 from agent.backends.optics.ethtool_requests import COMPACT, MissingPortMetrics, PortValue, send_for_port, tried
 from agent.backends.optics.modules import cmis, sff8636
@@ -141,9 +142,6 @@ def _answer_of(memory: Memory, known: PluggedModule | None) -> ModuleReading | D
 
 MODULE_SECONDS = 59.0
 """Least seconds between two reads of a module: a minute, less what the lane's tick may be early."""
-PAUSE_SECONDS = 600.0
-FAILURES = 2
-"""After as many failures in a row a module is left alone for PAUSE_SECONDS."""
 TIMEOUT_SECONDS = 2.0
 """Seconds that the modules of one card may take: each is read within 0.2 s, by what operators report of ethtool -m."""
 _FUNCTION = re.compile(r"\.[0-7]$")
@@ -155,19 +153,15 @@ class PortModule(Struct):
     known: PluggedModule | None = None
     said: ModuleReading | DeviceError | None = None
     due: float = float("-inf")
-    failures: int = 0
+    pause: FailurePause = field(default_factory=FailurePause)
 
     def take(self, answer: ModuleReading | DeviceError, mono: float) -> None:
         """Note an answer, and when to ask again."""
         self.said = answer
-        self.due = mono + MODULE_SECONDS
         if isinstance(answer, ModuleReading):
-            self.known, self.failures = answer.module, 0
-            return
-        # A refusal costs nothing. What a module answers with nonsense, or not at all, costs its bus each time.
-        self.failures += answer.reason is not Reason.DENIED
-        if self.failures >= FAILURES:
-            self.due = mono + PAUSE_SECONDS
+            self.known = answer.module
+        self.pause.record(None if isinstance(answer, ModuleReading) else answer.reason, mono)
+        self.due = max(mono + MODULE_SECONDS, self.pause.end)
 
 
 class TransceiverReader:

@@ -116,7 +116,7 @@ class PowerBackend:
             for name in names
         ]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
-        # Reading the parts also finds the meters, so it comes before any source is asked.
+        # Reading the parts also finds the node's meter, which is read only if no source before it answers.
         self._parts = [hwmon.parts] if "hwmon" in names else []
         if "rapl" in order:
             self._parts.append(rapl.read)

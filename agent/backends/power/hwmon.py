@@ -6,6 +6,8 @@ voltage regulator, a power supply or an adapter.
 NVIDIA Grace has meters of parts, named in power1_oem_info: `Module Power Socket 0` (Grace with its GPUs), `Grace Power
 Socket 0`, `CPU Power Socket 0`, `SysIO Power Socket 0`. Even the sum of the modules is not node power: it excludes
 network adapters, disks, fans and conversion losses. Any other meter measures the whole node, if it is the only one.
+
+To look for meters costs nothing; each read of one runs code of the firmware (ACPI method _PMM).
 """
 
 import re
@@ -14,7 +16,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredError
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredError
+from agent.backends.firmware_files import FirmwareFiles
 from agent.backends.polled_source import PollableSource
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import list_if_possible, list_paths, read_name, read_number, read_text
@@ -34,6 +37,8 @@ RESCAN_TROUBLED_SECONDS = 5.0
 DEVICES = 1_024
 """Most devices that are looked into: a large node has some hundreds of sensors."""
 METERS = 64
+UNKNOWN_MICROWATTS = 0xFFFFFFFF * 1000
+"""What the driver shows where the firmware answers all ones, for an error (ACPI 6.5, 10.4.1; lm-sensors issue 460)."""
 _PART = re.compile(r"([A-Za-z][A-Za-z0-9 ]{0,31}) Power Socket (\d{1,4})")
 _POWER = re.compile(r"(power\d{1,3})(_average|_input)")
 
@@ -83,6 +88,14 @@ def _oem_label(device: str, channel: str) -> str:
     return ""
 
 
+def read_microwatts(path: str) -> int:
+    """Return what a meter measures. Raises DeviceError."""
+    microwatts = read_number(path)
+    if microwatts >= UNKNOWN_MICROWATTS:
+        raise DeviceError(Reason.IMPLAUSIBLE, f"{path}: the firmware answers with an error ({microwatts} microwatts)")
+    return microwatts
+
+
 def part_series(label: str) -> Series | None:
     """Return the series of a part, from the meter's name; None if the name is not that of a part."""
     match = _PART.fullmatch(label)
@@ -95,55 +108,58 @@ def part_series(label: str) -> Series | None:
 
 
 class HwmonPower(PollableSource):
-    """The ACPI power meters: `parts`, and the `watts` of the whole node as `parts` has read them."""
+    """The ACPI power meters: `parts`, and the `watts` of the whole node."""
 
     name = "hwmon"
     period = 1.0  # the meter's own interval is 1 s by default, and a read may go through the firmware
-    first_retry = last_retry = denied_retry = period  # asking costs nothing
+    first_retry = last_retry = denied_retry = period  # a meter that fails is left alone by `FirmwareFiles`
 
     def __init__(self, sysfs: str, pool: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/hwmon"
         self._pool = pool
+        self._files = FirmwareFiles(pool)
         self._left_out = 0
         self._by_device: dict[str, list[HwmonMeter]] = {}
         self._meters: list[HwmonMeter] = []
-        self._answers: list[int | DeviceError] = []
         self._gaps: list[Gap] = []
         self._rescan = float("-inf")
+        self._mono = float("-inf")
 
     def watts(self) -> float:
-        """Return the reading of the one meter that measures the node. Raises AbsentError or DeviceError."""
+        """Read the one meter that measures the node, found by `parts`. Raises AbsentError or DeviceError."""
         # Beside meters of parts, one with an unknown name is more likely another part than the whole.
         has_parts = any(meter.series for meter in self._meters)
-        read = zip(self._meters, self._answers, strict=True)
-        whole = [each for each in read if not each[0].series and not (each[0].label and has_parts)]
+        whole = [meter for meter in self._meters if not meter.series and not (meter.label and has_parts)]
         if not whole:
             raise AbsentError(f"no power meter for the whole node under {self._root}")
         if len(whole) > 1:
-            paths = ", ".join(meter.path for meter, _ in whole)
+            paths = ", ".join(meter.path for meter in whole)
             raise DeviceError(Reason.UNSUPPORTED, f"not known which meter measures the whole node: {paths}")
-        ((_, answer),) = whole
+        (answer,) = self._read(whole)
         if isinstance(answer, DeviceError):
             raise answer
         return answer * MICRO
 
     def parts(self, now: Instant) -> BackendSample:
-        """Return the named meters. All meters are looked for and read here, so this is called before `watts`."""
+        """Return the named meters. The meters are looked for here, so this is called before `watts`."""
+        self._mono = now.mono
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
-        reads = [CaughtRead(meter.path, read_number, DeviceError) for meter in self._meters]
-        self._answers = self._pool.read_each(reads, now.mono)
+        meters = {meter: meter.series for meter in self._meters if meter.series is not None}
         readings: list[Reading] = []
         gaps = list(self._gaps)
-        for meter, answer in zip(self._meters, self._answers, strict=True):
-            if meter.series is None:
-                continue
+        for series, answer in zip(meters.values(), self._read(list(meters)), strict=True):
             if isinstance(answer, DeviceError):
-                gaps.append(Gap(meter.series.metric, Node(), answer.reason, answer.detail))
+                gaps.append(Gap(series.metric, Node(), answer.reason, answer.detail))
             else:
-                readings.append(Reading(meter.series, answer * MICRO))
-        return BackendSample(readings, gaps, calls=len(self._meters), left_out=self._left_out)
+                readings.append(Reading(series, answer * MICRO))
+        return BackendSample(readings, gaps, calls=len(meters), left_out=self._left_out)
+
+    def _read(self, meters: Sequence[HwmonMeter]) -> list[int | DeviceError]:
+        """Return what each meter answers, in microwatts."""
+        reads = [DeviceReads(meter.path, [CaughtRead(meter.path, read_microwatts, DeviceError)]) for meter in meters]
+        return [answer for (answer,) in self._files.round(reads, self._mono)]
 
     def _scan(self, mono: float) -> None:
         """Find the meters. Those of a device that cannot be looked into now stay: their own reads will show why."""

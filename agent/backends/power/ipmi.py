@@ -14,13 +14,19 @@ from agent.broker.ipmidev import DEVICES, DeviceTransport, device
 from agent.broker.questions import DCMI, TIMEOUT_SECONDS, IpmiDevice
 from agent.model import Reason
 
-MEASURING = 0x40  # bit 6 of the power reading state
+MEASURING = 0x40
+"""Bit 6 of the power reading state."""
+MEASURING_REVERSED = 0x02
+"""The same where the bits are in reverse order, as in some versions of OpenBMC (phosphor-host-ipmid issue 167)."""
+NO_READING = 0xFFFF
+"""Watts that some controllers answer without a measurement (xen-api pull request 5561)."""
 
 _COMPLETION = {
     0xC1: (Reason.UNSUPPORTED, "the controller does not support DCMI power readings"),
     0xC0: (Reason.TIMEOUT, "the controller is busy"),
     0xC3: (Reason.TIMEOUT, "the controller timed out"),
     0xD4: (Reason.DENIED, "the controller refuses: insufficient privilege"),
+    0xFF: (Reason.TIMEOUT, "the controller gives no reason"),  # also if it is asked too often
 }
 
 
@@ -37,9 +43,24 @@ def parse_power_reading(response: bytes) -> int:
         raise DeviceError(reason, f"DCMI power reading: {text} (completion code 0x{response[0]:02x})")
     if len(response) < 19 or response[1] != DCMI:
         raise DeviceError(Reason.MALFORMED, f"DCMI power reading: unexpected response {response[:24].hex(' ')}")
-    if not response[18] & MEASURING:
+    if not _is_measuring(response):
         raise DeviceError(Reason.UNSUPPORTED, "DCMI power reading: the controller is not measuring power")
-    return int.from_bytes(response[2:4], "little")
+    watts = int.from_bytes(response[2:4], "little")
+    if watts == NO_READING:
+        raise DeviceError(Reason.IMPLAUSIBLE, f"DCMI power reading: {watts} W stands for no value")
+    return watts
+
+
+def _is_measuring(response: bytes) -> bool:
+    """Return whether a response holds a measurement, by its state.
+
+    Older versions of OpenBMC leave state and statistics out, and repeat the current power in their place (openbmc issue
+    3257).
+    """
+    current, minimum, maximum, average = (response[place : place + 2] for place in range(2, 10, 2))
+    is_repeated = current == minimum == maximum == average and any(current)
+    has_statistics = any(response[10:18])
+    return bool(response[18] & (MEASURING | MEASURING_REVERSED)) or (is_repeated and not has_statistics)
 
 
 def open_transport(

@@ -30,9 +30,9 @@ from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
-from agent.lib.proc_stat import parse_stat
+from agent.lib.proc_stat import parse_run_delay, parse_stat
 from agent.lib.wording import UserError, utc
-from agent.model import Alert, Phase, Snapshot, Xid
+from agent.model import Alert, Outcome, Phase, Snapshot, Xid
 from agent.wiring.agent_client import AgentClient, read_alerts
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import OwnAgent, own_agent, state_file
@@ -153,9 +153,10 @@ class CheckEvidence(Struct, frozen=True):
     """The evidence: a snapshot of the devices of a source, the XIDs since boot, and the alerts of the agent.
 
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: every source answered in time.
-    `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. Without
-    `xids`, `why_no_xids` says why the kernel log cannot be read; without `alerts`, the agent was not queried. `paused`
-    is the reason why the driver was not read. `note` says of an agent that it does not read the devices of its node.
+    `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open; `starved`
+    is for how many seconds this process and the device worker waited for a processor. Without `xids`, `why_no_xids`
+    says why the kernel log cannot be read; without `alerts`, the agent was not queried. `paused` is the reason why the
+    driver was not read. `note` says of an agent that it does not read the devices of its node.
     """
 
     snapshot: Snapshot
@@ -164,6 +165,7 @@ class CheckEvidence(Struct, frozen=True):
     is_whole: bool = True
     waited: float = inf
     opening: float = 0.0
+    starved: float = 0.0
     xids: Sequence[Xid] | None = None
     why_no_xids: str = ""
     alerts: AgentAlerts | None = None
@@ -295,7 +297,8 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckE
             return CheckEvidence(snapshot, family_of(config), is_whole=is_whole)
         opened = snapshot.at.mono if worker.opened_at is None else worker.opened_at
         waited, opening = snapshot.at.mono - opened, opened - began
-        return CheckEvidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening)
+        starved = sum(map(starved_seconds, filter(None, (os.getpid(), worker.pid))))
+        return CheckEvidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening, starved)
     finally:
         sampling.supervisor.abandon()
 
@@ -307,18 +310,39 @@ def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> Heal
         return replace(finding, verdict=Verdict.UNKNOWN, found=evidence.paused, remedy=remedy)
     if finding.verdict is Verdict.CRITICAL and not evidence.is_up and not view.has_devices_report:
         return replace(finding, verdict=Verdict.UNKNOWN, found="the device worker was not up in time", remedy=_BUSY)
+    report = view.reports.get(evidence.devices)
+    is_unanswered = report is None or (report.outcome is Outcome.OK and bool(view.gpus))
+    if finding.verdict is Verdict.CRITICAL and is_unanswered and not view.silent and not _had_time(evidence):
+        return replace(finding, verdict=Verdict.UNKNOWN, remedy=_BUSY)
     return finding
 
 
 def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
-    """Return a GPU of which only its silence is known, unless it hardly had the time to answer."""
-    timeout = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
-    if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= timeout:
+    """Return the finding, as unknown if GPUs are only silent and hardly had the time to answer."""
+    if finding.name != "gpus-present" or finding.is_met is not False or _had_time(evidence):
         return finding
     silent = [gpu for gpu in view.gpus if gpu not in view.answering]
     if any(gpu in view.silent for gpu in silent):
         return finding
     return replace(finding, verdict=Verdict.UNKNOWN, remedy=_BUSY)
+
+
+def _had_time(evidence: CheckEvidence) -> bool:
+    """Return whether a healthy GPU would have answered: on a machine that is very busy all takes longer."""
+    timeout = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
+    return evidence.waited - evidence.starved >= timeout
+
+
+def starved_seconds(pid: int) -> float:
+    """Return for how long a thread of the process has waited for a processor, of the one that waited longest.
+
+    0 where the kernel does not count it.
+    """
+    longest = 0.0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError, ValueError):
+            longest = max(longest, parse_run_delay(file.read_bytes()))
+    return longest
 
 
 def _pause(config: Config, options: CommandLineOptions) -> str:

@@ -11,16 +11,18 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from agent.backends.power import bmc_of
-from agent.backends.redfish_service import CHASSIS, exchange
+from agent.backends.power import bmc_of, plausible_watts
+from agent.backends.power.redfish_power import RedfishPower
+from agent.backends.protocol import DeviceError
 from agent.backends.sysfs import list_if_possible, list_names, pci_devices, printable, text
 from agent.broker.ipmidev import DEVICES
+from agent.catalogue.node import NODE_POWER
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
 from agent.commands.doctor.doctor_node import READ, DoctorNode, PlacedLook
 from agent.config.schema import ConfigError
-from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
-from agent.lib.http_client import HttpClient
+from agent.lib.http_answers import HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
+from agent.model import Reason
 
 CONTROLLER = 0x0207
 """The PCI class of InfiniBand controllers."""
@@ -70,7 +72,7 @@ def _adapter(folder: Path, _: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 BMC_DEADLINE_SECONDS = 3.0
-"""Seconds for a controller whose TLS handshake alone may take one."""
+"""Seconds for a controller whose TLS handshake alone may take one, and which lists its chassis one by one."""
 BMC_REMEDIES = {
     HttpFault.UNTRUSTED: "set backends.redfish.ca_file to the controller's own, or verify: false",
     HttpFault.UNREADABLE: "give the agent's user that file: chown coldplate, chmod 0400",
@@ -94,20 +96,37 @@ def bmc_checks(node: DoctorNode) -> Iterable[PlacedLook]:
 
 
 def _redfish(target: HttpTarget, node: DoctorNode) -> Iterator[DoctorFinding]:
-    """Yield one question with the login: more wrong ones would have the controller lock the account."""
-    try:
-        with closing(HttpClient(target, AnswerBounds(body=1 << 20), node.mono)) as client:
-            answer = exchange(client, target, CHASSIS, node.mono() + BMC_DEADLINE_SECONDS)
-    except HttpError as error:
-        yield fail(f"Redfish at {target.shown}: {error}", BMC_REMEDIES[error.fault])
-        return
-    if answer.status == 200:
-        yield ok(f"Redfish at {target.shown} answers, and takes the login")
-    elif answer.status in (401, 403):
+    """Read the node's power with one login: more wrong ones would have the controller lock the account."""
+    redfish = node.config.backends.redfish
+    chassis = None if redfish is None else redfish.chassis
+    where = f"Redfish at {target.shown}"
+    with closing(RedfishPower(target, chassis, node.mono, node.mono() + BMC_DEADLINE_SECONDS)) as power:
+        try:
+            yield ok(f"{where} takes the login, and reports {plausible_watts(power):g} W")
+        except DeviceError as error:
+            yield _without_power(where, error, node) if power.accepted else _without_answer(where, error)
+
+
+def _without_power(where: str, error: DeviceError, node: DoctorNode) -> DoctorFinding:
+    """Return what is wrong with a controller that takes the login."""
+    if error.reason is Reason.TIMEOUT and node.agent is not None:
+        for reading in node.agent.readings.get(NODE_POWER.name, ()):
+            if ("source", "redfish") in reading.series.all_labels:
+                return ok(f"{where} takes the login, and the agent reads {reading.value:g} W")
+    remedy = "set backends.redfish.chassis to the node's chassis, or take redfish out of backends.power"
+    if error.reason is Reason.TIMEOUT:
+        remedy = "start the agent, which waits longer, and run coldplate doctor again"
+    return warn(f"{where} takes the login, but its power cannot be read: {error.detail}", remedy)
+
+
+def _without_answer(where: str, error: DeviceError) -> DoctorFinding:
+    cause = error.__cause__
+    if isinstance(cause, HttpError):
+        return fail(f"{where}: {cause}", BMC_REMEDIES[cause.fault])
+    if error.reason is Reason.DENIED:
         remedy = "correct backends.redfish.username and password_file; the account needs the role ReadOnly"
-        yield fail(f"Redfish at {target.shown} refuses the login (HTTP status {answer.status})", remedy)
-    else:
-        yield fail(f"Redfish at {target.shown}: HTTP status {answer.status}", BMC_REMEDIES[HttpFault.GARBAGE])
+        return fail(f"{where} refuses the login: {error.detail}", remedy)
+    return fail(f"{where}: {error.detail}", BMC_REMEDIES[HttpFault.GARBAGE])
 
 
 def _ipmi(node: DoctorNode) -> Iterator[DoctorFinding]:
