@@ -100,6 +100,9 @@ class GpuHolder(NamedTuple):
     is_shared: bool
 
 
+_NOBODY = GpuHolder(None, False)
+
+
 class GpuSecond(NamedTuple):
     """One GPU between two ticks. `busy` is a share of the time; `works`: it computes and does not only spin."""
 
@@ -112,8 +115,8 @@ class GpuSecond(NamedTuple):
     """Whether much data arrives over PCIe."""
     activity: float | None = None
     """Activity of the tensor cores, else power as a share of the default limit; None where the device shows neither."""
-    used: float = 0.0
-    """Bytes of its memory in use."""
+    used: float | None = None
+    """Bytes of its memory in use; None where the device does not show them."""
     has_worked: bool = True
     """Whether it computed in its job at any time. One that did not, and holds little memory, is still to be loaded."""
     is_known: bool = True
@@ -152,7 +155,7 @@ def peers_of(seconds: Iterable[GpuSecond]) -> JobPeers:
     """Count the GPUs of one job."""
     up = [each for each in seconds if each.up and each.is_known]
     busy = [each.works for each in up if each.busy >= 0.5]
-    return JobPeers(len(up), busy.count(False), busy.count(True), max((each.used for each in up), default=0.0))
+    return JobPeers(len(up), busy.count(False), busy.count(True), max((each.used or 0.0 for each in up), default=0.0))
 
 
 def shares_of(
@@ -163,6 +166,9 @@ def shares_of(
         return (("lost", 1.0),)
     if not second.is_known:
         return ()
+    if not second.works and held == _NOBODY and second.used is not None and second.used < HELD_BYTES:
+        # Nothing on it can spin: without persistence mode a driver reports up to 100 % of a GPU that nobody uses.
+        return (("free", 1.0),)
     saves = writes and not peers.computing and held.job is not None
     working, spinning = "throttled" if second.is_throttled else "computing", "saving" if saves else "waiting"
     busy = working if second.works else spinning
@@ -175,8 +181,8 @@ def _idle(second: GpuSecond, held: GpuHolder, peers: JobPeers, saves: bool, read
     if held.is_shared:
         return "held"
     if held.job is None:
-        return "held" if second.used >= HELD_BYTES else "free"
-    if second.is_loading or (not second.has_worked and 2 * second.used < peers.used):
+        return "held" if (second.used or 0.0) >= HELD_BYTES else "free"
+    if second.is_loading or (not second.has_worked and 2 * (second.used or 0.0) < peers.used):
         return "loading"
     if saves:
         return "saving"
@@ -294,7 +300,7 @@ class _TrackedGpu:
             loads, fed = self._grows("used", values, now), self._grows("received", values, now)
         if works and busy >= 0.5:
             self._has_worked = True
-        activity, used = read.get("tensor", power), read.get("used", 0.0)
+        activity, used = read.get("tensor", power), read.get("used")
         return GpuSecond(True, busy, works, throttled, loads, fed, activity, used, self._has_worked)
 
     def _grows(self, key: str, values: Sequence[Sequence[float]], now: float) -> bool:
@@ -482,7 +488,6 @@ def _series_of_key(key: Entity | Labels | _InstanceKey) -> list[Series]:
     return [Series(_OF_JOB, Node(), (*key, ("state", state))) for state in STATES]
 
 
-_NOBODY = GpuHolder(None, False)
 _COMPUTING, _THROTTLED = (("computing", 1.0),), (("throttled", 1.0),)
 
 

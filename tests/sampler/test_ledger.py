@@ -34,6 +34,9 @@ IDLE, LOST = GpuSecond(True, 0.0, True, False, False), GpuSecond(False, 0.0, Fal
         (IDLE._replace(is_loading=True), JOB, [WAITS], "", {"loading": 1.0}),
         (IDLE, SHARED, [], "", {"held": 1.0}),
         (IDLE, FREE, [], "", {"free": 1.0}),
+        (WAITS, FREE, [], "", {"waiting": 1.0}),
+        (WAITS._replace(used=4e6), FREE, [], "", {"free": 1.0}),  # utilization without a user (clip-as-service 254)
+        (WAITS._replace(used=4e6), JOB, [], "", {"waiting": 1.0}),
         (IDLE._replace(is_known=False), JOB, [WAITS], "", {}),
         (IDLE, JOB, [WAITS, IDLE._replace(is_known=False)], "", {"awaited": 1.0}),
         (LOST, JOB, [WAITS], "", {"lost": 1.0}),
