@@ -129,16 +129,16 @@ def test_a_log_that_was_stopped_and_begun_again(tmp_path: Path, capsys: pytest.C
     [
         ("", ": is empty; log with: nvidia-smi"),
         ("timestamp, index\n" + "0" * 200_000 + "\n", ":2: field larger than field limit"),
-        ("time,load\n1,2\n", ":1: 'time,load' is no header of nvidia-smi's; log with: nvidia-smi"),
+        ("time,load\n1,2\n", ":1: 'time,load' is not a header of nvidia-smi's; log with: nvidia-smi"),
         ("index, power.draw [W]\n0, 70 W\n", ":1: has no column timestamp; log with"),
         ("timestamp, power.draw [W]\n2023/11/14 22:13:20, 70 W\n", ":1: the lines do not name their GPU"),
         (
             "timestamp, index, power.draw [hp]\n14 Nov, 0, 1\n",
             ":1: column 'power.draw' is left out: its unit 'hp' is not",
         ),
-        ("timestamp, index, power.draw [W]\n14 Nov, 0, 1\n", ":2: '14 Nov' is no timestamp of nvidia-smi's"),
-        ("#Entity   POWER\nGPU 0 70\n", ":1: '#Entity   POWER' is no header of nvidia-smi's; log with: nvidia-smi"),
-        ("# gpu   pwr\n# Idx     W\n 0 70\n", " is no header of nvidia-smi's; log with: nvidia-smi --query-gpu"),
+        ("timestamp, index, power.draw [W]\n14 Nov, 0, 1\n", ":2: '14 Nov' is not a timestamp of nvidia-smi's"),
+        ("#Entity   POWER\nGPU 0 70\n", ":1: '#Entity   POWER' is not a header of nvidia-smi's; log with: nvidia-smi"),
+        ("# gpu   pwr\n# Idx     W\n 0 70\n", " is not a header of nvidia-smi's; log with: nvidia-smi --query-gpu"),
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, content: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +252,7 @@ def test_what_the_server_says_against_it_is_told(url: str, tmp_path: Path, capsy
     assert run_history(url, tmp_path / "out", "--match", "bad") == 1
     assert "parse error" in capsys.readouterr().err
     assert run_history(url, tmp_path / "out", "--match", "odd") == 1
-    assert "is no matrix of series" in capsys.readouterr().err
+    assert "is not a matrix of series" in capsys.readouterr().err
     assert run_history("http://127.0.0.1:1", tmp_path / "out") == 1
     assert "http://127.0.0.1:1" in capsys.readouterr().err
     assert run_history("ftp://x", tmp_path / "out") == 2

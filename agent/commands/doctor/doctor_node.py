@@ -142,7 +142,7 @@ def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
     try:
         return RunningAgent(*SnapshotReader().read(body)), ""
     except AgentResponseError as error:
-        return None, f"{where}: what answers is no coldplate of this version: {error}"
+        return None, f"{where}: what answers is not a coldplate agent of this version: {error}"
 
 
 UNIT = "coldplate.service"

@@ -168,7 +168,8 @@ def _header_of(cells: list[str], line: int, problems: ImportProblems, only: str 
     names = [cell.strip().partition(" [")[0] for cell in cells]
     if is_first and not any(name in PLACES or term_of(name) is not None for name in names):
         raise LogFormatError(
-            f"{problems.file}:{line}: {shown(','.join(cells))} is no header of nvidia-smi's; {REMEDY}, without noheader"
+            f"{problems.file}:{line}: {shown(','.join(cells))} is not a header of nvidia-smi's; "
+            f"{REMEDY}, without noheader"
         )
     return _Header(cells, line, problems, only)
 
@@ -180,18 +181,18 @@ def _moment(text: str, zone: tzinfo | None) -> float:
             return datetime.strptime(text.strip(), shape).replace(tzinfo=zone).timestamp()
         except ValueError:
             continue
-    raise ValueError(f"{shown(text)} is no timestamp of nvidia-smi's")
+    raise ValueError(f"{shown(text)} is not a timestamp of nvidia-smi's")
 
 
 def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
     """Return the GPU of a line; without an index they are numbered as they come. Raises ValueError."""
     uuid = cells[header.places["uuid"]].strip() if "uuid" in header.places else ""
     if not uuid.isprintable() or len(uuid) > _NAME_CHARACTERS:
-        raise ValueError(f"{shown(uuid)} is no UUID")
+        raise ValueError(f"{shown(uuid)} is not a UUID")
     if "index" in header.places:
         index = cells[header.places["index"]].strip()
         if not is_index(index):
-            raise ValueError(f"{shown(index)} is no index of a GPU")
+            raise ValueError(f"{shown(index)} is not an index of a GPU")
         return Gpu(index, uuid)
     if not uuid and "pci.bus_id" not in header.places:
         return Gpu(header.only or "0", "")
@@ -215,7 +216,7 @@ def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: 
                 number = float(text.removesuffix(column.unit))
             except ValueError:
                 name = header.cells[place].strip()
-                problems.note(line, f"{shown(text)} is no value of {shown(name)}, and left out")
+                problems.note(line, f"{shown(text)} is not a value of {shown(name)}, and left out")
                 continue
         value = number * column.factor
         low, high = column.metric.span
