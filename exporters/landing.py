@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from agent.catalogue import BY_NAME
 from agent.health import device_states
 from agent.health.device_states import ComparedGpus, PortState
-from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode, numbers
+from agent.health.seen_node import DRIVER, JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode, numbers
 from agent.health.verdicts import is_bad, power_verdict
 from agent.model import BackendReport, Entity, Gpu, Metric, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_parts
@@ -36,7 +36,7 @@ from exporters.markup import (
 )
 from exporters.pages import age_of
 
-_WORDS = {Tone.BAD: "Bad", Tone.WARN: "Degraded", Tone.CALM: "OK", Tone.GOOD: "OK"}
+_WORDS = {Tone.BAD: "Critical", Tone.WARN: "Degraded", Tone.CALM: "Unknown", Tone.GOOD: "OK"}
 _MOST_NAMES = 12
 
 
@@ -82,6 +82,17 @@ def _troubles(
             yield Tone.WARN, f"{report.backend} cannot be read: {report.detail or 'no reason given'}"
     if alerts.failed:
         yield Tone.WARN, f"rules that failed at their last evaluation: {alerts.failed}"
+    yield from _unknown(found, reports)
+
+
+def _unknown(found: SeenNode, reports: Sequence[BackendReport]) -> Iterator[tuple[Tone, str]]:
+    """Yield what cannot be judged: without a GPU, or a reading of one, the node is neither well nor ill."""
+    if not found.by_gpu and not found.expected_gpus:
+        details = (report.detail for report in reports if report.backend == DRIVER and report.outcome is Outcome.ABSENT)
+        detail = next(details, "")
+        yield Tone.CALM, f"no GPU here: {detail}" if detail else "no GPU here"
+    if unknown := [device.gpu for device in found.by_gpu.values() if device.up and not device.is_known]:
+        yield Tone.CALM, f"neither utilization nor power can be read: {numbers(unknown)}"
 
 
 def _silent(devices: Sequence[SeenGpu], expected: int | None) -> Iterator[tuple[Tone, str]]:
@@ -98,7 +109,7 @@ def _silent(devices: Sequence[SeenGpu], expected: int | None) -> Iterator[tuple[
 
 
 def _peace(count: int, alerts: Overview) -> str:
-    gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers" if count else "no GPU is expected here"
+    gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers"
     return f"{gpus}, and nothing fires" if not alerts.counts.firing else gpus
 
 

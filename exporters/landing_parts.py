@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from agent.health.device_states import LIMIT, POWER, PortState, throttle_verdict
-from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
+from agent.health.device_states import LIMIT, PortState, throttle_verdict, throttle_word
+from agent.health.seen_node import CLOCKS, POWER, SeenGpu, SeenNode
 from agent.health.verdicts import verdict_of
 from agent.lib.wording import age, short_numbers
 from agent.model import Entity
@@ -39,7 +39,7 @@ def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
     values = device.values.get
     shown = (
         cell("GPU", f"<b>{escape(device.gpu.index)}</b>", "first"),
-        cell("State", badge(TONES[device.verdict], device.word)),
+        cell("State", badge(TONES[device.verdict], device.word or ABSENT)),
         cell("Busy", f"{line}{quantity(device.busy, 100.0, '%')}", "n"),
         cell("Power", quantity(values(POWER), 1.0, "W", values(LIMIT)), "n"),
         cell("Core", quantity(values("coldplate_gpu_temperature_celsius"), 1.0, "°C"), "n"),
@@ -60,9 +60,15 @@ def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
 
 
 def _throttled(device: SeenGpu) -> str:
-    if not device.up:
+    """Return what lowers its clocks: what is normal, such as the power cap of a busy GPU, in small letters."""
+    if not device.up or not device.has_throttle_readings:
         return ABSENT
-    return ", ".join(span(TONES[throttle_verdict(each)], markup.snake(each)) for each in device.throttles) or "nothing"
+    return ", ".join(map(_throttle, device.throttles)) or "nothing"
+
+
+def _throttle(reason: str) -> str:
+    tone, word = TONES[throttle_verdict(reason)], markup.snake(throttle_word(reason))
+    return f"<small>{word}</small>" if tone is Tone.CALM else span(tone, word)
 
 
 def _links(device: SeenGpu) -> str:

@@ -79,7 +79,7 @@ def moment(text: str) -> float:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
     except ValueError:
         example = "2026-11-21T08:00:00Z, or seconds since 1970"
-        raise ValueError(f"{shown(text)} is no time; give one such as {example}") from None
+        raise ValueError(f"{shown(text)} is not a valid time; give one such as {example}") from None
     return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
 

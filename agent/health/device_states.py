@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from agent.catalogue.gpu import WORKING_POWER
 from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
-from agent.health.seen_node import AGE, CLOCKS, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu, SeenNode
+from agent.health.seen_node import AGE, CLOCKS, POWER, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu, SeenNode
 from agent.health.verdicts import GpuFinding, Verdict, by_rank
 from agent.lib.wording import age, short_numbers
 from agent.model import IbPort, Reason
@@ -17,22 +17,30 @@ class ThrottleReason(NamedTuple):
     verdict: Verdict
     text: str = ""
     cause: str = ""
+    word: str = ""
 
 
 POWER_CAP = "sw_power_cap"
 THROTTLES = {
     "hw_thermal_slowdown": ThrottleReason(
-        Verdict.CRITICAL, "the hardware halves its clocks because of heat", "heat"
+        Verdict.CRITICAL, "the hardware halves its clocks because of heat", "heat", "heat (hw)"
     ),
     "hw_power_brake": ThrottleReason(
-        Verdict.CRITICAL, "power brake by the node's power supply", "the power brake"
+        Verdict.CRITICAL, "power brake by the node's power supply", "the power brake", "power brake"
     ),
-    UMBRELLA: ThrottleReason(Verdict.WARNING, "the hardware slows it down because of heat or power"),
-    "sw_thermal_slowdown": ThrottleReason(Verdict.WARNING, "the driver lowers its clocks because of heat"),
-    **dict.fromkeys(
-        ("sync_boost", "application_clocks", "display_clocks", POWER_CAP, "gpu_idle", "low_utilization"),
-        ThrottleReason(Verdict.SKIPPED),
+    UMBRELLA: ThrottleReason(
+        Verdict.WARNING, "the hardware slows it down because of heat or power", word="hw slowdown"
     ),
+    "sw_thermal_slowdown": ThrottleReason(
+        Verdict.WARNING, "the driver lowers its clocks because of heat", word="heat (sw)"
+    ),
+    **{
+        reason: ThrottleReason(Verdict.SKIPPED, word=word)
+        for reason, word in (
+            ("sync_boost", "sync boost"), ("application_clocks", "app clocks"), ("display_clocks", "display clocks"),
+            (POWER_CAP, "power cap"), ("gpu_idle", "idle"), ("low_utilization", "low utilization"),
+        )
+    },
 }  # fmt: skip
 """Every reason of the driver; those without a text are normal, or intended."""
 
@@ -57,7 +65,7 @@ REMAP_FAILURE, REMAP_PENDING = "coldplate_gpu_row_remap_failure", "coldplate_gpu
 MARGIN = "coldplate_gpu_temperature_margin_celsius"
 MEMORY_HEAT = "coldplate_gpu_memory_temperature_celsius"
 WIDTH, WIDTH_MAX = "coldplate_gpu_pcie_link_width", "coldplate_gpu_pcie_link_width_max"
-POWER, LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
+LIMIT = "coldplate_gpu_power_limit_watts"
 LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
 CLOCK, CLOCK_LIMIT = CLOCKS
 PORT_UP = "coldplate_infiniband_port_up"
@@ -180,6 +188,11 @@ def cause_of(reason: str) -> str:
 def throttle_verdict(reason: str) -> Verdict:
     """Return how bad a reason for low clocks is; an unknown one may be bad."""
     return THROTTLES[reason].verdict if reason in THROTTLES else Verdict.WARNING
+
+
+def throttle_word(reason: str) -> str:
+    """Return a reason for low clocks in few words; an unknown one by the driver's name."""
+    return THROTTLES[reason].word if reason in THROTTLES else reason
 
 
 def xid_verdict(xid: str) -> Verdict:

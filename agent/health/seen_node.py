@@ -22,9 +22,12 @@ UMBRELLA = "hw_slowdown"
 RECOVERY = "coldplate_gpu_recovery_action"
 LINK_UP = "coldplate_nvlink_up"
 XID = "coldplate_gpu_xid_last_timestamp_seconds"
+BUSY, POWER = "coldplate_gpu_utilization_ratio", "coldplate_gpu_power_watts"
 JOBS = ("coldplate_gpu_job_info", "coldplate_gpu_shared_job_info")
 CLOCKS = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
 AGE = "coldplate_gpu_sample_age_seconds"
+DRIVER = "nvml"
+"""The backend whose absence means that there is no GPU."""
 NOT_READ = "no answer yet"
 """Why a reading is absent if its source gave no reason."""
 _SILENT = frozenset({Reason.LOST, Reason.TIMEOUT, Reason.PAUSED})
@@ -50,6 +53,8 @@ class SeenGpu(Struct):
     facts: Mapping[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
     throttles: list[str] = field(default_factory=list)
+    has_throttle_readings: bool = False
+    """Whether the driver reports reasons for low clocks: without any, that none is active is not known."""
     links_up: int = 0
     links_down: list[int] = field(default_factory=list)
     is_linked: bool = False
@@ -65,16 +70,24 @@ class SeenGpu(Struct):
     """Those that fire for it: by those who know them."""
 
     @property
+    def is_known(self) -> bool:
+        """Whether it shows its utilization or its power: without either, nothing says how it is, as for the ledger."""
+        return BUSY in self.values or POWER in self.values
+
+    @property
     def verdict(self) -> Verdict:
         verdicts = (*(each.verdict for each in self.findings), *map(verdict_of, self.alerts))
-        return max(verdicts, key=rank, default=Verdict.OK)
+        return max(verdicts, key=rank, default=Verdict.OK if self.is_known else Verdict.UNKNOWN)
 
     @property
     def word(self) -> str:
+        """How it is; empty where no reading says so."""
         if self.findings:
             return self.findings[0].word
         if self.alerts:
             return "alert"
+        if not self.is_known:
+            return ""
         return "idle" if "gpu_idle" in self.throttles else "ok"
 
     @property
@@ -92,7 +105,7 @@ class SeenGpu(Struct):
 
     @property
     def busy(self) -> float | None:
-        return self.values.get("coldplate_gpu_utilization_ratio")
+        return self.values.get(BUSY)
 
     @property
     def place(self) -> list[str]:
@@ -206,8 +219,10 @@ class SeenNode:
                 elif name == RECOVERY:
                     if value and labels["action"] != "none":
                         gpu.action = labels["action"].replace("_", " ")
-                elif value:
-                    gpu.throttles.append(labels.get("reason", UMBRELLA))
+                else:
+                    gpu.has_throttle_readings = True
+                    if value:
+                        gpu.throttles.append(labels.get("reason", UMBRELLA))
 
     def by_entity(self, metric: str) -> dict[Entity, float]:
         """Return the reading of each entity, of a metric with one series of each."""

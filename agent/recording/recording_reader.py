@@ -229,7 +229,7 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise RecordingError(f"{shown}: is no file; give a recording")
+        raise RecordingError(f"{shown}: is not a file; give a recording")
     return os.fdopen(descriptor, "rb"), status.st_size
 
 

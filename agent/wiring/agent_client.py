@@ -210,7 +210,7 @@ def _wall(text: str) -> float:
     try:
         return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
     except ValueError as error:
-        raise AgentResponseError(f"activeAt is no time: {error}") from error
+        raise AgentResponseError(f"activeAt is not a valid time: {error}") from error
 
 
 def _float(value: object) -> float:
@@ -235,7 +235,7 @@ def _data(body: bytes) -> dict[str, Any]:
 def _number(value: object) -> float:
     """Return a finite number. Raises TypeError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _LARGEST:
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return float(value)
 
 

@@ -302,7 +302,7 @@ def test_files_of_logins_must_be_readable_for_the_agent(tree: NodeTree, tmp_path
         f"  webhook: {{{urls} ca_file: {tmp_path}/none}}\n"
     )
     told = tree.told("configuration", config)
-    assert ("FAIL", f"notify.webhook.ca_file: {tmp_path}/none is no file") in told
+    assert ("FAIL", f"notify.webhook.ca_file: {tmp_path}/none is not a file") in told
     if os.geteuid() == 0:  # else the file belongs to nobody else
         assert ("FAIL", f"notify.alertmanager.bearer_token_file: the agent (uid 990) may not read {secret}") in told
 

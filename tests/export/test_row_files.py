@@ -167,8 +167,8 @@ def test_a_torn_recording_gives_what_is_whole(tmp_path: Path, capsys: pytest.Cap
     ("options", "problem"),
     [
         (["--step", "often"], "--step: "),
-        (["--start", "yesterday"], "--start: 'yesterday' is no time; give one such as"),
-        (["--end", "nan"], "--end: 'nan' is no time"),
+        (["--start", "yesterday"], "--start: 'yesterday' is not a valid time; give one such as"),
+        (["--end", "nan"], "--end: 'nan' is not a valid time"),
         (["--start", "2", "--end", "1"], "--end: is before --start"),
     ],
 )

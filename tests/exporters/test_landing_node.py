@@ -125,7 +125,7 @@ def test_a_node_that_is_well_says_so_and_colours_no_row() -> None:
     assert "<title>OK: node-17</title>" in text
     rows = bodies(text, "GPUs")
     assert {tone for tone, _ in rows} == {"good"}
-    assert rows[0][1] == "0 ✔ ok 98 % 690 /700 W 60 °C – – 1.50 /1.98 GHz sw_power_cap 18 of 18 up 6001 ada"
+    assert rows[0][1] == "0 ✔ ok 98 % 690 /700 W 60 °C – – 1.50 /1.98 GHz power cap 18 of 18 up 6001 ada"
     assert [row.split()[0] for _, row in rows] == list("01234567")
 
 
@@ -134,21 +134,21 @@ def test_a_lost_gpu_makes_the_node_bad_and_comes_first_with_all_that_a_ticket_ne
         catalogue.BY_NAME["coldplate_gpu_power_watts"], GPUS[5], Reason.LOST, "nvmlDeviceGetPowerUsage: GPU is lost"
     )
     text = page(node(lost(5)), reports=(BackendReport("nvml", Outcome.OK, 0.1, gaps=(gap,)),))
-    assert banner(text) == ("bad", "✖ Bad", ["7 of 8 GPUs answer, missing: GPU 5 (lost)"])
-    assert "<title>Bad: node-17</title>" in text
+    assert banner(text) == ("bad", "✖ Critical", ["7 of 8 GPUs answer, missing: GPU 5 (lost)"])
+    assert "<title>Critical: node-17</title>" in text
     tone, first = bodies(text, "GPUs")[0]
     assert (tone, first.split()[:3]) == ("bad", ["5", "✖", "lost"])
     for piece in ("GPU is lost", "last sample 2 min ago", "slot 0000:c3:00.0", "serial 165"):
         assert piece in first
     assert len(bodies(text, "GPUs")) == 8
     never_seen = [each for each in node() if each.entity != GPUS[7] and getattr(each.entity, "gpu", None) != GPUS[7]]
-    assert banner(page(never_seen)) == ("bad", "✖ Bad", ["7 of 8 GPUs are present"])
+    assert banner(page(never_seen)) == ("bad", "✖ Critical", ["7 of 8 GPUs are present"])
 
 
 @pytest.mark.parametrize(
     ("severity", "tone", "word", "reasons"),
     [
-        ("critical", "bad", "✖ Bad", ["critical: GpuOdd"]),
+        ("critical", "bad", "✖ Critical", ["critical: GpuOdd"]),
         ("warning", "warn", "▲ Degraded", ["warning: GpuOdd"]),
         ("info", "good", "✔ OK", ["all 8 GPUs answer"]),
     ],
@@ -169,20 +169,23 @@ def test_the_alerts_of_a_gpu_are_in_its_row_with_their_runbooks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reasons", "tone", "words"),
+    ("reasons", "tone", "shown", "words"),
     [
-        (["hw_thermal_slowdown", "hw_slowdown"], "bad",
+        (["hw_thermal_slowdown", "hw_slowdown"], "bad", "heat (hw), hw slowdown",
          ["the hardware halves its clocks because of heat (hw_thermal_slowdown)"]),
-        (["hw_power_brake", "hw_slowdown"], "bad", ["power brake by the node's power supply (hw_power_brake)"]),
-        (["hw_slowdown"], "warn", ["the hardware slows it down because of heat or power (hw_slowdown)"]),
-        (["sw_thermal_slowdown"], "warn", ["the driver lowers its clocks because of heat (sw_thermal_slowdown)"]),
-        (["sw_power_cap"], "good", []),
-        (["gpu_idle"], "good", []),
-        (["a_new_one"], "warn", ["a_new_one (a_new_one)"]),
+        (["hw_power_brake", "hw_slowdown"], "bad", "power brake, hw slowdown",
+         ["power brake by the node's power supply (hw_power_brake)"]),
+        (["hw_slowdown"], "warn", "hw slowdown",
+         ["the hardware slows it down because of heat or power (hw_slowdown)"]),
+        (["sw_thermal_slowdown"], "warn", "heat (sw)",
+         ["the driver lowers its clocks because of heat (sw_thermal_slowdown)"]),
+        (["sw_power_cap"], "good", "power cap", []),
+        (["gpu_idle"], "good", "idle", []),
+        (["a_new_one"], "warn", "a_new_one", ["a_new_one (a_new_one)"]),
     ],
 )  # fmt: skip
 def test_throttling_is_shown_with_its_reason_and_only_what_is_not_normal_is_coloured(
-    reasons: list[str], tone: str, words: list[str]
+    reasons: list[str], tone: str, shown: str, words: list[str]
 ) -> None:
     readings = [each for each in gpu(2) if each.metric.name != "coldplate_gpu_throttle_active"]
     readings += [
@@ -194,10 +197,11 @@ def test_throttling_is_shown_with_its_reason_and_only_what_is_not_normal_is_colo
     text = page(node(readings))
     (row,) = (each for each in bodies(text, "GPUs") if each[1].startswith("2 "))
     assert row[0] == tone
-    assert ", ".join(reasons) in row[1].replace(" ,", ",")
+    assert f"GHz {shown} 18 of" in row[1].replace(" ,", ",")
+    assert "<small>power cap</small>" in text, "as the others are: it is no alarm"
     assert re.findall(r"<li><span[^>]*>(.*?)</span></li>", text) == [each.replace("'", "&#x27;") for each in words]
     assert ("throttled: GPU 2" in banner(text)[2]) is bool(words)
-    assert reasons[0].replace("_", "_<wbr>") in text, "a narrow screen breaks names at underscores alone"
+    assert shown.split(", ", maxsplit=1)[0].replace("_", "_<wbr>") in text, "a narrow screen breaks names there alone"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +265,8 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() ->
 def test_links_are_no_trouble_where_none_of_the_node_is_up_and_what_cannot_be_read_is_shown_first() -> None:
     """As for `coldplate check` and the alert NvLinkDown: they are not connected."""
     down = [reading("coldplate_nvlink_up", 0.0, NvLink(GPUS[0], link)) for link in range(18)]
-    unconnected = [reading("coldplate_gpu_up", 1.0, GPUS[0]), *down]
+    values = {"up": 1.0, "power_watts": 90.0}
+    unconnected = [*(reading(f"coldplate_gpu_{name}", value, GPUS[0]) for name, value in values.items()), *down]
     text = page(unconnected)
     assert banner(text)[1] == "✔ OK"
     assert "0 of 18 up" in text
@@ -299,6 +304,23 @@ def test_a_job_is_shown_with_its_owner_its_gpus_and_what_it_has_had() -> None:
     ]
     others = [each for each in node() if each.entity not in (GPUS[2], GPUS[7])]
     assert bodies(page([*others, *facts]), "Jobs") == [("", "6001 slurm moe ada ml, gpu 0–1, 3–6 1 h 30 min 2.00 kWh")]
+
+
+def test_a_gpu_of_which_nothing_can_be_read_has_no_state_and_is_not_throttled_by_nothing() -> None:
+    """As on a Tegra, whose NVML offers neither utilization nor power nor reasons for low clocks."""
+    text = page([reading("coldplate_gpu_up", 1.0, GPUS[0])])
+    assert bodies(text, "GPUs") == [("", "0 · – – – – – – – – – none")]
+    assert banner(text) == ("", "· Unknown", ["neither utilization nor power can be read: GPU 0"])
+    known = [each for each in gpu(0) if each.metric.name != "coldplate_gpu_throttle_active"]
+    assert "GHz – 18 of" in bodies(page(known), "GPUs")[0][1]
+    unthrottled = reading("coldplate_gpu_throttle_active", 0.0, GPUS[0], reason="sw_power_cap")
+    assert "GHz nothing 18 of" in bodies(page([*known, unthrottled]), "GPUs")[0][1]
+
+
+def test_a_host_without_a_gpu_is_neither_well_nor_ill() -> None:
+    reports = (BackendReport("nvml", Outcome.ABSENT, 0.1, "no driver here"),)
+    none_expected = [reading("coldplate_gpus_expected", 0.0, Node())]
+    assert banner(page(none_expected, reports=reports)) == ("", "· Unknown", ["no GPU here: no driver here"])
 
 
 @pytest.mark.parametrize(

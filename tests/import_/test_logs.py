@@ -276,7 +276,7 @@ def test_what_the_server_says_against_it_is_told(url: str, tmp_path: Path, capsy
     assert run_history(url, tmp_path / "out", "--match", "bad") == 1
     assert "parse error" in capsys.readouterr().err
     assert run_history(url, tmp_path / "out", "--match", "odd") == 1
-    assert "is no matrix of series" in capsys.readouterr().err
+    assert "is not a matrix of series" in capsys.readouterr().err
     assert run_history("http://127.0.0.1:1", tmp_path / "out") == 1
     assert "http://127.0.0.1:1" in capsys.readouterr().err
     assert run_history("ftp://x", tmp_path / "out") == 2

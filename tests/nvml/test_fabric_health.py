@@ -126,7 +126,7 @@ def test_a_link_that_tells_nothing_leaves_the_worst_of_the_others_and_all_links_
     sample = bench.read(Lane.COLD)
     assert values(sample, WORST) == {}
     (gap,) = gaps(sample, WORST)
-    assert (gap.reason, gap.detail) == (Reason.MALFORMED, "NVML field 222: 4096 is no packed ratio of 12 bits")
+    assert (gap.reason, gap.detail) == (Reason.MALFORMED, "NVML field 222: 4096 is not a packed ratio of 12 bits")
     gpu.fields |= {(222, link): LOST for link in range(18)}
     with pytest.raises(DeviceError, match="lost"):
         bench.read(Lane.COLD)

@@ -117,7 +117,7 @@ def test_what_is_no_recording_is_refused_in_words(tmp_path: Path, content: bytes
 
 def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    for name, words in (("fifo", "is no file"), (".", "is no file"), ("none", "No such file")):
+    for name, words in (("fifo", "is not a file"), (".", "is not a file"), ("none", "No such file")):
         with pytest.raises(RecordingError, match=words):
             Recording(tmp_path / name)
 

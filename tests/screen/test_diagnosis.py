@@ -186,6 +186,9 @@ def test_a_source_that_fails_is_told_and_one_that_is_absent_is_not_unless_gpus_a
     scene = seen(("a", []), reports=(failed, absent))
     assert texts(scene.troubles) == ["WARN infiniband cannot be read: no permission"]
     assert scene.nodes[0].no_devices == "no driver here"
+    quiet = draw(seen(("a", []), reports=(absent,)), UiState(), TextLayout(80, 24))[0]
+    assert "no GPU here: no driver here" in quiet[1].plain
+    assert "wrong" not in quiet[1].plain, "of no GPU nothing is known"
     scene = seen(("a", [*busy(0, 1.0, 690.0), reading("coldplate_gpus_expected", 8.0, Node())]))
     assert [each.tone for each in scene.troubles] == [Tone.BAD]
     assert "1 of 8 GPUs are present" in scene.troubles[0].text

@@ -103,13 +103,17 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
         seen = snapshot_of(1, Instant(5.0, wall), readings)
         scene = keeper.scene([Sighting("n", "here", seen, mono=5.0)], 5.0)
     rows = [line.plain for line in draw(scene, UiState(), TextLayout(200, 24))[0]]
-    absent, zero = (next(line for line in rows if line.startswith(f"✔   {index} ")) for index in "01")
-    assert not re.search(r"\d", absent[5:])
+    absent, zero = (next(line for line in rows if re.match(rf"[·✔]   {index} ", line)) for index in "01")
+    assert re.match(r"·   0 -  ", absent), "no state is made up"
+    assert not re.search(r"[a-z\d]", absent[5:])
+    assert "all 2 GPUs answer; neither utilization nor power can be read of GPU 0" in "\n".join(rows)
     assert "0%" in zero
     assert "0W" in zero
     assert "alerts n/a" in "\n".join(rows)
     zoomed = "\n".join(line.plain for line in draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), TextLayout(80, 40))[0])
     assert "power         -" in zoomed
+    assert "throttled by  -" in zoomed
+    assert "nothing" not in zoomed
     assert "BUSY the last" not in zoomed
 
 

@@ -180,7 +180,7 @@ def ratio_in(slot: Slot) -> float | SlotError:
         return slot
     packed = int(slot)
     if packed != slot or packed < 0 or packed >> _RATIO_BITS:
-        return SlotError(Reason.MALFORMED, f"{slot} is no packed ratio of {_RATIO_BITS} bits")
+        return SlotError(Reason.MALFORMED, f"{slot} is not a packed ratio of {_RATIO_BITS} bits")
     exponent = packed & _RATIO_EXPONENT
     return 0.0 if exponent == _RATIO_EXPONENT else float(f"{packed >> 8}e-{exponent}")
 

@@ -143,7 +143,7 @@ def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
     try:
         return RunningAgent(*SnapshotReader().read(body)), ""
     except AgentResponseError as error:
-        return None, f"{where}: what answers is no coldplate of this version: {error}"
+        return None, f"{where}: what answers is not a coldplate agent of this version: {error}"
 
 
 UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",

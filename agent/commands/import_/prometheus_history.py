@@ -73,7 +73,7 @@ def node_ticks(
             try:
                 found = list(_of(_result(client, target, asked._replace(start=start, end=end), clock), known, problems))
             except (ValueError, RecursionError) as error:
-                raise LogFormatError(f"{target.shown}: its answer is no matrix of series; check --match") from error
+                raise LogFormatError(f"{target.shown}: its answer is not a matrix of series; check --match") from error
             yield from found
             start += POINTS * asked.step
     finally:

@@ -21,7 +21,7 @@ EXAMPLES = (
 )
 EXIT_STATUSES = {
     0: "recorded, or what COMMAND ended with",
-    1: "without COMMAND: the recording failed; with --info or --copy: a file is no recording",
+    1: "without COMMAND: the recording failed; with --info or --copy: a file is not a recording",
     2: "the command line or the configuration is invalid; one line says why",
     125: "the recording cannot begin, and COMMAND was not started",
     126: "COMMAND cannot be run",

@@ -62,7 +62,7 @@ def _add_site(parser: argparse.ArgumentParser) -> None:
 
 def _whole(text: str) -> int:
     if not text.isdecimal() or len(text) > 15:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number")
     return int(text)
 
 

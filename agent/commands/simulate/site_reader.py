@@ -68,7 +68,7 @@ def _fault(text: str) -> dict[str, object]:
     match = _FAULT.fullmatch(text)
     if match is None:
         raise UserError(
-            f"--fault: {shown(text)} is no KIND@PLACE[/PART][,KEY=VALUE...]; such as straggler@node17/3,at=2m"
+            f"--fault: {shown(text)} is not KIND@PLACE[/PART][,KEY=VALUE...]; such as straggler@node17/3,at=2m"
         )
     kind, place, part, rest = match.groups()
     fault: dict[str, object] = {"kind": kind, "node" if place.startswith("node") else "rack": place}
@@ -80,7 +80,7 @@ def _fault(text: str) -> dict[str, object]:
     for item in rest.split(",")[1:]:
         key, equals, value = item.partition("=")
         if not equals or not key:
-            raise UserError(f"--fault: {shown(item)} of {shown(text)} is no KEY=VALUE; such as at=2m")
+            raise UserError(f"--fault: {shown(item)} of {shown(text)} is not KEY=VALUE; such as at=2m")
         fault[key] = _scalar(value)
     return fault
 
@@ -125,7 +125,8 @@ class SiteReader(ScenarioReader):
         keys = self.mapping(self.file.raw, "", known, ("racks",))
         cluster = str(self.value(keys, "cluster", "", Parameter(text, "sim")))
         if not _LABEL.fullmatch(cluster):
-            self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
+            problem = f"{shown(cluster)} is not a valid name of a cluster"
+            self.fail("cluster", f"{problem}; give letters, digits, dots and dashes")
         seed = self.seed(keys)
         nodes, racks = build_nodes(self._plans(keys), seed)
         self._nodes, self._racks = {each.name: each for each in nodes}, {each.name: each for each in racks}
@@ -256,7 +257,7 @@ class SiteReader(ScenarioReader):
             return [part]
         first, last = int(match[2]), int(match[3])
         if not first <= last < first + most:
-            self.fail(path, f"{shown(part)} is no range within this site, which has {most} {what}s")
+            self.fail(path, f"{shown(part)} is not a range within this site, which has {most} {what}s")
         return [f"{match[1]}{number}" for number in range(first, last + 1)]
 
 

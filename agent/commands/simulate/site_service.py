@@ -184,5 +184,5 @@ def _quiet(level: str) -> None:
 def _interval(text: str) -> int:
     seconds = parse_value("--interval", quantities.duration_between, text, "1s", "60s")
     if seconds != int(seconds):
-        raise UserError(f"--interval: {text} is no whole number of seconds")
+        raise UserError(f"--interval: {text} is not a whole number of seconds")
     return int(seconds)

@@ -78,7 +78,7 @@ BMC_REMEDIES = {
     HttpFault.UNREADABLE: "give the agent's user that file: chown coldplate, chmod 0400",
     HttpFault.UNREACHABLE: "correct backends.redfish.url, or the route to the management network",
     HttpFault.TIMEOUT: "curl -kv the URL; a controller that hangs may need a cold reset: ipmitool mc reset cold",
-    HttpFault.GARBAGE: "correct backends.redfish.url: what answers there is no Redfish service",
+    HttpFault.GARBAGE: "correct backends.redfish.url: what answers there is not a Redfish service",
 }
 
 

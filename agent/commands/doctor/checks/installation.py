@@ -84,7 +84,7 @@ def named_files(section: Section, path: str = "") -> Iterator[tuple[str, str]]:
 
 def _check_named_file(key: str, path: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
     if not path.is_file():
-        yield fail(f"{key}: {path} is no file", f"write it, readable for {node.user.name} alone")
+        yield fail(f"{key}: {path} is not a file", f"write it, readable for {node.user.name} alone")
     elif not node.user.may(READ, path.stat()):
         yield fail(f"{key}: {node.user.name} may not read {path}", f"chown coldplate {path}; chmod 0400 {path}")
     else:

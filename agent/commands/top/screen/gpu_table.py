@@ -12,7 +12,7 @@ from agent.commands.top.screen.key_input import GpuKey, OneJob, Sort, UiState
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView
 from agent.commands.top.screen.text_layout import ABSENT, BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Part, TextLayout, panel
-from agent.health.device_states import throttle_verdict
+from agent.health.device_states import throttle_verdict, throttle_word
 from exporters.landing_parts import name_of
 from exporters.markup import TONES, Tone
 
@@ -43,11 +43,6 @@ def _mebibytes(memory: int | None) -> str:
 
 
 GIB = 2.0**-30
-THROTTLE_WORDS = {
-    "hw_thermal_slowdown": "heat (hw)", "sw_thermal_slowdown": "heat (sw)", "hw_power_brake": "power brake",
-    "hw_slowdown": "hw slowdown", "sw_power_cap": "power cap", "gpu_idle": "idle", "sync_boost": "sync boost",
-    "application_clocks": "app clocks", "display_clocks": "display clocks",
-}  # fmt: skip
 
 Row = GpuView | NodeView
 """A GPU, or a node of which nothing is known."""
@@ -73,7 +68,7 @@ class GpuColumn(Struct, frozen=True):
 
 def _state(gpu: GpuView) -> str:
     """Return what is wrong with it, else what it does."""
-    return gpu.doing if gpu.word == "ok" and gpu.doing else gpu.word
+    return gpu.doing if gpu.word == "ok" and gpu.doing else gpu.word or ABSENT
 
 
 def _tone_of(gpu: GpuView, *words: str) -> str:
@@ -119,12 +114,14 @@ def _share(name: str) -> ShowsGpu:
 
 
 def throttled(gpu: GpuView) -> Part:
-    """Return what reduces its clocks, the worst first; power caps and idling are normal and not coloured."""
-    if not gpu.row.up:
+    """Return what reduces its clocks, the worst first; power caps and idling are normal and dimmed."""
+    if not gpu.row.up or not gpu.row.has_throttle_readings:
         return ABSENT, ""
-    found = sorted((TONES[throttle_verdict(each)], each) for each in gpu.row.throttles)
-    words = [THROTTLE_WORDS.get(each, each) for _, each in found]
-    return ", ".join(words) or "nothing", STYLES[found[0][0]] if found else ""
+    reasons = sorted((TONES[throttle_verdict(reason)], reason) for reason in gpu.row.throttles)
+    if not reasons:
+        return "nothing", ""
+    worst = reasons[0][0]
+    return ", ".join(throttle_word(reason) for _, reason in reasons), DIM if worst is Tone.CALM else STYLES[worst]
 
 
 def _links(gpu: GpuView) -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from agent.catalogue import BY_NAME
 from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, ProcessRow, Traffic
 from agent.health.device_states import PortState, port_states
-from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
+from agent.health.seen_node import CLOCKS, DRIVER, SeenGpu, SeenNode
 from agent.health.verdicts import Verdict
 from agent.model import Alert, BackendReport, Gpu, Labels, Outcome, PastMoment, Phase, Rack, Snapshot
 from exporters import landing
@@ -24,8 +24,6 @@ _SYNTHETIC, _REPLAY, _NODE_POWER = "coldplate_synthetic_info", "coldplate_replay
 _RACK_POWER, _RACK_BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
 _OF_GPU = [name for name, row in BY_NAME.items() if row.entity is Gpu and not row.labels]
 _OF_RACK = (_RACK_POWER, _RACK_BUDGET, "coldplate_rack_nodes_expected", "coldplate_rack_nodes_reporting")
-DRIVER = "nvml"
-"""The backend whose absence means that there is no GPU."""
 
 
 class GpuView(Struct):

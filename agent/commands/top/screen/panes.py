@@ -58,7 +58,7 @@ def _devices(node: NodeView) -> str:
 def verdict(nodes: Sequence[NodeView], troubles: Sequence[NodeIssue], look: TextLayout, most: int) -> list[Text]:
     """Return what is wrong in a limited number of lines, the worst first; a line says how many more there are."""
     if not any(each.tone <= Tone.WARN for each in troubles):
-        troubles = [NodeIssue(Tone.GOOD, _peace(nodes)), *troubles]
+        troubles = [_peace(nodes), *troubles]
     if most == 1:
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 and look.width >= NARROW else ""
         cut = look.cut(troubles[0].text, max(look.width - 2 - len(more), look.width // 2))
@@ -74,12 +74,17 @@ def verdict(nodes: Sequence[NodeView], troubles: Sequence[NodeIssue], look: Text
     return lines
 
 
-def _peace(nodes: Sequence[NodeView]) -> str:
-    count = sum(len(node.gpus) for node in nodes)
-    if not count:
-        why = next((f": {node.no_devices}" for node in nodes if node.no_devices), "")
-        return f"no GPU here{why}; nothing else is wrong"
-    return "the GPU answers, and nothing is wrong" if count == 1 else f"all {count} GPUs answer, and nothing is wrong"
+def _peace(nodes: Sequence[NodeView]) -> NodeIssue:
+    """Return that nothing is wrong, or why that is not known: of no GPU, and of one without readings, nothing is."""
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    if not gpus:
+        reason = next((f": {node.no_devices}" for node in nodes if node.no_devices), "")
+        return NodeIssue(Tone.CALM, f"no GPU here{reason}")
+    answering = "the GPU answers" if len(gpus) == 1 else f"all {len(gpus)} GPUs answer"
+    if unknown := [gpu for gpu in gpus if not gpu.row.is_known]:
+        names = gpu_names(unknown, len(nodes) > 1)
+        return NodeIssue(Tone.CALM, f"{answering}; neither utilization nor power can be read of {names}")
+    return NodeIssue(Tone.GOOD, f"{answering}, and nothing is wrong")
 
 
 def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
@@ -236,12 +241,14 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     """Return the pane from top to bottom; the caller cuts it if there is less room."""
     facts = gpu.row.facts
     about = "  ".join(filter(None, (facts.get("model", ""), facts.get("slot", ""), facts.get("serial", ""))))
-    lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word, STYLES[gpu.tone]), (f"  {about}", DIM))]
+    lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word or ABSENT, STYLES[gpu.tone]), (f"  {about}", DIM))]
     lines.append(look.line((gpu.row.gpu.uuid, DIM)))
     for finding in gpu.row.findings:
         lines += sentence(look, TONES[finding.verdict], finding.text)
-    if not gpu.row.findings:
+    if not gpu.row.findings and gpu.row.is_known:
         lines += sentence(look, Tone.GOOD, "nothing is wrong with this GPU")
+    elif not gpu.row.findings:
+        lines += sentence(look, Tone.CALM, "its driver reports neither utilization nor power: its state is unknown")
     lines += _grid([*_values(gpu, look)], look)
     lines += process_lines(node, gpu, look)
     lines += _chart("BUSY", gpu.busy_history, 1.0, "100%", look)
