@@ -15,7 +15,7 @@ from agent.health import device_states
 from agent.health.device_states import ComparedGpus, PortState
 from agent.health.seen_node import DRIVER, JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode, numbers
 from agent.health.verdicts import is_bad, power_verdict
-from agent.model import BackendReport, Entity, Gpu, Metric, Outcome, PastMoment, Snapshot
+from agent.model import BackendReport, Entity, Gpu, Metric, Node, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_parts
 from exporters.endpoint import RouteContext
 from exporters.landing_alerts import Overview
@@ -124,7 +124,8 @@ METRICS = (
     *device_states.METRICS, *landing_parts.METRICS, RECOVERY, LINK_UP, XID, *JOBS,
     "coldplate_gpu_utilization_ratio", "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_used_bytes",
     "coldplate_gpu_memory_total_bytes", "coldplate_node_power_watts", "coldplate_rack_power_watts",
-    "coldplate_rack_power_budget_watts",
+    "coldplate_rack_power_budget_watts", "coldplate_node_load1", "coldplate_node_cpus",
+    "coldplate_node_memory_available_bytes", "coldplate_node_memory_total_bytes",
 )  # fmt: skip
 """The metrics that the page shows."""
 
@@ -256,7 +257,7 @@ def _summary(
         up = sum(port.is_up for port in ports)
         words = f"{up} of {len(ports)} up"
         tiles.append(("InfiniBand", words if up == len(ports) else span(Tone.WARN, words)))
-    tiles += [*_power(found), *agent]
+    tiles += [*_power(found), *_host(found), *agent]
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 
@@ -289,6 +290,17 @@ def _power(found: SeenNode) -> Iterator[tuple[str, str]]:
         yield f"Rack {escape(' '.join(value for _, value in entity.labels))}", f"{words} kW"
 
 
+def _host(found: SeenNode) -> Iterator[tuple[str, str]]:
+    """Yield the host's load beside its CPUs, and its memory in use, where they are read."""
+    values = {name: found.by_entity(f"coldplate_node_{name}").get(Node()) for name in _HOST}
+    load, cpus, available, total = (values[name] for name in _HOST)
+    if load is not None and cpus is not None:
+        yield "Host load", f"{load:.1f} <small>of {cpus:.0f} CPUs</small>"
+    if available is not None and total is not None:
+        yield "Host memory", f"{(total - available) / 2**30:.0f} of {total / 2**30:.0f} GiB"
+
+
+_HOST = ("load1", "cpus", "memory_available_bytes", "memory_total_bytes")
 _BACKEND_HEADS = ("Backend", "Outcome", "Last read", "Missing", "Detail")
 _TONES = {Outcome.OK: Tone.GOOD, Outcome.ABSENT: Tone.CALM, Outcome.FAILED: Tone.BAD}
 

@@ -10,14 +10,15 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from agent.health.device_states import LIMIT, PortState, throttle_verdict, throttle_word
-from agent.health.seen_node import CLOCKS, POWER, SeenGpu, SeenNode
+from agent.health.seen_node import CLOCKS, ECC_ERRORS, POWER, SeenGpu, SeenNode
 from agent.health.verdicts import verdict_of
 from agent.lib.wording import age, short_numbers
 from agent.model import Entity
 from exporters import landing_alerts, markup
 from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, quantity, row, span, table_head
 
-_GPU_HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks", "Job")
+_GPU_HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks",
+              "ECC errors", "Job")  # fmt: skip
 _GPU_NUMERIC = frozenset(_GPU_HEADS[2:8])
 _MEMORY, _MEMORY_MAX = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
 
@@ -28,7 +29,9 @@ def gpus_section(all_devices: Sequence[SeenGpu], served: Container[str], lines: 
     `served` are the alerts whose runbooks the agent has, `lines` the last minutes of GPUs as drawings.
     """
     models = sorted({device.facts.get("model", "") for device in all_devices} - {""})
-    title = f"GPUs <small>{escape(', '.join(models))}</small>"
+    drivers = sorted({device.facts.get("driver_version", "") for device in all_devices} - {""})
+    about = [*models, *(f"driver {version}" for version in drivers)]
+    title = f"GPUs <small>{escape(', '.join(about))}</small>"
     yield table_head(title, _GPU_HEADS, "cards gpus", _GPU_NUMERIC)
     for device in sorted(all_devices, key=lambda each: min(TONES[each.verdict], Tone.CALM)):
         yield _rows(device, served, lines.get(device.gpu, ""))
@@ -48,6 +51,7 @@ def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
         cell("SM clock", quantity(values(CLOCKS[0]), 1e-9, "GHz", values(CLOCKS[1]), 2), "n"),
         cell("Throttled by", _throttled(device)),
         cell("NVLinks", _links(device)),
+        cell("ECC errors", ecc_errors(device) or ABSENT),
         cell("Job", _jobs(device)),
     )
     why = "".join(f"<li>{span(TONES[each.verdict], cut(each.text))}</li>" for each in device.findings)
@@ -78,6 +82,12 @@ def _links(device: SeenGpu) -> str:
     return span(Tone.BAD, text) if device.links_down and device.is_linked else text
 
 
+def ecc_errors(device: SeenGpu) -> str:
+    """Return the memory errors since the driver was loaded; empty where ECC reports none of its counters."""
+    counts = {kind: count for kind, count in device.ecc_errors.items() if count}
+    return ", ".join(f"{count:.0f} {kind}" for kind, count in counts.items()) or ("0" if device.ecc_errors else "")
+
+
 def _jobs(device: SeenGpu) -> str:
     if len(device.jobs) != 1:
         return f"{len(device.jobs)} jobs" if device.jobs else "none"
@@ -91,23 +101,25 @@ def name_of(job: Mapping[str, str]) -> str:
     return f"{job.get('namespace', '')}/{pod}" if pod else job.get("job_id", "")
 
 
-_FABRIC_HEADS = ("Port", "State", "Rate", "Went down", "Link", "Adapter")
-_PORT_NUMERIC = ("Rate", "Went down")
+_FABRIC_HEADS = ("Port", "State", "Rate", "Sent, peak", "Symbol errors", "Went down", "Link", "Adapter")
+_PORT_NUMERIC = frozenset(_FABRIC_HEADS[2:6])
+_SENT = "coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"
+_SYMBOLS = "coldplate_infiniband_symbol_error_total"
 _DOWNS = "coldplate_infiniband_link_down_events_total"
 _INFO = "coldplate_infiniband_info"
 _JOB_INFO = "coldplate_job_info"
 _START = "coldplate_job_start_timestamp_seconds"
 _ENERGY = "coldplate_job_energy_joules_total"
-METRICS = (_DOWNS, _INFO, _JOB_INFO, _START, _ENERGY)
+METRICS = (ECC_ERRORS, _SENT, _SYMBOLS, _DOWNS, _INFO, _JOB_INFO, _START, _ENERGY)
 
 
 def fabric_section(found: SeenNode, ports: Sequence[PortState]) -> str:
     """Return the table; empty on a node without ports."""
     if not ports:
         return ""
-    downs = found.by_entity(_DOWNS)
+    counts = {name: found.by_entity(name) for name in (_SENT, _SYMBOLS, _DOWNS)}
     infos = {each.entity: each.labels for each in found.all(_INFO)}
-    rows = (_port_row(each, downs.get(each.port), infos.get(each.port, {})) for each in sorted(ports, key=_place))
+    rows = (_port_row(port, counts, infos.get(port.port, {})) for port in sorted(ports, key=_place))
     return table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC) + "".join(rows) + TABLE_END
 
 
@@ -116,19 +128,27 @@ def _place(state: PortState) -> tuple[object, ...]:
     return min(TONES[state.verdict], Tone.CALM), len(port.device), port.device, port.port
 
 
-def _port_row(state: PortState, downs: float | None, info: Mapping[str, str]) -> str:
+def _port_row(state: PortState, counts: Mapping[str, Mapping[Entity, float]], info: Mapping[str, str]) -> str:
     port, tone = state.port, TONES[state.verdict]
+    sent, symbols, downs = (values.get(port) for values in counts.values())
     rate = ABSENT if state.rate is None else f"{state.rate * 8e-9:.0f} Gb/s"
     adapter = " ".join(filter(None, (info.get("hca_type", ""), info.get("link_layer", ""))))
     cells = (
         cell("Port", f"<b>{escape(port.device)}/{escape(port.port)}</b>", "first"),
         cell("State", badge(tone, state.word)),
         cell("Rate", span(tone, rate) if state.word == "slow" else rate, "n"),
+        cell("Sent, peak", _traffic(sent), "n"),
+        cell("Symbol errors", ABSENT if symbols is None else f"{symbols:.0f}", "n"),
         cell("Went down", ABSENT if downs is None else f"{downs:.0f} times" if downs != 1 else "once", "n"),
         cell("Link", state.link or ABSENT),
         cell("Adapter", cut(adapter)),
     )
     return row(tone, "".join(cells))
+
+
+def _traffic(rate: float | None) -> str:
+    """Return the highest rate of the last minute, in bytes per second, as bits."""
+    return ABSENT if rate is None else f"{rate * 8e-9:.1f} Gb/s"
 
 
 MAX_ROWS = 100

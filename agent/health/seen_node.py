@@ -25,6 +25,7 @@ XID = "coldplate_gpu_xid_last_timestamp_seconds"
 BUSY, POWER = "coldplate_gpu_utilization_ratio", "coldplate_gpu_power_watts"
 JOBS = ("coldplate_gpu_job_info", "coldplate_gpu_shared_job_info")
 CLOCKS = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
+ECC_ERRORS = "coldplate_gpu_ecc_errors_total"
 AGE = "coldplate_gpu_sample_age_seconds"
 DRIVER = "nvml"
 """The backend whose absence means that there is no GPU."""
@@ -61,6 +62,8 @@ class SeenGpu(Struct):
     """Whether any NVLink of the node is up; where none is, they are not connected."""
     xids: list[tuple[float, str]] = field(default_factory=list)
     jobs: list[Mapping[str, str]] = field(default_factory=list)
+    ecc_errors: dict[str, float] = field(default_factory=dict)
+    """Memory errors since the driver was loaded, by type: corrected, uncorrected."""
     action: str = ""
     """The recovery action that the driver requests, as a text."""
     silence: Gap | None = None
@@ -207,7 +210,7 @@ class SeenNode:
         is_linked = any(gpu.links_up for gpu in found.values())
         for gpu in found.values():
             gpu.is_linked = is_linked
-        for name in (THROTTLE, SLOWDOWN, RECOVERY, XID, *JOBS):
+        for name in (THROTTLE, SLOWDOWN, RECOVERY, XID, ECC_ERRORS, *JOBS):
             for entity, labels, value in self.all(name):
                 if (gpu := found.get(entity)) is None:
                     continue
@@ -216,6 +219,8 @@ class SeenNode:
                 elif name in JOBS:
                     if labels.get("shared") != "true":
                         gpu.jobs.append(labels)
+                elif name == ECC_ERRORS:
+                    gpu.ecc_errors[labels["type"]] = value
                 elif name == RECOVERY:
                     if value and labels["action"] != "none":
                         gpu.action = labels["action"].replace("_", " ")

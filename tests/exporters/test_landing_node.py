@@ -125,7 +125,7 @@ def test_a_node_that_is_well_says_so_and_colours_no_row() -> None:
     assert "<title>OK: node-17</title>" in text
     rows = bodies(text, "GPUs")
     assert {tone for tone, _ in rows} == {"good"}
-    assert rows[0][1] == "0 ✔ ok 98 % 690 /700 W 60 °C – – 1.50 /1.98 GHz power cap 18 of 18 up 6001 ada"
+    assert rows[0][1] == "0 ✔ ok 98 % 690 /700 W 60 °C – – 1.50 /1.98 GHz power cap 18 of 18 up – 6001 ada"
     assert [row.split()[0] for _, row in rows] == list("01234567")
 
 
@@ -236,7 +236,7 @@ def test_a_gpu_that_works_for_another_job_is_not_behind() -> None:
     pod.append(reading("coldplate_gpu_job_info", 1.0, GPUS[3], job_id="9f2c", user="", **job))
     text = page(node(other, shared, pod))
     assert banner(text)[1] == "✔ OK"
-    assert [shown.split(" up ")[1] for _, shown in bodies(text, "GPUs")][1:4] == ["7 bob", "2 jobs", "9f2c"]
+    assert [shown.split(" up ")[1] for _, shown in bodies(text, "GPUs")][1:4] == ["– 7 bob", "– 2 jobs", "– 9f2c"]
 
 
 def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() -> None:
@@ -292,7 +292,33 @@ def test_ports_that_are_down_or_slow_come_first_a_disabled_one_is_no_trouble_and
         for device, reason in (("mlx5_9", Reason.TIMEOUT), ("mlx5_8", Reason.PAUSED))
     )
     reports = (BackendReport("infiniband", Outcome.OK, 0.1, gaps=gaps),)
-    assert bodies(page([], reports=reports), "InfiniBand") == [("bad", "mlx5_9/1 ✖ silent – – – –")]
+    assert bodies(page([], reports=reports), "InfiniBand") == [("bad", "mlx5_9/1 ✖ silent – – – – – –")]
+
+
+def test_driver_memory_errors_traffic_of_ports_and_the_host_are_shown() -> None:
+    ib = IbPort("mlx5_0", "1")
+    readings = [
+        *gpu(0),
+        reading(
+            "coldplate_gpu_info", 1.0, GPUS[0], slot="0000:1b:00.0", serial="1", model="H100", driver_version="580.95"
+        ),
+        reading("coldplate_gpu_ecc_errors_total", 3.0, GPUS[0], type="corrected", scope="volatile"),
+        reading("coldplate_gpu_ecc_errors_total", 0.0, GPUS[0], type="uncorrected", scope="volatile"),
+        *port("mlx5_0"),
+        reading("coldplate_infiniband_port_data_transmitted_peak_bytes_per_second", 40e9, ib),
+        reading("coldplate_infiniband_symbol_error_total", 12.0, ib),
+        reading("coldplate_node_load1", 5.25, Node()),
+        reading("coldplate_node_cpus", 224.0, Node()),
+        reading("coldplate_node_memory_available_bytes", 1.5 * 2**40, Node()),
+        reading("coldplate_node_memory_total_bytes", 2.0 * 2**40, Node()),
+    ]
+    text = page(readings)
+    assert "3 corrected" in bodies(text, "GPUs")[0][1]
+    assert "driver 580.95" in text
+    assert "320.0 Gb/s 12" in bodies(text, "InfiniBand")[0][1]
+    summary = re.sub("<[^>]*>", " ", text)
+    assert "5.2  of 224 CPUs" in summary
+    assert "512 of 2048 GiB" in summary
 
 
 def test_a_job_is_shown_with_its_owner_its_gpus_and_what_it_has_had() -> None:
@@ -309,7 +335,7 @@ def test_a_job_is_shown_with_its_owner_its_gpus_and_what_it_has_had() -> None:
 def test_a_gpu_of_which_nothing_can_be_read_has_no_state_and_is_not_throttled_by_nothing() -> None:
     """As on a Tegra, whose NVML offers neither utilization nor power nor reasons for low clocks."""
     text = page([reading("coldplate_gpu_up", 1.0, GPUS[0])])
-    assert bodies(text, "GPUs") == [("", "0 · – – – – – – – – – none")]
+    assert bodies(text, "GPUs") == [("", "0 · – – – – – – – – – – none")]
     assert banner(text) == ("", "· Unknown", ["neither utilization nor power can be read: GPU 0"])
     known = [each for each in gpu(0) if each.metric.name != "coldplate_gpu_throttle_active"]
     assert "GHz – 18 of" in bodies(page(known), "GPUs")[0][1]

@@ -111,7 +111,7 @@ def test_nodes_are_dealt_scenarios_by_weight_and_seed() -> None:
         ("racks: [{}]\nfaults: [{kind: lost, gpu: 0}]", "faults[0]: names no place; give node or rack"),
         ("racks: [{}]\nfaults: [{kind: lost, gpu: 0, node: all, rack: r1}]", "faults[0]: name node or rack, not both"),
         ("racks: [{}]\nfaults: [{kind: lost, gpu: 0, node: nod1}]", "there is no node 'nod1' in this site; did you"),
-        ("racks: [{}]\nfaults: [{kind: lost, gpu: 0, node: 'node[1-9]'}]", "is not a range within this site, which has"),
+        ("racks: [{}]\nfaults: [{kind: lost, gpu: 0, node: 'node[1-9]'}]", "is not a range within this site, which"),
         ("racks: [{}]\nfaults: [{kind: lost, gpu: 0, node: 3}]", "expected a name, a range or a list of these"),
         ("racks: [{}]\nfaults: [{kind: power-lost, rack: r1}]", "faults[0].kind: unknown value 'power-lost'; did you"),
         ("racks: [{}]\nfaults: [{kind: power-loss, rack: r1, gpu: 1}]", "faults[0].gpu: unknown key"),

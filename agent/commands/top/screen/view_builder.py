@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from agent.commands.top.screen.node_samples import Sighting, Traffic
 from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
-from agent.health.device_states import CLOCK, LIMIT, POWER, ComparedGpus
+from agent.health.device_states import CLOCK, LIMIT, ComparedGpus
+from agent.health.seen_node import POWER
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
 from agent.lib.wording import age, counted, index_runs
 from agent.model import Alert, Gpu
