@@ -16,6 +16,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
@@ -46,6 +47,8 @@ class Saved(Struct, frozen=True):
     records: Records = field(default_factory=dict)
     notified: frozenset[str] = frozenset()
     """Addresses of the receivers that are notified once, and that had received everything."""
+    effects: Mapping[Labels, Labels] = field(default_factory=dict)
+    """The labels of alerts that were inhibited when they began, with those of their causes."""
 
     @property
     def count(self) -> int:
@@ -60,11 +63,17 @@ class Saved(Struct, frozen=True):
 
 
 def encode(
-    at: float, source: str, records: Iterable[tuple[str, Identity, AlertRecord]], notified: Iterable[str] = ()
+    at: float,
+    source: str,
+    records: Iterable[tuple[str, Identity, AlertRecord]],
+    notified: Iterable[str] = (),
+    effects: Mapping[Labels, Labels] = MappingProxyType({}),
 ) -> bytes:
     """Return the content of a state file."""
     rows = [_row(group, identity, record) for group, identity, record in records]
-    document = {"at": at, "source": source, "told": sorted(notified), "alerts": rows}
+    document = {
+        "at": at, "source": source, "told": sorted(notified), "effects": list(effects.items()), "alerts": rows
+    }  # fmt: skip
     text = json.dumps(document, indent=1)
     return seal(FORMAT, text.encode("ascii") + b"\n")
 
@@ -80,7 +89,8 @@ def decode(content: bytes) -> Saved:
             identity = (str(row["rule"]), _pairs(row["rule_labels"]))
             records.setdefault(str(row["group"]), {}).setdefault(identity, {})[record.alert.labels] = record
         notified = frozenset(str(url) for url in document.get("told", ()))
-        return Saved(float(document["at"]), str(document["source"]), records, notified)
+        effects = {_pairs(labels): _pairs(cause) for labels, cause in document.get("effects", ())}
+        return Saved(float(document["at"]), str(document["source"]), records, notified, effects)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 

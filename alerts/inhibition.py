@@ -12,14 +12,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from agent.lib import textfile, yamltree
 from agent.lib.record import replace
 from agent.lib.yamltree import Bounds
-from agent.model import Alert, GroupReport, Labels, Phase
+from agent.model import GroupReport, Labels, Phase
+from alerts.lifecycle import AlertRecord
 from alerts.promql.labels import Matcher
 
 FILE = Path(__file__).with_name("inhibition.yml")
 LARGEST_BYTES = 2**20
+AFTERMATH_SECONDS = 300.0
+"""Seconds after the end of its cause for which an effect whose condition holds on is no news.
+
+Most rules look back for five minutes or less: what the cause did is out of sight then.
+"""
 _MATCHER = re.compile(r'^([a-zA-Z_]\w*)(=~|!~|!=|=)"(.*)"$')
 
 
@@ -62,22 +70,77 @@ def shipped() -> tuple[InhibitRule, ...]:
     return parse(textfile.read_text(FILE, LARGEST_BYTES))
 
 
+class _Effect(Struct):
+    """An alert that began while its cause fired. `ended_at`: the monotonic second at which that was first over."""
+
+    cause: Labels
+    ended_at: float | None = None
+    has_lapsed: bool = False
+    """Whether its condition did not hold at some evaluation since: the alert only lasts for its `keep_firing_for`."""
+
+
 class Inhibition:
-    """Keeps which of the firing alerts are inhibited, and by which. For the thread of the rules."""
+    """Keeps which of the firing alerts are inhibited, and by which. For the thread of the rules.
+
+    An alert that began while its cause fired is not news when the cause ends: it stays inhibited until it ends, too,
+    or until it shows that it is no effect. It does by a condition that begins anew, or that holds on for
+    `AFTERMATH_SECONDS`. Alertmanager knows no such thing: it gets from the agent only what is not inhibited here.
+    """
 
     def __init__(self, rules: Sequence[InhibitRule] | None = None) -> None:
         self._rules = rules
         self._firing: tuple[Labels, ...] = ()
-        self._external: Labels = ()
+        self._found_for: tuple[tuple[Labels, ...], Labels] = ((), ())
+        """The alerts and external labels of which `_present` was found."""
+        self._present: Mapping[Labels, Labels] = {}
+        """What is inhibited by alerts that fire now."""
+        self._effects: dict[Labels, _Effect] = {}
         self.causes: Mapping[Labels, Labels] = {}
         """The labels of each inhibited alert, with those of the alert that inhibits it."""
 
-    def update(self, alerts: Iterable[Alert], external: Labels = ()) -> None:
-        """Take in all alerts. `external` are labels that the agent adds to alerts that lack them."""
-        firing = tuple(alert.labels for alert in alerts if alert.phase is Phase.FIRING)
-        if (firing, external) != (self._firing, self._external):
-            self._firing, self._external = firing, external
-            self.causes = find_causes(firing, shipped() if self._rules is None else self._rules, external)
+    @property
+    def effects(self) -> Mapping[Labels, Labels]:
+        """The labels of each alert that began while its cause fired, with those of the cause: for a later run."""
+        return {labels: effect.cause for labels, effect in self._effects.items()}
+
+    def resume(self, records: Iterable[AlertRecord], effects: Mapping[Labels, Labels]) -> None:
+        """Take over the alerts and the effects of an earlier run, before the first update."""
+        self._firing = tuple(each.alert.labels for each in records if each.alert.phase is Phase.FIRING)
+        self._effects = {labels: _Effect(cause) for labels, cause in effects.items()}
+
+    def update(self, records: Iterable[AlertRecord], mono: float, external: Labels = ()) -> None:
+        """Take in all alerts at a monotonic second.
+
+        `external` are labels that the agent adds to alerts that lack them.
+        """
+        lapsed: dict[Labels, bool] = {}
+        for record in records:
+            if record.alert.phase is Phase.FIRING:
+                labels = record.alert.labels
+                lapsed[labels] = record.missing_since is not None and lapsed.get(labels, True)
+        before, firing = self._firing, tuple(lapsed)
+        if (firing, external) != self._found_for:
+            self._firing, self._found_for = firing, (firing, external)
+            self._present = find_causes(firing, shipped() if self._rules is None else self._rules, external)
+            begun = self._present.keys() - set(before) - self._effects.keys()
+            self._effects.update((labels, _Effect(self._present[labels])) for labels in begun)
+        self._follow(lapsed, mono)
+        past = {labels: effect.cause for labels, effect in self._effects.items() if effect.ended_at is not None}
+        self.causes = {**self._present, **past} if past else self._present
+
+    def _follow(self, lapsed: Mapping[Labels, bool], mono: float) -> None:
+        """Forget the effects that have ended or that are news; `lapsed` has what fires, and whether it only lasts."""
+        for labels, effect in list(self._effects.items()):
+            if labels not in lapsed:
+                del self._effects[labels]
+            elif labels in self._present:
+                self._effects[labels] = _Effect(self._present[labels])
+            elif effect.ended_at is None:
+                effect.ended_at, effect.has_lapsed = mono, lapsed[labels]
+            elif lapsed[labels]:
+                effect.has_lapsed = True
+            elif effect.has_lapsed or mono - effect.ended_at >= AFTERMATH_SECONDS:
+                del self._effects[labels]
 
 
 def find_causes(firing: Sequence[Labels], rules: Iterable[InhibitRule], external: Labels = ()) -> dict[Labels, Labels]:

@@ -1,11 +1,13 @@
 """Decides when to write the state of alerts and windows, so that a restart or a crash does not lose it."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from agent.lib.state_files import StateFiles, load_state
-from agent.model import Alert, Instant, Phase
+from agent.model import Alert, Instant, Labels, Phase
 from alerts import alert_state
 from alerts.engine import Evaluation, RuleEngine
 
@@ -20,6 +22,18 @@ WINDOWS_EVERY_SECONDS = 15.0
 """Seconds between two writes of the windows while some alert is pending or firing; they are written at the end, too."""
 
 
+class SavedDeliveries(NamedTuple):
+    """What an earlier run knew of its alerts beside their state.
+
+    `lost` fired, and no rule watches them any more; `notified` are the receivers that knew every state; `effects` are
+    the labels of alerts that were inhibited when they began, with those of their causes.
+    """
+
+    lost: Sequence[Alert] = ()
+    notified: frozenset[str] = frozenset()
+    effects: Mapping[Labels, Labels] = MappingProxyType({})
+
+
 class AlertStateStore:
     """Passes the state to `files`. `source` names the devices: a drill's alerts are not the node's."""
 
@@ -32,36 +46,43 @@ class AlertStateStore:
         self._count = 0
         self._notified: Collection[str] = ()
 
-    def load(self, engine: RuleEngine, now: Instant) -> tuple[Sequence[Alert], frozenset[str]]:
-        """Give the engine what an earlier run saved, unless it is too old to mean anything.
-
-        Return the alerts that fired and that no rule watches any more, and the receivers that knew every state.
-        """
+    def load(self, engine: RuleEngine, now: Instant) -> SavedDeliveries:
+        """Give the engine what an earlier run saved, unless it is too old to mean anything."""
         saved = load_state(self._alerts, alert_state.decode, log, WITHOUT)
         windows = load_state(self._windows, alert_state.decode_windows, log, WITHOUT)
         if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
             engine.restore_windows(windows, now)
         if saved is None or not saved.count:
-            return (), frozenset()
+            return SavedDeliveries()
         down = engine.time(now) - saved.at
         if saved.source != self._source:
             log.info("saved alerts ignored: they are of %s, this run samples %s", saved.source, self._source)
-            return (), frozenset()
+            return SavedDeliveries()
         if not self._is_ours(saved.source, down):
             log.warning("saved alerts are too old to restore: %.0f minutes", down / 60)
             firing = [record.alert for _, _, record in saved.all() if record.alert.phase is Phase.FIRING]
-            return firing, saved.notified
+            return SavedDeliveries(firing, saved.notified)
         lost = engine.restore(saved, now)
         self._count = sum(1 for _ in engine.remembered())
         facts = {"alerts": self._count, "of": saved.count, "down": f"{max(down, 0.0):.1f}s"}
         log.info("alerts restored", extra={"facts": facts})
-        return lost, saved.notified
+        return SavedDeliveries(lost, saved.notified, saved.effects)
 
     def _is_ours(self, source: str, down: float) -> bool:
         return source == self._source and down <= alert_state.OUTAGE_TOLERANCE_SECONDS
 
-    def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant, notified: Collection[str]) -> None:
-        """Write the changes of a round. `notified` are the receivers that are notified once and have nothing queued."""
+    def after(
+        self,
+        engine: RuleEngine,
+        done: Sequence[Evaluation],
+        now: Instant,
+        notified: Collection[str],
+        effects: Mapping[Labels, Labels] = MappingProxyType({}),
+    ) -> None:
+        """Write the changes of a round, with what a later run is to know beside the state of the alerts.
+
+        `notified` are the receivers that are notified once and have nothing queued; `effects` as in SavedDeliveries.
+        """
         if not done:
             return
         records = [record for _, _, record in engine.remembered()]
@@ -72,22 +93,31 @@ class AlertStateStore:
         if changed or (records and age >= every):
             self._count = len(records)
             self._alerts_at = now.mono
-            self._write_alerts(engine, now, notified)
+            self._write_alerts(engine, now, notified, effects)
         if now.mono - self._windows_at >= WINDOWS_EVERY_SECONDS and any(
             each.alert.phase is not Phase.RESOLVED for each in records
         ):
             self._windows_at = now.mono
             self._write_windows(engine, now)
 
-    def close(self, engine: RuleEngine, now: Instant, notified: Collection[str]) -> None:
+    def close(
+        self,
+        engine: RuleEngine,
+        now: Instant,
+        notified: Collection[str],
+        effects: Mapping[Labels, Labels] = MappingProxyType({}),
+    ) -> None:
         if self._count or any(True for _ in engine.remembered()):
-            self._write_alerts(engine, now, notified)
+            self._write_alerts(engine, now, notified, effects)
         if engine.reports():
             self._write_windows(engine, now)
 
-    def _write_alerts(self, engine: RuleEngine, now: Instant, notified: Collection[str]) -> None:
+    def _write_alerts(
+        self, engine: RuleEngine, now: Instant, notified: Collection[str], effects: Mapping[Labels, Labels]
+    ) -> None:
         self._notified = notified
-        self._files.put(self._alerts, alert_state.encode(engine.time(now), self._source, engine.remembered(), notified))
+        at, records = engine.time(now), engine.remembered()
+        self._files.put(self._alerts, alert_state.encode(at, self._source, records, notified, effects))
 
     def _write_windows(self, engine: RuleEngine, now: Instant) -> None:
         self._files.put(

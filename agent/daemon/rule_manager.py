@@ -87,6 +87,7 @@ class RuleManager:
             explain=partial(explain, self._journal),
         )
         self._announce(alerting)
+        self._inhibits = alerting.inhibition
         self._inhibition = Inhibition(None if alerting.inhibition else ())
         self._reports = self._engine.reports()
         """With the inhibited alerts marked. Swapped by reference."""
@@ -100,14 +101,16 @@ class RuleManager:
         """Take over what an earlier run saved, and start."""
         if self._store is not None:
             now = self._clock()
-            lost, notified = self._store.load(self._engine, now)
-            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in notified]
-            restored = [record.alert for _, _, record in self._engine.remembered()]
-            self._inhibition.update(restored, self._external)
+            saved = self._store.load(self._engine, now)
+            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in saved.notified]
+            restored = [record for _, _, record in self._engine.remembered()]
+            if self._inhibits:
+                self._inhibition.resume(restored, saved.effects)
+            self._inhibition.update(restored, now.mono, self._external)
             self._dispatcher.mark_notified(
-                [each for each in restored if each.labels not in self._inhibition.causes], knowing
+                [each.alert for each in restored if each.alert.labels not in self._inhibition.effects], knowing
             )
-            self._dispatcher.end(lost, self._engine.time(now))
+            self._dispatcher.end(saved.lost, self._engine.time(now))
         self._show()
         self._thread = self._threads.begin("rules", self._run, stall_timeout=STALL_TIMEOUT_SECONDS, vital=True)
 
@@ -118,7 +121,7 @@ class RuleManager:
         ended = self._thread is None or self._thread.join(CLOSING_SECONDS)
         self._dispatcher.stop(CLOSING_SECONDS)
         if self._store is not None and ended:
-            self._store.close(self._engine, self._clock(), self._notified())
+            self._store.close(self._engine, self._clock(), self._notified(), self._inhibition.effects)
 
     def frame(self, _now: Instant) -> Frame:
         """Return the engine's own series after the last round. For any thread."""
@@ -178,13 +181,13 @@ class RuleManager:
             self._dispatcher.shift(step)
             self._journal.shift(step)
         if done:
-            alerts = (alert for _, group in self._engine.groups() for alert in group.firing())
-            self._inhibition.update(alerts, self._external)
+            records = (record for _, _, record in self._engine.remembered())
+            self._inhibition.update(records, now.mono, self._external)
         for each in done:
             self._tell(each)
         self._show()
         if self._store is not None:
-            self._store.after(self._engine, done, now, self._notified())
+            self._store.after(self._engine, done, now, self._notified(), self._inhibition.effects)
         self._broken = ""
 
     def _notified(self) -> frozenset[str]:
@@ -229,7 +232,10 @@ class RuleManager:
         heirs = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
         at = self._engine.time(now)
         self._announce(alerting)
-        self._inhibition, self._external = Inhibition(None if alerting.inhibition else ()), alerting.external_labels
+        self._external = alerting.external_labels
+        if alerting.inhibition != self._inhibits:
+            self._inhibits = alerting.inhibition
+            self._inhibition = Inhibition(None if alerting.inhibition else ())
         self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels, at, heirs)
         self._retire(leaving, heirs)
         self._show()

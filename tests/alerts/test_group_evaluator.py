@@ -1,6 +1,6 @@
 """Groups at work, the life of an alert, and which alert inhibits another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 import yaml
@@ -8,7 +8,8 @@ import yaml
 from agent.model import Alert, GroupReport, Labels, Phase, RuleReport
 from alerts import rulefile
 from alerts.group_evaluator import GroupEvaluator
-from alerts.inhibition import FILE, Inhibition, find_causes, mark, parse, shipped
+from alerts.inhibition import AFTERMATH_SECONDS, FILE, Inhibition, find_causes, mark, parse, shipped
+from alerts.lifecycle import AlertRecord
 from alerts.promql import Storage, compile_query, make_labels
 from alerts.rule_evaluator import TemplateContext
 
@@ -174,14 +175,66 @@ def alert(name: str, phase: Phase = Phase.FIRING, **more: str) -> Alert:
     return Alert(name, labels(name, **more), phase, 1.0, 0.0)
 
 
-def test_only_alerts_that_fire_inhibit_and_a_report_names_the_cause_of_each_inhibited_alert() -> None:
-    inhibition, hot = Inhibition(RULES), alert("GpuHot", gpu="1")
-    inhibition.update([hot, alert("Lost", Phase.PENDING, gpu="1")])
-    assert inhibition.causes == {}
-    inhibition.update([hot, alert("Lost", gpu="1")])
-    assert inhibition.causes.keys() == {hot.labels}
-    inhibition.update([hot])
-    assert inhibition.causes == {}
+def update(inhibition: Inhibition, mono: float, *alerts: Alert, lapsed: Collection[Alert] = ()) -> set[Labels]:
+    """The labels of what is inhibited after a round; the condition of `lapsed` alerts does not hold, and they last."""
+    records = [AlertRecord(each) for each in alerts] + [AlertRecord(each, mono) for each in lapsed]
+    inhibition.update(records, mono)
+    return set(inhibition.causes)
+
+
+HOT, LOST = alert("GpuHot", gpu="1"), alert("Lost", gpu="1")
+
+
+def test_only_alerts_that_fire_inhibit_and_those_of_before_are_free_after_it() -> None:
+    inhibition = Inhibition(RULES)
+    assert update(inhibition, 0.0, HOT, alert("Lost", Phase.PENDING, gpu="1")) == set()
+    assert update(inhibition, 1.0, HOT, LOST) == {HOT.labels}
+    assert update(inhibition, 2.0, HOT) == set()
+
+
+def test_what_began_while_its_cause_fired_is_no_news_after_it_as_long_as_it_only_lasts() -> None:
+    inhibition = Inhibition(RULES)
+    assert update(inhibition, 0.0, HOT, LOST) == {HOT.labels}
+    for mono in (10.0, AFTERMATH_SECONDS, 20 * AFTERMATH_SECONDS):
+        assert update(inhibition, mono, lapsed=[HOT]) == {HOT.labels}
+    assert update(inhibition, 9000.0) == set()
+    assert update(inhibition, 9001.0, HOT) == set(), "another incident, of its own"
+
+
+def test_an_effect_whose_condition_begins_anew_after_its_cause_is_news() -> None:
+    inhibition = Inhibition(RULES)
+    update(inhibition, 0.0, HOT, LOST)
+    assert update(inhibition, 1.0, LOST, lapsed=[HOT]) == update(inhibition, 2.0, LOST, HOT) == {HOT.labels}
+    assert update(inhibition, 3.0, lapsed=[HOT]) == {HOT.labels}
+    assert update(inhibition, 4.0, HOT) == set()
+
+
+def test_an_effect_whose_condition_outlives_its_cause_for_minutes_is_news() -> None:
+    inhibition = Inhibition(RULES)
+    update(inhibition, 0.0, HOT, LOST)
+    assert update(inhibition, 1000.0, HOT) == update(inhibition, 999.0 + AFTERMATH_SECONDS, HOT) == {HOT.labels}
+    assert update(inhibition, 1000.0 + AFTERMATH_SECONDS, HOT) == set()
+    inhibition = Inhibition(RULES)  # a cause that returns counts from its last end
+    update(inhibition, 0.0, HOT, LOST)
+    update(inhibition, 1000.0, HOT)
+    update(inhibition, 1100.0, HOT, LOST)
+    assert update(inhibition, 1000.0 + AFTERMATH_SECONDS, HOT) == {HOT.labels}
+
+
+def test_a_later_run_knows_what_was_an_effect_and_what_was_not() -> None:
+    before, records = Inhibition(RULES), [AlertRecord(HOT, 5.0)]
+    update(before, 0.0, HOT, LOST)
+    update(before, 5.0, lapsed=[HOT])
+    again = Inhibition(RULES)
+    again.resume(records, before.effects)
+    assert update(again, 10.0, lapsed=[HOT]) == {HOT.labels}
+    again = Inhibition(RULES)
+    again.resume([AlertRecord(HOT), AlertRecord(LOST)], {})
+    assert update(again, 10.0, HOT, LOST) == {HOT.labels} and again.effects == {}
+    assert update(again, 11.0, HOT) == set()
+
+
+def test_a_report_names_the_cause_of_each_inhibited_alert() -> None:
     hot, lost = alert("GpuHot", gpu="1"), alert("Lost", gpu="1")
     rules = (RuleReport("GpuHot", True, "x", alerts=(hot,)), RuleReport("Lost", True, "x", alerts=(lost,)))
     report = GroupReport("g", "f", 1.0, rules=rules)

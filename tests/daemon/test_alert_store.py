@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.daemon.alert_store import EVERY_SECONDS, STEADY_SECONDS, WINDOWS_EVERY_SECONDS, AlertStateStore
+from agent.daemon.alert_store import (
+    EVERY_SECONDS,
+    STEADY_SECONDS,
+    WINDOWS_EVERY_SECONDS,
+    AlertStateStore,
+    SavedDeliveries,
+)
 from agent.model import Instant, Phase
 from alerts import alert_state
 from alerts.engine import RuleEngine
@@ -86,8 +92,8 @@ def test_alerts_of_another_source_or_of_long_ago_are_not_restored(
     for name, content in run.files.content.items():
         (tmp_path / name).write_bytes(content)
     again = Run(tmp_path, source, begin=int(100 + later_by))
-    lost, told = again.store.load(again.engine, at(again))
-    assert (again.phases, [alert.rule for alert in lost], set(told)) == ([], ended, notified)
+    saved = again.store.load(again.engine, at(again))
+    assert (again.phases, [alert.rule for alert in saved.lost], set(saved.notified)) == ([], ended, notified)
     assert len(again.engine.windows) == 0
 
 
@@ -97,5 +103,5 @@ def test_windows_are_restored_even_without_any_alert(tmp_path: Path) -> None:
     assert list(run.files.content) == ["windows.state"]
     (tmp_path / "windows.state").write_bytes(run.files.content["windows.state"])
     again = Run(tmp_path, begin=130)
-    assert again.store.load(again.engine, at(again)) == ((), frozenset())
+    assert again.store.load(again.engine, at(again)) == SavedDeliveries()
     assert len(again.engine.windows) > 0

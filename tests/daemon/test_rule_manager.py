@@ -199,6 +199,35 @@ def test_after_a_restart_receivers_that_knew_are_not_notified_again_and_others_a
     assert [len(each.heard) for each in (knew, missed, nameless)] == [0, 1, 0]
 
 
+EFFECT = """
+{alert: GpuLost, expr: 'label_replace(coldplate_gpu_up == 0, "state", "", "", "")'},
+{alert: GpuHot, expr: coldplate_gpu_up == 0, keep_firing_for: 28m}
+"""
+
+
+@pytest.mark.parametrize("interruption", ["none", "reload", "restart"])
+def test_what_began_under_its_cause_is_not_sent_when_that_ends_nor_after_a_restart(
+    interruption: str, tmp_path: Path, begun: list[Bench]
+) -> None:
+    files, ear = Files(), Ear()
+    bench = Bench(EFFECT, ear, store=AlertStateStore(tmp_path, "devices", files))  # type: ignore[arg-type]
+    bench.manager.start()
+    bench.round(up=0.0)
+    bench.round()
+    if interruption == "reload":
+        bench.manager.reconfigure(settings(EFFECT, ear))
+    bench.round()
+    bench.manager.stop()
+    for name, content in files.content.items():
+        (tmp_path / name).write_bytes(content)
+    if interruption == "restart":
+        bench = taken_up(tmp_path, begun, ear, rules=EFFECT)
+        bench.round()
+    shown = [each for group in bench.manager.reports() for rule in group.rules for each in rule.alerts]
+    assert [(each.rule, each.inhibited_by) for each in shown if each.phase is Phase.FIRING] == [("GpuHot", "GpuLost")]
+    assert {notice.alert.rule for _, notice in ear.heard} == {"GpuLost"}
+
+
 def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_reported(tmp_path, begun: list[Bench]) -> None:
     run_before(tmp_path)
     ear, repeating = Ear(repeats=False), Ear()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.lib.state_files import load_state, seal
-from agent.model import Alert, Phase
+from agent.model import Alert, Labels, Phase
 from alerts import alert_state
 from alerts.lifecycle import AlertRecord
 
@@ -37,12 +37,12 @@ def records(draw: st.DrawFn) -> tuple[str, tuple[str, tuple[tuple[str, str], ...
 
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(records(), max_size=3))
+@given(st.lists(records(), max_size=3), st.dictionaries(PAIRS, PAIRS, max_size=2))
 def test_what_is_written_is_read_again(
-    rows: list[tuple[str, tuple[str, tuple[tuple[str, str], ...]], AlertRecord]],
+    rows: list[tuple[str, tuple[str, tuple[tuple[str, str], ...]], AlertRecord]], effects: dict[Labels, Labels]
 ) -> None:
-    saved = alert_state.decode(alert_state.encode(12.5, "devices", rows))
-    assert (saved.at, saved.source) == (12.5, "devices")
+    saved = alert_state.decode(alert_state.encode(12.5, "devices", rows, ["http://knew"], effects))
+    assert (saved.at, saved.source, saved.notified, saved.effects) == (12.5, "devices", {"http://knew"}, effects)
     for group, identity, record in {(row[0], row[1], row[2].alert.labels): row for row in rows}.values():
         assert saved.records[group][identity][record.alert.labels] == record
 

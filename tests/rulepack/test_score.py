@@ -122,6 +122,16 @@ def test_a_fault_of_a_node_is_reported_in_time_and_nothing_else_is(
     assert {**dict(alert.labels), **alert.annotations}.items() >= says.items()
 
 
+def test_a_gpu_that_was_lost_for_a_minute_is_one_page(rules: tuple[RuleFile, ...], tmp_path: Path) -> None:
+    """Its XID goes on for half an hour, and began while it was lost."""
+    file = tmp_path / "lost.yaml"
+    file.write_text("description: d\ntopology: dgx-h100\nfaults: [{kind: lost, gpu: 3, at: 60s, duration: 60s}]\n")
+    play = Play(load_scenario(str(file)), rules).until(300)
+    play.close()
+    assert [alert.rule for alert in play.firing()] == ["GpuXid"]
+    assert [firing.alert for firing in play.sent.values()] == ["GpuLost"]
+
+
 def test_an_nvswitch_whose_link_fails_is_reported_by_its_address(play: Any, tmp_path: Path) -> None:
     file = tmp_path / "switch.yaml"
     file.write_text("description: d\ntopology: dgx-h100\nfaults: [{kind: sxid, at: 60s, code: 20034, switch: 2}]\n")

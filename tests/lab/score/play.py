@@ -266,8 +266,11 @@ class Play:
 
     def _send(self) -> None:
         """Note what the daemon's dispatcher would send now."""
-        firing = [each for each in self.firing() if each.rule not in self._advice]
-        self._inhibition.update(firing)
-        for alert in firing:
+        records = [
+            record for _, _, record in self.engine.remembered()
+            if record.alert.phase is Phase.FIRING and record.alert.rule not in self._advice
+        ]  # fmt: skip
+        self._inhibition.update(records, self.now.mono)
+        for alert in (record.alert for record in records):
             if alert.labels not in self._inhibition.causes:
                 self.sent.setdefault(alert.labels, Firing(alert.rule, alert.labels, self._second))

@@ -162,6 +162,23 @@ def reward_model(t: float, random: Random) -> Second:
     return Second(tuple(noisy(DECODE if gpu < 7 else judges, random) for gpu in range(GPUS)))
 
 
+def going_quiet(level: Level, quiet: Level, gpus: int = 3) -> Work:
+    """Do the same on all GPUs, with the noise of sensors alone; the first ones stop for twenty minutes of each hour."""
+
+    def work(t: float, random: Random) -> Second:
+        stops = t % 3600.0 >= 1200.0 and t % 3600.0 < 2400.0
+        return Second(tuple(noisy(quiet if gpu < gpus and stops else level, random) for gpu in range(GPUS)))
+
+    return work
+
+
+def long_generation(t: float, random: Random) -> Second:
+    """Train in step for twenty minutes, then generate with five GPUs while three wait, for twenty."""
+    if t % 2400.0 < 1200.0:
+        return in_step(t, random)
+    return Second(tuple(noisy(DECODE if gpu < 5 else SPIN, random) for gpu in range(GPUS)))
+
+
 def clock_locked(t: float, random: Random) -> Second:
     """Train at a locked clock, at which no GPU reaches its power limit."""
     locked = COMPUTE._replace(power=0.7, clock=1200.0, capped=False)
@@ -199,9 +216,16 @@ HEALTHY: Mapping[str, Work] = {
     "locked clocks": clock_locked,
     "uneven chips at the power cap": power_capped,
     "stages that differ by 7%": uneven_stages,
+    "steady replicas, three go quiet": going_quiet(DECODE, IDLE),
+    "a steady sweep, three trials end": going_quiet(COMPUTE, IDLE),
+    "steady generating, three wait": going_quiet(DECODE, SPIN),
+    "training, then generating (RL)": long_generation,
     "an agent that starts late": beside({5: IDLE}),  # the GPU has long been idle by then
 }
-INFORMED = {"evaluation on rank 0"}
+INFORMED = {
+    "evaluation on rank 0", "steady replicas, three go quiet", "a steady sweep, three trials end",
+    "steady generating, three wait", "training, then generating (RL)",
+}  # fmt: skip
 """Kinds of healthy work about which an alert of severity info is right."""
 
 
