@@ -83,7 +83,7 @@ class Inhibition:
     """Keeps which of the firing alerts are inhibited, and by which. For the thread of the rules.
 
     An alert that began while its cause fired is not news when the cause ends: it stays inhibited until it ends, too,
-    or until it shows that it is no effect. It does by a condition that begins anew, or that holds on for
+    or until it shows that it is no effect. It does by a condition that begins again, or that holds on for
     `AFTERMATH_SECONDS`. Alertmanager knows no such thing: it gets from the agent only what is not inhibited here.
     """
 

@@ -167,7 +167,7 @@ def shares_of(
     if not second.is_known:
         return ()
     if not second.works and held == _NOBODY and second.used is not None and second.used < HELD_BYTES:
-        # Nothing on it can spin: without persistence mode a driver reports up to 100 % of a GPU that nobody uses.
+        # Nothing on it can spin: without persistence mode a driver reports up to 100 % of an unused GPU.
         return (("free", 1.0),)
     saves = writes and not peers.computing and held.job is not None
     working, spinning = "throttled" if second.is_throttled else "computing", "saving" if saves else "waiting"
