@@ -53,7 +53,7 @@ def test_gpus_without_a_driver_are_critical_for_check_the_alerts_and_the_page(st
     daemon.until("an alert", lambda: "GpuCountWrong" in alerts(daemon), 30)
     assert alerts(daemon)["GpuCountWrong"]["labels"]["severity"] == "critical"
     page = daemon.get("/")
-    assert "Bad" in page
+    assert "Critical" in page
     assert "0 of 2 GPUs" in page
 
 

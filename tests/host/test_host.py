@@ -13,7 +13,7 @@ import pytest
 from agent.backends.host.disks_and_network import block_mounts
 from agent.backends.host.host_faults import MAX_MOUNTS
 from agent.catalogue import SECTIONS
-from agent.catalogue.node import GPU_SUMS, METERS, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, RAPL
+from agent.catalogue.node import GPU_DRIVER_ERRORS, GPU_SUMS, METERS, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, RAPL
 from agent.model import Gap, Instant, Kind, Lane, Reason
 from tests.waiting import wait_until
 
@@ -160,7 +160,9 @@ def test_every_row_of_the_host_is_read_or_explained(host) -> None:
         sample = host.backend.read(lane, Instant(1.0, 1.7e9))
         told |= {reading.metric.name for reading in sample.readings} | {gap.metric.name for gap in sample.gaps}
     told.add("coldplate_node_mount_up")  # this host has no network filesystem
-    elsewhere = {row.name for row in (NODE_POWER, NODE_POWER_FALLBACK, *METERS, *RAPL, *NVSWITCH, *GPU_SUMS)}
+    elsewhere = {
+        row.name for row in (NODE_POWER, NODE_POWER_FALLBACK, *METERS, *RAPL, *NVSWITCH, *GPU_DRIVER_ERRORS, *GPU_SUMS)
+    }
     rows = (row for word, _, rows in SECTIONS if word.startswith("node-") for row in rows)
     assert told == {row.name for row in rows} - elsewhere
 

@@ -40,7 +40,7 @@ FASTEST = (
     (r"node_(memory|dimm)_errors_total", 1e4),  # a storm of corrected errors
     (r"node_rapl_(part_)?energy_joules_total", 4 * 500),  # sockets
     (r"node_rapl_platform_energy_joules_total", 4 * 1000),
-    (r"node_nvswitch_sxid_errors_total", 1e3),
+    (r"node_(nvswitch_sxid|gpu_driver)_errors_total", 1e3),
     (r"node_gpu_throttle_(any_reason_)?seconds_total", 72),
     (r"job_energy_joules_total", 72 * 1400),  # a node of 72 GPUs, as a synthetic one may be
     (r"job_attribution_problems_total", 1e5),

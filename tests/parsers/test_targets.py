@@ -35,7 +35,7 @@ UNFUZZED = {
     "agent/backends/nvml/pynvml_driver.py": "structures of the C library: tests/nvml/test_pynvml_driver.py",
     "agent/broker/ipmidev.py": "the kernel's structures: tests/power/test_ipmi.py",
     "agent/commands/doctor/checks/gpu_driver.py": "the loader's cache, which only root writes: finds paths in it",
-    "agent/commands/doctor/agent_process.py": "command lines, decoded without errors: tests/doctor/test_agent_process.py",
+    "agent/commands/doctor/agent_process.py": "command lines: tests/doctor/test_agent_process.py",
     "agent/commands/doctor/driver_calls.py": "a text of the C library, as tests/nvml/test_pynvml_driver.py has them",
     "agent/commands/doctor/support_bundle.py": "an answer of the agent's own API, which agent_client reads",
     "agent/commands/once.py": "what this process wrote itself",
