@@ -113,6 +113,10 @@ def _peace(count: int, alerts: Overview) -> str:
     return f"{gpus}, and nothing fires" if not alerts.counts.firing else gpus
 
 
+HOST = (
+    "coldplate_node_load1", "coldplate_node_cpus", "coldplate_node_memory_available_bytes",
+    "coldplate_node_memory_total_bytes",
+)  # fmt: skip
 REPLAY, SYNTHETIC = BY_NAME["coldplate_replay_info"], BY_NAME["coldplate_synthetic_info"]
 REFRESHES_SECONDS = (0, 2, 10, 60)
 """Seconds after which the page may reload itself; 0 is never."""
@@ -124,8 +128,7 @@ METRICS = (
     *device_states.METRICS, *landing_parts.METRICS, RECOVERY, LINK_UP, XID, *JOBS,
     "coldplate_gpu_utilization_ratio", "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_used_bytes",
     "coldplate_gpu_memory_total_bytes", "coldplate_node_power_watts", "coldplate_rack_power_watts",
-    "coldplate_rack_power_budget_watts", "coldplate_node_load1", "coldplate_node_cpus",
-    "coldplate_node_memory_available_bytes", "coldplate_node_memory_total_bytes",
+    "coldplate_rack_power_budget_watts", *HOST,
 )  # fmt: skip
 """The metrics that the page shows."""
 
@@ -292,15 +295,13 @@ def _power(found: SeenNode) -> Iterator[tuple[str, str]]:
 
 def _host(found: SeenNode) -> Iterator[tuple[str, str]]:
     """Yield the host's load beside its CPUs, and its memory in use, where they are read."""
-    values = {name: found.by_entity(f"coldplate_node_{name}").get(Node()) for name in _HOST}
-    load, cpus, available, total = (values[name] for name in _HOST)
+    load, cpus, available, total = (found.by_entity(name).get(Node()) for name in HOST)
     if load is not None and cpus is not None:
         yield "Host load", f"{load:.1f} <small>of {cpus:.0f} CPUs</small>"
     if available is not None and total is not None:
         yield "Host memory", f"{(total - available) / 2**30:.0f} of {total / 2**30:.0f} GiB"
 
 
-_HOST = ("load1", "cpus", "memory_available_bytes", "memory_total_bytes")
 _BACKEND_HEADS = ("Backend", "Outcome", "Last read", "Missing", "Detail")
 _TONES = {Outcome.OK: Tone.GOOD, Outcome.ABSENT: Tone.CALM, Outcome.FAILED: Tone.BAD}
 

@@ -51,7 +51,7 @@ def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
         cell("SM clock", quantity(values(CLOCKS[0]), 1e-9, "GHz", values(CLOCKS[1]), 2), "n"),
         cell("Throttled by", _throttled(device)),
         cell("NVLinks", _links(device)),
-        cell("ECC errors", ecc_errors(device) or ABSENT),
+        cell("ECC errors", _ecc_errors(device) or ABSENT),
         cell("Job", _jobs(device)),
     )
     why = "".join(f"<li>{span(TONES[each.verdict], cut(each.text))}</li>" for each in device.findings)
@@ -82,7 +82,7 @@ def _links(device: SeenGpu) -> str:
     return span(Tone.BAD, text) if device.links_down and device.is_linked else text
 
 
-def ecc_errors(device: SeenGpu) -> str:
+def _ecc_errors(device: SeenGpu) -> str:
     """Return the memory errors since the driver was loaded; empty where ECC reports none of its counters."""
     counts = {kind: count for kind, count in device.ecc_errors.items() if count}
     return ", ".join(f"{count:.0f} {kind}" for kind, count in counts.items()) or ("0" if device.ecc_errors else "")

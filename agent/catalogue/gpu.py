@@ -76,7 +76,7 @@ PRESENCE = (
 )  # fmt: skip
 
 STATES = ("computing", "waiting", "throttled", "awaited", "saving", "loading", "starved", "held", "free", "lost")
-"""What a GPU does with its time (agent/sampler/ledger.py)."""
+"""What a GPU does with its time (agent/sampler/gpu_second.py)."""
 
 WORKING_POWER = 0.35
 """Share of the default power limit from which a busy GPU computes; below it waits, unless activity counters show work.
@@ -85,7 +85,7 @@ Measured: 150 of 700 W while it waits for others, 690 W at work. A lower limit i
 """
 
 MIG_STATES = ("computing", "waiting", "held", "free")
-"""What a GPU instance does with its time (agent/sampler/ledger.py)."""
+"""What a GPU instance does with its time (agent/sampler/gpu_second.py)."""
 
 LEDGER = (
     counter("coldplate_gpu_state_seconds_total", Gpu,

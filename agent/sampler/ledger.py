@@ -1,10 +1,7 @@
 """Divides each second of each GPU among states, so that the states of a GPU add up to the time that it was observed.
 
-A GPU is busy for the share of a second that the driver's utilization says, and idle for the rest. Busy means computing
-where power, tensor cores, multiprocessors or memory show work, else waiting: a GPU that spins in a collective is fully
-busy. What an idle second was depends on the job's other GPUs on this node, and on what the node reads and writes. Only
-GPUs that a job holds whole and alone are compared; where that is not known the state is a coarser one (`held`), never
-`awaited`.
+How one second is divided is the subject of gpu_second.py. Only GPUs that a job holds whole and alone are compared;
+where that is not known the state is a coarser one (`held`), never `awaited`.
 
 A GPU instance (MIG) has no power and no clock of its own, and no peer-to-peer transfers, neither over NVLink nor PCIe
 (NVIDIA's MIG User Guide, "Application Considerations"). So instances are not compared with each other, and have only
@@ -14,7 +11,7 @@ the states in which none waits for another.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
@@ -23,8 +20,20 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.gpu import MIG_STATES, STATES, WORKING_POWER
 from agent.catalogue.jobs import JOB
 from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Labels, Layout, Node, Series
+from agent.sampler.gpu_second import (
+    NO_PEERS,
+    NOBODY,
+    UNKNOWN_SECOND,
+    GpuHolder,
+    GpuSecond,
+    JobPeers,
+    is_working,
+    peers_of,
+    shares_of,
+)
 from agent.sampler.lock_step import LockStep
 from agent.sampler.node_sums import NORMAL, Where, series_of
+from agent.sampler.rates import Flow, IdlePower, Rate
 
 _OF_GPU = BY_NAME["coldplate_gpu_state_seconds_total"]
 _OF_JOB = BY_NAME["coldplate_job_gpu_seconds_total"]
@@ -61,202 +70,12 @@ _WRITTEN = ("coldplate_node_disk_written_bytes_total", "coldplate_node_network_t
 _READ = ("coldplate_node_disk_read_bytes_total", "coldplate_node_network_receive_bytes_total")
 _PRESSURE = BY_NAME["coldplate_node_pressure_waiting_seconds_total"]
 
-SPINNING_POWER = 0.25
-"""Share of the default power limit below which a busy GPU without activity counters waits.
-
-Spinning reaches 24%, decoding falls to 27%. Reported of spinning GPUs: H100 100 to 157 W of 700 W (NeMo issue 9291,
-nccl issue 1550), V100 40 to 47 W of 250 W (horovod issue 3611).
-"""
-ABOVE_IDLE = 0.05
-"""Share of it by which spinning exceeds the GPU's own idle power, at most. PCIe boards idle above `SPINNING_POWER`.
-
-Beside 129 to 137 W of idle H100 whose memory a job holds, one that spins draws 152 W (nccl issue 1550): 3%.
-"""
-SETTLED_SECONDS, IDLE_SECONDS = 10.0, 60.0
-"""For how long a GPU must be idle before its power counts as idle power, and the time constant of learning that."""
-WORKING_TENSOR, WORKING_SM, WORKING_DRAM = 0.05, 0.3, 0.1
-"""Activities from which a busy GPU computes."""
 GROWTHS = {"used": 64 * 2**20, "received": 1e9}
 """Bytes a second by which memory in use grows while a GPU loads, and that PCIe brings to one that waits for data."""
-HELD_BYTES = 2**30
-"""Memory in use from which a GPU is held though no job is known: a process outside of the agent's view has it.
-
-A driver that reports no reserved memory counts it as used: 0.5 GiB on an H100 (nvmlMemory_v1_t).
-"""
-FAR_ABOVE, LEAST_BYTES = 3.0, 200e6
-"""The node writes or reads far above the usual from this multiple of the usual rate, and this excess in bytes/s, on."""
-USUAL_SECONDS = 300.0
-"""Time constant of the usual rate, which is learned while GPUs compute."""
 KEPT_SECONDS = 600.0
 """Seconds for which the totals of a job or GPU that is gone are kept: its facts are absent while a worker restarts."""
 DATA_PRESSURE = 0.2
 """Share of the time in which some task waits for I/O from which the host is busy with data."""
-
-
-class GpuHolder(NamedTuple):
-    """Who holds a GPU: a job that has it whole and alone, others (`is_shared`), or no job."""
-
-    job: Labels | None
-    is_shared: bool
-
-
-_NOBODY = GpuHolder(None, False)
-
-
-class GpuSecond(NamedTuple):
-    """One GPU between two ticks. `busy` is a share of the time; `works`: it computes and does not only spin."""
-
-    up: bool
-    busy: float
-    works: bool
-    is_throttled: bool
-    is_loading: bool
-    is_fed: bool = False
-    """Whether much data arrives over PCIe."""
-    activity: float | None = None
-    """Activity of the tensor cores, else power as a share of the default limit; None where the device shows neither."""
-    used: float | None = None
-    """Bytes of its memory in use; None where the device does not show them."""
-    has_worked: bool = True
-    """Whether it computed in its job at any time. One that did not, and holds little memory, is still to be loaded."""
-    is_known: bool = True
-    """Whether it shows its utilization or its power. Without either, nothing says what it did."""
-
-
-class JobPeers(NamedTuple):
-    """How many other GPUs of a job here show what they do, and how many of them wait or compute most of the time.
-
-    `used` is the most memory that one of the job's GPUs has in use, in bytes.
-    """
-
-    up: int = 0
-    waiting: int = 0
-    computing: int = 0
-    used: float = 0.0
-
-    def without(self, second: GpuSecond) -> JobPeers:
-        """Return the same without one of them."""
-        if not (second.up and second.is_known):
-            return self
-        mostly = second.busy >= 0.5
-        return JobPeers(
-            self.up - 1,
-            self.waiting - (mostly and not second.works),
-            self.computing - (mostly and second.works),
-            self.used,
-        )
-
-
-NO_PEERS = JobPeers()
-_UNKNOWN_SECOND = GpuSecond(True, 0.0, False, False, False, is_known=False)
-
-
-def peers_of(seconds: Iterable[GpuSecond]) -> JobPeers:
-    """Count the GPUs of one job."""
-    up = [each for each in seconds if each.up and each.is_known]
-    busy = [each.works for each in up if each.busy >= 0.5]
-    return JobPeers(len(up), busy.count(False), busy.count(True), max((each.used or 0.0 for each in up), default=0.0))
-
-
-def shares_of(
-    second: GpuSecond, held: GpuHolder, peers: JobPeers, *, writes: bool, reads: bool
-) -> tuple[tuple[str, float], ...]:
-    """Divide the time of one GPU. `peers` are the other GPUs of its job here; the host `writes` or `reads` much."""
-    if not second.up:
-        return (("lost", 1.0),)
-    if not second.is_known:
-        return ()
-    if not second.works and held == _NOBODY and second.used is not None and second.used < HELD_BYTES:
-        # Nothing on it can spin: without persistence mode a driver reports up to 100 % of an unused GPU.
-        return (("free", 1.0),)
-    saves = writes and not peers.computing and held.job is not None
-    working, spinning = "throttled" if second.is_throttled else "computing", "saving" if saves else "waiting"
-    busy = working if second.works else spinning
-    if second.busy == 1.0:
-        return ((busy, 1.0),)
-    return ((busy, second.busy), (_idle(second, held, peers, saves, reads and not peers.computing), 1.0 - second.busy))
-
-
-def _idle(second: GpuSecond, held: GpuHolder, peers: JobPeers, saves: bool, reads: bool) -> str:
-    if held.is_shared:
-        return "held"
-    if held.job is None:
-        return "held" if (second.used or 0.0) >= HELD_BYTES else "free"
-    if second.is_loading or (not second.has_worked and 2 * (second.used or 0.0) < peers.used):
-        return "loading"
-    if saves:
-        return "saving"
-    if peers.waiting and 2 * peers.waiting >= peers.up:
-        return "awaited"
-    return "starved" if (reads or second.is_fed) and not peers.waiting else "held"
-
-
-class _Rate:
-    """Growth per second of the sum of some values of a frame. New ones come with the lane that reads them."""
-
-    def __init__(self) -> None:
-        self.per_second = 0.0
-        self._read: Sequence[float] | None = None
-        self._at = self._total = 0.0
-
-    def take(self, values: Sequence[float], places: Sequence[int], now: float) -> float:
-        """Return the rate between the last two reads; 0 before the second."""
-        if values is not self._read:
-            total = sum([values[place] for place in places])
-            if self._read is not None and now > self._at:
-                self.per_second = max(total - self._total, 0.0) / (now - self._at)
-            self._read, self._at, self._total = values, now, total
-        return self.per_second
-
-
-class _Flow:
-    """The rate of some counters of the node, and the usual one."""
-
-    def __init__(self) -> None:
-        self.rate = 0.0
-        self.usual = 0.0
-        self._parts: dict[Layout, tuple[int, list[int], _Rate]] = {}
-        """By layout, the number of its frame, the places of the counters there, and their rate."""
-
-    def find(self, layouts: Sequence[Layout], places: Mapping[int, list[int]]) -> None:
-        """Note where the counters are; those of other layouts are forgotten."""
-        rates = {layout: rate for layout, (_, _, rate) in self._parts.items()}
-        self._parts = {
-            layouts[frame]: (frame, found, rates.get(layouts[frame]) or _Rate()) for frame, found in places.items()
-        }
-
-    def take(self, values: Sequence[Sequence[float]], now: float) -> None:
-        """Take in the counters of the frames that were read again."""
-        self.rate = sum([rate.take(values[frame], places, now) for frame, places, rate in self._parts.values()])
-
-    def learn(self, seconds: float) -> None:
-        """Count the present rate to the usual one."""
-        self.usual += (self.rate - self.usual) * min(seconds / USUAL_SECONDS, 1.0)
-
-    @property
-    def is_high(self) -> bool:
-        """Whether the rate is far above the usual."""
-        return self.rate > FAR_ABOVE * self.usual + LEAST_BYTES
-
-
-class _IdlePower:
-    """What one GPU draws when a job holds it and nothing runs, as a share of its default limit; 0 until it is known."""
-
-    def __init__(self) -> None:
-        self.share = 0.0
-        self._idle_since: float | None = None
-        self._at = 0.0
-
-    def learn(self, now: float, busy: float, power: float) -> None:
-        """Take in a tick. The driver reports means of power, so the first idle seconds still show work."""
-        if busy > 0.0:
-            self._idle_since = None
-        elif self._idle_since is None:
-            self._idle_since = now
-        elif now - self._idle_since >= SETTLED_SECONDS:
-            weight = min((now - self._at) / IDLE_SECONDS, 1.0) if self.share else 1.0
-            self.share += (power - self.share) * weight
-        self._at = now
 
 
 class _TrackedGpu:
@@ -278,8 +97,8 @@ class _TrackedGpu:
         self._growing = {key: places[key] for key in GROWTHS if key in places}
         self._throttles = throttles
         self._has_worked: bool = before is not None and before._has_worked and before.held == held
-        self._rates: defaultdict[str, _Rate] = defaultdict(_Rate) if before is None else before._rates
-        self._idle: _IdlePower = _IdlePower() if before is None else before._idle
+        self._rates: defaultdict[str, Rate] = defaultdict(Rate) if before is None else before._rates
+        self._idle: IdlePower = IdlePower() if before is None else before._idle
 
     def read(self, values: Sequence[Sequence[float]], now: float) -> GpuSecond:
         """Return what the GPU did since the tick before. `values` are those of all frames."""
@@ -289,11 +108,11 @@ class _TrackedGpu:
         limit = max(read.get("limit", 0.0), read.get("default", 0.0))
         power = read["power"] / limit if limit > 0.0 and "power" in read else None
         if power is None and "busy" not in read:
-            return _UNKNOWN_SECOND
+            return UNKNOWN_SECOND
         throttled = any(values[frame][place] for frame, place in self._throttles)
         busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
         if power is not None and self.held.job is not None:
-            self._idle.learn(now, busy, power)
+            self._idle.update(now, busy, power)
         works = is_working(read, power, self._idle.share)
         loads = fed = False
         if busy < 1.0:  # of a busy GPU it does not matter
@@ -308,7 +127,7 @@ class _TrackedGpu:
         if key not in self._growing:
             return False
         frame, place = self._growing[key]
-        return self._rates[key].take(values[frame], (place,), now) >= GROWTHS[key]
+        return self._rates[key].update(values[frame], (place,), now) >= GROWTHS[key]
 
     def add(self, shares: tuple[tuple[str, float], ...], elapsed: float) -> None:
         """Count the seconds of a tick, for the GPU and for its job."""
@@ -355,7 +174,7 @@ class GpuLedger:
         self._members: dict[Labels, list[int]] = {}
         """The places in `_gpus` of those that each job holds whole."""
         self._instances: list[_Instance] = []
-        self._flows = self._written, self._read, self._waited = _Flow(), _Flow(), _Flow()
+        self._flows = self._written, self._read, self._waited = Flow(), Flow(), Flow()
         self._totals: dict[Entity | Labels | _InstanceKey, dict[str, float]] = {}
         """Seconds by state, of each GPU, job and GPU instance."""
         self._seen: dict[Entity | Labels | _InstanceKey, tuple[float, dict[str, float]]] = {}
@@ -373,7 +192,7 @@ class GpuLedger:
             self._find(layouts, now)
         values = [frame.values for frame in frames]
         for flow in self._flows:
-            flow.take(values, now)
+            flow.update(values, now)
         if self._at is not None and now > self._at:
             self._count(now, now - self._at, values)
         self._at = now
@@ -403,8 +222,8 @@ class GpuLedger:
             others = NO_PEERS if tracked.held.job is None else peers[tracked.held.job].without(second)
             tracked.add(shares_of(second, tracked.held, others, writes=writes, reads=reads), elapsed)
         if any(second.works and second.busy >= 0.5 for second in seconds):
-            self._written.learn(elapsed)
-            self._read.learn(elapsed)
+            self._written.update_usual(elapsed)
+            self._read.update_usual(elapsed)
         for instance in self._instances:
             instance.add(values, elapsed)
 
@@ -439,7 +258,7 @@ class GpuLedger:
         before = {each.gpu: each for each in self._gpus}
         self._gpus = [
             _TrackedGpu(
-                gpu, each, throttles[gpu], _held_by(holders[gpu]) if gpu in holders else _NOBODY, before.get(gpu)
+                gpu, each, throttles[gpu], _held_by(holders[gpu]) if gpu in holders else NOBODY, before.get(gpu)
             )
             for gpu, each in places.items()
             if "up" in each or "info" in each
@@ -495,17 +314,3 @@ def _held_by(holders: Sequence[dict[str, str]]) -> GpuHolder:
     if len(holders) == 1 and holders[0].get("mig", "0") == "0":
         return GpuHolder(tuple((name, holders[0].get(name, "")) for name in JOB), False)
     return GpuHolder(None, True)
-
-
-def is_working(read: Mapping[str, float], power: float | None, idle: float = 0.0) -> bool:
-    """Return whether a busy GPU or instance computes.
-
-    `power` is a share of the default limit, None if unknown; `idle` is what the GPU draws when idle, 0 if unknown.
-    """
-    spinning = max(SPINNING_POWER, idle + ABOVE_IDLE)
-    if power is not None and power >= max(WORKING_POWER, spinning):
-        return True
-    activities = ("tensor", WORKING_TENSOR), ("sm", WORKING_SM), ("dram", WORKING_DRAM)
-    if any(name in read for name, _ in activities):
-        return any(read.get(name, 0.0) >= least for name, least in activities)
-    return power is None or power >= spinning

@@ -7,7 +7,8 @@ import pytest
 from agent.backends.synthetic import load_scenario, shipped_names
 from agent.catalogue import BY_NAME
 from agent.model import Frame, Framer, Gpu, Labels, Node, Reading, Series
-from agent.sampler.ledger import GpuHolder, GpuLedger, GpuSecond, peers_of, shares_of
+from agent.sampler.gpu_second import GpuHolder, GpuSecond, peers_of, shares_of
+from agent.sampler.ledger import GpuLedger
 from tests.lab.score.play import Play
 
 JOB = GpuHolder((("scheduler", "slurm"), ("job_id", "7")), False)
