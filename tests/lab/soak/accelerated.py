@@ -118,6 +118,7 @@ class Hours:
         self._store.after(self._play.engine, done, now, ())
         self._threads.tend()
         # What the test itself remembers is not to count.
+        self._play.sent.clear()  # each reload brings alerts of other names
         self._play.firings.clear()
         self._play.failures.clear()
 
