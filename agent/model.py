@@ -409,10 +409,22 @@ class PastMoment(NamedTuple):
     parts: tuple[tuple[Layout, Sequence[float]], ...]
 
 
+class Severity(Enum):
+    """How bad a condition is, the worst first: the label `severity` of its alert."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+SEVERITIES = {severity.value: severity for severity in Severity}
+
+
 class Alert(Record):
     """One alert instance; `labels` is its identity. Times are wall seconds, None where not reached.
 
     `inhibited_by` is the name of a firing alert of which this one is an effect; empty if there is no such alert.
+    `fires_at` is when a pending alert fires if its expression holds until then, by the rule's `for`.
     """
 
     rule: str
@@ -424,6 +436,13 @@ class Alert(Record):
     resolved_at: float | None = None
     annotations: Mapping[str, str] = MappingProxyType({})
     inhibited_by: str = ""
+    fires_at: float | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is, by its label; a word that is no severity of the pack may mean anything."""
+        word = next((value for name, value in self.labels if name == "severity"), "")
+        return SEVERITIES.get(word, Severity.WARNING)
 
 
 class RuleReport(NamedTuple):

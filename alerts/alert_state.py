@@ -122,6 +122,7 @@ def _row(group: str, identity: Identity, record: AlertRecord) -> dict[str, Any]:
         "active_at": alert.active_at,
         "fired_at": alert.fired_at,
         "resolved_at": alert.resolved_at,
+        "fires_at": alert.fires_at,
         "missing_since": record.missing_since,
         "annotations": dict(alert.annotations),
     }
@@ -138,6 +139,7 @@ def _record(row: Mapping[str, Any]) -> AlertRecord:
         fired_at=_time(row["fired_at"]),
         resolved_at=_time(row["resolved_at"]),
         annotations={str(name): str(text) for name, text in row["annotations"].items()},
+        fires_at=_time(row.get("fires_at")),
     )
     if (alert.fired_at is None) != (phase is Phase.PENDING) or (alert.resolved_at is None) == (phase is Phase.RESOLVED):
         raise ValueError(f"an alert that is {phase.value} has other times than that")

@@ -44,13 +44,9 @@ class AlertRecord(Struct, frozen=True):
 
 def moved(alert: Alert, seconds: float) -> Alert:
     """Return the same incident after the clock was set: everything is as long ago as before."""
-    fired, resolved = alert.fired_at, alert.resolved_at
-    return replace(
-        alert,
-        active_at=alert.active_at + seconds,
-        fired_at=None if fired is None else fired + seconds,
-        resolved_at=None if resolved is None else resolved + seconds,
-    )
+    times = {"fired_at": alert.fired_at, "resolved_at": alert.resolved_at, "fires_at": alert.fires_at}
+    moved_times = {name: wall + seconds for name, wall in times.items() if wall is not None}
+    return replace(alert, active_at=alert.active_at + seconds, **moved_times)
 
 
 def step(record: AlertRecord | None, condition: Holds | None, now: float, terms: RuleTiming) -> AlertRecord | None:
@@ -83,6 +79,7 @@ def _begin(condition: Holds, now: float, terms: RuleTiming) -> AlertRecord:
         active_at=now,
         fired_at=now if fires else None,
         annotations=condition.annotations,
+        fires_at=None if fires else now + terms.hold,
     )
     return AlertRecord(alert)
 
@@ -92,9 +89,9 @@ def _continue(record: AlertRecord, condition: Holds, now: float, terms: RuleTimi
     alert = replace(record.alert, value=condition.value, annotations=condition.annotations)
     held = _reached(alert.active_at, now, terms.hold)
     if before is Phase.PENDING and held:
-        alert = replace(alert, phase=Phase.FIRING, fired_at=now)
-    elif before is Phase.FIRING and not held:  # a reload made `for` longer: as in Prometheus 3, it must pass first
-        alert = replace(alert, phase=Phase.PENDING, fired_at=None)
+        alert = replace(alert, phase=Phase.FIRING, fired_at=now, fires_at=None)
+    elif not held:  # of a firing alert, a reload made `for` longer: as in Prometheus 3, it must pass first
+        alert = replace(alert, phase=Phase.PENDING, fired_at=None, fires_at=alert.active_at + terms.hold)
     return AlertRecord(alert)
 
 

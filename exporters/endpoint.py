@@ -30,6 +30,8 @@ class RouteContext(Struct, frozen=True):
     """Returns the same with all series, for the overview and viewers, where none may look missing."""
     history: Callable[[], Sequence[PastMoment]]
     """Returns the samples of the last minutes, the oldest first."""
+    ledger: Callable[[], Sequence[PastMoment]]
+    """Returns the ledger's counters during the last minute, the oldest first."""
     rules: Callable[[], tuple[GroupReport, ...]]
     """Returns the state of every group of rules."""
     rack: Callable[[], bytes | None]

@@ -11,18 +11,17 @@ from itertools import groupby
 from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
-from agent.health import device_states
-from agent.health.device_states import ComparedGpus, PortState
-from agent.health.seen_node import DRIVER, JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode, numbers
-from agent.health.verdicts import is_bad, power_verdict
-from agent.model import BackendReport, Entity, Gpu, Metric, Node, Outcome, PastMoment, Snapshot
+from agent.health.device_facts import PORT_METRICS, PortFacts, port_facts
+from agent.health.ledger_states import main_states
+from agent.health.seen_node import AGE, CLOCKS, JOBS, LINK_UP, POWER, SLOWDOWN, THROTTLE, SeenGpu, SeenNode
+from agent.model import BackendReport, Entity, Metric, Node, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_parts
 from exporters.endpoint import RouteContext
+from exporters.headlines import WORDS, Headline, condition_lines, unread_lines, well_line
 from exporters.landing_alerts import Overview
 from exporters.markup import (
     PAGE_END,
     TABLE_END,
-    TONES,
     Tone,
     badge,
     cell,
@@ -36,10 +35,7 @@ from exporters.markup import (
 )
 from exporters.pages import age_of
 
-_WORDS = {Tone.BAD: "Critical", Tone.WARN: "Degraded", Tone.CALM: "Unknown", Tone.GOOD: "OK"}
-_MOST_NAMES = 12
-
-
+_MOST_LINES = 12
 Readiness = tuple[bool, str]
 """Whether the agent is ready, and why not."""
 
@@ -47,70 +43,28 @@ Readiness = tuple[bool, str]
 def _state(readiness: Readiness, snapshot: Snapshot | None, found: SeenNode, alerts: Overview) -> tuple[str, str]:
     """Return the state in a word, and a banner of it and what is wrong, the worst first."""
     if snapshot is None:
-        tone, word, lines = Tone.WARN, "Starting", [readiness[1]]
+        lines = [Headline(Tone.WARN, "Starting", readiness[1])]
     else:
-        troubles = sorted(_troubles(readiness, found, snapshot.reports, alerts), key=lambda each: each[0])
-        tone = troubles[0][0] if troubles else Tone.GOOD
-        word, lines = _WORDS[tone], [text for _, text in troubles] or [_peace(len(found.by_gpu), alerts)]
-    items = "".join(f"<li>{cut(text)}</li>" for text in lines)
+        lines = sorted(_headlines(readiness, found, snapshot, alerts), key=lambda line: line.tone)
+        lines = lines or [well_line(len(found.by_gpu), alerts.worst, alerts.rules)]
+    tone, word, _ = lines[0]
+    items = "".join(f"<li>{cut(line.text)}</li>" for line in lines[:_MOST_LINES])
+    if len(lines) > _MOST_LINES:
+        items += f"<li>and {len(lines) - _MOST_LINES} more</li>"
     return word, (
         f'<section class="state {tone.css}" role="status"><h2>{tone.sign} {word}</h2><ul>{items}</ul></section>\n'
     )
 
 
-def _troubles(
-    readiness: Readiness, found: SeenNode, reports: Sequence[BackendReport], alerts: Overview
-) -> Iterator[tuple[Tone, str]]:
+def _headlines(readiness: Readiness, found: SeenNode, snapshot: Snapshot, alerts: Overview) -> Iterator[Headline]:
     ready, why = readiness
     if not ready:
-        yield from ((Tone.BAD, f"not ready: {line}") for line in why.splitlines())
-    yield from _silent(list(found.by_gpu.values()), found.expected_gpus)
-    for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):
-        if names := sorted(alerts.names[tone]):
-            some = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-            yield tone, f"{severity}: {some}"
-    by_word: dict[tuple[Tone, str], list[Gpu]] = {}
-    for device in found.by_gpu.values():
-        if device.up:
-            bad = ((TONES[each.verdict], each.word) for each in device.findings if is_bad(each.verdict))
-            for key in dict.fromkeys(bad):
-                by_word.setdefault(key, []).append(device.gpu)
-    for (tone, what), gpus in by_word.items():
-        yield tone, f"{what}: {numbers(gpus)}"
-    for report in reports:
-        if report.outcome is Outcome.FAILED:
-            yield Tone.WARN, f"{report.backend} cannot be read: {report.detail or 'no reason given'}"
+        yield from (Headline(Tone.BAD, WORDS[Tone.BAD], f"not ready: {line}") for line in why.splitlines())
+    yield from condition_lines(alerts.worst, snapshot.at.wall)
     if alerts.failed:
-        yield Tone.WARN, f"rules that failed at their last evaluation: {alerts.failed}"
-    yield from _unknown(found, reports)
-
-
-def _unknown(found: SeenNode, reports: Sequence[BackendReport]) -> Iterator[tuple[Tone, str]]:
-    """Yield what cannot be judged: without a GPU, or a reading of one, the node is neither well nor ill."""
-    if not found.by_gpu and not found.expected_gpus:
-        details = (report.detail for report in reports if report.backend == DRIVER and report.outcome is Outcome.ABSENT)
-        detail = next(details, "")
-        yield Tone.CALM, f"no GPU here: {detail}" if detail else "no GPU here"
-    if unknown := [device.gpu for device in found.by_gpu.values() if device.up and not device.is_known]:
-        yield Tone.CALM, f"neither utilization nor power can be read: {numbers(unknown)}"
-
-
-def _silent(devices: Sequence[SeenGpu], expected: int | None) -> Iterator[tuple[Tone, str]]:
-    known = len(devices)
-    silent = [device for device in devices if not device.up and not device.is_paused]
-    if paused := [device for device in devices if device.is_paused and not device.up]:
-        yield Tone.WARN, f"{numbers(each.gpu for each in paused)} {paused[0].findings[0].text}"
-    expected = known if expected is None else expected
-    if silent:
-        names = ", ".join(f"GPU {each.gpu.index} ({each.word})" for each in silent)
-        yield Tone.BAD, f"{known - len(silent)} of {max(known, expected)} GPUs answer, missing: {names}"
-    if known < expected:
-        yield Tone.BAD, f"{known} of {expected} GPUs are present"
-
-
-def _peace(count: int, alerts: Overview) -> str:
-    gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers"
-    return f"{gpus}, and nothing fires" if not alerts.counts.firing else gpus
+        text = f"rules that failed at their last evaluation: {alerts.failed}"
+        yield Headline(Tone.WARN, WORDS[Tone.WARN], text)
+    yield from unread_lines(found, snapshot.reports)
 
 
 HOST = (
@@ -122,13 +76,11 @@ REFRESHES_SECONDS = (0, 2, 10, 60)
 """Seconds after which the page may reload itself; 0 is never."""
 REFRESH_SECONDS = 10
 _MOST_FIELDS = 20
-_ENOUGH_GPUS = 8
-"""GPUs that are judged without a break: about a millisecond."""
 METRICS = (
-    *device_states.METRICS, *landing_parts.METRICS, RECOVERY, LINK_UP, XID, *JOBS,
-    "coldplate_gpu_utilization_ratio", "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_used_bytes",
-    "coldplate_gpu_memory_total_bytes", "coldplate_node_power_watts", "coldplate_rack_power_watts",
-    "coldplate_rack_power_budget_watts", *HOST,
+    *PORT_METRICS, *landing_parts.METRICS, AGE, THROTTLE, SLOWDOWN, LINK_UP, *CLOCKS, POWER, landing_parts.LIMIT, *JOBS,
+    "coldplate_gpu_memory_temperature_celsius", "coldplate_gpu_utilization_ratio", "coldplate_gpu_temperature_celsius",
+    "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes", "coldplate_node_power_watts",
+    "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts", *HOST,
 )  # fmt: skip
 """The metrics that the page shows."""
 
@@ -160,14 +112,12 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
         yield from found.look(snapshot)
     devices = list(found.by_gpu.values())
     yield ""
-    alerts = yield from landing_alerts.look_at(groups, [device.gpu for device in devices])
-    peers = ComparedGpus(devices)
-    for count, device in enumerate(devices):
-        if count % _ENOUGH_GPUS == 0:
-            yield ""
-        device.alerts = alerts.of_gpu.get(device.gpu, [])
-        peers.judge(device, now)
-    ports = device_states.port_states(found)
+    alerts = yield from landing_alerts.look_at(groups)
+    states = main_states(view.ledger())
+    for device in devices:
+        device.conditions = alerts.of_device.of(device.gpu)
+        device.state = states.get(device.gpu, "")
+    ports = port_facts(found)
     yield ""
     word, banner = _state(readiness, snapshot, found, alerts)
     yield _head(view, snapshot, refresh, word)
@@ -180,11 +130,11 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
         yield rules
     if devices:
         lines = yield from _busy_lines(moments)
-        yield from landing_parts.gpus_section(devices, view.runbooks, lines)
+        yield from landing_parts.gpus_section(devices, view.runbooks, lines, now)
     if not urgent:
         yield rules
     yield landing_parts.jobs_section(found, devices, now)
-    yield landing_parts.fabric_section(found, ports)
+    yield landing_parts.fabric_section(found, ports, alerts.of_device)
     if snapshot is not None and snapshot.reports:
         yield _backends(snapshot.reports)
     yield _links(pages)
@@ -249,7 +199,7 @@ def _every(seconds: int) -> str:
 def _summary(
     found: SeenNode,
     devices: Sequence[SeenGpu],
-    ports: Sequence[PortState],
+    ports: Sequence[PortFacts],
     alerts: Overview,
     agent: Iterable[tuple[str, str]],
 ) -> str:
@@ -258,8 +208,8 @@ def _summary(
         tiles.append(("Jobs", str(len(jobs))))
     if ports:
         up = sum(port.is_up for port in ports)
-        words = f"{up} of {len(ports)} up"
-        tiles.append(("InfiniBand", words if up == len(ports) else span(Tone.WARN, words)))
+        worst = min(landing_parts.port_tone(port, alerts.of_device.of(port.port)) for port in ports)
+        tiles.append(("InfiniBand", span(min(worst, Tone.CALM), f"{up} of {len(ports)} up")))
     tiles += [*_power(found), *_host(found), *agent]
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
@@ -276,9 +226,10 @@ def _gpus(devices: Sequence[SeenGpu]) -> str:
     if not devices:
         return "none"
     if all(device.is_paused for device in devices):
-        return span(Tone.WARN, "paused")
+        return "paused"
+    worst = min(map(landing_parts.gpu_tone, devices))
     answering = sum(device.up for device in devices)
-    return span(Tone.CALM if answering == len(devices) else Tone.BAD, f"{answering} of {len(devices)} answer")
+    return span(min(worst, Tone.CALM), f"{answering} of {len(devices)} answer")
 
 
 def _power(found: SeenNode) -> Iterator[tuple[str, str]]:
@@ -289,7 +240,7 @@ def _power(found: SeenNode) -> Iterator[tuple[str, str]]:
     for entity, watts in found.by_entity("coldplate_rack_power_watts").items():
         words = f"{watts / 1e3:.1f}"
         if (budget := budgets.get(entity)) is not None:
-            words = span(TONES[power_verdict(watts, budget)], f"{words} of {budget / 1e3:.1f}")
+            words = f"{words} of {budget / 1e3:.1f}"
         yield f"Rack {escape(' '.join(value for _, value in entity.labels))}", f"{words} kW"
 
 
@@ -309,7 +260,7 @@ _TONES = {Outcome.OK: Tone.GOOD, Outcome.ABSENT: Tone.CALM, Outcome.FAILED: Tone
 def _backends(reports: tuple[BackendReport, ...]) -> str:
     rows = (
         row(
-            Tone.BAD if report.outcome is Outcome.FAILED else Tone.CALM,
+            Tone.CALM,
             cell("Backend", snake(report.backend), "first")
             + cell("Outcome", badge(_TONES[report.outcome], report.outcome.value))
             + cell("Last read", f"{report.duration * 1e3:.1f} ms", "n")

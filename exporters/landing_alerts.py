@@ -11,20 +11,29 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from agent.health.verdicts import AlertCounts, verdict_of
+from agent.health.conditions import ConditionCounts, DeviceConditions, is_active, order_of, phase_text, worst_severity
 from agent.lib.wording import age
-from agent.model import Alert, Gpu, GroupReport, Phase, RuleHealth
-from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, snake, span, table_head
+from agent.model import Alert, GroupReport, RuleHealth
+from exporters.headlines import tone_of
+from exporters.markup import (
+    ABSENT,
+    SEVERITY_TONES,
+    TABLE_END,
+    Tone,
+    badge,
+    cell,
+    cut,
+    escape,
+    row,
+    snake,
+    span,
+    table_head,
+)
 
 MAX_ROWS = 50
-MAX_OF_GPU = 4
-"""Most alerts shown beside one GPU."""
-
 _ENOUGH = 250
 """Alerts that are examined without a break: less than two milliseconds."""
 
-_ORDER = {Phase.FIRING: 0, Phase.PENDING: 1}
-_SEVERITIES = {"critical": 0, "warning": 1, "info": 2}  # an unknown word may mean anything: in the middle
 _NOT_WHERE = frozenset({"alertname", "severity", "instance", "job"})
 """Labels that do not say where on this node: they have a column, or are the same for all."""
 _ELSEWHERE = re.compile(r"(?i:https?)://")
@@ -33,39 +42,25 @@ _HEADS = ("Severity", "Alert", "Where", "Since", "Summary", "Runbook")
 
 
 class Overview(Struct):
-    """What the page shows of all rules: counts, and as many alerts as there is room for.
+    """What the page shows of all rules: counts, and as many conditions as there is room for, the worst first."""
 
-    `names` are the firing ones, by tone; `of_gpu` the worst that fire for each GPU.
-    """
-
-    counts: AlertCounts = field(default_factory=AlertCounts)
+    counts: ConditionCounts = field(default_factory=ConditionCounts)
     rules: int = 0
     failed: int = 0
     worst: list[Alert] = field(default_factory=list)
-    names: dict[Tone, set[str]] = field(default_factory=lambda: {tone: set() for tone in Tone})
-    of_gpu: dict[Gpu, list[Alert]] = field(default_factory=dict)
+    of_device: DeviceConditions = field(default_factory=DeviceConditions)
 
 
-def look_at(groups: Iterable[GroupReport], gpus: Iterable[Gpu] = ()) -> Generator[str, None, Overview]:
+def look_at(groups: Iterable[GroupReport]) -> Generator[str, None, Overview]:
     """Yield the overview. It yields empty texts often, as pauses: a runaway rule may have ten thousand alerts."""
     overview = Overview()
-    known = {gpu.labels: gpu for gpu in gpus}
     active = _active(groups, overview)
-    while some := list(islice(active, _ENOUGH)):
-        overview.worst = nsmallest(MAX_ROWS, overview.worst + some, key=_rank)
-        for alert in some:
-            if alert.phase is Phase.FIRING:
-                _note(overview, alert, known)
+    while batch := list(islice(active, _ENOUGH)):
+        overview.worst = nsmallest(MAX_ROWS, overview.worst + batch, key=order_of)
+        for condition in batch:
+            overview.of_device.add(condition)
         yield ""
     return overview
-
-
-def _note(overview: Overview, alert: Alert, known: dict[tuple[tuple[str, str], ...], Gpu]) -> None:
-    overview.names[tone_of(alert)].add(alert.rule)
-    gpu = known.get(tuple(pair for pair in alert.labels if pair[0] in ("gpu", "uuid")))
-    if gpu is not None:
-        of_gpu = overview.of_gpu.setdefault(gpu, [])
-        of_gpu[:] = nsmallest(MAX_OF_GPU, [*of_gpu, alert], key=_rank)
 
 
 def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert]:
@@ -74,15 +69,9 @@ def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert
         for rule in group.rules:
             overview.rules += 1
             overview.failed += rule.health is RuleHealth.FAILED
-            for alert in rule.alerts:
-                if alert.phase in _ORDER:
-                    overview.counts.add(alert)
-                    yield alert
-
-
-def tone_of(alert: Alert) -> Tone:
-    """Return how an alert is shown."""
-    return TONES[verdict_of(alert)]
+            for alert in filter(is_active, rule.alerts):
+                overview.counts.add(alert)
+                yield alert
 
 
 def link(alert: Alert, served: Container[str]) -> str:
@@ -113,8 +102,8 @@ def runbook(alert: Alert, served: Container[str]) -> str | None:
 
 def tile(overview: Overview) -> str:
     """Return how many alerts there are, for the summary."""
-    worst = next((tone for tone in (Tone.BAD, Tone.WARN) if overview.names[tone]), Tone.CALM)
-    return span(worst, overview.counts.text)
+    worst = worst_severity(overview.worst)
+    return span(Tone.CALM if worst is None else SEVERITY_TONES[worst], overview.counts.text)
 
 
 def section(overview: Overview, now: float | None, served: Container[str]) -> str:
@@ -134,14 +123,8 @@ def section(overview: Overview, now: float | None, served: Container[str]) -> st
     return "".join(parts)
 
 
-def _rank(alert: Alert) -> tuple[object, ...]:
-    """Return a key for sorting: firing before pending, causes before effects, the worst first, the oldest first."""
-    severity = _SEVERITIES.get(dict(alert.labels).get("severity", ""), 1)
-    return _ORDER[alert.phase], bool(alert.inhibited_by), severity, alert.active_at, alert.rule, alert.labels
-
-
 def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
-    tone = tone_of(alert) if alert.phase is Phase.FIRING else Tone.CALM
+    tone = tone_of(alert)
     labels = dict(alert.labels)
     severity = cut(labels.get("severity", ""))
     hidden = _NOT_WHERE | {"uuid"} if "gpu" in labels else _NOT_WHERE  # the table of GPUs has the uuid
@@ -150,7 +133,7 @@ def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
     address = runbook(alert, served)
     to_runbook = ABSENT if address is None else f'<a href="{escape(address)}">what to do</a>'
     cells = (
-        cell("Severity", f"{badge(tone, alert.phase.value)} {severity}", "first"),
+        cell("Severity", f"{badge(tone, phase_text(alert, now))} {severity}", "first"),
         cell("Alert", f"<b>{cut(alert.rule)}</b>{cause}"),
         cell("Where", snake(where), "where"),
         cell("Since", ABSENT if now is None else age(now - alert.active_at), "since"),

@@ -1,7 +1,7 @@
 """Write the tables of the page at `/`: GPUs, those in trouble first, with what slows them down; ports; jobs.
 
-Firing alerts show what is bad; the findings beside them are what can be seen at this moment, before a rule's `for` has
-passed. Reasons for low clocks are those of the driver; those that are normal are shown without colour.
+The conditions that name a device stand in its row, pending ones as pending, and the worst that fires colours it.
+Reasons for low clocks are those of the driver; those that are intended are shown in small letters.
 """
 
 from collections import defaultdict
@@ -9,22 +9,33 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from agent.health.device_states import LIMIT, PortState, throttle_verdict, throttle_word
+from agent.health.conditions import DeviceConditions, phase_text
+from agent.health.device_facts import INTENDED, PortFacts, throttle_word
 from agent.health.seen_node import CLOCKS, ECC_ERRORS, POWER, SeenGpu, SeenNode
-from agent.health.verdicts import verdict_of
 from agent.lib.wording import age, short_numbers
-from agent.model import Entity
+from agent.model import Alert, Entity
 from exporters import landing_alerts, markup
-from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, quantity, row, span, table_head
+from exporters.headlines import tone_of
+from exporters.markup import ABSENT, TABLE_END, Tone, badge, cell, cut, escape, quantity, row, table_head
 
 _GPU_HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks",
               "ECC errors", "Job")  # fmt: skip
 _GPU_NUMERIC = frozenset(_GPU_HEADS[2:8])
+LIMIT = "coldplate_gpu_power_limit_watts"
 _MEMORY, _MEMORY_MAX = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
 
 
-def gpus_section(all_devices: Sequence[SeenGpu], served: Container[str], lines: Mapping[Entity, str]) -> Iterator[str]:
-    """Yield the table, those in trouble first, a few rows at a time.
+def device_tone(conditions: Sequence[Alert], is_read: bool) -> Tone:
+    """Return the colour of a device: of the worst condition that fires; good only if it is read and none is pending."""
+    if conditions:
+        return min(map(tone_of, conditions))
+    return Tone.GOOD if is_read else Tone.CALM
+
+
+def gpus_section(
+    all_devices: Sequence[SeenGpu], served: Container[str], lines: Mapping[Entity, str], now: float | None
+) -> Iterator[str]:
+    """Yield the table, those in trouble first, a few rows at a time; `now` in wall seconds.
 
     `served` are the alerts whose runbooks the agent has, `lines` the last minutes of GPUs as drawings.
     """
@@ -33,16 +44,29 @@ def gpus_section(all_devices: Sequence[SeenGpu], served: Container[str], lines: 
     about = [*models, *(f"driver {version}" for version in drivers)]
     title = f"GPUs <small>{escape(', '.join(about))}</small>"
     yield table_head(title, _GPU_HEADS, "cards gpus", _GPU_NUMERIC)
-    for device in sorted(all_devices, key=lambda each: min(TONES[each.verdict], Tone.CALM)):
-        yield _rows(device, served, lines.get(device.gpu, ""))
+    for device in sorted(all_devices, key=_trouble):
+        yield _rows(device, served, lines.get(device.gpu, ""), now)
     yield TABLE_END
 
 
-def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
-    values = device.values.get
+def _state_until_known(device: SeenGpu) -> str:
+    """Return what stands for the state before the ledger has one; nothing is said of a GPU without readings."""
+    return "up" if device.is_known else ABSENT
+
+
+def gpu_tone(device: SeenGpu) -> Tone:
+    return device_tone(device.conditions, device.up and device.is_known)
+
+
+def _trouble(device: SeenGpu) -> tuple[Tone, bool]:
+    return min(gpu_tone(device), Tone.CALM), device.up and not device.conditions
+
+
+def _rows(device: SeenGpu, served: Container[str], line: str, now: float | None) -> str:
+    values, tone = device.values.get, gpu_tone(device)
     shown = (
         cell("GPU", f"<b>{escape(device.gpu.index)}</b>", "first"),
-        cell("State", badge(TONES[device.verdict], device.word or ABSENT)),
+        cell("State", badge(tone, device.word or _state_until_known(device))),
         cell("Busy", f"{line}{quantity(device.busy, 100.0, '%')}", "n"),
         cell("Power", quantity(values(POWER), 1.0, "W", values(LIMIT)), "n"),
         cell("Core", quantity(values("coldplate_gpu_temperature_celsius"), 1.0, "°C"), "n"),
@@ -54,13 +78,21 @@ def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
         cell("ECC errors", _ecc_errors(device) or ABSENT),
         cell("Job", _jobs(device)),
     )
-    why = "".join(f"<li>{span(TONES[each.verdict], cut(each.text))}</li>" for each in device.findings)
-    why += "".join(
-        f"<li>{badge(TONES[verdict_of(each)], 'alert')} {landing_alerts.link(each, served)}</li>"
-        for each in device.alerts
-    )
+    why = "".join(_reason(each, served, now) for each in device.conditions)
+    if device.silence_text:
+        why += f"<li>{cut(device.silence_text)}</li>"
     reasons = [f'<td class="why" colspan="{len(_GPU_HEADS)}"><ul>{why}</ul></td>'] if why else []
-    return row(TONES[device.verdict], "".join(shown), *reasons)
+    return row(tone, "".join(shown), *reasons)
+
+
+def _reason(condition: Alert, served: Container[str], now: float | None) -> str:
+    """Return a condition in the row of its device: how far it is, its runbook, and its summary."""
+    summary = condition.annotations.get("summary", "")
+    cause = f", effect of {cut(condition.inhibited_by)}" if condition.inhibited_by else ""
+    return (
+        f"<li>{badge(tone_of(condition), phase_text(condition, now))} {landing_alerts.link(condition, served)}"
+        f"{cause}{f': {cut(summary)}' if summary else ''}</li>"
+    )
 
 
 def _throttled(device: SeenGpu) -> str:
@@ -71,15 +103,14 @@ def _throttled(device: SeenGpu) -> str:
 
 
 def _throttle(reason: str) -> str:
-    tone, word = TONES[throttle_verdict(reason)], markup.snake(throttle_word(reason))
-    return f"<small>{word}</small>" if tone is Tone.CALM else span(tone, word)
+    word = markup.snake(throttle_word(reason))
+    return f"<small>{word}</small>" if reason in INTENDED else word
 
 
 def _links(device: SeenGpu) -> str:
     if not device.links:
         return ABSENT
-    text = f"{device.links_up} of {device.links} up"
-    return span(Tone.BAD, text) if device.links_down and device.is_linked else text
+    return f"{device.links_up} of {device.links} up"
 
 
 def _ecc_errors(device: SeenGpu) -> str:
@@ -113,30 +144,40 @@ _ENERGY = "coldplate_job_energy_joules_total"
 METRICS = (ECC_ERRORS, _SENT, _SYMBOLS, _DOWNS, _INFO, _JOB_INFO, _START, _ENERGY)
 
 
-def fabric_section(found: SeenNode, ports: Sequence[PortState]) -> str:
+def fabric_section(found: SeenNode, ports: Sequence[PortFacts], conditions: DeviceConditions) -> str:
     """Return the table; empty on a node without ports."""
     if not ports:
         return ""
     counts = {name: found.by_entity(name) for name in (_SENT, _SYMBOLS, _DOWNS)}
     infos = {each.entity: each.labels for each in found.all(_INFO)}
-    rows = (_port_row(port, counts, infos.get(port.port, {})) for port in sorted(ports, key=_place))
+    tones = {port: port_tone(port, conditions.of(port.port)) for port in ports}
+    rows = (
+        _port_row(port, tones[port], counts, infos.get(port.port, {}))
+        for port in sorted(ports, key=lambda port: _place(port, tones[port]))
+    )
     return table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC) + "".join(rows) + TABLE_END
 
 
-def _place(state: PortState) -> tuple[object, ...]:
+def port_tone(state: PortFacts, conditions: Sequence[Alert]) -> Tone:
+    return device_tone(conditions, state.is_up)
+
+
+def _place(state: PortFacts, tone: Tone) -> tuple[object, ...]:
     port = state.port
-    return min(TONES[state.verdict], Tone.CALM), len(port.device), port.device, port.port
+    return min(tone, Tone.CALM), len(port.device), port.device, port.port
 
 
-def _port_row(state: PortState, counts: Mapping[str, Mapping[Entity, float]], info: Mapping[str, str]) -> str:
-    port, tone = state.port, TONES[state.verdict]
+def _port_row(
+    state: PortFacts, tone: Tone, counts: Mapping[str, Mapping[Entity, float]], info: Mapping[str, str]
+) -> str:
+    port = state.port
     sent, symbols, downs = (values.get(port) for values in counts.values())
     rate = ABSENT if state.rate is None else f"{state.rate * 8e-9:.0f} Gb/s"
     adapter = " ".join(filter(None, (info.get("hca_type", ""), info.get("link_layer", ""))))
     cells = (
         cell("Port", f"<b>{escape(port.device)}/{escape(port.port)}</b>", "first"),
         cell("State", badge(tone, state.word)),
-        cell("Rate", span(tone, rate) if state.word == "slow" else rate, "n"),
+        cell("Rate", rate, "n"),
         cell("Sent, peak", _traffic(sent), "n"),
         cell("Symbol errors", ABSENT if symbols is None else f"{symbols:.0f}", "n"),
         cell("Went down", ABSENT if downs is None else f"{downs:.0f} times" if downs != 1 else "once", "n"),

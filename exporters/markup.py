@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 from enum import IntEnum
 
 from agent.health.verdicts import Verdict
+from agent.model import Severity
 
 
 class Tone(IntEnum):
@@ -31,6 +32,7 @@ TONES = {
     Verdict.CRITICAL: Tone.BAD, Verdict.WARNING: Tone.WARN, Verdict.UNKNOWN: Tone.CALM, Verdict.SKIPPED: Tone.CALM,
     Verdict.OK: Tone.GOOD,
 }  # fmt: skip
+SEVERITY_TONES = {Severity.CRITICAL: Tone.BAD, Severity.WARNING: Tone.WARN, Severity.INFO: Tone.CALM}
 ABSENT = "–"
 """Shown in place of a missing value; 0 would be a value."""
 

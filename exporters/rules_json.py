@@ -175,6 +175,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "activeAt": _timestamp(alert.active_at),
         "value": with_exponent(alert.value),
         **({"inhibitedBy": alert.inhibited_by} if alert.inhibited_by else {}),
+        **({"firesAt": _timestamp(alert.fires_at)} if alert.fires_at is not None else {}),
     }
 
 

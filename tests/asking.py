@@ -21,6 +21,7 @@ def context(latest: Snapshot | None = None, **more: Any) -> RouteContext:
         "scraped": lambda: latest,
         "all_series": lambda: latest,
         "history": tuple,
+        "ledger": tuple,
         "rules": tuple,
         "rack": lambda: None,
         "readiness": lambda: (True, "fresh"),

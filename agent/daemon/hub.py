@@ -81,16 +81,19 @@ LEAST_SECONDS = 0.95
 
 
 class RecentReadings:
-    """Follows the hub. `moments` may be asked for in any thread."""
+    """Follows the hub, and keeps some metrics of the last samples. `moments` may be asked for in any thread."""
 
-    def __init__(self) -> None:
-        self._kept: deque[PastMoment] = deque(maxlen=MOMENTS)
-        self._picks = RoundMemo(partial(_pick_of, ROWS))
+    def __init__(
+        self, rows: Collection[str] = ROWS, moments: int = MOMENTS, spacing_seconds: float = LEAST_SECONDS
+    ) -> None:
+        self._kept: deque[PastMoment] = deque(maxlen=moments)
+        self._picks = RoundMemo(partial(_pick_of, rows))
+        self._spacing = spacing_seconds
         self._last = float("-inf")
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Keep the selected readings of a snapshot, unless one of the same second is kept."""
-        if not 0 <= snapshot.at.mono - self._last < LEAST_SECONDS:
+        """Keep the selected readings of a snapshot, unless it follows the one before too closely."""
+        if not 0 <= snapshot.at.mono - self._last < self._spacing:
             self._last = snapshot.at.mono
             parts = [(layout, array("d", values)) for layout, values in _picked(self._picks, snapshot.frames)]
             self._kept.append(PastMoment(snapshot.at.wall, tuple(parts)))

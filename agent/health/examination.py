@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.health import fault_findings, gpu_findings, link_findings
-from agent.health.device_states import LIMIT, MARGIN_CELSIUS, PORT_UP, RATE, WIDTH
+from agent.health.device_facts import PORT_UP, RATE
+from agent.health.device_states import LIMIT, MARGIN_CELSIUS, WIDTH
 from agent.health.expectations import Expected, NodeExpectations, recognised
 from agent.health.gpu_findings import NOBODY, Judge
 from agent.health.seen_node import LINK_UP, SeenNode

@@ -3,7 +3,8 @@
 from collections import defaultdict
 from operator import ge
 
-from agent.health.device_states import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE, WIDTH
+from agent.health.device_facts import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE
+from agent.health.device_states import WIDTH
 from agent.health.expectations import DISTANCES, NODES_OF_RACK, Expected
 from agent.health.gpu_findings import UNREAD, GpuFact, grouped, unread
 from agent.health.seen_node import LINK_UP, SeenNode, numbers

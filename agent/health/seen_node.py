@@ -8,8 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from agent.catalogue import BY_NAME
-from agent.health.verdicts import GpuFinding, Verdict, rank, verdict_of
-from agent.lib.wording import index_runs
+from agent.lib.wording import age, index_runs
 from agent.model import Alert, BackendReport, Entity, Gap, Gpu, IbPort, NvLink, Reason, Snapshot
 
 UP = "coldplate_gpu_up"
@@ -67,10 +66,10 @@ class SeenGpu(Struct):
     action: str = ""
     """The recovery action that the driver requests, as a text."""
     silence: Gap | None = None
-    findings: Sequence[GpuFinding] = ()
-    """What is wrong with it, the worst first: by those who judge."""
-    alerts: Sequence[Alert] = ()
-    """Those that fire for it: by those who know them."""
+    conditions: Sequence[Alert] = ()
+    """The conditions that name it, the worst first."""
+    state: str = ""
+    """What it did for most of the last minute, by the ledger; empty where that is not known."""
 
     @property
     def is_known(self) -> bool:
@@ -78,25 +77,36 @@ class SeenGpu(Struct):
         return BUSY in self.values or POWER in self.values
 
     @property
-    def verdict(self) -> Verdict:
-        verdicts = (*(each.verdict for each in self.findings), *map(verdict_of, self.alerts))
-        return max(verdicts, key=rank, default=Verdict.OK if self.is_known else Verdict.UNKNOWN)
-
-    @property
     def word(self) -> str:
-        """How it is; empty where no reading says so."""
-        if self.findings:
-            return self.findings[0].word
-        if self.alerts:
-            return "alert"
-        if not self.is_known:
-            return ""
-        return "idle" if "gpu_idle" in self.throttles else "ok"
+        """What it does, or why it is not read; empty where nothing says so."""
+        return self.silence_word or self.state
 
     @property
     def is_paused(self) -> bool:
         """Whether `coldplate pause` has released the driver: that the GPU is not read says nothing about it."""
         return self.silence is not None and self.silence.reason is Reason.PAUSED
+
+    @property
+    def silence_word(self) -> str:
+        """Why it is not read: `paused`, `lost` or `no answer`; empty if it is up."""
+        if self.up:
+            return ""
+        if self.is_paused:
+            return "paused"
+        return "lost" if self.silence is not None and self.silence.reason is Reason.LOST else "no answer"
+
+    @property
+    def silence_text(self) -> str:
+        """The same with the driver's words, the age of its last sample, and where it is; empty if it is up."""
+        word = self.silence_word
+        detail = "" if self.silence is None else self.silence.detail
+        if not word or self.is_paused:
+            return f"{word}: {detail}" if detail and word else word
+        parts = [detail if detail.startswith(word) else f"{word}: {detail}" if detail else word]
+        since = self.values.get(AGE)
+        if since is not None:
+            parts.append(f"last sample {age(since)} ago")
+        return "; ".join([*parts, *self.place])
 
     @property
     def up(self) -> bool:

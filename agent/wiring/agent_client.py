@@ -201,6 +201,7 @@ def _alert(document: Mapping[str, Any]) -> Alert:
         _wall(document["activeAt"]),
         annotations=annotations,
         inhibited_by=str(document.get("inhibitedBy", "")),
+        fires_at=_wall(document["firesAt"]) if "firesAt" in document else None,
     )
 
 
@@ -210,7 +211,7 @@ def _wall(text: str) -> float:
     try:
         return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
     except ValueError as error:
-        raise AgentResponseError(f"activeAt is not a valid time: {error}") from error
+        raise AgentResponseError(f"{text[:40]!r} is not a valid time: {error}") from error
 
 
 def _float(value: object) -> float:

@@ -23,6 +23,7 @@ from agent.daemon.sampling import FrameProvider, SamplingLoop
 from agent.daemon.self_report import Readiness, SelfMetrics
 from agent.daemon.service import Service
 from agent.health.examination import ExpectationSeries
+from agent.health.ledger_states import MOMENTS, SPACING_SECONDS, STATE_SECONDS
 from agent.lib.clock import clock
 from agent.lib.state_files import StateFiles
 from agent.lib.threads import Part, Threads
@@ -76,6 +77,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     alerting = load_alerting(config, options.folder, receivers)
     last = LastReload(clock().wall)
     governing, recent = Governing(), RecentReadings()
+    ledger = RecentReadings({STATE_SECONDS}, MOMENTS, SPACING_SECONDS)
     request = drill_file(config, REQUEST)
     removals, boot = GpuRemovals(options.procfs, clock), boot_of(options.procfs)
     pause = PauseWatch(request.parent if request else None, boot, clock, threads, removals)
@@ -120,12 +122,13 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     reloads = Reloader(reload, last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now, threads=threads.troubles, rules=rules.failing, files=files.states)
     server = make_server(
-        config, hub, exposed, readiness, recent=recent, rack=rack, rules=rules, reloads=reloads, threads=threads,
-        watch=watch, now=now,
+        config, hub, exposed, readiness, recent=recent, ledger=ledger, rack=rack, rules=rules, reloads=reloads,
+        threads=threads, watch=watch, now=now,
     )  # fmt: skip
     hub.follow("recording the node's power for the rack", rack.observe)
     hub.follow("taking note of what neighbours show as rates", exposed.observe)
     hub.follow("remembering readings for viewers", recent.observe)
+    hub.follow("remembering the ledger for viewers", ledger.observe)
     if flight is not None:
         hub.follow("keeping the last minutes", flight.observe)
     # Started in this order and stopped in the reverse: reloads end first, rules see the last snapshot, state files are

@@ -129,6 +129,7 @@ def make_server(
     readiness: Readiness,
     *,
     recent: RecentReadings,
+    ledger: RecentReadings,
     rack: RackMonitor,
     rules: RuleManager,
     reloads: Reloader,
@@ -159,6 +160,7 @@ def make_server(
             all_series=lambda: hub.latest,
             scraped=exposed.scraped,
             history=recent.moments,
+            ledger=ledger.moments,
         )
     )
     server = HttpServer(

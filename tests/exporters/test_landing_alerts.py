@@ -13,7 +13,7 @@ from agent.commands.top.screen.node_samples import Traffic
 from agent.commands.top.screen.node_view import view_of
 from agent.commands.top.screen.panes import alert_lines
 from agent.commands.top.screen.text_layout import TextLayout
-from agent.commands.top.screen.view_builder import diagnose
+from agent.commands.top.screen.view_builder import headlines
 from agent.lib.record import replace
 from agent.model import (
     Alert,
@@ -197,9 +197,9 @@ def test_a_released_driver_is_a_pause_and_not_the_loss_of_all_gpus() -> None:
     text = overview(context(paused()))
     assert "until 2026-11-24T18:13:52Z" in text
     assert "answer, missing" not in text and "Bad" not in text
-    found = diagnose([view_of("n", "here", paused(), Traffic())], NOW)
-    assert [each.tone for each in found] == [Tone.WARN]
-    assert "until 2026-11-24T18:13:52Z" in found[0].text
+    lines = headlines([view_of("n", "here", paused(), Traffic())])
+    assert [each.tone for each in lines] == [Tone.CALM]
+    assert "until 2026-11-24T18:13:52Z" in lines[0].text
 
 
 def test_the_description_of_an_alert_is_on_the_page_in_top_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

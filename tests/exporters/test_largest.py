@@ -134,12 +134,11 @@ def empty_bits(readings: Iterable[Reading], groups: tuple[GroupReport, ...]) -> 
     return sum(1 for _ in takewhile(lambda bit: not bit, bits))
 
 
-def test_the_overview_can_be_put_aside_between_a_few_gpus_and_a_few_alerts() -> None:
+def test_the_overview_can_be_put_aside_between_a_few_alerts() -> None:
     """A step that looks at many of them makes scrapes wait for as long."""
     gpus = [Gpu(str(number), f"GPU-{number}") for number in range(72)]
     ups = [reading("coldplate_gpu_up", 1.0, gpu) for gpu in gpus]
     few, many = (GroupReport("g", "g.yml", 15.0, rules=(rule(1, count),)) for count in (0, 5000))
-    assert empty_bits(ups, (few,)) - empty_bits(ups[:1], (few,)) >= 72 / 8 - 1
     assert empty_bits(ups, (many,)) - empty_bits(ups, (few,)) >= 5000 / 250
 
 

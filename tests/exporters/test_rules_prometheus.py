@@ -124,9 +124,12 @@ def ours(rule_folder: Path) -> Callable[[str], tuple[int, Any]]:
 
 
 def comparable(value: Any, key: str = "") -> Any:
-    """An answer with times and known differences replaced by their types, and alerts, which have no order, in one."""
+    """An answer with times and known differences replaced by their types, and alerts in one order.
+
+    Prometheus has no `firesAt`.
+    """
     if isinstance(value, dict):
-        return {name: comparable(each, name) for name, each in value.items()}
+        return {name: comparable(each, name) for name, each in value.items() if name != "firesAt"}
     if isinstance(value, list):
         found = [comparable(each) for each in value]
         return sorted(found, key=json.dumps) if key == "alerts" else found

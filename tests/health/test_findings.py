@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.health.device_states import port_states
+from agent.health.device_facts import port_facts
 from agent.health.examination import CHECKS, examined, expected_of, view_of
 from agent.health.expectations import load_expectations
 from agent.health.fault_findings import xids
@@ -161,7 +161,7 @@ def test_a_port_that_does_not_answer_is_silent_but_not_that_of_a_released_driver
     gap = Gap(row, next(each.entity for each in view_of(seen).all(row.name)), reason, "why")
     unread = changed(seen, lambda each: None if each.entity == gap.entity else each.value)
     view = view_of(Snapshot(1, seen.at, unread.frames, (BackendReport("x", Outcome.OK, 0.0, gaps=(gap,)),)))
-    assert [each.word for each in port_states(view) if each.port == gap.entity] == words
+    assert [each.word for each in port_facts(view) if each.port == gap.entity] == words
 
 
 def test_a_gap_is_unknown_with_its_reason_and_what_no_gpu_offers_is_left_out(look) -> None:

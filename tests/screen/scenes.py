@@ -5,22 +5,26 @@ from collections.abc import Sequence
 
 from agent.backends.synthetic.loader import load_scenario
 from agent.commands.top.screen.node_samples import Sighting
-from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, ViewKeeper
+from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Snapshot
+from exporters.headlines import Headline
 from tests.lab.score.play import Play, load_pack
 
 NODE = "node7"
+PAST_SECONDS = {"straggler": 900, "thermal-throttle": 420}
+"""Seconds that rules have seen of a scenario: GpuImbalance learns over ten minutes whether a job's GPUs keep step."""
 SEEN_SECONDS = 70
 """The last seconds of a play that the view has seen: more than the minute over which errors are counted."""
 
 
 @functools.cache
 def played(scenario: str, second: int, rules: bool = False) -> tuple[tuple[Snapshot, ...], tuple[Alert, ...] | None]:
-    """The last snapshots of a scenario up to a second, and the alerts that fire then; None without rules."""
-    begins = max(0, second - SEEN_SECONDS - 30)  # an XID is remembered for longer than the view has looked
+    """The last snapshots of a scenario up to a second, and the conditions of then; None without rules."""
+    past = PAST_SECONDS.get(scenario, SEEN_SECONDS + 30)  # an XID is remembered for longer than the view has looked
+    begins = max(0, second - past)
     play = Play(load_scenario(scenario), load_pack() if rules else (), begins=begins)
     seen = tuple(play.snapshots(second))[-SEEN_SECONDS:]
-    alerts = tuple(play.firing()) if rules else None
+    alerts = tuple(play.conditions()) if rules else None
     play.close()
     return seen, alerts
 
@@ -50,6 +54,6 @@ def scene_of_nodes(
     return scene
 
 
-def texts(troubles: Sequence[NodeIssue]) -> list[str]:
+def texts(troubles: Sequence[Headline]) -> list[str]:
     """What is wrong, in its order."""
     return [f"{each.tone.name} {each.text}" for each in troubles]

@@ -17,35 +17,33 @@ from agent.commands.top.screen.key_input import OneGpu, UiState
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting
 from agent.commands.top.screen.text_layout import ASCII, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
-from agent.model import BackendReport, Gpu, IbPort, Instant, Lane, Node, Outcome, Rack, Reading, Snapshot
+from agent.lib.record import replace
+from agent.model import Alert, BackendReport, Gpu, Instant, Lane, Outcome, Phase, Reading, Snapshot
 from exporters.markup import Tone
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.scenes import scene_of, texts
 
 SAID = [  # what a straggler does is in the committed panes
-    ("checkpoint-stall", 200, "WARN GPU 0 holds job 6002 up, 1% busy: 7 GPUs wait for it"),
-    ("thermal-throttle", 600, "BAD GPU 4: the hardware halves its clocks because of heat (hw_thermal_slowdown);"),
+    ("thermal-throttle", 600, "BAD GpuThrottled: The hardware throttles GPU 4 of"),
     ("healthy-training", 60, None),
     ("two-jobs", 60, None),
-    ("gpu-lost", 100, "BAD GPU 3 is lost: 7 GPUs wait for it in job 6006, 100% busy at 22% of their power limit"),
-    ("driver-hang", 100, "BAD GPU 2: no answer for 40 s"),
-    ("slow-gpu", 180, "WARN GPU 6 holds job 6003 up, slower than its peers: 945 MHz, 7 peers 1545 MHz; 407 W, 7 peers"),
-    ("nvlink-down", 200, "BAD GPU 2: NVLink 7 down"),
-    ("power-brake", 90, "BAD GPU 0–7: power brake by the node's power supply (hw_power_brake)"),
-    ("ecc-remap", 200, "BAD GPU 4: the driver requests gpu reset; XID 48 (double bit ECC error), 1 min ago; a row"),
-    ("ib-flap", 75, "BAD port mlx5_3/1 down: Down, Polling"),
-    ("ib-symbol-errors", 120, "WARN port mlx5_6/1 errors: 4 link recoveries, 9 symbol errors"),
+    ("gpu-lost", 100, "BAD GpuLost: GPU 3 of"),
+    ("driver-hang", 100, "BAD GpuLost: GPU 2 of"),
+    ("nvlink-down", 200, "BAD NvLinkDown: NVLinks down on GPU 2 of"),
+    ("power-brake", 90, "BAD GpuPowerBrake: "),
+    ("ecc-remap", 200, "BAD GpuEccErrors: GPU 4 of"),
+    ("ib-flap", 75, "CALM pending, fires in 11 s: InfinibandPortDown: InfiniBand port mlx5_3/1 of"),
 ]
 
 
 @pytest.mark.parametrize(("scenario", "second", "first"), SAID)
-def test_what_a_scenario_does_is_the_first_sentence(scenario: str, second: int, first: str | None) -> None:
-    told = texts(scene_of(scenario, second, every=10).troubles)
+def test_the_worst_condition_is_the_first_line(scenario: str, second: int, first: str | None) -> None:
+    lines = texts(scene_of(scenario, second, True, every=10).troubles)
     if first is None:
-        assert told == []
+        assert lines == []
     else:
-        assert told[0].startswith(first)
+        assert lines[0].startswith(first)
 
 
 GPUS = [Gpu(str(number), f"GPU-{number:08x}") for number in range(4)]
@@ -69,32 +67,6 @@ def seen(*nodes: tuple[str, list[Reading]], reports: tuple[BackendReport, ...] =
     return ViewKeeper(1.0).scene(told, 5.0)
 
 
-def test_a_slow_port_is_named_with_its_rate() -> None:
-    rates = {IbPort("mlx5_0", "1"): 50e9, IbPort("mlx5_1", "1"): 12.5e9, IbPort("mlx5_2", "1"): 50e9}
-    readings = [
-        each
-        for port, rate in rates.items()
-        for each in (
-            reading("coldplate_infiniband_port_up", 1.0, port),
-            reading("coldplate_infiniband_rate_bytes_per_second", rate, port),
-        )
-    ]
-    told = texts(seen(("a", readings)).troubles)
-    assert told == ["WARN port mlx5_1/1 slow: 100 Gb/s, less than most of the node's ports"]
-
-
-def test_a_job_of_two_nodes_names_the_gpu_of_the_other_node() -> None:
-    scene = seen(
-        ("a", [*busy(0, 1.0, 150.0), *busy(1, 1.0, 150.0)]), ("b", [*busy(2, 0.02, 120.0), *busy(3, 1.0, 150.0)])
-    )
-    assert texts(scene.troubles) == [
-        "WARN b GPU 2 holds job 77 up, 2% busy: 3 GPUs wait for it, 100% busy at 21% of their power limit"
-    ]
-    waiting = scene.nodes[0].gpus[0]
-    assert waiting.word == "waits"
-    assert waiting.row.findings[0].text == "waits for b GPU 2: 100% busy at 21% of its power limit"
-
-
 def at_work(number: int, mhz: float, *reasons: str, limit: float = 700.0) -> list[Reading]:
     """An H200 in a matrix product, as one was measured, with this clock."""
     gpu = GPUS[number]
@@ -109,32 +81,6 @@ def at_work(number: int, mhz: float, *reasons: str, limit: float = 700.0) -> lis
     ]
 
 
-CAPPED = [reading for number in range(1, 4) for reading in at_work(number, 1440.0, "sw_power_cap")]
-
-
-@pytest.mark.parametrize(
-    ("readings", "said"),
-    [
-        (at_work(0, 1440.0, "sw_power_cap"), []),
-        (at_work(0, 1440.0), ["WARN GPU 0: its clock is at 73% of the maximum"]),
-        (at_work(0, 1440.0, "sw_power_cap", "application_clocks"), ["WARN GPU 0: its clock is at 73% of the maximum"]),
-        (at_work(0, 1200.0, "sw_power_cap", limit=500.0), ["WARN GPU 0: its clock is at 61% of the maximum"]),
-        ([*at_work(0, 1365.0, "sw_power_cap"), *CAPPED], []),
-        (
-            [*at_work(0, 945.0, "sw_power_cap"), *CAPPED],
-            [
-                "WARN GPU 0 holds job 77 up, slower than its peers: 945 MHz, 3 peers 1440 MHz; 693 W, 3 peers 693 W",
-                "WARN GPU 0: its clock is at 66% of its job's other GPUs at the power cap",
-            ],
-        ),
-    ],
-)
-def test_a_clock_at_the_power_cap_is_low_only_beside_its_peers(readings: list[Reading], said: list[str]) -> None:
-    scene = seen(("a", readings))
-    assert texts(scene.troubles) == said
-    assert scene.nodes[0].gpus[0].word == ("slow" if said else "ok")
-
-
 def test_a_gpu_at_its_power_cap_is_shown_as_computing() -> None:
     keeper = ViewKeeper(1.0)
     for mono in (5.0, 35.0):
@@ -143,62 +89,62 @@ def test_a_gpu_at_its_power_cap_is_shown_as_computing() -> None:
         scene = keeper.scene([Sighting("a", "here", snapshot, mono=mono)], mono)
     lines, _ = draw(scene, UiState(), TextLayout(120, None, ASCII))
     shown = [line.plain for line in lines]
-    assert "nothing is wrong" in shown[1]
+    assert "no rules are evaluated" in shown[1], "nothing judges it"
     assert any(line.split()[:2] == ["0", "computing"] for line in shown)
 
 
-GONE = [reading("coldplate_gpu_up", 0.0, GPUS[3])]
-
-
-@pytest.mark.parametrize(
-    ("readings", "said"),
-    [
-        # a GPU that lost its job with itself is still the one that is waited for
-        ([*busy(0, 1.0, 150.0), *busy(1, 1.0, 150.0), *GONE], "GPU 3 does not answer: 2 GPUs wait for it in job 77"),
-        # GPUs of another job are no peers
-        ([*busy(0, 1.0, 690.0, "1"), *busy(1, 0.02, 120.0, "2")], None),
-        # a job that waits for nobody seen here says where to look
-        ([*busy(0, 1.0, 150.0), *busy(1, 1.0, 150.0)], "look at the job's other nodes"),
-    ],
-)  # fmt: skip
-def test_a_job_of_one_node(readings: list[Reading], said: str | None) -> None:
-    told = texts(seen(("a", readings)).troubles)
-    assert told == [] if said is None else said in told[0]
-
-
-def test_the_rack_is_told_near_its_budget_and_above() -> None:
-    def told(watts: float) -> list[str]:
-        rack = Rack("r12")
-        readings = [
-            reading("coldplate_rack_power_watts", watts, rack),
-            reading("coldplate_rack_power_budget_watts", 40_000.0, rack),
-        ]
-        return texts(seen(("a", readings)).troubles)
-
-    assert told(37_900.0) == []
-    assert told(39_000.0) == ["WARN rack r12 draws 98% of its power budget"]
-    assert told(42_000.0) == ["BAD rack r12 draws 105% of its power budget"]
-
-
-def test_a_source_that_fails_is_told_and_one_that_is_absent_is_not_unless_gpus_are_expected() -> None:
+def test_what_cannot_be_read_is_told_and_no_verdict_on_the_node() -> None:
     failed = BackendReport("infiniband", Outcome.FAILED, 0.1, "no permission")
     absent = BackendReport("nvml", Outcome.ABSENT, 0.1, "no driver here")
-    scene = seen(("a", []), reports=(failed, absent))
-    assert texts(scene.troubles) == ["WARN infiniband cannot be read: no permission"]
-    assert scene.nodes[0].no_devices == "no driver here"
+    lines = texts(seen(("a", []), reports=(failed, absent)).troubles)
+    assert lines == ["CALM no GPU here: no driver here", "CALM infiniband cannot be read: no permission"]
     quiet = draw(seen(("a", []), reports=(absent,)), UiState(), TextLayout(80, 24))[0]
     assert "no GPU here: no driver here" in quiet[1].plain
-    assert "wrong" not in quiet[1].plain, "of no GPU nothing is known"
-    scene = seen(("a", [*busy(0, 1.0, 690.0), reading("coldplate_gpus_expected", 8.0, Node())]))
-    assert [each.tone for each in scene.troubles] == [Tone.BAD]
-    assert "1 of 8 GPUs are present" in scene.troubles[0].text
+    silent = texts(seen(("a", [reading("coldplate_gpu_up", 0.0, GPUS[3])])).troubles)
+    assert silent == ["CALM GPU 3: no answer"]
+
+
+def alert(rule: str, severity: str, labels: dict[str, str], phase: Phase = Phase.FIRING) -> Alert:
+    pairs = tuple(sorted({"alertname": rule, "severity": severity, **labels}.items()))
+    fires_at = 1e9 + 30.0 if phase is Phase.PENDING else None
+    return Alert(rule, pairs, phase, 1.0, 1e9 - 60.0, annotations={"summary": f"{rule} it is"}, fires_at=fires_at)
+
+
+def test_a_gpu_is_coloured_by_the_worst_condition_that_fires_and_names_it() -> None:
+    names = {"gpu": "1", "uuid": GPUS[1].uuid}
+    conditions = [
+        alert("GpuHot", "warning", names),
+        alert("GpuXid", "critical", names, Phase.PENDING),
+        replace(alert("GpuLost", "critical", names), inhibited_by="NodeDown"),
+        alert("GpuHot", "critical", {"gpu": "2"}),
+    ]
+    readings = [each for number in (0, 1) for each in busy(number, 1.0, 690.0)]
+    sighting = Sighting("a", "here", snapshot_of(1, Instant(5.0, 1e9), readings), conditions, mono=5.0)
+    scene = ViewKeeper(1.0).scene([sighting], 5.0)
+    assert [gpu.tone for gpu in scene.nodes[0].gpus] == [Tone.GOOD, Tone.WARN]
+    assert [each.rule for each in scene.nodes[0].gpus[1].row.conditions] == ["GpuHot", "GpuLost", "GpuXid"]
+    assert scene.nodes[0].gpus[1].why.startswith("GpuHot: GpuHot it is; ")
+    assert texts(scene.troubles) == [
+        "BAD GpuHot: GpuHot it is", "WARN GpuHot: GpuHot it is", "CALM pending, fires in 30 s: GpuXid: GpuXid it is",
+    ]  # fmt: skip
+
+
+def test_nodes_that_say_the_same_share_a_line() -> None:
+    rack = alert("RackPowerHigh", "critical", {"rack": "r1"})
+    told = [
+        Sighting(f"n{number}", "here", snapshot_of(1, Instant(5.0, 1e9), busy(0, 1.0, 690.0)), [rack], mono=5.0)
+        for number in range(5)
+    ]
+    assert texts(ViewKeeper(1.0).scene(told, 5.0).troubles) == [
+        "BAD n0, n1, n2 and 2 more: RackPowerHigh: RackPowerHigh it is"
+    ]
 
 
 def test_old_data_are_said_to_be_old() -> None:
     watch = ViewKeeper(1.0)
     sighting = Sighting("a", "here", Snapshot(1, Instant(5.0, 1e9), ()), age=2.0, mono=10.0)
-    assert texts(watch.scene([sighting], 11.0).troubles) == []
-    assert texts(watch.scene([sighting], 19.0).troubles) == ["WARN a: what is shown is 11 s old"]
+    assert texts(watch.scene([sighting], 11.0).troubles) == ["CALM no GPU here"]
+    assert texts(watch.scene([sighting], 19.0).troubles) == ["WARN a: what is shown is 11 s old", "CALM no GPU here"]
 
 
 GPU = Gpu("0", "GPU-a")

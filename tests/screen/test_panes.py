@@ -106,7 +106,7 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     absent, zero = (next(line for line in rows if re.match(rf"[·✔]   {index} ", line)) for index in "01")
     assert re.match(r"·   0 -  ", absent), "no state is made up"
     assert not re.search(r"[a-z\d]", absent[5:])
-    assert "all 2 GPUs answer; neither utilization nor power can be read of GPU 0" in "\n".join(rows)
+    assert "neither utilization nor power can be read: GPU 0" in "\n".join(rows)
     assert "0%" in zero
     assert "0W" in zero
     assert "alerts n/a" in "\n".join(rows)
@@ -181,25 +181,25 @@ def console(**settings: object) -> Console:
 
 
 def test_colour_is_never_the_only_sign_and_no_color_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines, _ = draw(scene_of("straggler", 860, True), UiState(), TextLayout(80, 24))
+    lines, _ = draw(scene_of("straggler", 920, True), UiState(), TextLayout(80, 24))
     colours = Painter(console(color_system="standard"), "utf-8").paint(lines)
     assert b"\x1b[33m" in colours
     monkeypatch.setenv("NO_COLOR", "1")
     plain = Painter(console(), "utf-8").paint(lines)
     assert not re.search(rb"[\[;](3|4|9|10)\dm", plain)
-    assert "▲   5 behind".encode() in plain
+    assert "▲   5 held".encode() in plain
 
 
 def test_a_picture_is_one_synchronized_update_of_the_lines_that_changed() -> None:
     painter = Painter(console(), "utf-8")
-    lines, _ = draw(scene_of("straggler", 860, True), UiState(), TextLayout(80, 24))
+    lines, _ = draw(scene_of("straggler", 920, True), UiState(), TextLayout(80, 24))
     whole = painter.paint(lines)
     assert whole.startswith(b"\x1b[?2026h\x1b[2J")
     assert whole.endswith(b"\x1b[?2026l")
     assert b"\x1b[K" in whole
     assert not re.search(rb"[^m]\x1b\[K", whole)  # behind a full line it would erase its last sign
     assert painter.paint(lines) == b""
-    helped, _ = draw(scene_of("straggler", 860, True), UiState(is_helping=True), TextLayout(80, 24))
+    helped, _ = draw(scene_of("straggler", 920, True), UiState(is_helping=True), TextLayout(80, 24))
     assert b"\x1b[2J" not in painter.paint(helped)
     painter.forget()
     assert painter.paint(helped).startswith(b"\x1b[?2026h\x1b[2J")
@@ -251,7 +251,7 @@ class Person:
 
 
 def straggler() -> Person:
-    return Person(scene_of("straggler", 860, True))
+    return Person(scene_of("straggler", 920, True))
 
 
 def test_arrows_and_clicks_select_and_zoom_into_a_gpu_and_escape_leads_back() -> None:
@@ -262,8 +262,8 @@ def test_arrows_and_clicks_select_and_zoom_into_a_gpu_and_escape_leads_back() ->
     assert person.does("j", "k").selected == "node7 6"
     person = straggler().does("enter")
     assert isinstance(person.state.zoom, OneGpu)
-    assert person.lines[1].startswith("GPU 5  behind")
-    assert person.does("down").lines[1].startswith("GPU 0  ok")
+    assert person.lines[1].startswith("GPU 5  held")
+    assert person.does("down").lines[1].startswith("GPU 0  computing")
     assert person.does("escape").state.zoom is None
     person = straggler()
     line = next(place for place, text in enumerate(person.lines) if text.startswith("✔   2 "))
@@ -296,8 +296,8 @@ def test_sorting_goes_through_all_orders_and_back_and_other_keys_help_freeze_and
 
 
 def test_a_filter_is_typed_kept_and_cleared_and_a_silent_node_can_be_selected_but_not_zoomed_into() -> None:
-    person = Person(RACK(), 40).does("/", *"NODE2", "space", *"wait", "enter")
-    assert person.state.filter == "NODE2 wait"
+    person = Person(RACK(), 40).does("/", *"NODE2", "space", *"comp", "enter")
+    assert person.state.filter == "NODE2 comp"
     assert sorted(person.rows) == ["0", "1", "2", "4", "5", "6", "7"]
     assert person.does("/", "backspace", "x", "enter").rows == []
     assert any("no GPU matches" in line for line in person.lines)

@@ -45,10 +45,11 @@ def refused(*arguments: str) -> str:
 
 def test_json_and_csv_of_a_node_that_is_sampled_by_the_command_itself() -> None:
     (node,) = json.loads(top("--json", *IDLE))["nodes"]
-    assert (node["origin"], node["synthetic"], node["problem"], node["alerts"]) == ("sampled here", "idle", None, None)
+    assert (node["origin"], node["synthetic"], node["problem"], node["alerts"]) == ("sampled here", "idle", None, [])
     assert [gpu["gpu"] for gpu in node["gpus"]] == list("01234567")
     gpu = node["gpus"][0]
-    assert (gpu["up"], gpu["state"], gpu["utilization_ratio"]) == (True, "idle", 0.0)
+    # The ledger's state is that of a minute.
+    assert (gpu["up"], gpu["state"], gpu["utilization_ratio"]) == (True, None, 0.0)
     assert gpu["nvlink_bytes_per_second"] is not None
     assert all(each["processes"] in ([], None) for each in node["gpus"])  # None until the driver was first asked
     rows = list(csv.DictReader(io.StringIO(top("--csv", *IDLE))))
@@ -86,7 +87,7 @@ def test_it_attaches_to_the_agent_of_this_node_unless_told_not_to(tmp_path: Path
         assert (node["node"], node["origin"], node["synthetic"]) == ("here", "from its agent", "checkpoint-stall")
         assert "GpuImbalance" in {alert["alert"] for alert in node["alerts"]}
         assert node["gpus"][0]["nvlink_bytes_per_second"] is not None
-        assert document["troubles"][0]["text"].startswith("GPU 0 ")
+        assert document["troubles"][0]["text"] == "GpuImbalance"
         (own,) = json.loads(top("--json", "--no-attach", *options))["nodes"]
         assert (own["node"], own["origin"], own["gpus"]) == ("here", "sampled here", [])
 
@@ -115,7 +116,6 @@ def test_other_nodes_by_url_and_none_that_answers() -> None:
         rows = list(csv.DictReader(io.StringIO(top("--csv", *QUICK, "--url", place, "127.0.0.1:1"))))
     assert [row["node"] for row in rows] == [place] * 8 + ["127.0.0.1:1"]
     assert (rows[-1]["state"], rows[-1]["why"]) == ("no answer", "no answer: Connection refused")
-    assert "busy" in rows[0]["why"]
     assert "Connection refused" in top("--once", *QUICK, "--url", "127.0.0.1:1", status=1)
 
 

@@ -17,6 +17,7 @@ from agent.lib.textfile import ReadError, read_bytes
 from agent.lib.threads import Threads
 from agent.model import Gpu, Snapshot
 from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.local_rules import LocalRules
 from agent.wiring.peering import providers_of_one_run
 from agent.wiring.sources import make_sampling_loop, read_scenario, sampled_every
 
@@ -83,6 +84,7 @@ class LocalSampler:
         hub = Hub()
         self._loop = make_sampling_loop(config, options, hub, providers)
         self._owner = _owners(config, options)
+        self._rules = LocalRules(config, options.folder, clock()) if config.rules.files else None
         hub.follow("showing the node", self._show)
         self._until = clock().mono + FIRST_SECONDS
         board.expect(name)
@@ -102,7 +104,8 @@ class LocalSampler:
         processes = None  # a recording has none
         if self._owner is not None:
             processes = list_processes(self._loop.sampler.listed_processes(), self._owner, mono)
-        self._board.put(Sighting(self._name, ORIGIN, snapshot, mono=mono, processes=processes))
+        conditions = None if self._rules is None else self._rules.evaluate(snapshot, snapshot.at)
+        self._board.put(Sighting(self._name, ORIGIN, snapshot, conditions, mono=mono, processes=processes))
 
 
 def _owners(config: Config, options: CommandLineOptions) -> OwnerOf | None:

@@ -14,8 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from agent.health.device_states import throttle_verdict
-from agent.health.verdicts import is_bad
+from agent.health.device_facts import INTENDED
 from agent.model import Entity, Gpu, IbPort, Labels, Node, NvLink, Reason
 from agent.recording.file_records import RecordingHeader
 from agent.recording.report import report_series as chosen
@@ -219,7 +218,7 @@ class GpuFacts(EntityFacts):
 
     def slowed(self) -> dict[str, Measured]:
         """Return the same of those reasons that are not normal, as idleness and the power cap are."""
-        return {reason: found for reason, found in self.throttled().items() if is_bad(throttle_verdict(reason))}
+        return {reason: found for reason, found in self.throttled().items() if reason not in INTENDED}
 
     def lost(self) -> Measured | None:
         """Return the time with clocks reduced for the longest of the reasons that are not normal."""

@@ -28,6 +28,7 @@ from agent.catalogue.own_series import OwnSeries
 from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import FrameProvider
 from agent.daemon.self_report import SelfMetrics
+from agent.health.conditions import is_active
 from agent.health.examination import ExpectationChoice, ExpectationSeries
 from agent.model import Alert, Frame, Framer, Instant, Labels, Lane, Phase, Reading, Snapshot, readings_of
 from agent.rack.agreement import Absences
@@ -43,7 +44,7 @@ from agent.sampler.schedule import Settings
 from alerts import packs, rulefile
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
-from alerts.inhibition import Inhibition
+from alerts.inhibition import Inhibition, mark
 from alerts.rulefile import RuleFile
 from tests.lab.score.expected import WALL, Surroundings, silent_at
 
@@ -210,6 +211,11 @@ class Play:
 
     def firing(self) -> list[Alert]:
         return [alert for _, group in self.engine.groups() for alert in group.firing()]
+
+    def conditions(self) -> list[Alert]:
+        """What is pending or fires, effects marked, as the daemon publishes it."""
+        reports = (mark(report, self._inhibition.causes) for report in self.engine.reports())
+        return [alert for report in reports for rule in report.rules for alert in rule.alerts if is_active(alert)]
 
     @property
     def now(self) -> Instant:

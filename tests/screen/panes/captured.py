@@ -50,10 +50,14 @@ def utc() -> Iterator[None]:
         time.tzset()
 
 
-STRAGGLER = partial(scene_of, "straggler", 860, True)
-HEAT = partial(scene_of, "thermal-throttle", 600)
+STRAGGLER = partial(scene_of, "straggler", 920, True)
+HEAT = partial(scene_of, "thermal-throttle", 600, True)
 RACK = partial(
-    scene_of_nodes, (("node1", "healthy-training"), ("node2", "gpu-lost"), ("node3", "ib-flap")), 75, silent="node4"
+    scene_of_nodes,
+    (("node1", "healthy-training"), ("node2", "gpu-lost"), ("node3", "ib-flap")),
+    75,
+    True,
+    silent="node4",
 )
 
 PANES: dict[str, Callable[[], str]] = {

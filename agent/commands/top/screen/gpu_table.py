@@ -12,9 +12,9 @@ from agent.commands.top.screen.key_input import GpuKey, OneJob, Sort, UiState
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView
 from agent.commands.top.screen.text_layout import ABSENT, BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Part, TextLayout, panel
-from agent.health.device_states import throttle_verdict, throttle_word
+from agent.health.device_facts import INTENDED, throttle_word
 from exporters.landing_parts import name_of
-from exporters.markup import TONES, Tone
+from exporters.markup import Tone
 
 MOST_PROCESSES = 8
 """Lines for processes: a job has one on each GPU, and rarely more than a few."""
@@ -66,23 +66,17 @@ class GpuColumn(Struct, frozen=True):
     """Whether it can use any number of cells, once all others have what they need."""
 
 
-def _state(gpu: GpuView) -> str:
-    """Return what is wrong with it, else what it does."""
-    return gpu.doing if gpu.word == "ok" and gpu.doing else gpu.word or ABSENT
+def _state(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
+    """Return what it does, or why it is not read, in the colour of the worst condition that names it."""
+    return gpu.word or ABSENT, STYLES[gpu.tone]
 
 
-def _tone_of(gpu: GpuView, *words: str) -> str:
-    """Return the style of a value that a finding is about."""
-    return next((STYLES[TONES[each.verdict]] for each in gpu.row.findings if each.word in words), "")
-
-
-def _value(show: Callable[[GpuView], str], *words: str) -> ShowsGpu:
-    """Return what shows a value that findings of these words are about."""
-    return lambda gpu, _look, _width: (show(gpu), _tone_of(gpu, *words))
+def _value(show: Callable[[GpuView], str]) -> ShowsGpu:
+    return lambda gpu, _look, _width: (show(gpu), "")
 
 
 def _bar(gpu: GpuView, look: TextLayout, width: int) -> Part:
-    return look.glyphs.bar(gpu.row.busy, width), _tone_of(gpu, "behind") or BAR
+    return look.glyphs.bar(gpu.row.busy, width), BAR
 
 
 def _busy_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
@@ -98,7 +92,7 @@ def _power(gpu: GpuView, _look: TextLayout, width: int) -> Part:
     power = gpu.value("power_watts")
     shown = text_layout.of(power, gpu.value("power_limit_watts"), unit="W")
     fits = len(shown) <= width
-    return shown if fits else text_layout.plain(power, unit="W"), _tone_of(gpu, "waits", "power limit")
+    return shown if fits else text_layout.plain(power, unit="W"), ""
 
 
 def _memory(gpu: GpuView) -> str:
@@ -106,7 +100,7 @@ def _memory(gpu: GpuView) -> str:
 
 
 def _heat(name: str) -> ShowsGpu:
-    return lambda gpu, look, _: (text_layout.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
+    return lambda gpu, look, _: (text_layout.plain(gpu.value(name), unit=look.glyphs.degree), "")
 
 
 def _share(name: str) -> ShowsGpu:
@@ -114,14 +108,13 @@ def _share(name: str) -> ShowsGpu:
 
 
 def throttled(gpu: GpuView) -> Part:
-    """Return what reduces its clocks, the worst first; power caps and idling are normal and dimmed."""
+    """Return what reduces its clocks: what is intended, such as the power cap of a busy GPU, last, and dimmed alone."""
     if not gpu.row.up or not gpu.row.has_throttle_readings:
         return ABSENT, ""
-    reasons = sorted((TONES[throttle_verdict(reason)], reason) for reason in gpu.row.throttles)
-    if not reasons:
+    if not gpu.row.throttles:
         return "nothing", ""
-    worst = reasons[0][0]
-    return ", ".join(throttle_word(reason) for _, reason in reasons), DIM if worst is Tone.CALM else STYLES[worst]
+    reasons = sorted(gpu.row.throttles, key=lambda reason: (reason in INTENDED, reason))
+    return ", ".join(map(throttle_word, reasons)), DIM if reasons[0] in INTENDED else ""
 
 
 def _links(gpu: GpuView) -> str:
@@ -139,14 +132,14 @@ def _of_job(fact: str, style: str = "") -> ShowsGpu:
 
 
 def _why(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return "; ".join(each.text for each in gpu.row.findings), STYLES[min(gpu.tone, Tone.CALM)]
+    return gpu.why, STYLES[min(gpu.tone, Tone.CALM)]
 
 
 COLUMNS = (
     GpuColumn("", 1, 0, lambda gpu, look, _: (look.glyphs.marks[gpu.tone], STYLES[gpu.tone])),
     GpuColumn("GPU", 3, 0, _value(lambda gpu: gpu.index)),
-    GpuColumn("STATE", 9, 1, lambda gpu, _look, _width: (_state(gpu), STYLES[gpu.tone]), False),
-    GpuColumn("BUSY", 4, 2, _value(lambda gpu: text_layout.percent(gpu.row.busy), "behind")),
+    GpuColumn("STATE", 9, 1, _state, False),
+    GpuColumn("BUSY", 4, 2, _value(lambda gpu: text_layout.percent(gpu.row.busy))),
     GpuColumn("", 8, 7, _bar, False),
     GpuColumn("BUSY LATELY", 12, 10, _busy_line, most=40, is_chart=True),
     GpuColumn("SM", 4, 16, _share("sm_active_ratio")),
@@ -157,10 +150,10 @@ COLUMNS = (
     GpuColumn("POWER LATELY", 12, 15, _power_line, most=40, is_chart=True),
     GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
     GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),
-    GpuColumn("MHZ", 4, 8, _value(lambda gpu: text_layout.plain(gpu.value("clock_hertz"), 1e-6), "slow", "throttled")),
+    GpuColumn("MHZ", 4, 8, _value(lambda gpu: text_layout.plain(gpu.value("clock_hertz"), 1e-6))),
     GpuColumn("THROTTLE", 11, 9, lambda gpu, _look, _width: throttled(gpu), False),
     GpuColumn("NVLINK", 8, 11, _value(lambda gpu: text_layout.rate(gpu.rate(*NVLINK)))),
-    GpuColumn("LINKS", 5, 19, _value(_links, "link down")),
+    GpuColumn("LINKS", 5, 19, _value(_links)),
     GpuColumn("PCIE", 8, 13, _value(lambda gpu: text_layout.rate(gpu.rate(*PCIE)))),
     GpuColumn("JOB", 6, 6, _value(_job), False, most=24),
     GpuColumn("USER", 6, 9, _of_job("user"), False, most=12),
@@ -283,8 +276,8 @@ def _most_first(name: str) -> Callable[[Row], tuple[object, ...]]:
 
 def _by_trouble(row: Row) -> tuple[object, ...]:
     tone = Tone.BAD if isinstance(row, NodeView) else min(row.tone, Tone.CALM)
-    waits = not isinstance(row, NodeView) and row.word == "waits"
-    return (tone, waits, *_place(row))  # who is waited for stands above those who wait
+    waits = not isinstance(row, NodeView) and row.word == "waiting"
+    return (tone, waits, *_place(row))  # a GPU that others wait for stands above those that wait
 
 
 def _by_job(row: Row) -> tuple[object, ...]:

@@ -11,7 +11,6 @@ from agent.commands.top.screen.view_builder import ScreenData
 from agent.lib.wording import utc
 from agent.model import Alert
 from exporters.landing_parts import name_of
-from exporters.markup import TONES
 
 _VALUES = (
     "utilization_ratio", "memory_activity_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio",
@@ -57,7 +56,6 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         "model": gpu.row.facts.get("model"),
         "up": gpu.row.up,
         "state": gpu.word or None,
-        "doing": gpu.doing or None,
         **{name: gpu.value(name) for name in _VALUES},
         "clock_sm_hertz": gpu.value("clock_hertz"),
         "throttle_reasons": gpu.row.throttles if gpu.row.up and gpu.row.has_throttle_readings else None,
@@ -66,9 +64,9 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         "nvlink_bytes_per_second": gpu.rate(*NVLINK),
         "pcie_bytes_per_second": gpu.rate(*PCIE),
         "jobs": [{**job} for job in gpu.row.jobs],
-        "findings": [
-            {"tone": TONES[each.verdict].name.lower(), "state": each.word, "text": each.text}
-            for each in gpu.row.findings
+        "conditions": [
+            {"alert": each.rule, "state": each.phase.value, "severity": each.severity.value}
+            for each in gpu.row.conditions
         ],
     }
 
@@ -86,7 +84,7 @@ def _processes(node: NodeView, gpu: GpuView) -> list[dict[str, Any]] | None:
 def _port(port: PortView) -> dict[str, Any]:
     return {
         "port": port.name,
-        "state": port.word,
+        "state": port.state.word,
         "speed_bytes_per_second": port.state.rate,
         "received_bytes_per_second": port.received,
         "transmitted_bytes_per_second": port.sent,
@@ -101,6 +99,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "labels": dict(alert.labels),
         **{name: alert.annotations.get(name) for name in ("summary", "description", "changes", "command")},
         "active_at": alert.active_at,
+        "fires_at": alert.fires_at,
         "inhibited_by": alert.inhibited_by or None,
     }
 
@@ -131,5 +130,5 @@ def _row(node: NodeView, gpu: GpuView) -> dict[str, Any]:
         "throttle_reasons": " ".join(gpu.row.throttles),
         "job": name_of(job) if job else "",
         "user": job.get("user", ""),
-        "why": "; ".join(each.text for each in gpu.row.findings),
+        "why": gpu.why,
     }

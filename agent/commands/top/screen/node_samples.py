@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from agent.health.ledger_states import STATE_SECONDS
 from agent.model import Alert, Entity, Gpu, Labels, PastMoment, Series, Snapshot
 
 
@@ -103,7 +104,6 @@ GPU_ERRORS = {
     "coldplate_gpu_pcie_replays_total": "PCIe replays",
     "coldplate_gpu_throttle_seconds_total": "throttled seconds",
 }
-STATE_SECONDS = "coldplate_gpu_state_seconds_total"
 _COUNTERS = TRAFFIC | PORT_ERRORS.keys() | GPU_ERRORS.keys() | {STATE_SECONDS}
 WINDOW_SECONDS = 60.0
 """Seconds over which the growth of an error counter is shown."""

@@ -1,8 +1,7 @@
 """Make a view of a node from a snapshot: its GPUs, ports, power, rack and alerts, and the last minutes of each GPU.
 
-What is seen of a GPU is what the page at `/` shows of it, judged by the same. What has no
-value is absent from the mappings here, and None in the fields. A sample without a value leaves a hole in a sparkline,
-not a line at zero.
+What is seen of a GPU is what the page at `/` shows of it. What has no value is absent from the mappings here, and None
+in the fields. A sample without a value leaves a hole in a sparkline, not a line at zero.
 """
 
 from collections import deque
@@ -11,14 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from agent.catalogue import BY_NAME
-from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, ProcessRow, Traffic
-from agent.health.device_states import PortState, port_states
-from agent.health.seen_node import CLOCKS, DRIVER, SeenGpu, SeenNode
-from agent.health.verdicts import Verdict
-from agent.model import Alert, BackendReport, Gpu, Labels, Outcome, PastMoment, Phase, Rack, Snapshot
+from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, ProcessRow, Traffic
+from agent.health.device_facts import PortFacts, port_facts
+from agent.health.ledger_states import STATE_SECONDS
+from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
+from agent.model import Alert, Gpu, Labels, PastMoment, Rack, Snapshot
 from exporters import landing
-from exporters.landing_parts import JobFacts, job_facts
-from exporters.markup import TONES, Tone
+from exporters.headlines import Headline, unread_lines
+from exporters.landing_parts import JobFacts, gpu_tone, job_facts, port_tone
+from exporters.markup import Tone
 
 _SYNTHETIC, _REPLAY, _NODE_POWER = "coldplate_synthetic_info", "coldplate_replay_info", "coldplate_node_power_watts"
 _RACK_POWER, _RACK_BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
@@ -53,7 +53,7 @@ class GpuView(Struct):
 
     @property
     def tone(self) -> Tone:
-        return TONES[self.row.verdict]
+        return gpu_tone(self.row)
 
     @property
     def doing(self) -> str:
@@ -63,6 +63,14 @@ class GpuView(Struct):
     @property
     def word(self) -> str:
         return self.row.word
+
+    @property
+    def why(self) -> str:
+        """The conditions that name it, and why it is not read, in one line."""
+        parts = [
+            f"{each.rule}: {each.annotations.get('summary', '')}".removesuffix(": ") for each in self.row.conditions
+        ]
+        return "; ".join(filter(None, [*parts, self.row.silence_text]))
 
     @property
     def job(self) -> Mapping[str, str] | None:
@@ -79,29 +87,22 @@ class GpuView(Struct):
         return sum(known) if len(known) == len(names) else None
 
 
-class PortView(Struct, frozen=True):
-    """One InfiniBand or RoCE port; rates in bytes per second, `growth` as for a GPU."""
+class PortView(Struct):
+    """One InfiniBand or RoCE port; rates in bytes per second, `growth` as for a GPU, conditions that name it."""
 
-    state: PortState
+    state: PortFacts
     received: float | None = None
     sent: float | None = None
     growth: Mapping[str, float] = field(default_factory=dict)
+    conditions: Sequence[Alert] = ()
 
     @property
     def name(self) -> str:
         return f"{self.state.port.device}/{self.state.port.port}"
 
     @property
-    def has_errors(self) -> bool:
-        return bool(self.growth) and self.state.verdict is Verdict.OK
-
-    @property
     def tone(self) -> Tone:
-        return Tone.WARN if self.has_errors else TONES[self.state.verdict]
-
-    @property
-    def word(self) -> str:
-        return "errors" if self.has_errors else self.state.word
+        return port_tone(self.state, self.conditions)
 
 
 class NodeView(Struct):
@@ -130,15 +131,10 @@ class NodeView(Struct):
     rack_budget: float | None = None
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
     alerts: Sequence[Alert] | None = None
-    failed: Sequence[BackendReport] = ()
+    unread: Sequence[Headline] = ()
+    """What could not be read."""
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
     """Those of the GPUs whose driver lists them; None where an agent, which does not give them, is asked."""
-    no_devices: str = ""
-    """Why no GPU was found, in the driver's words."""
-
-    @property
-    def firing(self) -> list[Alert]:
-        return [each for each in self.alerts or () if each.phase is Phase.FIRING]
 
     @property
     def models(self) -> list[str]:
@@ -146,7 +142,7 @@ class NodeView(Struct):
 
 
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
-    """Return the node as the snapshot shows it; histories, alerts and findings are added by others."""
+    """Return the node as the snapshot shows it; histories and conditions are added by others."""
     found = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, _REPLAY, *_OF_RACK))
     for _ in found.look(snapshot):
         pass
@@ -176,15 +172,13 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
             gpu.growth[_called(metric, labels)] = grown
     view.jobs = job_facts(found)
     view.gpus = list(gpus.values())
-    view.ports = sorted(_ports(found, traffic), key=lambda each: (min(each.tone, Tone.CALM), len(each.name), each.name))
-    view.failed = [each for each in snapshot.reports if each.outcome is Outcome.FAILED]
-    absent = [each.detail for each in snapshot.reports if each.outcome is Outcome.ABSENT and each.backend == DRIVER]
-    view.no_devices = next(iter(absent), "") if not view.gpus else ""
+    view.ports = list(_ports(found, traffic))
+    view.unread = list(unread_lines(found, snapshot.reports))
     return view
 
 
 def _ports(found: SeenNode, traffic: Traffic) -> Iterator[PortView]:
-    for state in port_states(found):
+    for state in port_facts(found):
         growth = {_called(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
                   if at == state.port and name in PORT_ERRORS and grown > 0}  # fmt: skip
         received, sent = (traffic.rates.get((name, state.port)) for name in PORT)

@@ -12,13 +12,13 @@ from agent.commands.top.screen.key_input import UiState
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
 from agent.commands.top.screen.text_layout import ABSENT, BOLD, DIM, HEAD, STYLES, Part, TextLayout, panel, sentence
-from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, gpu_names
-from agent.health.verdicts import AlertCounts, power_verdict
+from agent.commands.top.screen.view_builder import ScreenData, gpu_names
+from agent.health.conditions import ConditionCounts, counts_now, order_of, phase_text
 from agent.lib.wording import age
-from agent.model import Alert, Phase
-from exporters.landing_alerts import tone_of
+from agent.model import Alert
+from exporters.headlines import Headline, tone_of, well_line
 from exporters.landing_parts import JobFacts, job_key, name_of
-from exporters.markup import TONES, Tone
+from exporters.markup import Tone
 
 NARROW = 40
 """Columns below which nothing but the trouble itself is shown in its line."""
@@ -55,10 +55,9 @@ def _devices(node: NodeView) -> str:
     return f"{len(node.gpus)} x {models}" if models else f"{len(node.gpus)} GPUs"
 
 
-def verdict(nodes: Sequence[NodeView], troubles: Sequence[NodeIssue], look: TextLayout, most: int) -> list[Text]:
+def verdict(nodes: Sequence[NodeView], troubles: Sequence[Headline], look: TextLayout, most: int) -> list[Text]:
     """Return what is wrong in a limited number of lines, the worst first; a line says how many more there are."""
-    if not any(each.tone <= Tone.WARN for each in troubles):
-        troubles = [_peace(nodes), *troubles]
+    troubles = troubles or [_well(nodes)]
     if most == 1:
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 and look.width >= NARROW else ""
         cut = look.cut(troubles[0].text, max(look.width - 2 - len(more), look.width // 2))
@@ -74,17 +73,10 @@ def verdict(nodes: Sequence[NodeView], troubles: Sequence[NodeIssue], look: Text
     return lines
 
 
-def _peace(nodes: Sequence[NodeView]) -> NodeIssue:
-    """Return that nothing is wrong, or why that is not known: of no GPU, and of one without readings, nothing is."""
-    gpus = [gpu for node in nodes for gpu in node.gpus]
-    if not gpus:
-        reason = next((f": {node.no_devices}" for node in nodes if node.no_devices), "")
-        return NodeIssue(Tone.CALM, f"no GPU here{reason}")
-    answering = "the GPU answers" if len(gpus) == 1 else f"all {len(gpus)} GPUs answer"
-    if unknown := [gpu for gpu in gpus if not gpu.row.is_known]:
-        names = gpu_names(unknown, len(nodes) > 1)
-        return NodeIssue(Tone.CALM, f"{answering}; neither utilization nor power can be read of {names}")
-    return NodeIssue(Tone.GOOD, f"{answering}, and nothing is wrong")
+def _well(nodes: Sequence[NodeView]) -> Headline:
+    conditions = [alert for node in nodes for alert in node.alerts or ()]
+    judged = sum(node.alerts is not None for node in nodes)
+    return well_line(sum(len(node.gpus) for node in nodes), conditions, judged if judged == len(nodes) else 0)
 
 
 def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
@@ -95,7 +87,7 @@ def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     fabric = _fabric([port for node in nodes for port in node.ports])
     parts: list[Part | str] = [("power ", DIM), power, *_rack(nodes, look), *fabric]
     evaluated = [node.alerts for node in nodes if node.alerts is not None]
-    counts = AlertCounts()
+    counts = ConditionCounts()
     for alert in chain.from_iterable(evaluated):
         counts.add(alert)
     parts += [("  alerts ", DIM), (counts.text if evaluated else "n/a", STYLES[Tone.WARN] if counts.firing else "")]
@@ -108,10 +100,9 @@ def _rack(nodes: Sequence[NodeView], look: TextLayout) -> list[Part | str]:
     for name, node in list(racks.items())[:2]:
         power, budget = node.rack_power, node.rack_budget
         share = None if power is None or not budget else power / budget
-        tone = Tone.CALM if share is None else TONES[power_verdict(share, 1.0)]
         shown = f"{text_layout.kilowatts(power)}/{text_layout.kilowatts(budget)} kW"
         bar = f" {look.glyphs.bar(share, 8)}" if look.width >= 100 and share is not None else ""
-        parts += [(f"  rack {name} ", DIM), (shown + bar, STYLES[tone])]
+        parts += [(f"  rack {name} ", DIM), shown + bar]
     return parts
 
 
@@ -139,27 +130,25 @@ def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: TextLayout)
     """Return alerts, those that fire first and effects after causes, with their summary where there is room."""
     many = len(nodes) > 1
     found = [(node, alert) for node in nodes for alert in node.alerts or ()]
-    found.sort(key=lambda each: (each[1].phase is not Phase.FIRING, tone_of(each[1]), each[1].active_at))
+    found.sort(key=lambda each: order_of(each[1]))
     lines = []
     for node, alert in found:
         lines.append(_alert(node.name if many else "", alert, wall, look))
         description = alert.annotations.get("description", "")
-        if description and alert.phase is Phase.FIRING and not alert.inhibited_by and len(found) <= DESCRIBED:
+        if description and counts_now(alert) and len(found) <= DESCRIBED:
             lines.append(look.line(("  " + description, DIM)))
     return lines
 
 
 def _alert(node: str, alert: Alert, wall: float | None, look: TextLayout) -> Text:
-    fires = alert.phase is Phase.FIRING
-    labels = dict(alert.labels)
-    tone = tone_of(alert) if fires else Tone.CALM
+    labels, tone = dict(alert.labels), tone_of(alert)
     names = {"gpu": "GPU", "device": "port", "job_id": "job"}
     where = " ".join([node, *(f"{names[name]} {labels[name]}" for name in names if labels.get(name))]).strip()
     since = "" if wall is None else age(wall - alert.active_at)
     return look.line(
         (f"{look.glyphs.marks[tone]} ", STYLES[tone]),
         (look.pad(alert.rule, min(24, max(look.width - 20, 10))), STYLES[tone]),
-        f" {labels.get('severity', ''):<8} {alert.phase.value:<7} {since:<9} ",
+        f" {labels.get('severity', ''):<8} {phase_text(alert, wall):<7} {since:<9} ",
         where + "  " if where else "",
         f"effect of {alert.inhibited_by}  " if alert.inhibited_by else "",
         (alert.annotations.get("summary", ""), DIM),
@@ -211,12 +200,12 @@ def _port(node: str, port: PortView, look: TextLayout) -> Text:
         (f"{look.glyphs.marks[port.tone]} ", STYLES[port.tone]),
         f"{node} " if node else "",
         (look.pad(port.name, 10), ""),
-        (f" {port.word:<6}", STYLES[port.tone]),
+        (f" {port.state.word:<6}", STYLES[port.tone]),
         f" in {text_layout.gigabits(port.received):>5} out {text_layout.gigabits(port.sent):>5} Gb/s",
         f" of {text_layout.gigabits(port.state.rate)}" if port.state.rate is not None else "",
         f" {look.glyphs.bar(share, 10)} " if look.width >= 100 and share is not None else "  ",
-        (f"{port.state.link}  " if port.word not in ("up", "errors") else "", DIM),
-        (grown, STYLES[min(port.tone, Tone.WARN)]),
+        (f"{port.state.link}  " if not port.state.is_up else "", DIM),
+        grown,
     )
 
 
@@ -243,12 +232,14 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     about = "  ".join(filter(None, (facts.get("model", ""), facts.get("slot", ""), facts.get("serial", ""))))
     lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word or ABSENT, STYLES[gpu.tone]), (f"  {about}", DIM))]
     lines.append(look.line((gpu.row.gpu.uuid, DIM)))
-    for finding in gpu.row.findings:
-        lines += sentence(look, TONES[finding.verdict], finding.text)
-    if not gpu.row.findings and gpu.row.is_known:
-        lines += sentence(look, Tone.GOOD, "nothing is wrong with this GPU")
-    elif not gpu.row.findings:
+    if gpu.row.silence_text:
+        lines += sentence(look, Tone.CALM, gpu.row.silence_text)
+    elif not gpu.row.is_known:
         lines += sentence(look, Tone.CALM, "its driver reports neither utilization nor power: its state is unknown")
+    elif node.alerts is None:
+        lines += sentence(look, Tone.CALM, "no rules are evaluated: it is not judged")
+    elif not gpu.row.conditions:
+        lines += sentence(look, Tone.GOOD, "no alert names this GPU")
     lines += _grid([*_values(gpu, look)], look)
     lines += process_lines(node, gpu, look)
     lines += _chart("BUSY", gpu.busy_history, 1.0, "100%", look)
@@ -263,7 +254,7 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
 def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     """Return the alerts of the GPU, each with its description, the changes before it, and its command."""
     lines = []
-    for alert in gpu.row.alerts:
+    for alert in gpu.row.conditions:
         lines.append(_alert("", alert, node.wall, look))
         for name in ("description", "changes", "command"):
             if text := alert.annotations.get(name):
@@ -345,17 +336,17 @@ def _cell(share: float | None, line: int, levels: str) -> str:
 
 
 WORDS = (
-    ("behind", Tone.WARN, "does far less than the busiest GPU of its job"),
-    ("waits", Tone.WARN, "100% busy at a fraction of its power: it spins for a peer"),
-    ("throttled", Tone.BAD, "heat or the power supply lowers its clocks"),
-    ("slow", Tone.WARN, "a lower clock than its work explains"),
-    ("hot", Tone.WARN, "near its slowdown threshold, or its memory at 95 °C"),
-    ("lost, no answer", Tone.BAD, "gone from the bus; the driver does not answer for it"),
-    ("link down", Tone.BAD, "one of its NVLinks is inactive"),
-    ("PCIe", Tone.WARN, "fewer PCIe lanes than possible"),
-    ("memory, reset", Tone.BAD, "row remaps; the driver requests a reset"),
-    ("XID", Tone.WARN, "the driver reported an error in the last hour"),
+    ("computing", "its units work"),
+    ("throttled", "it computes, and heat or the power supply lowers its clocks"),
+    ("waiting", "100% busy at a fraction of its power: it spins for a peer"),
+    ("awaited", "idle while the other GPUs of its job wait"),
+    ("saving, loading", "idle while the node writes much; while it is filled for a job"),
+    ("starved", "idle while much data is read for it"),
+    ("held, free", "idle with a job, or with memory in use; idle without"),
+    ("lost, no answer", "gone from the bus; the driver does not answer for it"),
+    ("paused", "coldplate pause has released the driver"),
 )
+"""States of the ledger, and why a GPU is not read."""
 
 
 def help_lines(look: TextLayout) -> list[Text]:
@@ -372,7 +363,7 @@ def help_lines(look: TextLayout) -> list[Text]:
     )
     lines = [look.line(("coldplate top: keys", HEAD))]
     lines += [look.line((look.pad(f"  {name}", 14), BOLD), f" {what}") for name, what in keys]
-    lines += [look.line(""), look.line(("States, the worst first on the screen", HEAD))]
-    lines += [look.line((look.pad(f"  {word}", 18), STYLES[tone]), f" {what}") for word, tone, what in WORDS]
+    lines += [look.line(""), look.line(("States, coloured by the worst alert of the GPU", HEAD))]
+    lines += [look.line((look.pad(f"  {word}", 18), BOLD), f" {meaning}") for word, meaning in WORDS]
     lines += [look.line(""), look.line(("- stands where there is no value. Any key: back", DIM))]
     return lines

@@ -1,0 +1,32 @@
+"""Evaluates the configured rules in a command that reads devices itself, without receivers and without saved state."""
+
+from pathlib import Path
+
+from agent.config.schema import Config
+from agent.health.conditions import is_active
+from agent.model import Alert, Instant, Snapshot
+from agent.wiring.alerting import load_rules
+from agent.wiring.identity import external_labels, target_labels
+from alerts.engine import RuleEngine
+from alerts.inhibition import Inhibition, mark
+from alerts.promql.labels import make_labels
+
+
+class LocalRules:
+    """The rules of the configuration over the samples of one command. For one thread.
+
+    Raises ConfigError for rules that cannot be used.
+    """
+
+    def __init__(self, config: Config, folder: Path, now: Instant) -> None:
+        self._engine = RuleEngine(load_rules(config, folder), target_labels(config), now)
+        self._inhibition = Inhibition(None if config.notify.inhibition else ())
+        self._external = make_labels(external_labels(config))
+
+    def evaluate(self, snapshot: Snapshot, now: Instant) -> list[Alert]:
+        """Evaluate what is due, and return the conditions, those that are effects of others marked."""
+        if self._engine.round(snapshot, now):
+            records = (record for _, _, record in self._engine.remembered())
+            self._inhibition.update(records, now.mono, self._external)
+        reports = (mark(report, self._inhibition.causes) for report in self._engine.reports())
+        return [alert for report in reports for rule in report.rules for alert in rule.alerts if is_active(alert)]

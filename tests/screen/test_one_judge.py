@@ -1,0 +1,67 @@
+"""The API, the page at `/` and `top` show the same conditions on the same devices, and judge nothing themselves."""
+
+import json
+import re
+
+import pytest
+
+from agent.catalogue import BY_NAME
+from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.view_builder import ViewKeeper
+from agent.model import GroupReport, RuleReport
+from agent.wiring.agent_client import read_alerts
+from exporters import rules_json
+from tests.asking import context, overview
+from tests.screen.scenes import played
+
+MOMENTS = [
+    ("gpu-lost", 70), ("gpu-lost", 100), ("gpu-lost", 200), ("thermal-throttle", 200), ("thermal-throttle", 600),
+    ("ecc-remap", 200), ("ib-flap", 75), ("power-brake", 90), ("nvlink-down", 200), ("healthy-training", 60),
+]  # fmt: skip
+OF_GPU = re.compile(r'<b class="badge [a-z]*">\S+ (firing|pending)[^<]*</b> (?:<a href="[^"]*">)?(\w+)')
+
+
+@pytest.mark.parametrize(("scenario", "second"), MOMENTS)
+def test_page_top_and_api_name_the_same_conditions_on_the_same_gpus(scenario: str, second: int) -> None:
+    snapshots, conditions = played(scenario, second, True)
+    assert conditions is not None
+    groups = (
+        GroupReport(
+            "g", "f", 1.0, rules=tuple(RuleReport(each.rule, True, "x", alerts=(each,)) for each in conditions)
+        ),
+    )
+    told = read_alerts(b"".join(rules_json.alerts(groups)))
+    by_gpu = {(dict(each.labels)["gpu"], each.phase.value, each.rule) for each in told if "gpu" in dict(each.labels)}
+    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshots[-1], told, mono=snapshots[-1].at.mono)], 0.0)
+    of_top = {(gpu.index, each.phase.value, each.rule) for gpu in scene.nodes[0].gpus for each in gpu.row.conditions}
+    page = overview(context(snapshots[-1], rules=lambda: groups))
+    table = re.search(r"<h2>GPUs.*?</table>", page, re.DOTALL)
+    assert table is not None
+    bodies = re.findall(r"<tbody.*?</tbody>", table[0], re.DOTALL)
+    of_page = {
+        (index, phase, rule)
+        for body in bodies
+        for index in re.findall(r'data-h="GPU"[^>]*><b>(\d+)</b>', body)
+        for phase, rule in OF_GPU.findall(body.partition('class="why"')[2])
+    }
+    assert of_top == of_page == by_gpu
+    assert json.loads(b"".join(rules_json.alerts(groups)))["status"] == "success"
+
+
+def test_a_disabled_rule_is_no_trouble_anywhere() -> None:
+    """A GPU at its slowdown threshold, of a site that has disabled GpuHot and GpuThrottled."""
+    snapshots, conditions = played("thermal-throttle", 600, True)
+    assert conditions is not None
+    quiet = [each for each in conditions if each.rule not in ("GpuHot", "GpuThrottled")]
+    rules = tuple(RuleReport(each.rule, True, "x", alerts=(each,)) for each in quiet) or (RuleReport("A", True, "x"),)
+    page = overview(context(snapshots[-1], rules=lambda: (GroupReport("g", "f", 1.0, rules=rules),)))
+    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshots[-1], quiet, mono=0.0)], 0.0)
+    for text in (
+        page.partition('<section class="state')[2].partition("</section>")[0],
+        " ".join(each.text for each in scene.troubles),
+    ):
+        assert not re.search(r"hot|heat|throttl", text, re.IGNORECASE)
+    margins = [
+        value for series, value in snapshots[-1] if series.metric is BY_NAME["coldplate_gpu_temperature_margin_celsius"]
+    ]
+    assert min(margins) < 5.0

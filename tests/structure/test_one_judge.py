@@ -1,0 +1,48 @@
+"""No code that shows a node compares a reading with a number of its own: the rules judge (alerts/rules)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOWS = (
+    "exporters/headlines.py", "exporters/landing.py", "exporters/landing_parts.py", "exporters/landing_alerts.py",
+    "agent/commands/top/screen/view_builder.py", "agent/commands/top/screen/node_view.py",
+    "agent/commands/top/screen/gpu_table.py", "agent/commands/top/screen/machine_output.py",
+    "agent/health/conditions.py", "agent/health/device_facts.py", "agent/health/ledger_states.py",
+)  # fmt: skip
+ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+COUNTED = {"len", "MAX_ROWS", "_MOST_LINES", "MAX_TEXT_LENGTH"}
+"""Comparisons with how much fits on a screen or a page, or how many there are."""
+
+
+def comparisons(path: Path) -> Iterator[str]:
+    """Yield each comparison by order in a file, but for those of lengths and of what fits."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare) and any(isinstance(op, ORDERS) for op in node.ops):
+            text = ast.unparse(node)
+            names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+            if not names & COUNTED:
+                yield f"{path.name}: {text}"
+
+
+LAYOUT = {
+    "gpu_table.py: found[place].width + 1 > room",
+    "landing.py: 0 <= point < LINE_POINTS",
+    "landing.py: counts[point] > 0",
+    "headlines.py: count > 1",
+    "landing.py: alerts.counts.firing > 0",
+    "landing_alerts.py: more > 0",
+    "landing_alerts.py: overview.failed > 0",
+    "node_view.py: grown > 0",
+    "node_view.py: wall - moment.wall >= self._interval * _EARLY",
+    "view_builder.py: more > 0",
+    "view_builder.py: node.age > limit",
+}
+"""Comparisons of columns, of what is counted, and of how old what is shown is."""
+
+
+def test_what_shows_a_node_has_no_threshold() -> None:
+    found = {each for name in SHOWS for each in comparisons(ROOT / name)}
+    assert found <= LAYOUT, f"let a rule judge it: {sorted(found - LAYOUT)}"
+    assert found >= LAYOUT, f"no longer there: {sorted(LAYOUT - found)}"
