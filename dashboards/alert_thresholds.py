@@ -74,13 +74,16 @@ def alert_meanings() -> dict[str, str]:
 def limits(name: str) -> tuple[AlertThreshold, ...]:
     """Return the first limit of an alert, or all limits of each of its conditions if its severity depends on them.
 
-    `ALERT.VALUE` names the condition that gives a label this value with label_replace. Raises KeyError when there is no
-    such alert, or it compares with no number.
+    `ALERT.VALUE` names the rules that give a label this value, or the condition that does so with label_replace. Raises
+    KeyError when there is no such alert, or it compares with no number.
     """
     alert, _, value = name.partition(".")
     rules = [rule for rule in _rules() if rule.get("alert") == alert]
     if not rules:
         raise KeyError(f"no alert is named {alert}")
+    labelled = [rule for rule in rules if value and value in rule["labels"].values()]
+    if labelled:
+        rules, value = labelled, ""
     found = [limit for rule in rules for limit in _limits_of(rule["expr"], rule["labels"]["severity"], value)]
     if not found:
         raise KeyError(f"{name}: its query compares with no number")

@@ -91,7 +91,7 @@ dashboard.add(
 dashboard.row("GPUs to look at first")
 dashboard.add(
     table("Ten hottest GPUs by margin", [TableColumn("Margin", "bottomk(10, " + per_gpu("min",
-        "coldplate_gpu_temperature_margin_celsius") + ")", limits=steps("GpuHot"))],
+        "coldplate_gpu_temperature_margin_celsius") + ")", limits=steps("GpuHot.margin"))],
           "above the threshold of GpuHot in every row.", labels={"instance": "Node", "gpu": "GPU"}, size=(8, 11),
               sort="+Margin"),
     table("Ten most throttled nodes", [TableColumn("Throttled",

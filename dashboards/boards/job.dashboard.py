@@ -65,7 +65,7 @@ dashboard.add(
         TableColumn("Throttled", per_gpu("max", of_job(THROTTLED)),
             limits=steps("GpuThrottled")),
         TableColumn("Margin", per_gpu("min", of_job("coldplate_gpu_temperature_margin_celsius")),
-            limits=steps("GpuHot")),
+            limits=steps("GpuHot.margin")),
         TableColumn("PCIe lanes", per_gpu("min", of_job(PCIE)), unit="percentunit",
             limits=(("orange", None), ("green", 1))),
         TableColumn("NVLinks down", per_gpu("sum", of_job("1 - coldplate_nvlink_up")), unit="short", limits=NONE),

@@ -5,7 +5,7 @@ from dashboards.board import Board
 from dashboards.panels import NONE, TableColumn, alerts, graph, heatmap, small_graph, stat, table
 from dashboards.queries import ITS_GPUS, RATE, THROTTLED
 
-MARGIN = steps("GpuHot")
+MARGIN = steps("GpuHot.margin")
 THROTTLE = steps("GpuThrottled")
 STATES = ((0, "lost", "red"), (0.5, "behind", "orange"), (1, "up", "transparent"))
 REMAPS = ((2, "failed", "red"), (1, "pending", "orange"), (0, "no", "green"))

@@ -77,7 +77,7 @@ dashboard.add(
         TableColumn("Peak", in_rack("max by (instance) (coldplate_node_power_max_watts)")), TableColumn("GPUs",
         in_rack("sum by (instance) (coldplate_gpu_power_mean_watts)")), TableColumn("GPUs up",
         in_rack("sum by (instance) (coldplate_gpu_up)"), unit="short"), TableColumn("Least margin",
-        in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot"))],
+        in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot.margin"))],
           "equal rows for nodes of one job, and green margins. A node links to its board.",
               what="The nodes of the rack, silent ones first.", labels={"instance": "Node"}, size=(12, 9),
               rows=f"({NODES})", sort=("+State", "Power")),

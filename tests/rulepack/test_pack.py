@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "alerts" / "rules").glob("*.yml"))
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
-LADDERS = {"GpuFabricDegraded", "GpuImbalance", "GpuStraggler", "GpuJobSyncStall", "JobHung"}
+LADDERS = {"GpuFabricDegraded", "GpuHot", "GpuImbalance", "GpuStraggler", "GpuJobSyncStall", "JobHung"}
 """Alerts of several rules, told apart by a label or by their severity."""
 OF_BOTH = {"AgentDown"}
 """The pack has it for a single server, and a fleet's shards for themselves."""
@@ -72,7 +72,7 @@ def test_every_alert_has_one_of_three_severities_and_says_what_to_do(pack: list[
     for rule in rules_of(pack, AlertingRule):
         assert re.fullmatch(r"([A-Z][a-z0-9]*)+", rule.name)
         labels = {name: template.render for name, template in rule.labels}
-        assert set(labels) - {"cause", "sign"} == {"severity"}, rule.name
+        assert set(labels) - {"cause", "sensor", "sign"} == {"severity"}, rule.name
         assert {name for name, _ in rule.annotations} - {"owner"} == {
             "summary", "description", "command", "runbook_url",
         }, rule.name  # fmt: skip

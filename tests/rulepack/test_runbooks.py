@@ -122,7 +122,7 @@ RECEIVERS = {
     "pager,facility-pager": "LeakDetected:critical RackLeak:critical",
     "facility-pager": "CoolantFlowLow CoolantSupplyHot:critical",
     "facility-tickets": "CoolantSupplyHot:warning LeakDetected:warning LeakDetectorBlind",
-    "archive": "GpuPowerLimitLow PartReplaced GpuXidInfo InfinibandCongestion",
+    "archive": "GpuClockLow GpuPowerLimitLow PartReplaced GpuXidInfo InfinibandCongestion",
 }  # fmt: skip
 """The receiver of each alert, of some by severity; alerts of a rack go to the facility, by severity."""
 
