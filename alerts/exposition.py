@@ -1,11 +1,12 @@
 """The rule engine's own series: alerts, evaluations, windows, notifications. They become part of the next snapshot."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
+from types import MappingProxyType
 
 from agent.catalogue import BY_NAME
 from agent.lib.layout_columns import RoundMemo
-from agent.model import EMPTY_LAYOUT, Alert, Frame, GroupReport, Labels, Layout, Node, Series
+from agent.model import EMPTY_LAYOUT, Alert, Frame, GroupReport, Labels, Layout, Node, Phase, Series
 from alerts.notify.receiver import Receiver
 from alerts.windows import Windows
 
@@ -22,6 +23,8 @@ _OF_GROUP = tuple(
 _OF_WINDOWS = tuple(
     Series(BY_NAME[f"coldplate_rule_window_{name}"], Node()) for name in ("series", "bytes", "dropped_total")
 )
+MAX_SUMMARY_LETTERS = 200
+"""Letters of a summary in the label of a series; the rest is cut."""
 
 
 class Exposition:
@@ -33,6 +36,11 @@ class Exposition:
     def __init__(self, target: Labels) -> None:
         self._target = frozenset(target)
         self._shown = RoundMemo[tuple[str, Labels], Series](lambda each: Series(BY_NAME[each[0]], Node(), each[1]))
+        self._summaries: dict[Labels, str] = {}
+        """Of each alert that fires, by its labels, as it was when the alert began to fire.
+
+        A summary has figures that change at each evaluation: each would be another series.
+        """
         self._evaluated: dict[str, list[float]] = {}
         self._of_groups: tuple[Series, ...] = ()
         """The counters of all groups, in their order."""
@@ -57,10 +65,22 @@ class Exposition:
         totals[2] += seconds
         totals[3] += missed
 
-    def frame(self, reports: Iterable[GroupReport], windows: Windows, receivers: Sequence[Receiver]) -> Frame:
-        """Return all of the engine's series as they are now."""
-        active = (alert for report in reports for rule in report.rules for alert in rule.alerts)
+    def frame(
+        self,
+        reports: Iterable[GroupReport],
+        windows: Windows,
+        receivers: Sequence[Receiver],
+        causes: Mapping[Labels, Labels] = MappingProxyType({}),
+    ) -> Frame:
+        """Return all of the engine's series as they are now.
+
+        `causes` has the labels of each inhibited alert, with those of the alert that inhibits it.
+        """
+        active = [alert for report in reports for rule in report.rules for alert in rule.alerts]
+        firing = [alert for alert in active if alert.phase is Phase.FIRING]
+        self._summaries = {alert.labels: self._summary(alert) for alert in firing}
         alerts = [("coldplate_alert", self._labels(alert)) for alert in active]
+        alerts += [("coldplate_alert_info", self._info_labels(alert, causes)) for alert in firing]
         sent = [each for receiver in receivers for each in _notifications(receiver)]
         shown = self._shown.of([*alerts, *(key for key, _ in sent)])
         series = (*shown[: len(alerts)], *self._of_groups, *_OF_WINDOWS, *shown[len(alerts) :])
@@ -72,9 +92,25 @@ class Exposition:
 
     def _labels(self, alert: Alert) -> Labels:
         """Return the name and the state first, then what the alert is about."""
-        rest = tuple(pair for pair in alert.labels if pair[0] not in ("alertname", "alertstate"))
-        state = (("alertname", alert.rule), ("alertstate", alert.phase.value))
-        return (*state, *(pair for pair in rest if pair not in self._target))
+        return (("alertname", alert.rule), ("alertstate", alert.phase.value), *self._subject(alert, "alertstate"))
+
+    def _info_labels(self, alert: Alert, causes: Mapping[Labels, Labels]) -> Labels:
+        """Return the name, what inhibits the alert if something does, the summary, and what the alert is about."""
+        cause = dict(causes.get(alert.labels, ())).get("alertname", "")
+        inhibited = (("inhibited_by", cause),) if cause else ()
+        summary = (("summary", self._summaries[alert.labels]),) if self._summaries[alert.labels] else ()
+        return (("alertname", alert.rule), *inhibited, *summary, *self._subject(alert, "inhibited_by", "summary"))
+
+    def _subject(self, alert: Alert, *added: str) -> Iterator[tuple[str, str]]:
+        """Yield the labels of an alert but for its name, those of the target, and those with names that are added."""
+        for pair in alert.labels:
+            if pair[0] not in ("alertname", *added) and pair not in self._target:
+                yield pair
+
+    def _summary(self, alert: Alert) -> str:
+        known = self._summaries.get(alert.labels)
+        text = alert.annotations.get("summary", "") if known is None else known
+        return text if len(text) <= MAX_SUMMARY_LETTERS else text[: MAX_SUMMARY_LETTERS - 1] + "…"
 
     def _lay_out(self) -> None:
         node = Node()

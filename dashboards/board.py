@@ -13,7 +13,7 @@ from msgspec import Struct
 from dashboards import grafana_json
 from dashboards.grafana_json import Json, override
 from dashboards.panels import DashboardPanel, Mapped
-from dashboards.queries import PanelQuery, alerts_of_job, legend_for, narrowed
+from dashboards.queries import ACTIVE_ALERTS, PanelQuery, alerts_of_job, legend_for, narrowed
 
 BOARDS = {
     "fleet": "Fleet",
@@ -223,13 +223,15 @@ class Board:
         return core.DashboardLink(type="link", title=BOARDS[target], uri=url, icon="dashboard", keepTime=True)
 
     def _alert_annotations(self) -> list[Json]:
-        server, node = 'ALERTS{alertstate="firing"}', 'coldplate_alert{alertstate="firing"}'
+        active, pending = ACTIVE_ALERTS, 'coldplate_alert{alertstate="pending"}'
         if self.name == "rack":
-            server, node = f'ALERTS{{alertstate="firing", {self._matchers["rack"]}}}', ""
+            active, pending = f"{ACTIVE_ALERTS}{{{self._matchers['rack']}}}", ""
         if self.name == "job":
-            server, node = alerts_of_job("15m"), ""
-        made = [_annotation("Alerts (server)", narrowed(server, self._matchers), shown=True)]
-        return [*made, _annotation("Alerts (nodes)", narrowed(node, self._matchers), shown=False)] if node else made
+            active, pending = alerts_of_job("15m"), ""
+        made = [_annotation("Alerts", narrowed(active, self._matchers), shown=True)]
+        if pending:
+            made.append(_annotation("Pending alerts", narrowed(pending, self._matchers), shown=False))
+        return made
 
 
 _SOURCE_VARIABLE = core.Template(name="datasource", type="datasource", query="prometheus", label="Data source")

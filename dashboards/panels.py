@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
 from dashboards.alert_thresholds import Steps, alert_meanings, recorded_series
-from dashboards.queries import AGENT, PanelQuery, names_in, title_of, unit_of_query
+from dashboards.queries import ACTIVE_ALERTS, AGENT, PanelQuery, names_in, title_of, unit_of_query
 
 About = Union[str, Sequence[Union[str, "tuple[str, str]"]]]
 """A query, or several; a pair is a query and its legend."""
@@ -99,12 +99,22 @@ def _meaning(subject: str, what: str | None, good: str) -> str:
 
 
 NOT_OFFERED = "no series: this hardware, its driver or the configuration does not offer it"
-NOTHING_WRONG = "nothing, as it should be"
+NONE_REPORTED = "no series: nothing of this kind is reported"
 
 
 def _emptiness(good: str) -> str:
-    """Return the text of a panel without any series: that this is good, or what may be the reason."""
-    return NOTHING_WRONG if good.startswith(("empty", "no value", "0")) else NOT_OFFERED
+    """Return the text of a panel without any series. Silence is no proof that all is well."""
+    return NONE_REPORTED if good.startswith(("empty", "no value")) else NOT_OFFERED
+
+
+def _decimals(unit: str, look: str) -> int | None:
+    """Return how many decimals values of a unit have, None if Grafana shall choose.
+
+    Of shares it would show four digits, of which no sensor knows more than two; an axis needs one more.
+    """
+    if unit == "percentunit":
+        return 1 if look == "timeseries" else 0
+    return 0 if unit == "celsius" else None
 
 
 def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel:
@@ -118,6 +128,7 @@ def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel
     known = {"limits", "span", "mapped", "decimals", "lines", "instant", "absent", "none"}
     given = {key: options.pop(key) for key in known & options.keys()}
     given["extra"] = options
+    given.setdefault("decimals", _decimals(unit, look))
     if unit == "percentunit" and "span" not in given and look != "timeseries":
         given["span"] = (0, 1)
     return DashboardPanel(look, title, queries, _meaning(subject, what, good), unit, *size, **given)
@@ -169,12 +180,18 @@ def table(
         PanelQuery(f"{each.expr} or {rows} * {'0' if each.zero else 'NaN'}" if rows else each.expr, "")
         for each in columns
     )
-    columns = tuple(replace(each, unit=each.unit or unit_of_query(each.expr, _subject(each.expr))) for each in columns)
+    columns = tuple(_with_unit(column) for column in columns)
     description = _meaning(_subject(queries[0].expr), what, good)
     return DashboardPanel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
         texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good), extra=extra,
     )  # fmt: skip
+
+
+def _with_unit(column: TableColumn) -> TableColumn:
+    unit = column.unit or unit_of_query(column.expr, _subject(column.expr))
+    decimals = _decimals(unit, "table") if column.decimals is None else column.decimals
+    return replace(column, unit=unit, decimals=decimals)
 
 
 SEVERITIES: Mapped = ((3, "critical", "red"), (2, "warning", "orange"), (1, "info", "blue"))
@@ -185,17 +202,17 @@ def alerts(
     *,
     what: str,
     title: str = "Firing alerts",
-    series: str = "ALERTS",
-    matchers: str = 'alertstate="firing"',
+    series: str = ACTIVE_ALERTS,
+    matchers: str = "",
     good: str = "empty. Every agent has the runbooks, at /runbooks/.",
     among: str = "",
     explained: bool = False,
     **options: Any,
 ) -> DashboardPanel:
-    """Return firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly.
+    """Return active alerts, the worst first: the severity is a number with a name, so that it sorts correctly.
 
-    `among` is a query: only alerts that are in its result are shown. `explained` alerts have a column that says what
-    the alert means, and one with a link to its runbook.
+    `among` is a query: only alerts that are in its result are shown. `explained` alerts have a column with their
+    summary (of those that only a server reports: with what the alert means), and one with a link to the runbook.
     """
     begin = f"{series}{{{matchers}, " if matchers else f"{series}{{"
     ranked = " or ".join(
@@ -204,11 +221,13 @@ def alerts(
     )
     if among:
         ranked = f"({ranked}) and ({among})"
+    if explained:
+        labels = {**labels, "summary": "Summary"}
     expr = f"max by ({', '.join(labels)}) ({ranked})"
     if explained:
-        expr = f'label_replace({expr} * on () group_left (agent) {AGENT}, "summary", "$1", "alertname", "(.+)")'
-        labels = {**labels, "summary": "Summary", "agent": "Runbook"}
+        expr = f"{expr} * on () group_left (agent) {AGENT}"
+        labels = {**labels, "agent": "Runbook"}
         options |= {"texts": [("Summary", alert_meanings())], "runbook": "Runbook"}
     rank = TableColumn("Severity", expr, "short", mapped=SEVERITIES, first=True)
     options.setdefault("sort", "Severity")
-    return table(title, [rank], good, labels=labels, what=what, none="no alert", **options)
+    return table(title, [rank], good, labels=labels, what=what, none="no alert is reported", **options)

@@ -90,8 +90,10 @@ def legend_of(row: Metric, pinned: frozenset[str]) -> str:
 
 
 TOKEN = re.compile(r'"[^"]*"|\$?\{\w[^}]*\}|\$\w+|[a-zA-Z_:][a-zA-Z0-9_:]*')
-BUILTIN = {"up": ("cluster", "instance"), "ALERTS": ("instance",)}
+BUILTIN = {"up": ("cluster", "instance")}
 """Series that Prometheus itself makes, with the labels by which they can be narrowed."""
+ACTIVE_ALERTS = "cluster:alert:active"
+"""The firing alerts of agents and servers that no other alert inhibits, with their summaries."""
 _LEVELS = {
     "cluster": ("cluster",), "node": ("cluster", "instance"), "gpu": ("instance", "gpu"), "port": ("instance",),
     "job": ("instance", "job_id"), "rack": ("rack",), "feed": ("rack",),
@@ -126,6 +128,8 @@ def labels_of(name: str) -> tuple[str, ...]:
         return ("cluster", "instance", *own, *(each for each in row.labels if each == "job_id"))
     if name in BUILTIN:
         return BUILTIN[name]
+    if name == ACTIVE_ALERTS:
+        return ("cluster", "instance")
     level = _LEVELS[name.split(":")[0]]
     return (*level, "job_id") if name.startswith("gpu:") and _knows_job(name) else level
 
@@ -174,8 +178,13 @@ HARMFUL = 'reason!~"gpu_idle|low_utilization|sw_power_cap"'
 """Reasons that cost work: not those of an idle GPU, nor the power cap at which a busy GPU lives."""
 THROTTLED = f"clamp_max(rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}[$__rate_interval]), 1)"
 """Share of time in which each of them held a GPU down; rate() extrapolates, so it may exceed 1 without the limit."""
-BREACH = "(rack:time_to_breach_seconds:linear5m or (rack:power_ratio:max > 1) * 0)"
-"""When a rack reaches its budget if its power keeps rising; 0 if it is already over it."""
+FORECAST = "(rack:time_to_breach_seconds:linear5m and on (rack) rack:power_ratio:max > 0.7)"
+"""When a rack reaches its budget if its power keeps rising.
+
+As RackPowerBreachSoon, only from 70 % of the budget on: further below, the noise of a steady load has a slope as well.
+"""
+BREACH = f"({FORECAST} or (rack:power_ratio:max > 1) * 0)"
+"""The same; 0 if the rack is already over its budget."""
 OVER: tuple[tuple[float, str, str], ...] = ((0, "already over", "red"),)
 """How a rack that is over its budget is shown where others have the time until they reach it."""
 
@@ -199,12 +208,16 @@ def held(since: str) -> str:
 
 def alerts_of_job(since: str) -> str:
     """Return firing alerts about the job, its GPUs and its nodes: an alert about a GPU has no label of its job."""
-    firing = 'ALERTS{{alertstate="firing", {}}}'
     return (
-        firing.format('job_id="$job"')
-        + f""" or {firing.format('job_id="", gpu!=""')} and on (instance, gpu) {held(since)}"""
-        + f""" or {firing.format('job_id="", gpu=""')} and on (instance) {held(since)}"""
+        f'{ACTIVE_ALERTS}{{job_id="$job"}}'
+        f' or {ACTIVE_ALERTS}{{job_id="", gpu!=""}} and on (instance, gpu) {held(since)}'
+        f' or {ACTIVE_ALERTS}{{job_id="", gpu=""}} and on (instance) {held(since)}'
     )
+
+
+def count_of(matching: str, among: str) -> str:
+    """Return how many series match: 0 if there are others of their kind, and nothing if nothing is known of them."""
+    return f"count({matching}) or 0 * count({among})"
 
 
 def of_job(expr: str) -> str:

@@ -129,6 +129,10 @@ EXPECTATIONS = (
 RULES = (
     state("coldplate_alert", Node, "1 for each alert that is pending or firing, with the alert's own labels.",
           Lane.FAST, Derived("rule engine"), labels=("alertname", "alertstate", "severity"), span=(1, 1)),
+    info("coldplate_alert_info", Node,
+         "Each firing alert with its own labels, its summary of when it began to fire, and the alert that inhibits it, "
+         "if one does.",
+         Lane.FAST, Derived("rule engine"), labels=("alertname", "inhibited_by", "severity", "summary")),
     _count("coldplate_rule_evaluations_total", "Rules evaluated on the node, by group.", "rule_group",
            how="rule engine"),
     _count("coldplate_rule_evaluation_failures_total",

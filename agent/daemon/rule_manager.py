@@ -221,7 +221,7 @@ class RuleManager:
     def _show(self) -> None:
         reports, causes = self._engine.reports(), self._inhibition.causes
         self._reports = tuple(mark(each, causes) for each in reports) if causes else reports
-        self._frame = self._exposition.frame(reports, self._engine.windows, self._dispatcher.receivers)
+        self._frame = self._exposition.frame(reports, self._engine.windows, self._dispatcher.receivers, causes)
 
     def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
         before = self._dispatcher.receivers

@@ -16,9 +16,9 @@ KEPT = frozenset(
     """
     action alertname alertstate architecture backend board_id board_part cause chassis circuit clique component
     compute_capability compute_instance connector controller detector device dimm distance domain driver_version
-    error expectation fan feed file firmware_version form_factor fstype gpu gpu_instance grade hca_type held high kernel
-    kind lane layer level line link
-    link_layer loop low machine media metric mig minor mode model notifier numa_node outcome part part_number pci port
+    error expectation fan feed file firmware_version form_factor fstype gpu gpu_instance grade hca_type held high
+    inhibited_by kernel kind lane layer level line link link_layer loop low machine media metric mig minor mode model
+    notifier numa_node outcome part part_number pci port
     problem process profile push python reason recorded resource rule_group sampling_lane scenario scheduler sensor
     setting severity shared side slot socket source split state sxid symbols thread type unit vbios vendor version xid
     """.split()  # noqa: SIM905 - a table to read, not a list to edit
@@ -31,6 +31,7 @@ KINDS = {
     "account": "account", "partition": "partition", "namespace": "namespace", "pod": "pod", "container": "container",
     "mountpoint": "path",
     "equipment": "name",
+    "summary": "text",
     "expectations": "path", "peer": "host", "url": "url", "rack": "rack", "instance": "host", "node": "host",
 }  # fmt: skip
 """The word for the values of a label, by its name. The pseudonym begins with it."""

@@ -48,7 +48,7 @@ class AlertSpan(Struct, frozen=True):
         return self.fired_at is not None
 
 
-ALERT_SERIES = BY_NAME["coldplate_alert"]
+ALERT_SERIES = (BY_NAME["coldplate_alert"], BY_NAME["coldplate_alert_info"])
 
 
 class RuleFailures(Struct, frozen=True):
@@ -77,7 +77,8 @@ class RulePlay:
         self._open: dict[str, dict[Labels, AlertSpan]] = {}
         """The alerts that there are, by group and labels, which identify an alert."""
         self._failures: dict[tuple[str, str], RuleFailures] = {}
-        self._reads_alerts = Needs(rules.groups).history_of(make_labels({}, ALERT_SERIES.name)) is not None
+        needs = Needs(rules.groups)
+        self._reads_alerts = any(needs.history_of(make_labels({}, row.name)) is not None for row in ALERT_SERIES)
         self._alert_series = _AlertSeries(target)
 
     def take(self, snapshot: Snapshot, now: Instant) -> None:
@@ -193,14 +194,14 @@ class _AlertSeries:
         """Return the snapshot with what the engine says of alerts."""
         frames = [self._without(frame) for frame in snapshot.frames]
         own = self._exposition.frame(engine.reports(), engine.windows, ())
-        alerts = self._framer.frame(each for each in own.readings if each.metric is ALERT_SERIES)
+        alerts = self._framer.frame(each for each in own.readings if each.metric in ALERT_SERIES)
         return record.replace(snapshot, frames=(*frames, alerts))
 
     def _without(self, frame: Frame) -> Frame:
         known = self._pruned.get(frame.layout)
         if known is None:
             series = frame.layout.series
-            kept = [place for place, each in enumerate(series) if each.metric is not ALERT_SERIES]
+            kept = [place for place, each in enumerate(series) if each.metric not in ALERT_SERIES]
             layout = frame.layout if len(kept) == len(series) else Layout(tuple(series[place] for place in kept))
             known = self._pruned[frame.layout] = (layout, picker(kept))
         layout, pick = known

@@ -3,7 +3,7 @@
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
 from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, alerts, small_graph, stat, state_timeline, table
-from dashboards.queries import RATE
+from dashboards.queries import RATE, count_of
 
 SERVED = f"rate(coldplate_ticks_total{RATE})"
 MISSED = f"rate(coldplate_ticks_missed_total{RATE})"
@@ -19,7 +19,8 @@ dashboard.add(
         none="unknown: no scrape job's name contains coldplate"),
     stat("max(coldplate_sample_age_seconds)", "below the limit of AgentStalled.", title="Oldest sample",
         limits=steps("AgentStalled")),
-    stat('count(coldplate_metric_missing{reason=~"denied|malformed|implausible"} == 1) or vector(0)', "0.",
+    stat(count_of('coldplate_metric_missing{reason=~"denied|malformed|implausible"} == 1', "coldplate_build_info"),
+        "0.",
         title="Missing but supported",
         what="Series that are absent although the hardware has them: a permission, file or sensor is wrong.",
         limits=FEW),
@@ -27,12 +28,14 @@ dashboard.add(
         limits=FEW, decimals=0),
     stat("round(sum(increase(coldplate_rule_evaluation_failures_total[1h])))", "0.", title="Rule failures, 1 h",
         unit="short", limits=NONE, decimals=0),
-    stat("sum(coldplate_notifications_queue_length) or vector(0)", "0, except for seconds.", title="Queued alerts",
+    stat("sum(coldplate_notifications_queue_length)", "0, except for seconds.", title="Queued alerts",
+        none="unknown: no agent has a receiver",
         what="Alerts queued for delivery.", limits=FEW),
     stat("count(coldplate_build_info)", "the number of your nodes.", title="Agents", trend=True),
-    stat("count(coldplate_synthetic_info) or vector(0)", "0: no reading of a synthetic node is real.",
+    stat(count_of("coldplate_synthetic_info", "coldplate_build_info"), "0: no reading of a synthetic node is real.",
         title="Synthetic nodes", limits=FEW),
-    stat("count(coldplate_config_last_reload_successful == 0) or vector(0)", "0.", title="Rejected configurations",
+    stat(count_of("coldplate_config_last_reload_successful == 0", "coldplate_config_last_reload_successful"), "0.",
+        title="Rejected configurations",
         what="Agents that keep an older configuration because the new one is invalid.", limits=NONE),
     stat("count(count by (version) (coldplate_build_info))", "1: all agents run the same version.", title="Versions",
         limits=(("green", None), ("orange", 2))),

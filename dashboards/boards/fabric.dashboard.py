@@ -3,7 +3,7 @@
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
 from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, graph, small_graph, stat, state_timeline, table
-from dashboards.queries import RATE, per_gpu
+from dashboards.queries import RATE, count_of, per_gpu
 
 PORT = {"instance": "Node", "device": "Device", "port": "Port"}
 
@@ -65,15 +65,16 @@ dashboard.row("Is every link up and free of errors?")
 dashboard.add(
     stat("sum(coldplate_infiniband_port_up)", "the number of your ports.", title="Ports up",
         what="InfiniBand ports in the active state.", limits=(("red", None), ("green", 1))),
-    stat(f"count({DOWN}) or vector(0)", "0.", title="Ports down",
+    stat(count_of(DOWN, "coldplate_infiniband_port_up"), "0.", title="Ports down",
         what="InfiniBand ports that are down or cannot be read, as InfinibandPortDown counts them: neither spare "
         "ports nor disabled ones.", limits=NONE),
     stat("round(sum(increase(coldplate_infiniband_link_down_events_total[1h])))", "0.", title="Flaps in an hour",
         what="Times that a port left the active state in an hour.", unit="short", limits=FEW, decimals=0),
-    stat("count(coldplate_nvlink_up == 0) or vector(0)", "0.", title="NVLinks down", limits=NONE),
+    stat(count_of("coldplate_nvlink_up == 0", "coldplate_nvlink_up"), "0.", title="NVLinks down", limits=NONE),
     stat("round(sum(increase(coldplate_gpu_nvlink_errors_total{" + SERIOUS + "}[1h])))", "0.",
         title="NVLink errors in an hour", unit="short", limits=FEW, decimals=0),
-    stat('count(coldplate_gpu_fabric_state{state=~"not_started|in_progress|failed"} == 1) or vector(0)', "0.",
+    stat(count_of('coldplate_gpu_fabric_state{state=~"not_started|in_progress|failed"} == 1',
+        "coldplate_gpu_fabric_state"), "0.",
         title="GPUs not in the fabric", what="GPUs that have not joined the NVLink fabric: CUDA cannot start on them.",
         limits=NONE),
 )  # fmt: skip
@@ -93,7 +94,7 @@ dashboard.add(
         TableColumn("Expected", f"8 * {EXPECTED} and {SLOW_LINKS}", unit="bps")],
         "empty: adapters of one kind run at the same rate.", what="Ports that are up at a lower rate than the others "
         "of their node with the same adapter, or than before, as in InfinibandRateDegraded.", labels=PORT,
-        size=(12, 8), sort="+Rate", rows=SLOW_LINKS, none="none: adapters of one kind run at the same rate"),
+        size=(12, 8), sort="+Rate", rows=SLOW_LINKS, none="none is reported, or no server rule records the rates"),
     table("NVLinks down", [TableColumn("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
         limits=NONE)], "empty.", what="Links that are inactive, by GPU.", labels={"instance": "Node", "gpu": "GPU"},
         size=(12, 8), sort="Links"),
@@ -146,7 +147,7 @@ dashboard.add(
         unit="short", limits=FEW, decimals=0),
     stat("round(sum(increase(coldplate_ethernet_link_down_events_total[1h])))", "0.", title="Ethernet flaps in an hour",
         what="Times that drivers saw a physical link go down.", unit="short", limits=FEW, decimals=0),
-    stat(f"count({LIGHT} < 1) or vector(0)", "0.", title="Modules short of light",
+    stat(count_of(f"{LIGHT} < 1", LIGHT), "0.", title="Modules short of light",
         what="Modules that receive less light on their worst lane than their own limit.", limits=NONE),
     table("Modules nearest to their limit", [
         TableColumn("Light, of its limit", f"{FACTS.format(LIGHT)} and on (instance, device) {DARKEST}", unit="none",

@@ -3,10 +3,16 @@
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
 from dashboards.panels import NONE, TableColumn, alerts, bar_gauge, graph, small_graph, stat, table
-from dashboards.queries import BREACH, OVER, per_gpu
+from dashboards.queries import ACTIVE_ALERTS, BREACH, OVER, count_of, per_gpu
 
 SOME = (("red", None), ("green", 1))
 POWER = steps("RackPowerHigh")
+JOBS = "cluster:job_gpu_seconds:rate5m"
+OF_JOB = "sum by (job_id) (rate(coldplate_job_gpu_seconds_total[5m]))"
+WORKING = 'sum by (job_id) (rate(coldplate_job_gpu_seconds_total{state="computing"}[5m]))'
+COMPUTING = f"({WORKING} or 0 * {OF_JOB}) / ({OF_JOB} > 0)"
+LEAST = f"bottomk(10, {COMPUTING})"
+BUSY = (("red", None), ("orange", 0.5), ("green", 0.8))
 WASTED = 'cluster:job_gpu_seconds:rate5m{state!="computing"}'
 UTILIZATION = "coldplate_node_gpu_utilization_mean_ratio"
 DARK = (
@@ -21,8 +27,19 @@ dashboard = Board(
     "the rule pack and fleet.rules.yml.",
     profile="lean",
 )
-dashboard.row("Is anything missing?")
+
+
+def alerts_of(severity: str) -> str:
+    """Return how many active alerts have this severity: 0 only where a node answers."""
+    return f'count({ACTIVE_ALERTS}{{severity="{severity}"}}) or 0 * sum(cluster:nodes_up:sum > 0)'
+
+
+dashboard.row("Do the GPUs work, and is anything missing?")
 dashboard.add(
+    stat(f'(sum({JOBS}{{state="computing"}}) or 0 * sum({JOBS})) / (sum({JOBS}) > 0)',
+        "green: jobs compute with the GPUs that they hold.", title="GPUs of jobs that compute", unit="percentunit",
+        what="Share of the GPUs that jobs hold whole which compute. A job that hangs shows full utilization and "
+        "computes nothing.", limits=BUSY, trend=True, none="unknown: no job is known, or none holds a whole GPU"),
     stat("sum(cluster:nodes_up:sum)", "the number of your nodes.", title="Nodes up",
         what="Nodes whose agent the server can scrape.", limits=SOME),
     stat("sum(cluster:nodes:count) - sum(cluster:nodes_up:sum)", "0.", title="Nodes missing",
@@ -31,39 +48,42 @@ dashboard.add(
         limits=SOME),
     stat("sum(cluster:gpus_missing:sum)", "0.", title="GPUs missing",
         what="GPUs that should be present and do not answer, on nodes that are up or down.", limits=NONE),
-    stat('count(ALERTS{alertstate="firing", severity="critical"}) or vector(0)', "0.", title="Critical alerts",
-        what="Critical alerts firing on the server now.", limits=NONE),
-    stat('count(ALERTS{alertstate="firing", severity="warning"}) or vector(0)', "0.", title="Warnings",
-        what="Warnings firing on the server now.", limits=(("green", None), ("orange", 1))),
+    stat(alerts_of("critical"), "0.", title="Critical alerts", none="unknown: no node answers",
+        what="Critical alerts of agents and of the server's rules for them, without those that are effects of others.",
+        limits=NONE),
+    stat(alerts_of("warning"), "0.", title="Warnings", none="unknown: no node answers",
+        what="Warnings of agents and of the server's rules for them, without those that are effects of others.",
+        limits=(("green", None), ("orange", 1))),
     stat(f"count(rack:power_budget_watts:min or {DARK})", "the number of your racks with a budget.",
         title="Racks", what="Racks that have a power budget."),
-    stat(f"count(rack:nodes_missing:max > 0 or {DARK}) or vector(0)", "0.", title="Racks incomplete",
+    stat(count_of(f"rack:nodes_missing:max > 0 or {DARK}", "rack:nodes_missing:max"), "0.", title="Racks incomplete",
         what="Racks whose power sum lacks some of their nodes, or of which no agent answers.", limits=NONE),
     stat("max(rack:power_ratio:max)", "below the first limit of RackPowerHigh.", title="Fullest rack",
         what="Largest share of its power budget that any rack draws now.", limits=POWER),
     stat("sum(cluster:power_watts:sum)", "flat, or following your jobs.", title="Power of all nodes",
         what="Measured or estimated power summed over nodes, mean of a minute.", trend=True),
-    stat("avg(cluster:gpu_utilization_ratio:avg)", "high while there is work to do.", title="GPU utilization",
-        what="Share of time in which a kernel ran, averaged over all GPUs.", trend=True),
     stat("avg(cluster:gpu_throttle_worst_ratio:rate5m)",
         "0: only idleness and the GPUs' own power cap reduce clocks.", title="Throttled time",
         what="Share of all GPU time in which heat, a power brake or another cause reduced clocks.",
-        limits=steps("GpuThrottled"), decimals=2),
+        limits=steps("GpuThrottled"), decimals=1),
 )  # fmt: skip
 dashboard.row("Firing alerts")
 dashboard.add(
     alerts({"alertname": "Alert", "instance": "Node", "rack": "Rack", "gpu": "GPU", "device": "Port", "job_id": "Job"},
-        what="Alerts firing on the server, where, and what they mean.", size=(24, 12), explained=True),
+        what="Alerts of agents and servers, without those that are effects of others. The summary is of when an alert "
+        "began to fire; of an alert that only the server reports it is what the alert means.",
+        size=(24, 12), explained=True),
 )  # fmt: skip
 dashboard.row("Where GPU time goes")
 dashboard.add(
     graph("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "almost all of it computing.",
         title="GPUs of jobs, by what they do", what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
-        unit="short", stack=True, few=True, size=(14, 9)),
+        unit="short", decimals=1, stack=True, few=True, size=(14, 9)),
     bar_gauge([(f"sort_desc(sum by (state) (sum_over_time({WASTED}[1d:1m])) / 60)", "{{state}}")],
         "short bars. Awaited and starved GPUs are a job's matter, throttled and lost ones a node's.",
         title="GPU-hours of the last day that did not compute",
-        what="GPU-hours that jobs held and did not compute in, by cause.", unit="short", size=(10, 9)),
+        what="GPU-hours that jobs held and did not compute in, by cause.", unit="short", decimals=1,
+        size=(10, 9)),
 )  # fmt: skip
 dashboard.row("Power against budget")
 dashboard.add(
@@ -81,7 +101,7 @@ dashboard.add(
         TableColumn("Share", "max by (rack) (rack:power_ratio:max)", limits=POWER), TableColumn("Headroom",
             "max by (rack) (rack:headroom_watts:min)"),
         TableColumn("Breach in", f"max by (rack) ({BREACH})",
-            limits=steps("RackPowerBreachSoon"), mapped=OVER),
+            limits=steps("RackPowerBreachSoon"), mapped=OVER, decimals=0),
         TableColumn("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
           "all green. A rack links to its board.",
               what="Every rack with its power, budget and missing nodes; with dashes one of which no agent answers.",
@@ -99,19 +119,19 @@ dashboard.add(
             limits=steps("GpuThrottled"))],
           "empty.", what="Share of GPU time in which heat, a brake or another cause reduced clocks.",
               labels={"instance": "Node"}, size=(8, 11), sort="Throttled"),
-    table("Ten most uneven jobs", [TableColumn("Spread",
-        "topk(10, max by (instance, job_id) (coldplate_job_gpu_utilization_highest_ratio"
-        " - coldplate_job_gpu_utilization_lowest_ratio))", limits=(("green", None), ("orange",
-        0.5)))],
-          "small: GPUs of one job are equally busy. GpuImbalance starts at half.",
-              what="Utilization of the busiest minus that of the idlest GPU of a job on a node.",
-              labels={"instance": "Node", "job_id": "Job"}, size=(8, 11), sort="Spread"),
+    table("Ten jobs that compute least", [
+        TableColumn("GPUs", f"{OF_JOB} and {LEAST}", unit="short", decimals=0),
+        TableColumn("Computing", LEAST, unit="percentunit", limits=BUSY),
+    ], "green: the job computes with nearly all of its GPU time.",
+        what="Share of the GPU time of each job, on all of its nodes, in which its GPUs compute: a hung job is at 0%, "
+        "one that waits for a single GPU far down.",
+        labels={"job_id": "Job"}, size=(8, 11), rows=LEAST, sort="+Computing"),
     table("Nodes with GPUs missing", [TableColumn("Missing", "max by (instance) (node:gpus_missing:max)", limits=NONE)],
           "empty.", what="GPUs that a node should have but does not show.", labels={"instance": "Node"}, size=(8, 8),
               sort="Missing"),
     small_graph("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0", "empty, except for idle moments.",
         title="Throttled time by reason", what="Share of all GPU time, by what reduced the clocks; reasons overlap."),
-    small_graph([(f"quantile(0.05, {UTILIZATION})", "5% of nodes below"), (f"quantile(0.5, {UTILIZATION})", "half"),
-        (f"quantile(0.95, {UTILIZATION})", "95%")], "lines close together while one job uses all nodes.",
+    small_graph([(f"quantile(0.05, {UTILIZATION})", "p5"), (f"quantile(0.5, {UTILIZATION})", "median"),
+        (f"quantile(0.95, {UTILIZATION})", "p95")], "lines close together while one job uses all nodes.",
         title="Utilization across nodes", what="Mean utilization of each node's GPUs, across nodes.", span=(0, 1)),
 )  # fmt: skip

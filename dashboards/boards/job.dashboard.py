@@ -3,7 +3,7 @@
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
 from dashboards.panels import NONE, YES_NO, TableColumn, alerts, bar_gauge, graph, heatmap, small_graph, stat, table
-from dashboards.queries import ITS_GPUS, RATE, THROTTLED, alerts_of_job, held, of_job, per_gpu
+from dashboards.queries import ITS_GPUS, RATE, THROTTLED, alerts_of_job, count_of, held, of_job, per_gpu
 
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))
 SPREAD = (("green", None), ("orange", 0.5))
@@ -30,7 +30,7 @@ dashboard.row("Do its GPUs work equally?")
 dashboard.add(
     stat(f"count({HELD})", "the number that the job requested.", title="GPUs",
         what="GPUs that the job holds exclusively, or held when they were lost.", size=(3, 4)),
-    stat(f"count({UP} == 0) or vector(0)", "0.", title="GPUs lost", what="GPUs of the job that do not answer.",
+    stat(count_of(f"{UP} == 0", UP), "0.", title="GPUs lost", what="GPUs of the job that do not answer.",
         limits=NONE, size=(3, 4)),
     stat(f"count(count by (instance) ({ITS_GPUS}))", "the number that the job requested.", title="Nodes",
         what="Nodes on which the job holds GPUs.", size=(3, 4)),
@@ -44,7 +44,7 @@ dashboard.add(
     stat(f"sum({of_job('increase(coldplate_gpu_energy_joules_total[$__range])')}) / 3600",
         "in proportion to the work done.", title="Energy in this range", unit="watth", size=(4, 4)),
     alerts({"alertname": "Alert", "instance": "Node", "gpu": "GPU"}, among=alerts_of_job("$__range"),
-        what="Alerts about this job, its GPUs and its nodes on the server.", size=(24, 7), explained=True),
+        what="Alerts about this job, its GPUs and its nodes.", size=(24, 7), explained=True),
     bar_gauge([(share(BUSY, f"max({BUSY})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
         title="Utilization, share of the busiest", what="Utilization of each GPU divided by that of the busiest, means "
         "of a minute. A red bar is a laggard.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
@@ -83,7 +83,7 @@ dashboard.add(
     graph('sum by (state) (rate(coldplate_job_gpu_seconds_total{job_id="$job"}[$__rate_interval])) > 0',
         "almost all of it computing. Waiting without awaited: the cause is on another node.",
         title="Where the job's GPU time goes", what="The job's GPUs by what they do, in GPU-seconds a second.",
-        unit="short", stack=True, few=True, size=(24, 8)),
+        unit="short", decimals=1, stack=True, few=True, size=(24, 8)),
     heatmap([(of_job("coldplate_gpu_utilization_ratio"), "{{instance}} GPU {{gpu}}")],
         "equal rows: a dark row among bright ones is the straggler.", max=1, unit="percentunit"),
     graph([(of_job("coldplate_gpu_power_watts"), "{{instance}} GPU {{gpu}}")],

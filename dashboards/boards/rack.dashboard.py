@@ -3,7 +3,7 @@
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, TableColumn, alerts, gauge, graph, small_graph, stat, state_timeline, table
-from dashboards.queries import BREACH, OVER, in_rack
+from dashboards.queries import BREACH, FORECAST, OVER, in_rack
 
 POWER = steps("RackPowerHigh")
 LIMITS = {
@@ -49,16 +49,17 @@ dashboard.add(
     stat("rack:headroom_watts:min", "positive, and enough for the next job.", title="Headroom",
         what="Budget minus power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
     stat(BREACH, "no value: power is not rising towards the budget.",
-        title="Time to breach", none="not in sight",
-        what="When a straight line through the last 5 minutes reaches the budget; no value while power is not rising.",
-        limits=steps("RackPowerBreachSoon"), mapped=OVER, size=(4, 6)),
+        title="Time to breach", none="none in sight, or unknown",
+        what="When a straight line through the last 5 minutes reaches the budget; no value while power is not "
+        "rising, nor below 70% of the budget.",
+        limits=steps("RackPowerBreachSoon"), mapped=OVER, decimals=0, size=(4, 6)),
     stat([(f"max(rack:nodes_missing:max) or count(({NODES}) == 0)", "missing"),
         ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
         "0 missing.", title="Nodes", none="unknown: no agent sums the rack",
         what="Nodes in the rack's sum, and expected nodes that are not: with one missing, the sum is too low.",
         size=(4, 6)),
     alerts({"alertname": "Alert", "equipment": "Equipment", "part": "Part", "level": "Level", "feed": "Feed"},
-        matchers='alertstate="firing", rack="$rack"', what="Alerts about this rack.", size=(24, 7), explained=True),
+        matchers='rack="$rack"', what="Alerts about this rack.", size=(24, 7), explained=True),
 )  # fmt: skip
 dashboard.row("Power against budget")
 dashboard.add(
@@ -91,9 +92,10 @@ dashboard.add(
     small_graph("rack:power_ratio:ramp10s", "below the line, except at the start and end of jobs.", title="Ramp",
         what="How fast power changes over 10 seconds, as a share of the budget in a second.",
         limits=steps("RackPowerSwing", level="ramp"), decimals=2),
-    small_graph("rack:time_to_breach_seconds:linear5m", "empty: power is not rising.",
-        title="Time to breach over time", none="power is not rising towards the budget",
-        what="When a straight line through 5 minutes reaches the budget; only while power rises.",
+    small_graph([(FORECAST, "time to breach")], "empty: power is not rising.", decimals=0,
+        title="Time to breach over time", none="none in sight, or unknown",
+        what="When a straight line through 5 minutes reaches the budget; only while power rises, from 70% of the "
+        "budget on.",
         limits=steps("RackPowerBreachSoon")),
 )  # fmt: skip
 dashboard.row("Feeds", collapsed=True)

@@ -17,6 +17,7 @@ from agent.lib.threads import Threads
 from agent.model import Instant, Labels, Phase, Reading, Series
 from alerts import alert_state
 from alerts.engine import Ruleset
+from alerts.exposition import MAX_SUMMARY_LETTERS
 from alerts.notify.alertmanager import Alertmanager
 from tests.daemon.test_alert_store import Files
 from tests.engine.conftest import Node, later, ruleset
@@ -335,6 +336,35 @@ def test_an_alert_shows_its_own_labels_and_nothing_is_remembered_of_those_that_a
     for _ in range(3):
         bench.round(up=1.0)
     assert remembered() < before
+
+
+LOST_AND_HOT = """
+{alert: GpuLost, expr: coldplate_gpu_up == 0, labels: {severity: critical},
+ annotations: {summary: '{{ printf "%0300d" 7 }}'}},
+{alert: GpuHot, expr: coldplate_gpu_up < 1, labels: {severity: warning}, annotations: {summary: "up is {{ $value }}"}}
+"""
+
+
+def test_a_firing_alert_has_a_summary_of_its_start_and_its_cause(begun: list[Bench]) -> None:
+    bench = start(Bench(LOST_AND_HOT), begun)
+
+    def infos() -> dict[str, dict[str, str]]:
+        page = bench.manager.frame(later(bench.second)).readings
+        series = [dict(each.series.labels) for each in page if each.metric.name == "coldplate_alert_info"]
+        return {labels["alertname"]: labels for labels in series}
+
+    bench.round(up=0.5)
+    assert infos() == {
+        "GpuHot": {"alertname": "GpuHot", "severity": "warning", "gpu": "0", "uuid": "GPU-0", "summary": "up is 0.5"}
+    }
+    bench.round(up=0.0)
+    shown = infos()
+    assert shown["GpuHot"]["summary"] == "up is 0.5", "figures that change would be new series at each evaluation"
+    assert shown["GpuHot"]["inhibited_by"] == "GpuLost"
+    assert "inhibited_by" not in shown["GpuLost"]
+    assert len(shown["GpuLost"]["summary"]) == MAX_SUMMARY_LETTERS
+    bench.round(up=1.0)
+    assert infos() == {}
 
 
 def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_continue_with_other_labels(

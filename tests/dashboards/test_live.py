@@ -141,8 +141,10 @@ def test_tables_show_what_is_in_trouble_and_no_more_and_zeros_as_what_they_are(
     assert table["State"] == {(nodes[0],): 1.0, (nodes[1],): 1.0, (nodes[2],): 0.0}
     assert math.isnan(table["Power"][nodes[2],])
     assert set(rows(server, "node", "Requested recovery action")["Requested"]) == {("4", "gpu_reset")}
-    shown = {(alert, gpu) for (alert, _, gpu, *_) in rows(server, "job", "Firing alerts")["Severity"]}
-    assert shown >= {("GpuLost", "7"), ("NvLinkDown", "2")}
+    alerts = rows(server, "job", "Firing alerts")["Severity"]
+    assert {(alert, gpu) for (alert, _, gpu, *_) in alerts} >= {("GpuLost", "7"), ("NvLinkDown", "2")}
+    (xid,) = (summary for (alert, _, gpu, summary, _) in alerts if (alert, gpu) == ("GpuXid", "6"))
+    assert "XID 95" in xid
 
 
 def test_what_is_listed_as_empty_is_empty(server: tuple[Server, list[str]]) -> None:
@@ -166,6 +168,7 @@ def test_the_boards_show_what_is_wrong(server: tuple[Server, list[str]]) -> None
 
     assert answer("fleet", "Nodes up") == 2
     assert answer("fleet", "GPUs up") == 11
+    assert 0 <= answer("fleet", "GPUs of jobs that compute") < 1
     assert answer("fleet", "Critical alerts") >= 3
     assert answer("fleet", "Racks incomplete") == 1
     assert answer("rack", "Parts of the equipment that are not ok") > 0

@@ -14,11 +14,11 @@ from agent.model import Node, Rack, Unit
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector
 from dashboards.alert_thresholds import PACK, alerts, recorded_series
-from dashboards.queries import BREACH, THROTTLED
+from dashboards.queries import ACTIVE_ALERTS, BREACH, FORECAST, THROTTLED
 from tests.dashboards.conftest import NAMES, Dashboard, filled, load
 from tests.dashboards.rig import promtool
 
-KNOWN = {"up", "ALERTS"}
+KNOWN = {"up"}
 MODERN = {"timeseries", "stat", "bargauge", "gauge", "heatmap", "state-timeline", "table", "row"}
 ANY = dict.fromkeys(("cluster", "rack", "node", "gpu", "job"), "x")
 
@@ -132,7 +132,7 @@ def test_targets_name_their_source_and_read_series_that_exist_narrowed_by_the_va
         assert all(f'"${name}"' in expr for name in single), where
         assert "_timestamp_seconds" not in expr or "* 1000" in expr, f"{where}: Grafana reads milliseconds"
     exprs = [each["expr"] for each in board.json["annotations"]["list"] if "expr" in each]
-    assert any("ALERTS{" in expr for expr in exprs)
+    assert any(f"{ACTIVE_ALERTS}{{" in expr for expr in exprs)
     assert board.uid in {"coldplate-rack", "coldplate-job"} or any("coldplate_alert{" in expr for expr in exprs)
 
 
@@ -162,7 +162,7 @@ def test_tables_have_units_links_and_rows_that_fit_and_alerts_are_in_the_order_o
             assert fixed.get(header, share) >= 8 * len(header) + 20, f"{title}: {header}"
     for panel in board.panels():
         exprs = " ".join(target["expr"] for target in panel["targets"])
-        if panel["type"] == "table" and ("ALERTS" in exprs or "coldplate_alert{" in exprs):
+        if panel["type"] == "table" and (ACTIVE_ALERTS in exprs or "coldplate_alert{" in exprs):
             assert panel["options"]["sortBy"] == [{"desc": True, "displayName": "Severity"}], panel["title"]
             options = organized(panel)
             assert "severity" not in options["renameByName"], panel["title"]
@@ -274,6 +274,15 @@ SERIES = {
     'rack:power_ratio:max{rack="rises"}': "0.9x8",
     'rack:power_ratio:max{rack="over"}': "1.12x8",
     'rack:power_ratio:max{rack="falls"}': "0.7x8",
+    'rack:time_to_breach_seconds:linear5m{rack="noisy"}': "40000x8",
+    'rack:power_ratio:max{rack="noisy"}': "0.69x8",
+    'cluster:nodes_up:sum{cluster="quiet"}': "2x8",
+    'cluster:nodes_up:sum{cluster="dark"}': "0x8",
+    'cluster:job_gpu_seconds:rate5m{cluster="hung",state="waiting"}': "8x8",
+    'coldplate_job_gpu_seconds_total{job_id="hung",instance="a",state="waiting"}': "0+60x8",
+    'coldplate_job_gpu_seconds_total{job_id="hung",instance="b",state="waiting"}': "0+60x8",
+    'coldplate_job_gpu_seconds_total{job_id="well",instance="c",state="computing"}': "0+60x8",
+    'coldplate_nvlink_up{instance="well",gpu="0",link="0"}': "1x8",
     'rack:power_watts:max{rack="whole"}': "9000x8",
     'rack:power_watts:max{rack="dark"}': "9000x4 stale",
     'rack:power_watts:max{rack="removed"}': "9000x4 stale",
@@ -291,10 +300,13 @@ SERIES = {
 }
 
 
-def query_of(board: str, title: str) -> str:
-    """The first query of the board's stat with that title."""
-    panels = [each for each in load()[board].panels() if (each["title"], each["type"]) == (title, "stat")]
-    return str(panels[0]["targets"][0]["expr"])
+def query_of(board: str, title: str, look: str = "stat", place: int = 0) -> str:
+    """A query of the board's panel of that look with that title."""
+    panels = [each for each in load()[board].panels() if (each["title"], each["type"]) == (title, look)]
+    return str(panels[0]["targets"][place]["expr"])
+
+
+LEAST = query_of("fleet", "Ten jobs that compute least", "table", place=1).partition(" or bottomk")[0]
 
 
 ANSWERS: dict[str, dict[str, float]] = {
@@ -302,23 +314,76 @@ ANSWERS: dict[str, dict[str, float]] = {
     THROTTLED: {'{gpu="0",reason="hw_power_brake"}': 1, '{gpu="1",reason="hw_power_brake"}': 0.2},
     query_of("fleet", "Racks incomplete"): {"{}": 1},
     query_of("rack", "Nodes"): {"{}": 2},
+    FORECAST: {'{rack="rises"}': 300},
+    LEAST: {'{job_id="hung"}': 0, '{job_id="well"}': 1},
 }
 
 
 CHOSEN = {"__rate_interval": "1m", "__range": "1h", "cluster": ".*", "rack": "dark"}
 
 
-@pytest.mark.parametrize("expr", ANSWERS, ids=("breach", "throttled", "dark racks", "nodes of a dark rack"))
+@pytest.mark.parametrize(
+    ("board", "title", "chosen", "answer"),
+    [
+        ("fleet", "Critical alerts", {"cluster": "quiet"}, 0),
+        ("fleet", "Critical alerts", {"cluster": "dark"}, None),
+        ("fleet", "Critical alerts", {"cluster": "of another name"}, None),
+        ("fleet", "Racks incomplete", {"cluster": ".*", "rack": "unknown"}, None),
+        ("fleet", "GPUs of jobs that compute", {"cluster": "hung"}, 0),
+        ("fleet", "GPUs of jobs that compute", {"cluster": "quiet"}, None),
+        ("fabric", "NVLinks down", {"node": "well"}, 0),
+        ("fabric", "NVLinks down", {"node": "without links"}, None),
+        ("fabric", "Ports down", {"node": "well"}, None),
+        ("fabric", "GPUs not in the fabric", {"node": "well"}, None),
+        ("job", "GPUs lost", {"job": "unknown"}, None),
+    ],
+)
+def test_a_count_is_0_only_where_something_says_so(
+    board: str, title: str, chosen: dict[str, str], answer: float | None, tmp_path: Path
+) -> None:
+    expr = filled(query_of(board, title), {"__range": "1h", "cluster": ".*", "rack": ".*", "node": ".*", **chosen})
+    samples = [] if answer is None else [{"labels": "{}", "value": answer}]
+    _ask(tmp_path, {"expr": expr, "eval_time": "2m", "exp_samples": samples})
+
+
+@pytest.mark.parametrize("expr", ANSWERS, ids=("breach", "throttled", "dark racks", "nodes", "forecast", "jobs"))
 def test_a_piece_of_a_query_answers(expr: str, tmp_path: Path) -> None:
     asked = {
         "expr": f"round({filled(expr, CHOSEN)}, 0.001)", "eval_time": "2m",
         "exp_samples": [{"labels": labels, "value": value} for labels, value in ANSWERS[expr].items()],
     }  # fmt: skip
+    _ask(tmp_path, asked)
+
+
+def _ask(tmp_path: Path, asked: dict[str, Any]) -> None:
+    """Let promtool compare one query's answer over SERIES."""
     series = [{"series": name, "values": values} for name, values in SERIES.items()]
     file = tmp_path / "shares.test.yml"
     test = {"interval": "15s", "input_series": series, "promql_expr_test": [asked]}
     file.write_text(json.dumps({"evaluation_interval": "15s", "tests": [test]}))
     promtool("test", "rules", str(file))
+
+
+@every
+def test_nothing_is_0_or_well_because_no_series_says_otherwise(board: Dashboard) -> None:
+    for panel in board.panels():
+        assert "vector(0)" not in " ".join(target["expr"] for target in panel["targets"]), panel["title"]
+        assert "as it should be" not in panel["fieldConfig"]["defaults"]["noValue"], panel["title"]
+
+
+@every
+def test_shares_and_temperatures_have_no_decimals_that_nobody_can_know(board: Dashboard) -> None:
+    """Grafana itself would show 45.65%."""
+    for panel in board.panels():
+        defaults = panel["fieldConfig"]["defaults"]
+        units = with_property(panel["fieldConfig"]["overrides"], "unit")
+        decimals = with_property(panel["fieldConfig"]["overrides"], "decimals")
+        values = [(defaults["unit"], defaults.get("decimals"))] if panel["type"] != "table" else []
+        values += [(unit, decimals.get(header)) for header, unit in units.items()]
+        for unit, count in values:
+            if unit in ("percentunit", "celsius"):
+                assert count is not None, panel["title"]
+                assert count <= 2, panel["title"]
 
 
 def test_no_share_of_time_is_more_than_all_of_it() -> None:

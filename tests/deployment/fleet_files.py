@@ -12,11 +12,13 @@ from agent.catalogue.groups import LEAN
 from alerts import inhibition, packs, rulefile
 from alerts.rulefile import AlertingRule
 from alerts.server_files import COMPARING
+from tests.deployment import alert_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 FLEET = ROOT / "packaging" / "fleet"
 KEEP = FLEET / "vmagent" / "keep.yml"
 RELAY = FLEET / "rules" / "relay.rules.yml"
+CLUSTERS = FLEET / "rules" / "clusters.rules.yml"
 ALERTMANAGER = ROOT / "alerts" / "server" / "alertmanager.yml"
 
 INHIBITION = "# Made from alerts/inhibition.yml by `make generate`.\n"
@@ -69,6 +71,12 @@ def contents() -> dict[Path, str]:
     part = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     for path in sorted((FLEET / "prometheus").glob("*.yml")):
         made[path] = part.sub(lambda _: BEGIN + lines + END, path.read_text(encoding="utf-8"))
+    part = re.compile(f"{re.escape(alert_rules.BEGIN)}.*?{re.escape(alert_rules.END)}", re.DOTALL)
+    others = [path for path in sorted((FLEET / "rules").glob("*.yml")) if path not in (RELAY, CLUSTERS)]
+    rules_of_alerts = alert_rules.recording_rules([rulefile.load(path) for path in others])
+    for path in (packs.FLEET_RULES, CLUSTERS):
+        text = f"{alert_rules.BEGIN}{rules_of_alerts}{alert_rules.END}"
+        made[path] = part.sub(lambda _, text=text: text, path.read_text(encoding="utf-8"))
     made[ALERTMANAGER] = _with_inhibition(ALERTMANAGER.read_text(encoding="utf-8"))
     return made
 

@@ -14,7 +14,7 @@ from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
 from tests import warm
 from tests.lab.generate import alert_tables
 from tests.lab.generate.xid_texts import ALERTS, with_codes, with_section
-from tests.rulepack.conftest import rules_of
+from tests.rulepack.conftest import OF_A_FLEET, rules_of
 from tests.rulepack.expected import told
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +90,14 @@ CHANGES = re.compile(r"-pl\b|-r\b|--gpu-reset|\b(start|stop|restart|reload|set|c
 
 def commands(pack: list[RuleFile]) -> dict[str, str]:
     return {rule.name: dict(rule.annotations)["command"].source for rule in rules_of(pack, AlertingRule)}
+
+
+def test_no_text_shows_a_share_with_digits_that_no_sensor_knows() -> None:
+    """humanizePercentage alone has four: 45.65% of the time, 0.9236% of what others send."""
+    texts = [path.read_text(encoding="utf-8") for path in (*RULES, *sorted(OF_A_FLEET.glob("*.yml")))]
+    shares = [share for text in texts for share in re.findall(r"\{\{[^}]*humanizePercentage[^}]*\}\}", text)]
+    assert len(shares) > 20
+    assert [share for share in shares if 'printf "%.2f"' not in share] == []
 
 
 def test_every_command_is_one_line_for_a_shell_that_only_looks_and_begins_its_runbook(

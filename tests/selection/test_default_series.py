@@ -111,7 +111,11 @@ def test_the_whole_of_it_is_one_word_away() -> None:
     assert sum(found.values()) > 2_300
 
 
-WORDS_OF_OTHERS = {"coldplate_alert": "the alert's own", "coldplate_metric_missing": "those of the device"}
+WORDS_OF_OTHERS = {
+    "coldplate_alert": "the alert's own",
+    "coldplate_alert_info": "the same",
+    "coldplate_metric_missing": "those of the device",
+}
 
 
 def test_the_reference_names_every_label_of_what_the_page_shows() -> None:
