@@ -144,13 +144,13 @@ def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
 
 
 def _summary(alert: Alert) -> str:
-    """Return summary and description, what else changed on the node when the alert began, and the command."""
-    said = alert.annotations
-    parts = [cut(said.get("summary", ""))]
-    parts += [f"<div>{cut(said[name])}</div>" for name in ("description", "changes") if said.get(name)]
-    if command := said.get("command"):
+    """Return the summary, and folded below it description, what else changed when it began, and the command."""
+    texts = alert.annotations
+    parts = [f"<div>{cut(texts[name])}</div>" for name in ("description", "changes") if texts.get(name)]
+    if command := texts.get("command"):
         parts.append(f"<div><code>{cut(command)}</code></div>")
-    return "".join(parts)
+    details = f"<details><summary>details</summary>{''.join(parts)}</details>" if parts else ""
+    return cut(texts.get("summary", "")) + details
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -202,6 +202,14 @@ def test_a_released_driver_is_a_pause_and_not_the_loss_of_all_gpus() -> None:
     assert "until 2026-11-24T18:13:52Z" in lines[0].text
 
 
+def test_what_follows_the_summary_of_an_alert_is_folded() -> None:
+    """On a phone two alerts with all their words fill the screen before any GPU."""
+    (row,) = rows(page(FIRING))
+    assert row[4] == f"GPU 3 is gonedetails{CAUSE}"
+    assert "<details><summary>details</summary>" in page(FIRING)
+    assert "<details>" not in page(alert("Bare"))
+
+
 def test_the_description_of_an_alert_is_on_the_page_in_top_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert CAUSE in page(FIRING)
     node = structs.replace(view_of("n", "here", paused(), Traffic()), alerts=[FIRING])

@@ -51,6 +51,7 @@ def test_json_and_csv_of_a_node_that_is_sampled_by_the_command_itself() -> None:
     # The ledger's state is that of a minute.
     assert (gpu["up"], gpu["state"], gpu["utilization_ratio"]) == (True, None, 0.0)
     assert gpu["nvlink_bytes_per_second"] is not None
+    assert gpu["driver_version"] and set(gpu["ecc_errors"]) == {"corrected", "uncorrected"}
     assert all(each["processes"] in ([], None) for each in node["gpus"])  # None until the driver was first asked
     rows = list(csv.DictReader(io.StringIO(top("--csv", *IDLE))))
     assert [row["gpu"] for row in rows] == list("01234567")

@@ -152,7 +152,9 @@ SITE = """
 cluster: east
 nodes_per_job: 2
 racks: [{count: 2, nodes: 2, power_budget: 25kW}]
-faults: [{kind: power-loss, rack: r2, at: 30s, duration: 30s}]
+faults:
+  - {kind: power-loss, rack: r2, at: 30s, duration: 30s}
+  - {kind: straggler, node: node2, gpu: 3, at: 80s}
 """
 
 
@@ -200,6 +202,14 @@ def test_nodes_without_power_do_not_answer_but_stay_listed(site: AskedSite) -> N
     site.now = 61.0
     assert site.ask("/nodes/node3/metrics").status is HTTPStatus.OK
     assert b"down" not in site.ask("/").body
+
+
+def test_the_list_shows_which_node_has_a_fault_now(site: AskedSite) -> None:
+    assert [node["faults"] for node in site.json("/api/v1/nodes")["nodes"]] == [[], [], [], []]
+    site.now = 90.0
+    assert [node["faults"] for node in site.json("/api/v1/nodes")["nodes"]] == [[], ["straggler GPU 3"], [], []]
+    page = site.ask("/").body.decode()
+    assert page.index("straggler GPU 3") < page.index(">node1<"), "it stands first"
 
 
 def test_a_page_is_rendered_once_a_second_in_what_the_client_accepts(site: AskedSite) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from agent.backends.synthetic.scenario import ScenarioFault
 from agent.commands.simulate.simulated_node import SimulatedNode
 from agent.commands.simulate.simulated_site import SimulatedSite
+from agent.lib.wording import index_runs
 from exporters.deferred import Answer
 from exporters.encoder import Format
 from exporters.endpoint import JSON, READ_METHODS, text
@@ -125,6 +127,7 @@ class SitePages:
                 "topology": node.plan.scenario.topology.name,
                 "scenario": node.plan.scenario.name,
                 "jobs": [job.id for job in node.plan.scenario.jobs if job.window.holds(now)],
+                "faults": [_fault_text(fault) for fault in node.plan.scenario.faults if fault.window.holds(now)],
                 "up": not node.is_down(now),
                 "path": f"{PREFIX}{node.plan.name}{SUFFIX}",
             }
@@ -138,7 +141,7 @@ class SitePages:
             page_head(f"{name}: simulated site"),
             _HEAD.format(name=name),
             table_head(f"{len(self._nodes)} nodes", _HEADS, "cards"),
-            *map(_node_row, self._facts()),
+            *map(_node_row, sorted(self._facts(), key=lambda facts: (facts["up"], not facts["faults"]))),
             TABLE_END,
             PAGE_END,
         ]
@@ -151,12 +154,21 @@ _HEAD = """\
 <p><a href="/sd">/sd</a>: all nodes, for http_sd_configs of Prometheus; <a href="/api/v1/nodes">/api/v1/nodes</a>:
 all nodes, and which are up</p>
 """
-_HEADS = ("node", "state", "rack", "topology", "plays", "jobs")
+_HEADS = ("node", "state", "faults now", "rack", "topology", "plays", "jobs")
+
+
+def _fault_text(fault: ScenarioFault) -> str:
+    """Return the kind of a fault of the scenario, and the device that has it."""
+    gpus = f"GPU {index_runs(map(str, fault.gpus))}" if fault.gpus else ""
+    return " ".join(filter(None, (fault.kind, gpus, fault.port, fault.part)))
 
 
 def _node_row(facts: Mapping[str, Any]) -> str:
     tone, state = (Tone.GOOD, "up") if facts["up"] else (Tone.BAD, "down")
+    if facts["up"] and facts["faults"]:
+        tone = Tone.WARN
     link = f'<a href="{facts["path"]}">{facts["name"]}</a>'
-    texts = (facts["rack"], facts["topology"], facts["scenario"], ", ".join(facts["jobs"]))
+    faults = ", ".join(facts["faults"]) or "none"
+    texts = (faults, facts["rack"], facts["topology"], facts["scenario"], ", ".join(facts["jobs"]))
     first, *others = zip(_HEADS, (link, badge(tone, state), *map(escape, texts)), strict=True)
     return row(tone, "".join((cell(*first, "first"), *(cell(*each) for each in others))))

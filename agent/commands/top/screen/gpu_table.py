@@ -121,6 +121,12 @@ def _links(gpu: GpuView) -> str:
     return f"{gpu.row.links_up}/{gpu.row.links}" if gpu.row.links else ABSENT
 
 
+def _ecc_errors(gpu: GpuView) -> str:
+    """Return the memory errors since the driver was loaded, of all types."""
+    counts = gpu.row.ecc_errors
+    return f"{sum(counts.values()):.0f}" if counts else ABSENT
+
+
 def _job(gpu: GpuView) -> str:
     if len(gpu.row.jobs) > 1:
         return f"{len(gpu.row.jobs)} jobs"
@@ -154,6 +160,7 @@ COLUMNS = (
     GpuColumn("THROTTLE", 11, 9, lambda gpu, _look, _width: throttled(gpu), False),
     GpuColumn("NVLINK", 8, 11, _value(lambda gpu: text_layout.rate(gpu.rate(*NVLINK)))),
     GpuColumn("LINKS", 5, 19, _value(_links)),
+    GpuColumn("ECC", 5, 14, _value(_ecc_errors)),
     GpuColumn("PCIE", 8, 13, _value(lambda gpu: text_layout.rate(gpu.rate(*PCIE)))),
     GpuColumn("JOB", 6, 6, _value(_job), False, most=24),
     GpuColumn("USER", 6, 9, _of_job("user"), False, most=12),

@@ -14,7 +14,7 @@ from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS
 from agent.health.device_facts import PortFacts, port_facts
 from agent.health.ledger_states import STATE_SECONDS
 from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
-from agent.model import Alert, Gpu, Labels, PastMoment, Rack, Snapshot
+from agent.model import Alert, Gpu, Labels, Node, PastMoment, Rack, Snapshot
 from exporters import landing
 from exporters.headlines import Headline, unread_lines
 from exporters.landing_parts import JobFacts, gpu_tone, job_facts, port_tone
@@ -126,6 +126,10 @@ class NodeView(Struct):
     """How many GPUs the agent expects."""
     power: float | None = None
     power_source: str = ""
+    host_load: tuple[float, float] | None = None
+    """Its load of the last minute, and its CPUs; None where they are not read."""
+    host_memory: tuple[float, float] | None = None
+    """Bytes of its memory in use, and of all; None where they are not read."""
     rack: str = ""
     rack_power: float | None = None
     rack_budget: float | None = None
@@ -135,6 +139,10 @@ class NodeView(Struct):
     """What could not be read."""
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
     """Those of the GPUs whose driver lists them; None where an agent, which does not give them, is asked."""
+
+    @property
+    def drivers(self) -> list[str]:
+        return sorted({each.row.facts.get("driver_version", "") for each in self.gpus} - {""})
 
     @property
     def models(self) -> list[str]:
@@ -151,6 +159,11 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
     view.replayed = next((each.labels.get("node", "") for each in found.all(_REPLAY)), "")
     for meter in found.all(_NODE_POWER)[:1]:  # it has a series for each meter: the first is the one that counts
         view.power, view.power_source = meter.value, meter.labels.get("source", "")
+    load, cpus, available, total = (found.by_entity(metric).get(Node()) for metric in landing.HOST)
+    if load is not None and cpus is not None:
+        view.host_load = (load, cpus)
+    if available is not None and total is not None:
+        view.host_memory = (total - available, total)
     racks = (each.entity for metric in _OF_RACK for each in found.all(metric))
     view.rack = next((rack.name for rack in racks if isinstance(rack, Rack)), "")
     view.rack_power, view.rack_budget = (

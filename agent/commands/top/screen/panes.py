@@ -20,6 +20,8 @@ from exporters.headlines import Headline, tone_of, well_line
 from exporters.landing_parts import JobFacts, job_key, name_of
 from exporters.markup import Tone
 
+WIDE = 120
+"""Columns from which the host has its place in the node's line."""
 NARROW = 40
 """Columns below which nothing but the trouble itself is shown in its line."""
 
@@ -52,7 +54,8 @@ def _devices(node: NodeView) -> str:
     if not node.gpus:
         return "GPUs unknown" if node.problem else "no GPU"
     models = ", ".join(model.removeprefix("NVIDIA ") for model in node.models)
-    return f"{len(node.gpus)} x {models}" if models else f"{len(node.gpus)} GPUs"
+    drivers = f"  driver {', '.join(node.drivers)}" if node.drivers else ""
+    return (f"{len(node.gpus)} x {models}" if models else f"{len(node.gpus)} GPUs") + drivers
 
 
 def verdict(nodes: Sequence[NodeView], troubles: Sequence[Headline], look: TextLayout, most: int) -> list[Text]:
@@ -90,8 +93,20 @@ def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     counts = ConditionCounts()
     for alert in chain.from_iterable(evaluated):
         counts.add(alert)
+    if len(nodes) == 1 and look.width >= WIDE:
+        parts += _host(nodes[0])
     parts += [("  alerts ", DIM), (counts.text if evaluated else "n/a", STYLES[Tone.WARN] if counts.firing else "")]
     return look.line(*parts)
+
+
+def _host(node: NodeView) -> Iterator[Part | str]:
+    """Yield load and memory of the host, where they are read."""
+    if node.host_load is not None:
+        load, cpus = node.host_load
+        yield from (("  load ", DIM), f"{load:.1f}/{cpus:.0f} CPUs")
+    if node.host_memory is not None:
+        used, total = node.host_memory
+        yield from (("  mem ", DIM), f"{used * GIB:.0f}/{total * GIB:.0f}G")
 
 
 def _rack(nodes: Sequence[NodeView], look: TextLayout) -> list[Part | str]:
