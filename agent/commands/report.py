@@ -60,13 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the report. Raises UserError for arguments that do not go together."""
     if arguments.compare:
         if arguments.files or arguments.html is not None or arguments.rules:
-            raise UserError("report: --compare takes two files, and neither others nor --html or --rules")
+            raise UserError("--compare takes two files, and neither others nor --html or --rules")
         return _compare(*arguments.compare, as_json=arguments.json)
     if not arguments.files:
         where = ", before --rules" if arguments.rules else ""
-        raise UserError(f"report: give a recording{where}; see coldplate report --help")
+        raise UserError(f"give a recording{where}; see coldplate report --help")
     if arguments.html == "-" and arguments.json:
-        raise UserError("report: --html - and --json both write to the output; name a file for the page")
+        raise UserError("--html - and --json both write to the output; name a file for the page")
     return _report(arguments.files, arguments.html, arguments.rules, as_json=arguments.json)
 
 
