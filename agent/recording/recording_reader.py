@@ -236,7 +236,7 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
 def distinct_files(paths: Iterable[Path | str], report: Callable[[str], object] = lambda _: None) -> list[Path | str]:
     """Return the paths without those that lead to a file named before, which are reported.
 
-    A path that leads nowhere stays: whoever opens it says why.
+    A path that leads nowhere stays: the caller fails to open it, and says why.
     """
     first: dict[tuple[int, int] | str, Path | str] = {}
     for path in paths:

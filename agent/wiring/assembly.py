@@ -172,6 +172,7 @@ def reloading(
         new = load_alerting(config, options.folder, receivers, running)
         settings = load_settings(config, ranges_of(new.rules.groups))  # not slower than the rules can bear
         of_rack, choice = load_rack(config, options.folder), load_choice(config, options.folder)
+        # Last: this failure alone is repaired without another request for a reload.
         terms = None if watch is None else load_terms(config, watch)
         # All of it can be used: from here on nothing fails.
         exposed.expose(selection, neighbours_of(config))

@@ -6,6 +6,7 @@ What a reload keeps is tried in tests/engine, tests/wiring and test_rule_manager
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,26 @@ def test_gpus_without_a_driver_are_critical_for_check_the_alerts_and_the_page(st
     page = daemon.get("/")
     assert "Critical" in page
     assert "0 of 2 GPUs" in page
+
+
+def test_a_web_file_that_is_repaired_ends_the_failure_of_the_reload_that_it_prevented(
+    start: Start, tmp_path: Path
+) -> None:
+    """Nobody asks for another reload, because the file is read again by itself."""
+    web, good = tmp_path / "web.yml", "http_server_config: {headers: {X-Frame-Options: deny}}\n"
+    web.write_text(good)
+    daemon = start("--web.config.file", str(web), config="sampling: {fast: 1s}\n")
+
+    def show(success: float) -> Callable[[], bool]:
+        names = ("coldplate_config_last_reload_successful", "coldplate_web_config_last_reload_successful")
+        return lambda: [daemon.family(name, "") for name in names] == [{"": success}] * 2
+
+    daemon.until("its first sample", show(1.0), 10)
+    web.write_text("http_server_config: 1\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until("the failure", show(0.0), 15)
+    web.write_text(good)
+    daemon.until("the success", show(1.0), 15)
 
 
 HOT = """
