@@ -97,6 +97,22 @@ def alerts(daemon: RunningDaemon) -> dict[str, dict[str, Any]]:
     return {each["labels"]["alertname"]: each for each in json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]}
 
 
+def test_a_second_agent_on_a_state_directory_does_not_start_and_commands_do(start: Start, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(f"state_dir: {tmp_path / 'state'}\nbackends: {{devices: synthetic}}\n")
+    first = start("--config.file", str(config))
+    options = ["--config.file", str(config), "--web.listen-address", "127.0.0.1:0"]
+    second, checked, paused = warm.commands(
+        [["run", *options], ["run", "--config.check", *options], ["pause", "--end", *options[:2]]]
+    )
+    error = second.error.decode()
+    assert second.status == 2
+    assert f"{config}:1: state_dir: {tmp_path / 'state'} is in use by another agent, process " in error
+    assert (checked.status, paused.status) == (0, 0), (checked.error, paused.error)
+    first.stop(signal.SIGKILL)
+    start("--config.file", str(config))
+
+
 def test_alerts_continue_after_a_crash_while_one_is_pending_and_while_one_fires(start: Start, tmp_path: Path) -> None:
     """That downtime does not count as pending is tried in tests/engine/test_alert_state.py."""
     (tmp_path / "drill.yml").write_text(HOT)
