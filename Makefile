@@ -27,7 +27,7 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs if there is a driver, else 
 	echo "No NVIDIA driver here: running a synthetic node. For real sources only: make run ARGS='--backend none'"; \
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
-test: .venv/dev.stamp programs ## Run the tests of the product, four minutes on two cores: ARGS='-k encoder'; COVERAGE=1 measures and judges the lines run
+test: .venv/dev.stamp programs ## Run the tests of the product (docs/dev/testing.md has the time): ARGS='-k encoder'; COVERAGE=1 measures and judges the lines run
 	@$(if $(COVERAGE),rm -rf $(COVERED) && mkdir -p $(COVERED))
 	@$(BIN)/python -m compileall -q -j 0 agent alerts exporters dashboards # else the first daemons of a clean clone compile while their tests wait
 	$(if $(COVERAGE),$(BIN)/python -m coverage run -m pytest,$(BIN)/python -m pytest) -n 3 $(ARGS)
@@ -38,7 +38,7 @@ ifdef COVERAGE
 export COVERAGE_FILE := $(COVERED)/data
 endif
 
-test-release: .venv/dev.stamp programs recent engines deployers ## Run every test, as before a release: docs/dev/testing.md has the list (an hour, root for all of it)
+test-release: .venv/dev.stamp programs recent engines deployers ## Run every test, as before a release: docs/dev/testing.md has the list and the time (root for all of it)
 	@sh tests/lab/release.sh
 
 SUITES ?= bookworm trixie sid

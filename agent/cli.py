@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from agent import __version__, commands
-from agent.lib.commandline import INVALID, OutputError, Parser, abandon_output, guard_output, listed
+from agent.lib.commandline import INVALID, OutputError, Parser, abandon_output, guard_output, listed, print_error
 from agent.lib.discovery import module_names
 from agent.lib.wording import UserError
 
@@ -96,13 +96,13 @@ def _word(module: str) -> str:
     return module.rstrip("_").replace("_", "-")  # import_ is `import`
 
 
-def _obey(arguments: Sequence[str] | None) -> int:
-    words = _spelled_out(list(sys.argv[1:] if arguments is None else arguments))
+def _obey(words: Sequence[str], parsed: argparse.Namespace) -> int:
+    """Parse the words into `parsed` and run the command; return its exit status."""
     if not words:
         print(make_parser().format_short_help(), end="", file=sys.stderr)
         return EXIT_USAGE
     try:
-        parsed = make_parser(words[0] if words else "").parse_args(words)
+        make_parser(words[0]).parse_args(words, parsed)
     except SystemExit:  # behind --help and --version, too, something is still to be written
         _flush()
         raise
@@ -125,13 +125,15 @@ def _flush() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status. A user's mistake is one line on standard error and status 2."""
+    words = _spelled_out(list(sys.argv[1:] if arguments is None else arguments))
+    parsed = argparse.Namespace(program="coldplate")
     try:
-        return _obey(arguments)
+        return _obey(words, parsed)
     except UserError as error:
-        print(f"coldplate: {error}", file=sys.stderr)
+        print_error(parsed.program, str(error))
         return EXIT_USAGE
     except OutputError as error:
-        print(f"coldplate: {error}", file=sys.stderr)
+        print_error(parsed.program, str(error))
         abandon_output()
         return 1
     except BrokenPipeError:
@@ -140,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"coldplate: {os.fsdecode(error.filename)}: {error.strerror}", file=sys.stderr)
+        print_error(parsed.program, f"{os.fsdecode(error.filename)}: {error.strerror}")
         return 1
     except KeyboardInterrupt:
         return 130

@@ -41,7 +41,7 @@ SAMPLER = (
            "monotonic clock"),
     _count("coldplate_ticks_total", "Ticks of the fast lane that were served."),
     _count("coldplate_ticks_missed_total",
-           "Ticks of the fast lane that were skipped because the previous one took too long."),
+           "Ticks of the fast lane that were skipped: the previous one took too long, or the agent was stopped."),
     gauge("coldplate_sampling_interval_seconds", Node,
           "Period of a lane at present; the overhead governor may have made it longer than configured.",
           Lane.FAST, Source("configuration: sampling"), labels=("sampling_lane",)),

@@ -60,22 +60,24 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the report. Raises UserError for arguments that do not go together."""
     if arguments.compare:
         if arguments.files or arguments.html is not None or arguments.rules:
-            raise UserError("report: --compare takes two files, and neither others nor --html or --rules")
+            raise UserError("--compare takes two files, and neither others nor --html or --rules")
         return _compare(*arguments.compare, as_json=arguments.json)
     if not arguments.files:
         where = ", before --rules" if arguments.rules else ""
-        raise UserError(f"report: give a recording{where}; see coldplate report --help")
+        raise UserError(f"give a recording{where}; see coldplate report --help")
     if arguments.html == "-" and arguments.json:
-        raise UserError("report: --html - and --json both write to the output; name a file for the page")
+        raise UserError("--html - and --json both write to the output; name a file for the page")
     return _report(arguments.files, arguments.html, arguments.rules, as_json=arguments.json)
 
 
-def _report(files: Sequence[str], page: str | None, rules: list[str] | None, *, as_json: bool) -> int:
+def _report(names: Sequence[str], page: str | None, rules: list[str] | None, *, as_json: bool) -> int:
+    from agent.recording.recording_reader import distinct_files
     from agent.recording.report.html_report import html_report
     from agent.recording.report.performance_observations import all_observations
     from agent.recording.report.report_card import report_card
     from agent.recording.report.report_document import recorded_alerts, report_document
 
+    files = distinct_files(names, _warn)
     gathered = _gathered(files)
     played = _played(files, rules) if rules else None
     if gathered is None or (rules and played is None):
@@ -129,7 +131,7 @@ def _style() -> TextStyle:
     return TextStyle(width, colour=takes_colour(sys.stdout))
 
 
-def _gathered(files: Sequence[str]) -> RecordedRun | None:
+def _gathered(files: Sequence[Path | str]) -> RecordedRun | None:
     """Return what the files say, with a warning for each that cannot be read; None if none can."""
     from agent.lib.clock import clock
     from agent.lib.commandline import Progress
@@ -137,7 +139,7 @@ def _gathered(files: Sequence[str]) -> RecordedRun | None:
     from agent.recording.recording_reader import open_recordings
     from agent.recording.report.run_reader import read_run
 
-    with open_recordings(dict.fromkeys(files), _warn) as recordings:
+    with open_recordings(files, _warn) as recordings:
         if not recordings:
             return None
         try:
@@ -151,7 +153,7 @@ def _gathered(files: Sequence[str]) -> RecordedRun | None:
         return gathered
 
 
-def _played(files: Sequence[str], rules: Sequence[str]) -> AlertReport | None:
+def _played(files: Sequence[Path | str], rules: Sequence[str]) -> AlertReport | None:
     """Return the alerts that these rules have in the recordings; None where they cannot be read."""
     from agent.commands.rules.backtest import load_files, replay_recordings
     from agent.config.schema import Config
@@ -163,7 +165,7 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> AlertReport | None:
     nodes: dict[str, NodePlay] = {}
     try:
         versions = [load_files(rules, Config())]
-        with open_recordings(dict.fromkeys(files)) as recordings:  # why some cannot be read is already printed
+        with open_recordings(files) as recordings:  # why some cannot be read is already printed
             replay_recordings(recordings, versions, Config(), nodes)
     except (RuleFileError, ValueError) as error:
         _warn(str(error))

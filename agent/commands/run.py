@@ -26,7 +26,8 @@ EXAMPLES = (
 EXIT_STATUSES = {
     0: "stopped by SIGTERM or SIGINT; with --config.check, the configuration can be used",
     1: "a part of the agent failed permanently",
-    2: "the command line or the configuration is invalid, or an address cannot be listened on; one line says why",
+    2: "the command line or the configuration is invalid, an address cannot be listened on, or another agent "
+    "uses the state directory; one line says why",
 }
 
 

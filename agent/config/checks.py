@@ -37,7 +37,8 @@ def check_texts(raw: Any, path: str, fail: Fail) -> None:
         if not raw.isprintable() and any(
             unicodedata.category(each) in _BREAKING and each not in allowed for each in raw
         ):
-            fail(path, f"{shown(raw)} has a line break or another control character; remove it")
+            value = "the URL" if "://" in raw else shown(raw)  # the path of a webhook is its password
+            fail(path, f"{value} has a line break or another control character; remove it")
         return
     if not isinstance(raw, (list, dict)):
         return
@@ -58,7 +59,8 @@ def listen_address(text: str) -> tuple[str, int]:
     """Host and port of `host:port`, `:port` or `[address]:port`. Raises ValueError with the remedy."""
     match = _LISTEN.fullmatch(text)
     if match is None or int(match[2]) > 65535:
-        raise ValueError(f"{shown(text)} is not an address; write host:port, :port or [IPv6 address]:port")
+        address = text if "://" in text else text.rpartition("@")[2]  # a password has no place here, nor in a log
+        raise ValueError(f"{shown(address)} is not an address; write host:port, :port or [IPv6 address]:port")
     return match[1].strip("[]"), int(match[2])
 
 
@@ -75,7 +77,7 @@ def check_url_path(text: str) -> None:
 def base_url(text: str) -> str:
     """Return an address to which a path is added, without the slash at its end. Raises ValueError with the remedy."""
     if not _BASE_URL.fullmatch(text):
-        raise ValueError(f"{shown(text)} is not a URL; write http(s)://host/path, without ? and #")
+        raise ValueError(f"{shown(text)} is not a URL; write http(s)://host/path, without a login, ? and #")
     return text.rstrip("/")
 
 

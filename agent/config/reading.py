@@ -22,6 +22,7 @@ from agent.config.quantities import UNITS, Key, Notation
 from agent.config.schema import POWER_FACTOR, Config, ConfigError, ConfigSource, Section
 from agent.lib import textfile, yamltree
 from agent.lib.typed_yaml import YamlFile, field_type, is_struct
+from agent.lib.wording import without_login
 
 
 class SchemaField(NamedTuple):
@@ -137,6 +138,7 @@ def placed(config: Config, problem: str) -> ConfigError:
 
     A key that is not in the file, or that the command line has replaced, has no line there.
     """
+    problem = without_login(problem)
     if not config.source.text:
         return ConfigError(problem)
     places = YamlFile.parse(config.source.text, config.source.name, ConfigError, yamltree.Bounds())

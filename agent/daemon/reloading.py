@@ -48,12 +48,20 @@ Callback = Callable[[bool, str], None]
 """Called with the result of a reload: whether it succeeded, and a text."""
 
 
+class WebFileRejectedError(ConfigError):
+    """A reload failed because of the web configuration or its files alone."""
+
+
 class LastReload(Struct):
-    """The result of the last reload; `at` is when the configuration was last read successfully, in Unix seconds."""
+    """The result of the last reload; `at` is when the configuration was last read successfully, in Unix seconds.
+
+    `awaits_web_file`: it failed because of the web configuration alone.
+    """
 
     at: float
     good: bool = True
     message: str = ""
+    awaits_web_file: bool = False
 
 
 class Reloader(Struct):
@@ -77,6 +85,15 @@ class Reloader(Struct):
         if callback is not None:
             self.callbacks.append(callback)
         self.requested.set()
+
+    def web_file_accepted(self) -> None:
+        """Repeat a reload that failed because of the web configuration alone. For any thread; returns at once.
+
+        The agent reads that file again by itself, so the operator need not request the reload again.
+        """
+        if self.last.awaits_web_file:
+            log.info("web configuration repaired: repeating the reload that it prevented")
+            self.ask()
 
     def stop(self, timeout: float = CLOSING_SECONDS) -> None:
         """Start no other reload, and wait up to `timeout` seconds for the one under way."""
@@ -111,11 +128,13 @@ class Reloader(Struct):
         except Exception as error:  # even after a defect in our code the running configuration stays in force
             known = isinstance(error, ConfigError)
             self.last.good, self.last.message = False, str(error)
+            self.last.awaits_web_file = isinstance(error, WebFileRejectedError)
             kept = "configuration not reloaded, keeping the current one: %s"
             log.error(kept, error, exc_info=None if known else error)
         else:
             rest = f"; these changes need a restart: {', '.join(waiting)}" if waiting else ""
             self.last.good, self.last.message, self.last.at = True, f"configuration reloaded{rest}", self.clock().wall
+            self.last.awaits_web_file = False
             log.log(logging.WARNING if waiting else logging.INFO, self.last.message)
 
     @staticmethod

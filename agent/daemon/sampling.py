@@ -51,6 +51,9 @@ STALL_TIMEOUT_SECONDS = 30.0
 LAST_TICK_SECONDS = 5.0
 """Seconds that a tick under way has to end when the agent stops."""
 
+STANDSTILL_SECONDS = 10.0
+"""Seconds without a sample from which the log says so: a busy node delays a tick by less."""
+
 Clock = Callable[[], Instant]
 
 
@@ -101,6 +104,8 @@ class SamplingLoop:
         """Backends with a source that has not answered yet: they are read at each tick until it does."""
         self._reconfigured: Settings | None = None
         self._computed_at = -math.inf
+        self._clock_offset: float | None = None
+        """Seconds by which the wall clock was ahead of the monotonic one at the last tick."""
         self._stopping = threading.Event()
         sampler.paces = {backend.name: backend.shortest for backend in backends}
         self.schedule = Schedule(sampler.settings, clock().mono)
@@ -196,6 +201,7 @@ class SamplingLoop:
         """Run one tick of the fast lane, and of those lanes that are due with it."""
         now = self._clock()
         late = now.mono - self.schedule.next_tick
+        self._log_standstill(now, late)
         lanes = self._request(now.mono)
         settings = self.sampler.settings
         limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
@@ -206,6 +212,19 @@ class SamplingLoop:
         self.sampler.late(max(late, done - now.mono - limit), done)
         self._publish(lanes)
         self._govern(now.mono)
+
+    def _log_standstill(self, now: Instant, late: float) -> None:
+        """Log for how many seconds nothing was sampled, if it was long.
+
+        The monotonic clock counts while the process is stopped, and not while the machine is suspended: then the wall
+        clock alone moves (clock_gettime(2)), as it does when it is set.
+        """
+        before, self._clock_offset = self._clock_offset, now.wall - now.mono
+        if late >= STANDSTILL_SECONDS:
+            log.warning("sampling stood still: no sample for %.0f s; the process or its machine was stopped", late)
+        elif before is not None and self._clock_offset - before >= STANDSTILL_SECONDS:
+            seconds = self._clock_offset - before
+            log.warning("wall clock jumped by %.0f s: the machine was suspended, or its clock was set", seconds)
 
     def _govern(self, now: float) -> None:
         if self._governing is None:

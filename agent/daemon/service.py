@@ -33,6 +33,9 @@ HURRY_SECONDS = 0.00001
 """The same while clients arrive faster than they are served: computing threads are interrupted more often for them."""
 LOOK_SECONDS = 2.0
 """Seconds between two checks of the threads."""
+SETTLED_SECONDS = 150.0
+"""Seconds after the first snapshot until each lane has been read twice, the cold one every minute: the number of series
+grows until then."""
 GARBAGE = 20_000
 """New objects after which they are scanned for garbage; Python's 700 come in less than a tenth of a second, in use."""
 
@@ -57,7 +60,9 @@ class Service(Struct):
     page: Callable[[], Snapshot | None]
     urls: Callable[[], Sequence[str]]
     synthetic: bool
-    announced: bool = False
+    announced_at: float | None = None
+    """The monotonic second of the first snapshot that was reported."""
+    is_settled: bool = False
 
     def run(self) -> int:
         """Serve until a signal stops the agent; return the exit status. Raises BindError."""
@@ -71,7 +76,7 @@ class Service(Struct):
         gc.set_threshold(GARBAGE)
         is_over = False
         while not is_over:
-            came = waker.wait(LOOK_SECONDS if self.announced else 0.05)
+            came = waker.wait(LOOK_SECONDS if self.announced_at is not None else 0.05)
             is_over = signal.SIGTERM in came or signal.SIGINT in came
             if signal.SIGHUP in came:
                 self.reloads.ask()
@@ -87,10 +92,14 @@ class Service(Struct):
         return 0
 
     def _report(self, snapshot: Snapshot) -> None:
-        """Send the status to systemd; log it the first time."""
-        if not self.announced:
-            self.announced = True
+        """Send the status to systemd; log it the first time, and the number of series once it has settled."""
+        if self.announced_at is None:
+            self.announced_at = snapshot.at.mono
             self._announce(snapshot)
+        if not self.is_settled and snapshot.at.mono - self.announced_at >= SETTLED_SECONDS:
+            self.is_settled = True
+            page = len(self.page() or ())
+            log.info("sampling %d series, %d of them on the page of metrics (metrics.profile)", len(snapshot), page)
         if not self.threads.trouble():
             self.notifier.alive(self.sampling.heartbeat, self._status(snapshot))
 
@@ -100,9 +109,8 @@ class Service(Struct):
         for report in snapshot.reports:
             facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}
             log.info("source %s", report.backend, extra={"facts": facts})
-        page = len(self.page() or ())
-        what = "sampling %d series, %d of them on the page of metrics (metrics.profile), %d InfiniBand ports"
-        log.info(what, len(snapshot), page, len(ports))
+        first = "first sample: %d series, %d InfiniBand ports; more series follow from sources that are read rarely"
+        log.info(first, len(snapshot), len(ports))
         for url in self.urls():
             log.info("serving", extra={"facts": {"url": url}})
         self.notifier.send(READY=1, STATUS=self._status(snapshot))

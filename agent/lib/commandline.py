@@ -60,6 +60,7 @@ class Parser(argparse.ArgumentParser):
         self.examples = tuple(examples)
         self.exit_statuses = dict(exit_statuses or {})
         self.acts = acts
+        self.set_defaults(program=self.prog)  # the innermost parser's stays: coldplate rules backtest
 
     def format_help(self) -> str:
         """Return the help as the base class, with the examples and the exit statuses behind it."""
@@ -80,7 +81,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with the message and where to read more."""
-        self.exit(self.misused, f"{self.prog}: {message}; see {self.prog} --help\n")
+        print_error(self.prog, f"{message}; see {self.prog} --help")
+        self.exit(self.misused)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as the base class, but nothing is left over: each command's own parser knows best what was meant."""
@@ -108,9 +110,15 @@ def listed(word: str, meaning: str) -> str:
     return fill(meaning, 79, initial_indent=f"  {word}", subsequent_indent=" " * (2 + len(word))) + "\n"
 
 
+def print_error(program: str, text: str) -> None:
+    """Print a line on standard error, which may be closed, after the whole name of the command, `coldplate report`."""
+    if sys.stderr is not None:
+        print(f"{program}: {text}", file=sys.stderr, flush=True)
+
+
 def warn(command: str, text: str) -> int:
-    """Print a line on standard error; return the exit status of a command that fails for this reason."""
-    print(f"coldplate {command}: {text}", file=sys.stderr)
+    """Print a line as `print_error`; return the exit status of a command that fails for this reason."""
+    print_error(f"coldplate {command}", text)
     return 1
 
 

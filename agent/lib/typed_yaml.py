@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from agent.lib import textfile, yamltree
-from agent.lib.wording import meant, one_line
+from agent.lib.wording import meant, one_line, without_login
 from agent.lib.yamltree import Bounds, Node, YamlList, YamlMapping, YamlScalar
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class YamlFile:
 
     def fail(self, path: str, problem: str) -> NoReturn:
         """Reject the value at a key path."""
-        key = f"{one_line(path, 200)}: " if path else ""
-        raise self._error(f"{self.place(path)}: {key}{one_line(problem)}")
+        key = f"{one_line(without_login(path), 200)}: " if path else ""
+        raise self._error(f"{self.place(path)}: {key}{one_line(without_login(problem))}")
 
     def check_keys(
         self, keys: Iterable[object], path: str, known: Iterable[str], required: Mapping[str, str] | None = None
@@ -269,6 +269,8 @@ def _written(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, (str, int, float)) else ""
+    if "://" in text:
+        return ""  # the path of a webhook is its password
     if _PLAIN.fullmatch(text):
         return text
     return f'"{text}"' if text and len(text) <= 100 and text.isprintable() and '"' not in text else ""

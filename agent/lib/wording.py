@@ -1,6 +1,7 @@
 """Texts in messages: foreign ones in one line, addresses, numbers, lists of devices, times, and the user's error."""
 
 import math
+import re
 import time
 from collections.abc import Iterable
 
@@ -15,9 +16,24 @@ def one_line(text: str, most: int = MOST) -> str:
     return cut if len(cut) <= most else f"{cut[: most - 3]}..."
 
 
+_LOGIN = re.compile(r"(:/{1,2})[^\s/]\S*@")
+_QUERY = re.compile(r"(:/{1,2}[^\s?]*\?)[^\s'\"]+")
+
+
+def without_login(text: str) -> str:
+    """Return a text in which no URL has a user, a password or a query: messages end in logs and tickets.
+
+    A URL in the place of a file's name has one slash.
+    """
+    if ":/" not in text:
+        return text
+    return _QUERY.sub(r"\1***", _LOGIN.sub(r"\1***@", text))
+
+
 def shown(value: object, most: int = 80) -> str:
-    """Return a value as quoted in a message."""
+    """Return a value as quoted in a message, a URL without its login."""
     if isinstance(value, str):
+        value = without_login(value)
         return repr(value[: most + 1]) if len(value) <= most else f"{value[:most]!r}..."
     if isinstance(value, (dict, list)):
         return "a mapping" if isinstance(value, dict) else "a list"

@@ -233,6 +233,24 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
     return os.fdopen(descriptor, "rb"), status.st_size
 
 
+def distinct_files(paths: Iterable[Path | str], report: Callable[[str], object] = lambda _: None) -> list[Path | str]:
+    """Return the paths without those that lead to a file named before, which are reported.
+
+    A path that leads nowhere stays: the caller fails to open it, and says why.
+    """
+    first: dict[tuple[int, int] | str, Path | str] = {}
+    for path in paths:
+        try:
+            status = Path(path).stat()
+            file: tuple[int, int] | str = (status.st_dev, status.st_ino)
+        except (OSError, ValueError):
+            file = str(path)
+        if file in first:
+            report(f"{shown_path(path)}: is the same file as {shown_path(first[file])}; it is read once")
+        first.setdefault(file, path)
+    return list(first.values())
+
+
 @contextmanager
 def open_recordings(
     paths: Iterable[Path | str], report: Callable[[str], object] = lambda _: None

@@ -5,6 +5,7 @@ check that it could be built, without a start.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from agent import __version__
 from agent.config.reading import keys_for_a_restart, with_places
-from agent.config.schema import Config
+from agent.config.schema import Config, ConfigError
 from agent.daemon.costs import Governing
 from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.daemon.hub import Hub, RecentReadings
@@ -25,6 +26,7 @@ from agent.daemon.service import Service
 from agent.health.examination import ExpectationSeries
 from agent.health.ledger_states import MOMENTS, SPACING_SECONDS, STATE_SECONDS
 from agent.lib.clock import clock
+from agent.lib.directory_lock import FILE, DirectoryInUseError, DirectoryLock, lock_directory
 from agent.lib.state_files import StateFiles
 from agent.lib.threads import Part, Threads
 from agent.lib.wording import utc
@@ -64,12 +66,27 @@ def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | N
 
 RACK_STATE = "rack.state"
 
+
+@with_places
+def lock_state_directory(config: Config) -> DirectoryLock | None:
+    """Keep other agents from the state directory; None without one. Raises ConfigError if another agent has it."""
+    file = drill_file(config, FILE)
+    if file is None:
+        return None
+    try:
+        return lock_directory(file.parent, f"process {os.getpid()} on {node_name(config)}", time.sleep)
+    except DirectoryInUseError as error:
+        remedy = "stop it, or give each agent a state_dir of its own"
+        raise ConfigError(f"state_dir: {file.parent} is in use by another agent, {error}; {remedy}") from error
+
+
 log = logging.getLogger("coldplate")
 
 
 def make_service(options: CommandLineOptions, read_config: Callable[[], Config], notifier: Notifier) -> Service:
     """Make all parts, each of those before it. `read_config` reads the configuration again. Raises ConfigError."""
     config = read_config()
+    lock = lock_state_directory(config)  # before anything reads its state
     now = clock_of(config)
     hub, threads = Hub(), Threads(time.monotonic)
     exposed = Exposed(hub, check(config), neighbours_of(config))
@@ -133,7 +150,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         hub.follow("keeping the last minutes", flight.observe)
     # Started in this order and stopped in the reverse: reloads end first, rules see the last snapshot, state files are
     # written after all who have state. The sources, whose driver may hang, are ended after all of them.
-    parts: tuple[Part | None, ...] = (files, watch, server, rack, flight, pushes, rules, sampling, reloads)
+    parts: tuple[Part | None, ...] = (lock, files, watch, server, rack, flight, pushes, rules, sampling, reloads)
     return Service(
         [part for part in parts if part is not None],
         hub=hub,
@@ -175,6 +192,7 @@ def reloading(
         new = load_alerting(config, options.folder, receivers, running)
         settings = load_settings(config, ranges_of(new.rules.groups))  # not slower than the rules can bear
         of_rack, choice = load_rack(config, options.folder), load_choice(config, options.folder)
+        # Last: this failure alone is repaired without another request for a reload.
         terms = None if watch is None else load_terms(config, watch)
         # All of it can be used: from here on nothing fails.
         exposed.expose(selection, neighbours_of(config))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from agent import __version__
 from agent.config.checks import listen_address
-from agent.config.reading import with_places
+from agent.config.reading import placed, with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub, RecentReadings
-from agent.daemon.reloading import Reloader
+from agent.daemon.reloading import Reloader, WebFileRejectedError
 from agent.daemon.rule_manager import RuleManager
 from agent.daemon.self_report import Readiness
 from agent.daemon.service import hurry
@@ -51,13 +51,12 @@ def watch_web_file(config: Config, wall: Callable[[], float], threads: Threads) 
         raise ConfigError(f"web.config_file: {error}") from error
 
 
-@with_places
-def load_terms(_config: Config, watch: WebWatch) -> WebTerms:
-    """Return the terms as the files are now, for a configuration that was just read. Raises ConfigError."""
+def load_terms(config: Config, watch: WebWatch) -> WebTerms:
+    """Return the terms as the files are now, for a configuration that was just read. Raises WebFileRejectedError."""
     try:
         return watch.load()
     except UserError as error:
-        raise ConfigError(f"web.config_file: {error}") from error
+        raise WebFileRejectedError(str(placed(config, f"web.config_file: {error}"))) from error
 
 
 class Exposed:
@@ -175,6 +174,7 @@ def make_server(
     )
     if watch is not None:
         watch.changed = server.nudge
+        watch.reloaded = reloads.web_file_accepted
     return server
 
 

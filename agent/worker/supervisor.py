@@ -53,6 +53,8 @@ NEVER_SEEN_DELAY_SECONDS, GONE_DELAY_SECONDS = 60.0, 5.0
 """Longest delays between searches for a driver: for one that never existed, and for one that is being replaced."""
 SOUND_AFTER_SECONDS = 60.0
 """After running this long a worker is restarted without the delay from earlier failures."""
+REPEAT_LOG_SECONDS = 3600.0
+"""Seconds after which a failure that does not change, such as a library that cannot be opened, is logged again."""
 AHEAD_SECONDS = 1.0
 """Seconds that a sample may be ahead of the time at which the pipe was read: more is garbage, and never gets old."""
 MEMORY = 128 * 2**20
@@ -127,6 +129,8 @@ class Supervisor:
         self.refusal: Refusal | None = None
         self._starts = 0
         self._seen = False
+        self._logged: tuple[str, float] | None = None
+        """The last failure that was logged, and when."""
         self._reason = ""
         """Why this side terminated the worker."""
         self._own_refusal: Refusal | None = None
@@ -250,7 +254,9 @@ class Supervisor:
         except (OSError, RuntimeError, MemoryError) as error:
             self._delay = min(self._delay * 2, LONGEST_DELAY_SECONDS)
             self._start_at = now + self._delay
-            log.error("cannot start the device worker: %s; retrying in %.1f s", error, self._delay)
+            self._log_failure(
+                f"cannot start the device worker: {error}; retrying in {self._delay:.1f} s", now, logging.ERROR
+            )
             return
         self._process, self._state, self._since = process, "starting", now
         self._decoder, self._reason = Decoder(self._options.source, self._decoder), ""
@@ -348,9 +354,20 @@ class Supervisor:
         never_seen = NEVER_SEEN_DELAY_SECONDS if is_absent else LONGEST_DELAY_SECONDS
         self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else never_seen)
         if not is_absent:
-            log.warning("device worker %s; restarting it in %.1f s", said(status), delay)
+            if sound:
+                self._logged = None
+            self._log_failure(f"device worker {said(status)}; restarting it in {delay:.1f} s", now)
             self.ended = self._why_ended(status)
         self._process, self._state, self._start_at = None, "down", now + delay
+
+    def _log_failure(self, text: str, now: float, level: int = logging.WARNING) -> None:
+        """Log a failure when it changes, and rarely while it stays the same."""
+        if self._logged is not None:
+            last, at = self._logged
+            if last == text and now - at < REPEAT_LOG_SECONDS:
+                return
+        self._logged = text, now
+        log.log(level, "%s", text)
 
     def _why_ended(self, status: int) -> Refusal:
         if self._reason:

@@ -145,12 +145,14 @@ class NodePlay:
 
     def take(self, snapshot: Snapshot) -> None:
         """Play until the moment of a snapshot."""
+        before = self._before
         for played, now in self.rounds(snapshot):
             for play in self.plays:
                 play.take(played, now)
         self.last = snapshot.at.wall
         self.first = self.last if self.first is None else self.first
-        self.snapshots += 1
+        if before is None or not _are_same(snapshot, before):
+            self.snapshots += 1
 
     def rounds(self, snapshot: Snapshot) -> Iterator[tuple[Snapshot, Instant]]:
         """Yield the rounds that the daemon would have gone through until a snapshot, and its own if it is time for one:
@@ -167,7 +169,7 @@ class NodePlay:
             for play in self.plays:
                 play.begin_anew()
         elif before is not None:
-            if (snapshot.sequence, at) == (before.sequence, before.at):
+            if _are_same(snapshot, before):
                 return
             if snapshot.sequence == before.sequence + 1 or at.mono - before.at.mono <= 2 * self._period:
                 yield from self._rounds_without(before, at.mono)
@@ -180,6 +182,11 @@ class NodePlay:
         while (at := patient_time(self._began, self._interval, self._period)) < until - _HAIR:
             self._began = at
             yield last, Instant(at, last.at.wall + at - last.at.mono)
+
+
+def _are_same(one: Snapshot, other: Snapshot) -> bool:
+    """Return True for a snapshot that two files have."""
+    return (one.sequence, one.at) == (other.sequence, other.at)
 
 
 class _AlertSeries:

@@ -170,6 +170,8 @@ class WebWatch:
         self.path = path
         self.changed: Callable[[], None] = lambda: None
         """Called after a change."""
+        self.reloaded: Callable[[], None] = lambda: None
+        """Called after a change that was seen by looking at the files, in the thread that looks at them."""
         self._wall = wall
         self._threads = threads
         self._passwords = PasswordChecks(clock)
@@ -238,6 +240,7 @@ class WebWatch:
         self.enforce(terms)
         facts = {"tls": "off" if terms.context is None else "on", "users": len(terms.file.users)}
         log.info("web configuration reloaded", extra={"facts": facts})
+        self.reloaded()
 
     def _has_kept_sessions(self) -> bool:
         context = self.gate.terms.context

@@ -109,10 +109,24 @@ def test_a_torn_recording_gives_what_is_whole(tmp_path: Path, capsys: pytest.Cap
     whole = record(tmp_path / "whole", heat(temperatures((95, 60))), "n1")
     torn = tmp_path / "torn"
     torn.write_bytes(whole.read_bytes()[:-30])
-    assert backtest(torn, "--rules", rules(tmp_path, HOT)) == 0
+    assert backtest(torn, "--rules", rules(tmp_path, HOT)) == 1, "a part of the recording is missing"
     out, err = capsys.readouterr()
     assert "FIRING" in out and "Hot{" in out
     assert err.count(str(torn)) == err.count("snapshots before are whole") == 1
+
+
+def test_a_recording_that_is_given_twice_is_played_once(
+    tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the same name, and as a copy, which only its snapshots show."""
+    assert backtest(hot, "--rules", rules(tmp_path, HOT)) == 0
+    once = capsys.readouterr()
+    assert backtest(hot, hot, "--rules", rules(tmp_path, HOT)) == 0
+    twice = capsys.readouterr()
+    assert twice.out == once.out and twice.err.endswith("; it is read once\n")
+    (tmp_path / "copy").write_bytes(hot.read_bytes())
+    assert backtest(hot, tmp_path / "copy", "--rules", rules(tmp_path, HOT)) == 0
+    assert capsys.readouterr() == once
 
 
 @pytest.mark.parametrize("content", [None, b"", b"timestamp, name\n", b"\x89coldplate\r\n\x1a\n"])

@@ -64,14 +64,17 @@ WITHOUT_OUTPUT = [
 
 @pytest.mark.parametrize(("redirection", "output", "why"), WITHOUT_OUTPUT)
 def test_output_that_goes_nowhere_is_one_line(rules: Path, redirection: str, output: str, why: str) -> None:
-    found = [run_in_shell("once --backend none", redirection)]
-    for words in ("once --backend none --format json", "render metrics", "render config-file", f"rules check {rules}",
-                  "--help", "--version", "rules check --help"):  # fmt: skip
+    answers = [("coldplate once", *run_in_shell("once --backend none", redirection))]
+    for words, program in (
+        ("once --backend none --format json", "coldplate once"), ("render metrics", "coldplate render metrics"),
+        ("render config-file", "coldplate render config-file"), (f"rules check {rules}", "coldplate rules check"),
+        ("--help", "coldplate"), ("--version", "coldplate"), ("rules check --help", "coldplate"),
+    ):  # fmt: skip
         ended = warm.command(shlex.split(words), output=output)
-        found.append((ended.status or 0, ended.error.decode()))
-    for status, said in found:
-        assert (status, said.count("\n")) == (1, 1), said
-        assert said.startswith(f"coldplate: {why}")
+        answers.append((program, ended.status or 0, ended.error.decode()))
+    for program, status, error in answers:
+        assert (status, error.count("\n")) == (1, 1), error
+        assert error.startswith(f"{program}: {why}")
 
 
 def test_a_closed_output_harms_no_command_that_writes_elsewhere(tmp_path: Path) -> None:
@@ -100,6 +103,32 @@ def test_a_mistake_is_one_line_with_what_was_meant() -> None:
         assert (ended.status, ended.output, said.count("\n")) == (2, b"", 1), (words, said)
         assert said.startswith(start)
         assert meant in said
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("report", 2),  # of the command itself
+        ("report /none", 1),  # of a file
+        ("report --jsn", 2),  # of the parser
+        ("report --compare a b --html c", 2),
+        ("export /none", 1),
+        ("record --info /none", 1),
+        ("pause --for x", 2),
+        ("compat-check /none", 2),
+        ("rules backtest /none", 1),
+        ("rules backtest /none --config.file /none", 2),
+        ("check --timeout x", 3),
+        ("import /none -o /none", 1),
+        ("run --config.file /none", 2),
+    ],
+)
+def test_every_error_begins_with_the_whole_name_of_its_command(words: str, status: int) -> None:
+    name = "coldplate " + ("rules backtest" if words.startswith("rules") else words.partition(" ")[0])
+    ended, _, error = run(words)
+    assert (ended, error.count("\n")) == (status, 1), error
+    assert error.startswith(f"{name}: ")
+    assert error.count(name.rpartition(" ")[2] + ":") == 1
 
 
 @pytest.mark.parametrize(("backend", "status"), [("auto", 0), ("nvml", 1)])

@@ -107,7 +107,7 @@ def test_what_cannot_begin_is_told_in_a_line(tmp_path: Path) -> None:
     for (words, status, said), ended in zip(cases, answers, strict=True):
         error = ended.error.decode()
         assert (ended.status, ended.output, error.count("\n")) == (status, b"", 1), (words, error)
-        assert error.startswith(f"coldplate: {said}")
+        assert error.startswith(f"coldplate record: {said}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -134,7 +134,7 @@ def test_launched_by_the_environment_or_not_at_all(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
     done = run(tmp_path, "--if-env", "--", "sh", "-c", "exit 5", COLDPLATE_RECORD="/nowhere/at/all")
     assert done.returncode == 5, "what others launch runs though it cannot be recorded"
-    assert done.stderr.startswith("coldplate: not recording: /nowhere/at/all: cannot be created")
+    assert done.stderr.startswith("coldplate record: not recording: /nowhere/at/all: cannot be created")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "into").mkdir()
     done = run(tmp_path, "--if-env", "--", "sh", "-c", "sleep 0.5; exit 5", COLDPLATE_RECORD="into",

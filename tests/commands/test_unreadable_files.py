@@ -96,9 +96,10 @@ def test_rules_fails_with_its_status_and_one_line(action: str, broken: dict[str,
     ],
 )
 def test_a_file_that_cannot_be_used_ends_the_command_with_one_line(words: list[str], broken: dict[str, str]) -> None:
+    name = " ".join(word for word in words[:2] if word in ("once", "run", "render", "rules"))
     for kind, status, printed, said in refusals({kind: [*words, path] for kind, path in broken.items()}):
         assert (status, printed, len(said)) == (2, "", 1), (kind, said)
-        assert "--scenario" in words or said[0].startswith(f"coldplate: {shown(broken[kind])}:")
+        assert "--scenario" in words or said[0].startswith(f"coldplate {name}: {shown(broken[kind])}:")
 
 
 def test_a_rule_file_of_the_configuration_that_cannot_be_used_is_named(tmp_path: Path, broken: dict[str, str]) -> None:
@@ -259,7 +260,7 @@ def test_rule_files_in_a_forbidden_folder_are_refused_as_that(entry: str, forbid
     words = ["run", "--config.check", "--config.file", str(config)]
     ended, error = warm.call(without_capabilities, words)
     assert (ended, len(error.splitlines())) == (2, 1), error
-    assert error.startswith(f"coldplate: {config}:2: rules.files: ") and "Permission denied" in error
+    assert error.startswith(f"coldplate run: {config}:2: rules.files: ") and "Permission denied" in error
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ import errno
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from agent.config.schema import Config, ConfigError, LoginConfig
 from agent.lib.http_target import HttpLogin
 from agent.rack.rack_options import RackOptions
 from agent.sampler.schedule import Settings
+from agent.wiring.assembly import dry_start
 from agent.wiring.identity import LOGIN, login_of
 from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
@@ -35,6 +38,36 @@ def test_everything_is_optional() -> None:
     assert parse("", "c.yaml") == parse("# nothing\n", "c.yaml") == Config()
     assert load(Path("/nowhere/at/all.yaml"), must_exist=False) == Config()
     assert parse("sampling:\nweb:\n", "c.yaml") == Config()
+
+
+PASSWORD = "hush"
+URL = f"https://{'long' * 30}:{PASSWORD}@host.example/runbooks?token={PASSWORD}"
+
+
+def test_no_error_repeats_the_password_of_a_url_in_any_key(tmp_path: Path) -> None:
+    """The errors of a start go to the journal; nobody thinks of those as secret."""
+    errors = []
+    for key in [key for key, field in entries() if field.key is not None]:
+        for value in (URL, [URL], f"{URL}\a"):
+            document: Any = value
+            for part in reversed(key.replace("*", "x").split(".")):
+                document = {part: document}
+            document.setdefault("rules", {}).setdefault("files", [])  # the pack takes a while
+            try:
+                dry_start(parse(yaml.safe_dump(document), "c.yaml"), tmp_path)
+            except ConfigError as error:
+                errors.append(str(error))
+    assert len(errors) > 300
+    assert [error for error in errors if PASSWORD in error] == []
+
+
+@for_each("key", ["notify.webhook.urls", "notify.alertmanager.urls"])
+def test_no_error_repeats_the_path_of_a_webhook(key: str) -> None:
+    """It is all that protects many of them."""
+    section, name = key.rsplit(".", 1)
+    inner = f"{{{section.partition('.')[2]}: {{{name}: VALUE}}}}"
+    for value in ('"https://hook.example/hush"', '["https://hook.example/hush\\a"]'):
+        assert PASSWORD not in refusal(f"notify: {inner.replace('VALUE', value)}")
 
 
 def test_quantities_take_units() -> None:
@@ -162,7 +195,7 @@ OUT_OF_RANGE = [
     ("web: {listen: ['']}", "web.listen: '' is not an address; write host:port, :port or [IPv6 address]:port"),
     ("web: {listen: [':70000']}", "web.listen: ':70000' is not an address"),
     ("web: {listen: [':²']}", "web.listen: ':²' is not an address"),
-    ("web: {listen: ['user:secret@host:1']}", "is not an address"),
+    ("web: {listen: ['user:secret@host:1']}", "web.listen: 'host:1' is not an address"),
     ("web: {telemetry_path: metrics}", "web.telemetry_path: 'metrics' must begin with '/'"),
     ("web: {telemetry_path: '/a b'}", "web.telemetry_path: '/a b' is not a path; use letters, digits"),
     ("metrics: {profile: none}", "metrics.profile: none, without metrics.include, would expose nothing"),

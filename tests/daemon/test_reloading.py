@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agent.config.schema import ConfigError
-from agent.daemon.reloading import LastReload, Reloader
+from agent.daemon.reloading import LastReload, Reloader, WebFileRejectedError
 from agent.lib.threads import Threads
 from agent.model import Instant
 from tests.daemon.standin import Ears
@@ -89,6 +89,27 @@ def test_a_mistake_in_the_file_is_answered_and_logged_without_a_traceback_and_th
     rig.work = lambda: None
     assert rig.answer() == ("me", True, "configuration reloaded")
     assert (rig.last.good, rig.last.at) == (True, 5000.0)
+
+
+def test_only_a_reload_that_the_web_file_prevented_is_repeated_when_it_is_repaired(rig: Rig) -> None:
+    """Another mistake is still there, and its file may be half written."""
+
+    def refuse(error: ConfigError) -> Callable[[], None]:
+        def raise_error() -> None:
+            raise error
+
+        return raise_error
+
+    rig.work = refuse(WebFileRejectedError("web.config_file: web.yml:1: is not a mapping"))
+    assert not rig.answer()[1]
+    rig.work = lambda: None
+    rig.reloader.web_file_accepted()
+    wait_until(lambda: rig.last.good)
+    rig.work = refuse(ConfigError("web.listen: 'x' is no address"))
+    assert not rig.answer()[1]
+    reads = rig.reads
+    rig.reloader.web_file_accepted()
+    assert rig.answer()[0] == "me" and rig.reads == reads + 1
 
 
 def test_every_request_is_answered_though_a_reload_has_a_defect_or_its_thread_fails(rig: Rig, caplog) -> None:

@@ -6,6 +6,7 @@ What a reload keeps is tried in tests/engine, tests/wiring and test_rule_manager
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,26 @@ def test_gpus_without_a_driver_are_critical_for_check_the_alerts_and_the_page(st
     assert "0 GPUs, 2 expected" in daemon.get("/")
 
 
+def test_a_web_file_that_is_repaired_ends_the_failure_of_the_reload_that_it_prevented(
+    start: Start, tmp_path: Path
+) -> None:
+    """Nobody asks for another reload, because the file is read again by itself."""
+    web, good = tmp_path / "web.yml", "http_server_config: {headers: {X-Frame-Options: deny}}\n"
+    web.write_text(good)
+    daemon = start("--web.config.file", str(web), config="sampling: {fast: 1s}\n")
+
+    def show(success: float) -> Callable[[], bool]:
+        names = ("coldplate_config_last_reload_successful", "coldplate_web_config_last_reload_successful")
+        return lambda: [daemon.family(name, "") for name in names] == [{"": success}] * 2
+
+    daemon.until("its first sample", show(1.0), 10)
+    web.write_text("http_server_config: 1\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until("the failure", show(0.0), 15)
+    web.write_text(good)
+    daemon.until("the success", show(1.0), 15)
+
+
 HOT = """
 groups:
 - name: drill
@@ -72,6 +93,22 @@ groups:
 
 def alerts(daemon: RunningDaemon) -> dict[str, dict[str, Any]]:
     return {each["labels"]["alertname"]: each for each in json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]}
+
+
+def test_a_second_agent_on_a_state_directory_does_not_start_and_commands_do(start: Start, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(f"state_dir: {tmp_path / 'state'}\nbackends: {{devices: synthetic}}\n")
+    first = start("--config.file", str(config))
+    options = ["--config.file", str(config), "--web.listen-address", "127.0.0.1:0"]
+    second, checked, paused = warm.commands(
+        [["run", *options], ["run", "--config.check", *options], ["pause", "--end", *options[:2]]]
+    )
+    error = second.error.decode()
+    assert second.status == 2
+    assert f"{config}:1: state_dir: {tmp_path / 'state'} is in use by another agent, process " in error
+    assert (checked.status, paused.status) == (0, 0), (checked.error, paused.error)
+    first.stop(signal.SIGKILL)
+    start("--config.file", str(config))
 
 
 def test_alerts_continue_after_a_crash_while_one_is_pending_and_while_one_fires(start: Start, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterable
 
+import pytest
+
 from agent.backends.protocol import BackendSample
 from agent.daemon import sampling
 from agent.daemon.pausing import PauseAnswer
@@ -94,11 +96,12 @@ class Rig(LoopRig):
         self.now = 100.0
         self.step = 1e-6
         """Seconds that pass whenever the clock is read."""
+        self.wall = 1e9
         super().__init__(self.clock, Settings(), backends, worker, pause=pause)
 
     def clock(self) -> Instant:
         self.now += self.step
-        return Instant(self.now, 1e9 + self.now)
+        return Instant(self.now, self.wall + self.now)
 
     def tick(self) -> Snapshot:
         self.loop.tick()
@@ -135,6 +138,27 @@ def test_ticks_those_that_were_missed_and_the_garbage_of_workers_are_counted() -
     assert rig.page(*names) == {"ticks_total": 2, "ticks_missed_total": 3}
     worker.garbage = 7
     assert rig.page("readings_rejected_total") == {"readings_rejected_total": 7}
+
+
+def test_a_standstill_is_logged_once_with_its_length(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a stopped process by the monotonic clock, of a suspended machine by the wall clock, which alone moves then."""
+    rig = Rig()
+    for seconds in (0, 1, 8):  # late, and no more than on a busy node
+        rig.now += seconds
+        rig.tick()
+    assert caplog.records == []
+    rig.now += 30
+    for _ in range(3):
+        rig.tick()
+    (stopped,) = caplog.records
+    assert stopped.levelname == "WARNING" and "stood still" in stopped.getMessage() and "30 s" in stopped.getMessage()
+    caplog.clear()
+    for seconds in (3600, -3600, 5):
+        rig.wall += seconds
+        for _ in range(3):
+            rig.tick()
+    (suspended,) = caplog.records
+    assert "suspended" in suspended.getMessage() and "3600 s" in suspended.getMessage()
 
 
 def reports(snapshot: Snapshot) -> dict[str, tuple[Outcome, str]]:

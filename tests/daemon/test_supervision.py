@@ -16,7 +16,7 @@ import pytest
 
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import Notifier
-from agent.daemon.service import SWITCH_SECONDS, Service, hurry
+from agent.daemon.service import SETTLED_SECONDS, SWITCH_SECONDS, Service, hurry
 from agent.lib.record import replace
 from agent.lib.threads import Threads
 from agent.model import BackendReport, Outcome
@@ -159,7 +159,7 @@ def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(stage: 
     assert told == [
         ("source nvml", {"outcome": "absent", "detail": "no driver"}),
         ("source host", {"outcome": "ok"}),
-        ("sampling 2 series, 1 of them on the page of metrics (metrics.profile), 0 InfiniBand ports", None),
+        ("first sample: 2 series, 0 InfiniBand ports; more series follow from sources that are read rarely", None),
         ("serving", {"url": "http://localhost:19400/metrics"}),
         ("serving", {"url": "https://[::1]:19401/metrics"}),
         ("stopping", None),
@@ -169,6 +169,22 @@ def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(stage: 
     drill.hub.publish(SEEN)
     drill.play(lambda: wait_until(lambda: drill.notifier.heard))
     assert drill.notifier.heard[0]["STATUS"] == "2 synthetic GPUs, 2 series"
+
+
+def test_the_number_of_series_is_logged_when_every_lane_has_been_read(stage: Stage, caplog) -> None:
+    """Of the first sample it is lower, and both in one place would look like a loss or a leak."""
+    caplog.set_level(logging.INFO)
+
+    def publish() -> None:
+        for seconds in (0.0, SETTLED_SECONDS - 1, SETTLED_SECONDS, 2 * SETTLED_SECONDS):
+            stage.hub.publish(replace(SEEN, at=later(seconds)))
+            fed = stage.notifier.fed
+            stage.sampling.heartbeat += 1
+            wait_until(lambda fed=fed: stage.notifier.fed > fed)
+
+    stage.play(publish)
+    counts = [record.getMessage() for record in caplog.records if "sampling " in record.getMessage()]
+    assert counts == ["sampling 2 series, 1 of them on the page of metrics (metrics.profile)"]
 
 
 def test_the_watchdog_goes_hungry_while_the_loop_is_stuck_or_a_vital_thread_is_in_trouble(stage: Stage) -> None:

@@ -219,5 +219,5 @@ def test_mistakes_are_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     assert render(tmp_path, *options) == 2
-    assert capsys.readouterr().err.startswith(f"coldplate: {message}")
+    assert capsys.readouterr().err.startswith(f"coldplate render dashboards: {message}")
     assert list(tmp_path.iterdir()) == []

@@ -386,7 +386,7 @@ def test_the_command_tells_in_text_and_in_json_and_its_status_is_the_worst_or_th
     assert document["verdict"] == "FAIL"
     assert {"subject", "verdict", "found", "remedy"} == document["findings"][0].keys()
     assert cli.main(["doctor", "--url", "19400"]) == 2
-    assert capsys.readouterr().err.startswith("coldplate: --url: url")
+    assert capsys.readouterr().err.startswith("coldplate doctor: --url: url")
 
 
 SPOILED = (

@@ -164,12 +164,12 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
 def test_a_mistake_leaves_no_file_behind(tmp_path: Path, words: list[str]) -> None:
     file, ended = bundle(tmp_path, *words)
     assert (ended.status, file.exists()) == (2, False)
-    assert ended.error.startswith(f"coldplate: {words[0]}: ".encode())
+    assert ended.error.startswith(f"coldplate doctor: {words[0]}: ".encode())
 
 
 def test_seconds_without_a_bundle_are_a_mistake() -> None:
     ended = warm.command(["doctor", "--bundle-seconds", "5"])
-    assert (ended.status, ended.error) == (2, b"coldplate: --bundle-seconds: needs --bundle\n")
+    assert (ended.status, ended.error) == (2, b"coldplate doctor: --bundle-seconds: needs --bundle\n")
 
 
 def test_a_part_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

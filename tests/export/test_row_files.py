@@ -157,7 +157,7 @@ def test_a_torn_recording_gives_what_is_whole(tmp_path: Path, capsys: pytest.Cap
     whole = record(tmp_path / "whole", heat(temperatures((50, 30))), "n1")
     torn = tmp_path / "torn"
     torn.write_bytes(whole.read_bytes()[:-5])
-    assert export(torn, "--format", "json") == 0
+    assert export(torn, "--format", "json") == 1, "a part of the recording is missing"
     out, err = capsys.readouterr()
     assert out.count("\n") == 20
     assert err.count("ends in the middle of a record") == err.count("snapshots before are whole") == 1
@@ -289,7 +289,23 @@ def test_metrics_and_times_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureF
         f"coldplate_gpu_temperature_celsius{labels} 60.0 1700000010.000",
         "# EOF",
     ]
-    assert main(["export", str(path), "--metrics", "node_*"]) == 0
+    assert main(["export", str(path), "--metrics", "node_*"]) == 1
     told = capsys.readouterr()
     assert told.out == "# EOF\n"
     assert "nothing is selected: " in told.err
+    assert main(["export", str(path), "--metrics", "node_*", "*_celsius"]) == 0, "a node may lack what others have"
+    told = capsys.readouterr()
+    assert "coldplate_gpu_temperature_celsius" in told.out
+    assert told.err.count("\n") == 1 and "'node_*' selects nothing" in told.err
+
+
+def test_a_recording_that_is_named_twice_is_exported_once(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to(recording)
+    assert export(recording, "--format", "json") == 0
+    once = capsys.readouterr()
+    assert export(recording, tmp_path / "link", "--format", "json") == 0
+    twice = capsys.readouterr()
+    assert (once.err, twice.out) == ("", once.out)
+    assert twice.err == f"coldplate export: {tmp_path}/link: is the same file as {recording}; it is read once\n"

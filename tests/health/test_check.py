@@ -276,7 +276,7 @@ def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path) -> None:
     ):
         status, out, error = told(*arguments)
         assert (status, out, error.count("\n")) == (3, "", 1)
-        assert error.startswith("coldplate: ")
+        assert error.startswith("coldplate check: ")
         assert words in error
     assert told("--expct", "x")[0] == 3
 
@@ -361,7 +361,7 @@ def test_what_is_no_agent_leaves_the_node_unknown(pages: Pages) -> None:
     with serving(pages) as place:
         status, out, error = told("--url", place)
     assert (status, out, error.count("\n")) == (3, "", 1)
-    assert error.startswith(f"coldplate: http://{place}: ")
+    assert error.startswith(f"coldplate check: http://{place}: ")
 
 
 @pytest.mark.parametrize(
@@ -370,4 +370,4 @@ def test_what_is_no_agent_leaves_the_node_unknown(pages: Pages) -> None:
 def test_options_of_this_node_are_refused_beside_an_agent(words: list[str]) -> None:
     status, out, error = told("--url", "127.0.0.1:1", *words)
     assert (status, out) == (3, "")
-    assert error.startswith(f"coldplate: {words[0]}: cannot be used with --url")
+    assert error.startswith(f"coldplate check: {words[0]}: cannot be used with --url")

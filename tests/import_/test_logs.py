@@ -272,6 +272,26 @@ def test_each_node_is_recorded_as_it_was(url: str, tmp_path: Path, capsys: pytes
     assert counts == {"n1": 481, "n2": 481, "n3": 481}
 
 
+def test_two_agents_of_one_host_stay_two_nodes(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They differ in their port; another exporter of a host, which has other series, belongs to its node."""
+
+    def power(instance: str, value: float, name: str = "coldplate_node_power_watts") -> tuple[dict[str, str], float]:
+        return {"__name__": name, "instance": instance, "gpu": "0", "uuid": "GPU-0", "source": "ipmi"}, value
+
+    dcgm = power("n2:9400", 300, "DCGM_FI_DEV_POWER_USAGE")
+    own = power("n2:19400", 301, "coldplate_gpu_power_watts")
+    monkeypatch.setitem(globals(), "SERIES", [power("n1:19400", 5000), power("n1:19401", 6000), own, dcgm])
+    assert run_history(url, tmp_path / "out") == 0
+    assert "several instances of 'n1' have the same series" in capsys.readouterr().err
+    values: dict[str, set[float]] = {}
+    with Recording(tmp_path / "out") as recording:
+        for header, snapshot in recording.recorded():
+            values.setdefault(header.node, set()).update(reading.value for reading in snapshot)
+    assert values == {"n1:19400": {5000}, "n1:19401": {6000}, "n2": {301}}
+
+
 def test_what_the_server_says_against_it_is_told(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_history(url, tmp_path / "out", "--match", "bad") == 1
     assert "parse error" in capsys.readouterr().err

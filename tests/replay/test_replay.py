@@ -211,5 +211,5 @@ def test_the_page_of_a_recording(tmp_path: Path) -> None:
 def test_what_cannot_be_replayed_is_told_in_a_line(words: list[str], told: str) -> None:
     done = run(*words)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"coldplate: {told}")
+    assert done.stderr.startswith(f"coldplate once: {told}")
     assert done.stderr.count("\n") == 1

@@ -145,6 +145,15 @@ def test_a_file_that_is_cut_or_none_is_told_and_what_can_be_read_is_reported(tmp
     assert run(none) == (1, "", f"coldplate report: {none}: cannot be read: No such file or directory\n")
 
 
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path, run: Run) -> None:
+    path = small(tmp_path / "run")
+    (tmp_path / "folder").mkdir()
+    once = run(path, "--json")
+    twice = run(path, tmp_path / "folder" / ".." / "run", "--json")
+    assert twice[:2] == once[:2]
+    assert twice[2].count("\n") == 1 and twice[2].endswith("; it is read once\n")
+
+
 STRAIN = """groups:
 - name: strain
   rules:

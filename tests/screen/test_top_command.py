@@ -70,7 +70,7 @@ def test_without_a_terminal_it_prints_one_picture_without_escapes_and_in_the_c_l
 
 @pytest.mark.parametrize("words", [["--scenario", "idle"], ["--backend", "none"], ["--no-attach"]])
 def test_options_of_this_node_are_refused_beside_agents_of_others(words: list[str]) -> None:
-    assert refused("--once", "--url", "127.0.0.1:9", *words).startswith(f"coldplate: {words[0]}: ")
+    assert refused("--once", "--url", "127.0.0.1:9", *words).startswith(f"coldplate top: {words[0]}: ")
 
 
 def configuration(tmp_path: Path, place: str, **rack: object) -> list[str]:

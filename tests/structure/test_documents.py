@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.catalogue import BY_NAME
 from agent.cli import make_parser
 from agent.lib.commandline import Parser
 from tests.servers import unmeasured
@@ -102,6 +104,55 @@ def test_code_names_documents_that_exist() -> None:
                 where = path.relative_to(ROOT).as_posix()
                 assert name in ELSEWHERE or not dead(ROOT / "x", name + anchor), (where, name + anchor)
     assert found > 50
+
+
+NAME = re.compile(r"(?<![\w/.:-])(coldplate_[a-z0-9_]+)(?:\{([a-z0-9_,]+)\}(_[a-z0-9_]+)?)?(\*?)")
+"""A metric, with the names of its labels or with parts of its name in braces, or a pattern of metrics."""
+OLD_NAMES = re.compile(r"(?ms)^### Names that changed.*")
+FIRST_CELL = re.compile(r"(?m)^\|[^|]*\|")
+
+
+def named_metrics(text: str) -> Iterator[str]:
+    """Yield what a text names as a metric or a pattern of metrics."""
+    for stem, inner, end, star in NAME.findall(text):
+        yield from (stem + part + end for part in inner.split(",")) if end else (stem + star,)
+
+
+def other_names() -> set[str]:
+    """Return the names of rule groups and of the Ansible role's variables, which look alike."""
+    groups = {
+        name
+        for folder in ("alerts", "packaging")
+        for path in (ROOT / folder).rglob("*.yml")
+        for name in re.findall(r"(?m)^ *- name: (coldplate_\w+)$", path.read_text())
+    }
+    role = ROOT / "packaging/ansible"
+    return groups | {name for path in role.rglob("*.yml") for name in re.findall(r"coldplate_\w+", path.read_text())}
+
+
+def test_documents_name_metrics_that_exist() -> None:
+    """The old names in the changelog's table of renamed metrics are those that do not."""
+    others, count = other_names(), 0
+    for path in LINKED:
+        text = path.read_text()
+        if path.name == "CHANGELOG.md":
+            text = OLD_NAMES.sub(lambda match: FIRST_CELL.sub("|", match[0]), text)
+        for name in named_metrics(text):
+            count += 1
+            assert fnmatch.filter(BY_NAME, name) or name in others, f"{path.relative_to(ROOT)}: {name}"
+    assert count > 1000
+
+
+def test_how_long_the_tests_take_is_in_one_document() -> None:
+    duration = re.compile(r"make test.*(minute|hour)|^test(-release)?:.*(minute|hour)")
+    lines = [
+        line for name in ("README.md", "CONTRIBUTING.md", "Makefile") for line in (ROOT / name).read_text().splitlines()
+    ]
+    assert [line for line in lines if duration.search(line)] == []
+    rows = [line for line in (DOCS / "dev/testing.md").read_text().splitlines() if duration.search(line)]
+    assert [row.split("|")[1].strip() for row in rows if row.startswith("| `make test")] == [
+        "`make test`", "`make test-release`",
+    ]  # fmt: skip
 
 
 SHELL = frozenset({"|", ">", "<", "&&", ";", "&"})

@@ -228,8 +228,8 @@ def test_a_key_of_the_command_line_has_no_line_of_the_file(tmp_path: Path) -> No
     file = tmp_path / "c.yaml"
     file.write_text("web:\n  listen: [':19400']\n  telemetry_path: /metrics\n")
     for words, message in (
-        (["--web.listen-address", "x"], "coldplate: web.listen: 'x'"),
-        (["--web.telemetry-path", "/-/ready"], "coldplate: web.telemetry_path: "),
+        (["--web.listen-address", "x"], "coldplate run: web.listen: 'x'"),
+        (["--web.telemetry-path", "/-/ready"], "coldplate run: web.telemetry_path: "),
     ):
         ended = warm.command(["run", "--config.check", "--config.file", str(file), *words])
         assert (ended.status, ended.error.decode().startswith(message)) == (2, True), ended.error

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.commandline import OutputError, Parser, abandon_output
+from agent.lib.commandline import OutputError, Parser, abandon_output, warn
 from agent.lib.wording import UserError, meant
 from agent.wiring.command_line import add_sources, read_config, read_options
 from agent.wiring.http_access import add_http_config, given_login, refuse_beside_url
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
     except (UserError, OutputError) as error:
         status = UNKNOWN
-        print(f"coldplate: {error}", file=sys.stderr)
+        warn("check", str(error))
         abandon_output()
     except BrokenPipeError:
         abandon_output()  # the reader has seen enough; the status is still the judgement

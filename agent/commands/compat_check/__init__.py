@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from agent.lib.commandline import takes_colour
+from agent.lib.commandline import takes_colour, warn
 
 HELP = "which queries of dashboards and rules find data on coldplate"
 DESCRIPTION = (
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.flush()
     for file in files:
         if file.problem:
-            print(f"coldplate compat-check: {file.problem}", file=sys.stderr)
+            warn("compat-check", file.problem)
     if any(file.problem for file in files):
         return EXIT_UNREADABLE
     return 0 if all(query.found for file in files for query in file.queries) else EXIT_NONE

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from agent.lib.commandline import INVALID, Parser, warn
-from agent.lib.wording import size
+from agent.lib.wording import shown, size
 from agent.wiring.command_line import add_config_file, read_file
 
 if TYPE_CHECKING:
@@ -33,7 +33,12 @@ EXAMPLES = (
         "some of it, for a notebook",
     ),
 )
-EXIT_STATUSES = {0: "written", 1: "a recording cannot be read, or the output cannot be written", **INVALID}
+EXIT_STATUSES = {
+    0: "written, and nothing of the recordings is missing",
+    1: "a recording cannot be read or is damaged (what is whole was written), nothing is selected, or the output "
+    "cannot be written; a line says why",
+    **INVALID,
+}
 FORMATS = ("openmetrics", "csv", "csv-wide", "json")
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 EXIT_FAILED = 1
@@ -69,32 +74,34 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file. Raises ConfigError."""
     from agent.recording.file_records import RecordingError
-    from agent.recording.recording_reader import open_recordings
+    from agent.recording.recording_reader import distinct_files, open_recordings
 
     config = read_file(arguments)
     style = arguments.format or SUFFIXES.get("" if arguments.output is None else arguments.output.suffix, "openmetrics")
     selection = _selection(arguments)
-    with open_recordings(arguments.recordings, _fail) as recordings:
+    paths = distinct_files(arguments.recordings, _fail)
+    with open_recordings(paths, _fail) as recordings:
         if not recordings:
             return EXIT_FAILED
-        status = 0 if len(recordings) == len(arguments.recordings) else EXIT_FAILED
+        status = 0 if len(recordings) == len(paths) else EXIT_FAILED
         try:
-            _write(recordings, selection, style, arguments.output, config)
+            is_empty = _write(recordings, selection, style, arguments.output, config)
         except RecordingError as error:
             return _fail(str(error))
         except OSError as error:
             if arguments.output is None:
                 raise
             return _fail(f"{arguments.output}: {error.strerror or error}; what is there is not complete")
-        for problem in dict.fromkeys(problem for recording in recordings for problem in recording.problems):
+        problems = dict.fromkeys(problem for recording in recordings for problem in recording.problems)
+        for problem in problems:
             _fail(problem)
-    return status
+    return EXIT_FAILED if is_empty or problems else status
 
 
 def _write(
     recordings: list[Recording], selection: ExportSelection, style: str, out: Path | None, config: Config
-) -> None:
-    """Write the file. Raises RecordingError and OSError."""
+) -> bool:
+    """Write the file; return True if nothing was selected for it. Raises RecordingError and OSError."""
     from agent.commands.export.export_formats import SelectedSnapshots
     from agent.lib.clock import clock
     from agent.lib.commandline import Progress
@@ -114,6 +121,10 @@ def _write(
         print(f"{out}: {size(out.stat().st_size)}, from {size(read)} of recordings", file=sys.stderr)
     if snapshots.is_empty:
         _fail("nothing is selected: the recordings have no series for these --metrics, --start and --end")
+        return True
+    for pattern in snapshots.unmatched_patterns():
+        _fail(f"--metrics: {shown(pattern)} selects nothing: no recording has such a metric")
+    return False
 
 
 class _GrowingFile(io.FileIO):

@@ -86,6 +86,11 @@ class SelectedSnapshots:
         """Whether no series was selected, in all that was read so far."""
         return not any(len(layout) for layout, _ in self._pruned.values())
 
+    def unmatched_patterns(self) -> list[str]:
+        """Return the patterns of metric names that selected nothing, in all that was read so far."""
+        names = {series.metric.name for layout, _ in self._pruned.values() for series in layout.series}
+        return [pattern for pattern in self._selection.metrics if not any(fnmatchcase(name, pattern) for name in names)]
+
     def _selected(self, frames: Sequence[Frame]) -> Iterator[Frame]:
         parts = self._parts(tuple(frame.layout for frame in frames))
         for frame, (layout, pick) in zip(frames, parts, strict=True):

@@ -6,6 +6,7 @@ A server gives each series the newest value of the five minutes before a moment,
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -45,6 +46,21 @@ class HistoryQuery(NamedTuple):
     step: float
 
 
+class _Meaning(NamedTuple):
+    """What a series of the server stands for on its node; `factor` leads to the unit of `series`.
+
+    `instance` is empty where a label names the host, else the address at which the server scraped it.
+    """
+
+    host: str
+    instance: str
+    series: Series
+    factor: float
+
+
+_KnownSeries = dict[tuple[tuple[str, str], ...], _Meaning | None]
+
+
 class _PastSeries(msgspec.Struct):
     metric: dict[str, str]
     values: list[tuple[float, str]] = []
@@ -65,45 +81,71 @@ def node_ticks(
 ) -> Iterator[ImportedSample]:
     """Yield what the nodes had, hour by hour, and in each of them node by node. Raises LogFormatError."""
     client = HttpClient(target, AnswerBounds(ANSWER), clock)
-    known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None] = {}
+    known: _KnownSeries = {}
+    shared: set[str] = set()
     try:
         start = asked.start
         while start <= asked.end:
             end = min(start + (POINTS - 1) * asked.step, asked.end)
             try:
-                found = list(_of(_result(client, target, asked._replace(start=start, end=end), clock), known, problems))
+                result = _result(client, target, asked._replace(start=start, end=end), clock)
+                samples = list(_samples(result, known, shared, problems))
             except (ValueError, RecursionError) as error:
                 raise LogFormatError(f"{target.shown}: its answer is not a matrix of series; check --match") from error
-            yield from found
+            yield from samples
             start += POINTS * asked.step
     finally:
         client.close()
 
 
-def _of(
-    result: list[_PastSeries], known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None],
-    problems: ImportProblems,
-) -> Iterator[ImportedSample]:  # fmt: skip
-    nodes: defaultdict[str, defaultdict[float, dict[Series, float]]] = defaultdict(lambda: defaultdict(dict))
-    for each in result:
-        metric = each.metric
-        key = tuple(sorted(metric.items()))
+def _samples(
+    result: list[_PastSeries], known: _KnownSeries, shared: set[str], problems: ImportProblems
+) -> Iterator[ImportedSample]:
+    """Yield what an answer says, node by node. `shared` are the hosts of several agents, as far as is known."""
+    parts: list[tuple[_PastSeries, _Meaning]] = []
+    for past in result:
+        key = tuple(sorted(past.metric.items()))
         if key not in known:
-            known[key] = _meaning(metric, problems)
+            known[key] = _meaning(past.metric, problems)
         meaning = known[key]
-        if meaning is None:
-            continue
-        node, series, factor = meaning
-        low, high = series.metric.span
-        ticks = nodes[node]
-        for at, text in each.values:
-            value = float(text) * factor
+        if meaning is not None:
+            parts.append((past, meaning))
+    for host in sorted(_shared_hosts(parts) - shared):
+        shared.add(host)
+        problems.note(
+            None, f"several instances of {shown(host)} have the same series: each is a node of its own, HOST:PORT"
+        )
+    nodes: defaultdict[str, defaultdict[float, dict[Series, float]]] = defaultdict(lambda: defaultdict(dict))
+    for past, meaning in parts:
+        low, high = meaning.series.metric.span
+        is_own = meaning.instance and meaning.host in shared
+        ticks = nodes[meaning.instance if is_own else meaning.host]
+        for at, text in past.values:
+            value = float(text) * meaning.factor
             if low <= value <= high and value < float("inf"):
-                ticks[at].setdefault(series, value)
+                ticks[at].setdefault(meaning.series, value)
     for node, ticks in sorted(nodes.items()):
         for wall, values in sorted(ticks.items()):
             readings = tuple(Reading(series, value) for series, value in values.items())
             yield ImportedSample(wall, readings, node)
+
+
+def _shared_hosts(parts: list[tuple[_PastSeries, _Meaning]]) -> set[str]:
+    """Return the hosts on which two instances had the same series at the same time.
+
+    An agent and another exporter of one host have different names, and an agent that moved to another port other times.
+    """
+    spans: defaultdict[tuple[str, str, Series], list[tuple[float, float, str]]] = defaultdict(list)
+    for past, meaning in parts:
+        if meaning.instance and past.values:
+            key = (meaning.host, past.metric["__name__"], meaning.series)
+            spans[key].append((past.values[0][0], past.values[-1][0], meaning.instance))
+    hosts = set()
+    for (host, _, _), seen in spans.items():
+        seen.sort()
+        if any(later[0] <= earlier[1] and later[2] != earlier[2] for earlier, later in pairwise(seen)):
+            hosts.add(host)
+    return hosts
 
 
 def _result(
@@ -129,8 +171,8 @@ def _result(
     return msgspec.json.decode(document.data, type=_Matrix).result
 
 
-def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, Series, float] | None:
-    """Return the node, the series there, and the factor to its unit; None for what is not ours."""
+def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> _Meaning | None:
+    """Return None for a series that coldplate has no metric for, or that lacks its labels."""
     name = metric.get("__name__", "")
     row, factor, given = BY_NAME.get(name), 1.0, dict(metric)
     if row is None and name in ALIASES:
@@ -146,8 +188,10 @@ def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, 
         return None
     host = metric.get("Hostname", metric.get("hostname")) if name in ALIASES else None
     instance = metric.get("instance", "")
-    node = host or (instance.rpartition(":")[0] or instance)
-    return node, Series(row, entity, _labels(row, entity, given)), factor
+    series = Series(row, entity, _labels(row, entity, given))
+    if host:
+        return _Meaning(host, "", series, factor)
+    return _Meaning(instance.rpartition(":")[0] or instance, instance, series, factor)
 
 
 def _labels(row: Metric, entity: Entity, given: Mapping[str, str]) -> Labels:

@@ -2,9 +2,9 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
+from agent.lib.commandline import warn
 from agent.lib.wording import UserError
 from agent.wiring.command_line import add_sources
 
@@ -112,5 +112,4 @@ def _key() -> bytes:
 
 def complain(text: str) -> None:
     """Print a line on standard error, which may be closed."""
-    if sys.stderr is not None:
-        print(f"coldplate: {text}", file=sys.stderr, flush=True)
+    warn("record", text)

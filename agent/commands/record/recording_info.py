@@ -10,7 +10,7 @@ from agent.lib.wording import age, counted, one_line, size, utc
 from agent.model import Entity, Gpu, Layout
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_file import RecordingFile
-from agent.recording.recording_reader import Recording
+from agent.recording.recording_reader import Recording, distinct_files
 from agent.recording.redaction import Redaction
 
 
@@ -81,7 +81,7 @@ def copy_recordings(paths: Sequence[Path], output: Path | None, key: bytes | Non
     status, file = 0, None
     redaction = Redaction(key) if key is not None else None
     try:
-        for path in paths:
+        for path in distinct_files(paths, complain):
             with Recording(path) as recording:
                 file = _append(recording, output, file, redaction)
                 for problem in recording.problems:

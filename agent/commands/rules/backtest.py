@@ -67,7 +67,11 @@ EXAMPLES = (
     ("coldplate rules backtest run.coldplate", "which alerts the configured rules would have had"),
     ("coldplate rules backtest run.coldplate --rules new.yml --against builtin", "how they differ from the pack's"),
 )
-EXIT_STATUSES = {0: "played", 1: "a recording or a rule file cannot be read; the others were played", **INVALID}
+EXIT_STATUSES = {
+    0: "played, and nothing of the recordings is missing",
+    1: "a recording or a rule file cannot be read, or a recording is damaged; the rest was played",
+    **INVALID,
+}
 EXIT_UNREADABLE = 1
 
 
@@ -89,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.commands.rules import backtest_output
     from agent.lib import logs
     from agent.recording.file_records import RecordingError
-    from agent.recording.recording_reader import open_recordings
+    from agent.recording.recording_reader import distinct_files, open_recordings
     from alerts.backtest.span_differences import differences, labels_set_by
     from alerts.rulefile import RuleFileError
 
@@ -100,10 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     except (RuleFileError, ValueError) as error:
         _warn(str(error))
         return EXIT_UNREADABLE
-    with open_recordings(arguments.recordings, _warn) as recordings:
+    paths = distinct_files(arguments.recordings, _warn)
+    with open_recordings(paths, _warn) as recordings:
         if not recordings:
             return EXIT_UNREADABLE
-        status = 0 if len(recordings) == len(arguments.recordings) else EXIT_UNREADABLE
+        status = 0 if len(recordings) == len(paths) else EXIT_UNREADABLE
         nodes: dict[str, NodePlay] = {}
         try:
             replay_recordings(recordings, versions, config, nodes)
@@ -113,6 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         problems = [problem for recording in recordings for problem in recording.problems]
     for problem in problems:
         _warn(problem)
+        status = EXIT_UNREADABLE
     played = [nodes[name] for name in sorted(nodes)]
     new, *old = [[span for node in played for span in node.plays[number].spans()] for number in range(len(versions))]
     found = differences(old[0], new, labels_set_by(*versions)) if old else None
