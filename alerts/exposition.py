@@ -80,7 +80,7 @@ class Exposition:
         firing = [alert for alert in active if alert.phase is Phase.FIRING]
         self._summaries = {alert.labels: self._summary(alert) for alert in firing}
         alerts = [("coldplate_alert", self._labels(alert)) for alert in active]
-        alerts += [("coldplate_alert_info", self._info_labels(alert, causes)) for alert in firing]
+        alerts += [("coldplate_alert_text_info", self._info_labels(alert, causes)) for alert in firing]
         sent = [each for receiver in receivers for each in _notifications(receiver)]
         shown = self._shown.of([*alerts, *(key for key, _ in sent)])
         series = (*shown[: len(alerts)], *self._of_groups, *_OF_WINDOWS, *shown[len(alerts) :])

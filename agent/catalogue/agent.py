@@ -129,7 +129,7 @@ EXPECTATIONS = (
 RULES = (
     state("coldplate_alert", Node, "1 for each alert that is pending or firing, with the alert's own labels.",
           Lane.FAST, Derived("rule engine"), labels=("alertname", "alertstate", "severity"), span=(1, 1)),
-    info("coldplate_alert_info", Node,
+    info("coldplate_alert_text_info", Node,
          "Each firing alert with its own labels, its summary of when it began to fire, and the alert that inhibits it, "
          "if one does.",
          Lane.FAST, Derived("rule engine"), labels=("alertname", "inhibited_by", "severity", "summary")),

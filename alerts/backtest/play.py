@@ -48,7 +48,7 @@ class AlertSpan(Struct, frozen=True):
         return self.fired_at is not None
 
 
-ALERT_SERIES = (BY_NAME["coldplate_alert"], BY_NAME["coldplate_alert_info"])
+ALERT_SERIES = (BY_NAME["coldplate_alert"], BY_NAME["coldplate_alert_text_info"])
 
 
 class RuleFailures(Struct, frozen=True):

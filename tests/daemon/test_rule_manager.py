@@ -350,7 +350,7 @@ def test_a_firing_alert_has_a_summary_of_its_start_and_its_cause(begun: list[Ben
 
     def infos() -> dict[str, dict[str, str]]:
         page = bench.manager.frame(later(bench.second)).readings
-        series = [dict(each.series.labels) for each in page if each.metric.name == "coldplate_alert_info"]
+        series = [dict(each.series.labels) for each in page if each.metric.name == "coldplate_alert_text_info"]
         return {labels["alertname"]: labels for labels in series}
 
     bench.round(up=0.5)

@@ -19,10 +19,10 @@ RULES = """\
   # What agents report, with the summary of each alert. All agents of a rack report its alerts alike: one counts.
   - record: {reported}
     expr: |
-      max without (job) (coldplate_alert_info{{alertname!~"{of_rack}"}})
+      max without (job) (coldplate_alert_text_info{{alertname!~"{of_rack}"}})
       or
       label_replace(
-        topk without (instance, summary) (1, max without (job) (coldplate_alert_info{{alertname=~"{of_rack}"}})),
+        topk without (instance, summary) (1, max without (job) (coldplate_alert_text_info{{alertname=~"{of_rack}"}})),
         "instance", "", "", ""
       )
   # And what servers find by these rules alone: alerts of other teams are not counted. Prometheus keeps no

@@ -113,7 +113,7 @@ def test_the_whole_of_it_is_one_word_away() -> None:
 
 WORDS_OF_OTHERS = {
     "coldplate_alert": "the alert's own",
-    "coldplate_alert_info": "the same",
+    "coldplate_alert_text_info": "the same",
     "coldplate_metric_missing": "those of the device",
 }
 

@@ -41,7 +41,7 @@ _OF_TARGETS = frozenset({
     "instance", "job", "node", "rack", "cluster", "namespace", "pod", "container", "service", "endpoint", "le",
 })  # fmt: skip
 """Labels that scraping may give to every series."""
-ANY_LABEL = frozenset({"coldplate_alert", "coldplate_alert_info", "coldplate_metric_missing"})
+ANY_LABEL = frozenset({"coldplate_alert", "coldplate_alert_text_info", "coldplate_metric_missing"})
 """Metrics whose series have labels of another entity."""
 
 _MAKERS = frozenset({"label_replace", "label_join", "count_values"})

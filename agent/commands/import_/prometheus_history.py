@@ -199,6 +199,6 @@ def _labels(row: Metric, entity: Entity, given: Mapping[str, str]) -> Labels:
     own = (*row.labels, *row.further_labels)
     if own:
         return tuple((label, given[label]) for label in own if label in given)
-    if row.name not in ("coldplate_alert", "coldplate_alert_info", "coldplate_metric_missing"):
+    if row.name not in ("coldplate_alert", "coldplate_alert_text_info", "coldplate_metric_missing"):
         return ()
     return tuple(sorted(pair for pair in given.items() if pair[0] not in OF_TARGETS | set(dict(entity.labels))))
