@@ -73,11 +73,15 @@ def unit_of(name: str) -> str:
 
 
 def unit_of_query(expr: str, name: str) -> str:
-    """Return Grafana's unit for the result of a query about that metric."""
+    """Return Grafana's unit for the result of a query about that metric.
+
+    Conditions (`and`, `unless`) choose series, and change no unit.
+    """
     unit = unit_of(name)
     if re.match(r"\s*(count|changes)\b", expr):
         return "short"
-    return PER_SECOND.get(unit, unit) if re.search(r"\b(i?rate|deriv)\(", expr) else unit
+    measured = re.split(r"\b(?:and|unless)\b", expr)[0]
+    return PER_SECOND.get(unit, unit) if re.search(r"\b(i?rate|deriv)\(", measured) else unit
 
 
 def legend_of(row: Metric, pinned: frozenset[str]) -> str:

@@ -249,6 +249,9 @@ def test_a_rack_over_its_budget_is_red_and_every_limit_that_is_drawn_is_one_of_t
     column = with_property(table["fieldConfig"]["overrides"], "mappings")["Breach in"]
     for mappings in (column, stat["fieldConfig"]["defaults"]["mappings"]):
         assert mappings[0]["options"]["0"] == {"text": "already over", "color": "red", "index": 0}
+    assert with_property(table["fieldConfig"]["overrides"], "unit")["Breach in"] == "s"
+    graphs = [panel for panel in load()["rack"].panels() if panel["title"].startswith("Time to breach")]
+    assert [panel["fieldConfig"]["defaults"]["unit"] for panel in graphs] == ["s", "s"]
 
 
 def test_the_fleet_board_reads_recorded_series_over_time() -> None:
