@@ -73,11 +73,15 @@ def unit_of(name: str) -> str:
 
 
 def unit_of_query(expr: str, name: str) -> str:
-    """Return Grafana's unit for the result of a query about that metric."""
+    """Return Grafana's unit for the result of a query about that metric.
+
+    Conditions (`and`, `unless`) choose series, and change no unit.
+    """
     unit = unit_of(name)
     if re.match(r"\s*(count|changes)\b", expr):
         return "short"
-    return PER_SECOND.get(unit, unit) if re.search(r"\b(i?rate|deriv)\(", expr) else unit
+    measured = re.split(r"\b(?:and|unless)\b", expr)[0]
+    return PER_SECOND.get(unit, unit) if re.search(r"\b(i?rate|deriv)\(", measured) else unit
 
 
 def legend_of(row: Metric, pinned: frozenset[str]) -> str:
@@ -178,10 +182,15 @@ HARMFUL = 'reason!~"gpu_idle|low_utilization|sw_power_cap"'
 """Reasons that cost work: not those of an idle GPU, nor the power cap at which a busy GPU lives."""
 THROTTLED = f"clamp_max(rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}[$__rate_interval]), 1)"
 """Share of time in which each of them held a GPU down; rate() extrapolates, so it may exceed 1 without the limit."""
-FORECAST = "(rack:time_to_breach_seconds:linear5m and on (rack) rack:power_ratio:max > 0.7)"
+FORECAST = (
+    "(rack:time_to_breach_seconds:linear5m and on (rack) rack:power_ratio:max > 0.7"
+    " and on (rack) deriv(rack:power_watts:mean5s[5m]) * 300 > 2.8 * stddev_over_time(rack:power_watts:mean5s[5m]))"
+)
 """When a rack reaches its budget if its power keeps rising.
 
-As RackPowerBreachSoon, only from 70 % of the budget on: further below, the noise of a steady load has a slope as well.
+As RackPowerBreachSoon, only from 70% of the budget on. And only if the line explains at least two thirds of how power
+varied in these 5 minutes (a perfect line rises by 3.5 standard deviations): the noise of a steady load has a slope as
+well, half of the time towards the budget.
 """
 BREACH = f"({FORECAST} or (rack:power_ratio:max > 1) * 0)"
 """The same; 0 if the rack is already over its budget."""

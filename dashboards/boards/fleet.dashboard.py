@@ -120,7 +120,7 @@ dashboard.add(
           "empty.", what="Share of GPU time in which heat, a brake or another cause reduced clocks.",
               labels={"instance": "Node"}, size=(8, 11), sort="Throttled"),
     table("Ten jobs that compute least", [
-        TableColumn("GPUs", f"{OF_JOB} and {LEAST}", unit="short", decimals=0),
+        TableColumn("GPUs", f"sum by (job_id) (coldplate_job_exclusive_gpus) and {LEAST}", unit="short", decimals=0),
         TableColumn("Computing", LEAST, unit="percentunit", limits=BUSY),
     ], "green: the job computes with nearly all of its GPU time.",
         what="Share of the GPU time of each job, on all of its nodes, in which its GPUs compute: a hung job is at 0%, "

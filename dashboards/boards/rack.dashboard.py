@@ -51,7 +51,7 @@ dashboard.add(
     stat(BREACH, "no value: power is not rising towards the budget.",
         title="Time to breach", none="none in sight, or unknown",
         what="When a straight line through the last 5 minutes reaches the budget; no value while power is not "
-        "rising, nor below 70% of the budget.",
+        "rising by more than it varies, nor below 70% of the budget.",
         limits=steps("RackPowerBreachSoon"), mapped=OVER, decimals=0, size=(4, 6)),
     stat([(f"max(rack:nodes_missing:max) or count(({NODES}) == 0)", "missing"),
         ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
@@ -94,8 +94,8 @@ dashboard.add(
         limits=steps("RackPowerSwing", level="ramp"), decimals=2),
     small_graph([(FORECAST, "time to breach")], "empty: power is not rising.", decimals=0,
         title="Time to breach over time", none="none in sight, or unknown",
-        what="When a straight line through 5 minutes reaches the budget; only while power rises, from 70% of the "
-        "budget on.",
+        what="When a straight line through 5 minutes reaches the budget; only while power rises by more than it "
+        "varies, from 70% of the budget on.",
         limits=steps("RackPowerBreachSoon")),
 )  # fmt: skip
 dashboard.row("Feeds", collapsed=True)

@@ -249,6 +249,9 @@ def test_a_rack_over_its_budget_is_red_and_every_limit_that_is_drawn_is_one_of_t
     column = with_property(table["fieldConfig"]["overrides"], "mappings")["Breach in"]
     for mappings in (column, stat["fieldConfig"]["defaults"]["mappings"]):
         assert mappings[0]["options"]["0"] == {"text": "already over", "color": "red", "index": 0}
+    assert with_property(table["fieldConfig"]["overrides"], "unit")["Breach in"] == "s"
+    graphs = [panel for panel in load()["rack"].panels() if panel["title"].startswith("Time to breach")]
+    assert [panel["fieldConfig"]["defaults"]["unit"] for panel in graphs] == ["s", "s"]
 
 
 def test_the_fleet_board_reads_recorded_series_over_time() -> None:
@@ -272,10 +275,15 @@ def test_all_eight_gpus_fit_and_a_lost_one_is_first(name: str, title: str) -> No
 SERIES = {
     'rack:time_to_breach_seconds:linear5m{rack="rises"}': "300x8",
     'rack:power_ratio:max{rack="rises"}': "0.9x8",
+    'rack:power_watts:mean5s{rack="rises"}': "9000+40x8",
+    'rack:time_to_breach_seconds:linear5m{rack="steady"}': "9000x8",
+    'rack:power_ratio:max{rack="steady"}': "0.75x8",
+    'rack:power_watts:mean5s{rack="steady"}': "7500 7560 7440 7530 7430 7570 7450 7520 7540",
     'rack:power_ratio:max{rack="over"}': "1.12x8",
     'rack:power_ratio:max{rack="falls"}': "0.7x8",
-    'rack:time_to_breach_seconds:linear5m{rack="noisy"}': "40000x8",
-    'rack:power_ratio:max{rack="noisy"}': "0.69x8",
+    'rack:time_to_breach_seconds:linear5m{rack="low"}': "40000x8",
+    'rack:power_ratio:max{rack="low"}': "0.69x8",
+    'rack:power_watts:mean5s{rack="low"}': "6900+40x8",
     'cluster:nodes_up:sum{cluster="quiet"}': "2x8",
     'cluster:nodes_up:sum{cluster="dark"}': "0x8",
     'cluster:job_gpu_seconds:rate5m{cluster="hung",state="waiting"}': "8x8",
