@@ -16,7 +16,7 @@ def one_line(text: str, most: int = MOST) -> str:
     return cut if len(cut) <= most else f"{cut[: most - 3]}..."
 
 
-_LOGIN = re.compile(r"(:/{1,2})[^\s/]\S*@")
+_LOGIN = re.compile(r"(:/{1,2})[^\s/].*@")
 _QUERY = re.compile(r"(:/{1,2}[^\s?]*\?)[^\s'\"]+")
 
 

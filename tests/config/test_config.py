@@ -41,7 +41,7 @@ def test_everything_is_optional() -> None:
 
 
 PASSWORD = "hush"
-URL = f"https://{'long' * 30}:{PASSWORD}@host.example/runbooks?token={PASSWORD}"
+URL = f"https://{'long' * 30}:{PASSWORD} {PASSWORD}?{PASSWORD}@host.example/runbooks?token={PASSWORD}"
 
 
 def test_no_error_repeats_the_password_of_a_url_in_any_key(tmp_path: Path) -> None:
