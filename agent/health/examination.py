@@ -74,6 +74,8 @@ CHECKS = (
 )
 FACTS = frozenset(check.name for check in CHECKS if check.is_fact)
 """The checks that the running agent makes all the time; the others have alerts of their own."""
+CONDITIONS = frozenset(check.name for check in CHECKS if not check.is_fact) - {"gpus-present"}
+"""The checks that are not made where the rules of an agent judge. Whether a GPU answers now is a fact."""
 
 
 def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:

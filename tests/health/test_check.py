@@ -31,16 +31,18 @@ from agent.commands.check.node_check import (
 )
 from agent.config.schema import ConfigError
 from agent.daemon.pausing import PauseRequest, boot_of, write_request
+from agent.health.device_states import MARGIN
 from agent.health.examination import CHECKS
 from agent.health.expectations import NodeExpectations, load_expectations
 from agent.health.verdicts import Verdict
 from agent.lib.clock import clock
 from agent.lib.proc_stat import parse_run_delay
-from agent.model import BackendReport, Frame, Gpu, Instant, Layout, Outcome, Series, Snapshot
+from agent.model import Alert, BackendReport, Frame, Gpu, Instant, Layout, Outcome, Phase, Series, Snapshot
 from agent.wiring.identity import OwnAgent
 from tests import warm
 from tests.daemon.conftest import library
 from tests.fakes.nvml import build
+from tests.health.test_findings import changed
 from tests.kmsg.conftest import FakeLog
 from tests.screen.agents import canned, serving
 from tests.waiting import wait_until
@@ -95,16 +97,44 @@ def test_the_text_is_for_people_and_the_object_for_programs(look) -> None:
     assert {"name", "verdict", "expected", "found", "remedy"} == told["findings"][0].keys()
 
 
+def fires(rule: str, severity: str) -> Alert:
+    labels = (("alertname", rule), ("severity", severity))
+    return Alert(rule, labels, Phase.FIRING, 1.0, 0.0, annotations={"summary": f"{rule} it is"})
+
+
+def test_what_a_rule_judges_is_judged_by_it_alone_where_an_agent_answers(look) -> None:
+    """What rules.override or rules.disable has ended for the agent does not come back by a check of the same."""
+    hot = changed(look("idle"), lambda each: 1.0 if each.metric.name == MARGIN else each.value)
+    for alerts, status, words in (
+        (None, 1, "temperature"), (AgentAlerts(None, "refused"), 1, "temperature"), (AgentAlerts([]), 0, "ok"),
+    ):  # fmt: skip
+        evidence = CheckEvidence(hot, DEVICES, xids=[], alerts=alerts)
+        made = evaluate(evidence, NAMES, None, needs_agent=False)
+        assert (status_of(made), words in as_text(made, False)) == (status, True)
+    alone = evaluate(
+        CheckEvidence(hot, DEVICES, xids=[], alerts=AgentAlerts([])),
+        frozenset({"temperature"}),
+        None,
+        needs_agent=False,
+    )
+    assert status_of(alone) == 1, "it was asked for by name"
+
+
 @pytest.mark.parametrize(
     ("told", "needs", "status", "words"),
     [
-        (AgentAlerts([]), False, 0, "23 of 23"),
-        (AgentAlerts([("GpuXidInfo", "info")]), False, 0, "23 of 23"),
-        (AgentAlerts([("GpuHot", "warning"), ("GpuHot", "warning")]), False, 1, "alerts: warning: GpuHot;"),
-        (AgentAlerts([("GpuHot", "warning"), ("GpuLost", "critical")]), False, 2, "alerts: critical: GpuLost;"),
+        (AgentAlerts([]), False, 0, "19 of 19"),
+        (AgentAlerts([fires("GpuXidInfo", "info")]), False, 0, "19 of 19"),
+        (AgentAlerts([fires("GpuHot", "warning")] * 2), False, 1, "WARNING GpuHot: GpuHot it is (and 1 more) (expec"),
+        (
+            AgentAlerts([fires("GpuHot", "warning"), fires("GpuLost", "critical")]),
+            False,
+            2,
+            "- GpuLost: GpuLost it is;",
+        ),
         (AgentAlerts(None, "refused"), False, 0, "22 of 22"),
         (AgentAlerts(None, "refused"), True, 2, "agent: refused;"),
-        (AgentAlerts([]), True, 0, "24 of 24"),
+        (AgentAlerts([]), True, 0, "20 of 20"),
     ],
 )
 def test_what_the_agent_is_alarmed_about_counts(look, told: AgentAlerts, needs: bool, status: int, words: str) -> None:
@@ -140,9 +170,9 @@ def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_
     alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPowerHigh", "firing", rack="r12")]
     page = {"status": "success", "data": {"alerts": alerts}}
     with serving(lambda _: (200, json.dumps(page).encode())) as well, serving(lambda _: (200, b"[]")) as raving:
-        assert asked(well).firing == [("GpuLost", "critical")]
+        assert [each.rule for each in asked(well).firing or ()] == ["GpuLost"]
         assert asked(raving).firing is None
-        assert asked(raving, well).firing == [("GpuLost", "critical")]
+        assert [each.rule for each in asked(raving, well).firing or ()] == ["GpuLost"]
     for status, body in ((200, b""), (503, b'{"data": {"alerts": []}}')):
         with serving(lambda _, said=(status, body): said) as place:
             assert asked(place).firing is None

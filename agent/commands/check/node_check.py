@@ -20,7 +20,8 @@ from agent.config.schema import Config, ConfigError
 from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
-from agent.health.examination import examined, expected_of, learned, view_of
+from agent.health.conditions import order_of
+from agent.health.examination import CONDITIONS, examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
@@ -32,7 +33,7 @@ from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.lib.proc_stat import parse_run_delay, parse_stat
 from agent.lib.wording import UserError, utc
-from agent.model import Alert, Outcome, Phase, Snapshot, Xid
+from agent.model import Alert, Outcome, Phase, Severity, Snapshot, Xid
 from agent.wiring.agent_client import AgentClient, read_alerts
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import OwnAgent, own_agent, state_file
@@ -61,9 +62,9 @@ def in_background(ask: Callable[[], _Result]) -> Callable[[float, _Result], _Res
 
 
 class AgentAlerts(Struct, frozen=True):
-    """The firing alerts by name and severity; None with the reason if no agent answered."""
+    """The alerts of the node that fire; None with the reason if no agent answered."""
 
-    firing: Sequence[tuple[str, str]] | None
+    firing: Sequence[Alert] | None
     why: str = ""
 
 
@@ -90,10 +91,12 @@ def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
 
 def firing_of_node(alerts: Iterable[Alert]) -> AgentAlerts:
     """Return the alerts that fire and are of the node: those of the rack as a whole say nothing about it."""
-    firing = [(each.rule, dict(each.labels)) for each in alerts if each.phase is Phase.FIRING]
-    return AgentAlerts(
-        [(rule, labels.get("severity", "")) for rule, labels in firing if "rack" not in labels or "instance" in labels]
-    )
+    return AgentAlerts([alert for alert in alerts if alert.phase is Phase.FIRING and _is_of_node(alert)])
+
+
+def _is_of_node(alert: Alert) -> bool:
+    names = {name for name, _ in alert.labels}
+    return "rack" not in names or "instance" in names
 
 
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
@@ -115,7 +118,9 @@ ANSWERING_SECONDS = 0.5
 ANSWERING_SHARE = 0.5
 """The same as a share of the time that it took to open the devices: on a machine that is very busy all takes longer."""
 _BUSY = "the machine is very busy: give it a longer --timeout"
-WORST = (("critical", Verdict.CRITICAL), ("warning", Verdict.WARNING))
+VERDICTS = {Severity.CRITICAL: Verdict.CRITICAL, Severity.WARNING: Verdict.WARNING}
+"""Of alerts; information does not count."""
+NO_ALERT = "no alert of the agent is firing"
 
 
 class CheckResult(Struct, frozen=True):
@@ -233,16 +238,21 @@ def evaluate(
     """Return the findings of the checks with these names; without `given`, the GPUs decide what is expected."""
     view = view_of(evidence.snapshot, evidence.devices)
     expected = given or expected_of(view)
+    judged_by_rules = "alerts" in names and evidence.alerts is not None and evidence.alerts.firing is not None
+    made_here = [name for name in names if not (judged_by_rules and name in CONDITIONS)]
     findings = [
         replace(_driver(view, expected, evidence), name="driver"),
-        *(_patient(each, view, evidence) for each in examined(view, expected, names)),
+        *(_patient(each, view, evidence) for each in examined(view, expected, made_here)),
         replace(fault_findings.xids(view, evidence.xids, evidence.why_no_xids), name="xids"),
     ]
-    if evidence.alerts is not None:
-        findings += agent_findings(evidence.alerts, needs_agent)
+    findings = [finding for finding in findings if finding.name in names]
+    if evidence.alerts is not None and "agent" in names and needs_agent:
+        findings.append(_agent_finding(evidence.alerts))
+    if judged_by_rules and evidence.alerts is not None:
+        findings += condition_findings(evidence.alerts.firing or ())
     unrecognised = "" if given is not None or expected is not GENERIC else _unrecognised(view)
     note = "; ".join(filter(None, (evidence.note, unrecognised)))
-    return CheckResult([each for each in findings if each.name in names], expected, note)
+    return CheckResult(findings, expected, note)
 
 
 def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
@@ -257,21 +267,33 @@ def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
     return learned(view, f"{len(view.gpus)} x {next(iter(view.facts('model').values()))}, learned")
 
 
-def agent_findings(answer: AgentAlerts, required: bool) -> list[HealthFinding]:
-    """Return what the running agent says: whether it answers, if it has to, and what it is alarmed about."""
-    if answer.firing is None:
-        remedy = "systemctl status coldplate; or leave it out with --agent none"
-        missing = HealthFinding(Verdict.CRITICAL, "the agent answers", answer.why, remedy, "agent")
-        return [missing] if required else []
-    findings = [HealthFinding(Verdict.OK, "the agent answers", "it does", name="agent")] if required else []
-    expectation = "no alert of the agent is firing"
-    for severity, verdict in WORST:
-        found = [name for name, each in answer.firing if each == severity]
-        if found:
-            remedy = "see the agent's overview page, and the runbook of each alert on it"
-            text = f"{severity}: {', '.join(dict.fromkeys(found))}"
-            return [*findings, HealthFinding(verdict, expectation, text, remedy, "alerts")]
-    return [*findings, HealthFinding(Verdict.OK, expectation, "none", name="alerts")]
+def _agent_finding(answer: AgentAlerts) -> HealthFinding:
+    """Return whether the agent answers, where it has to."""
+    if answer.firing is not None:
+        return HealthFinding(Verdict.OK, "the agent answers", "it does", name="agent")
+    remedy = "systemctl status coldplate; or leave it out with --agent none"
+    return HealthFinding(Verdict.CRITICAL, "the agent answers", answer.why, remedy, "agent")
+
+
+def condition_findings(firing: Iterable[Alert]) -> list[HealthFinding]:
+    """Return one finding for each rule that fires with a severity that counts, the worst first, by the rule's name."""
+    by_rule: dict[tuple[str, Verdict], list[Alert]] = {}
+    for alert in sorted(firing, key=order_of):
+        if alert.severity in VERDICTS:
+            by_rule.setdefault((alert.rule, VERDICTS[alert.severity]), []).append(alert)
+    findings = [
+        HealthFinding(verdict, NO_ALERT, _summary_of(alerts), f"do what the runbook of {rule} says", rule)
+        for (rule, verdict), alerts in by_rule.items()
+    ]
+    return findings or [HealthFinding(Verdict.OK, NO_ALERT, "none", name="alerts")]
+
+
+def _summary_of(alerts: Sequence[Alert]) -> str:
+    """Return the summary of the first of these alerts of one rule, its cause, and how many more there are."""
+    first = alerts[0]
+    cause = f" (effect of {first.inhibited_by})" if first.inhibited_by else ""
+    more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
+    return f"{first.annotations.get('summary', 'firing')}{cause}{more}"
 
 
 def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:
