@@ -135,7 +135,7 @@ OWN: dict[str, Expectation] = {
     "rack-overrun-healthy": Expectation(
         900, base="rack-overrun", changes={0: {"watts": 300.0}, 1: {"watts": 100.0}}, rack=FED),
     "straggler-milder": Expectation(1000, base="straggler", changes={0: {"utilization": 0.25}},
-        must=(Expected("GpuImbalance", labels={"job_id": "6001", "cause": "uneven"}, within=300),)),
+        must=(Expected("GpuImbalance", labels={"job_id": "6001", "cause": "uneven"}, within=320),)),
     "straggler-healthy": Expectation(1300, base="straggler", changes={0: {"utilization": 0.55}}),
     "slow-gpu-milder": Expectation(1000, base="slow-gpu", changes={0: {"factor": 0.85}},
         must=(Expected("GpuStraggler", labels={"job_id": "6003"}, within=300),)),
