@@ -217,11 +217,13 @@ class SamplingLoop:
         """Log for how many seconds nothing was sampled, if it was long.
 
         The monotonic clock counts while the process is stopped, and not while the machine is suspended: then the wall
-        clock alone moves (clock_gettime(2)), as it does when it is set.
+        clock alone moves (clock_gettime(2)), as it does when it is set. Neither shows
+        whether the process was stopped or its previous tick took long.
         """
         before, self._clock_offset = self._clock_offset, now.wall - now.mono
         if late >= STANDSTILL_SECONDS:
-            log.warning("sampling stood still: no sample for %.0f s; the process or its machine was stopped", late)
+            causes = "the process or its machine was stopped, or the previous tick took too long"
+            log.warning("sampling stood still: no sample for %.0f s; %s", late, causes)
         elif before is not None and self._clock_offset - before >= STANDSTILL_SECONDS:
             seconds = self._clock_offset - before
             log.warning("wall clock jumped by %.0f s: the machine was suspended, or its clock was set", seconds)

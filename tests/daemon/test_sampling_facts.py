@@ -161,6 +161,21 @@ def test_a_standstill_is_logged_once_with_its_length(caplog: pytest.LogCaptureFi
     assert "suspended" in suspended.getMessage() and "3600 s" in suspended.getMessage()
 
 
+def test_a_tick_that_took_long_is_not_logged_as_a_stopped_process_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """The clock shows the same for both, as here for a reader of snapshots that takes 30 s for one of them."""
+    rig = Rig()
+    seconds = iter([0, 30, 0])
+
+    def read_slowly(_: Snapshot) -> None:
+        rig.now += next(seconds)
+
+    rig.hub.follow("reading slowly", read_slowly)
+    for _ in range(3):
+        rig.tick()
+    (record,) = caplog.records
+    assert "was stopped" in record.getMessage() and "tick took too long" in record.getMessage()
+
+
 def reports(snapshot: Snapshot) -> dict[str, tuple[Outcome, str]]:
     return {each.backend: (each.outcome, each.detail) for each in snapshot.reports}
 
