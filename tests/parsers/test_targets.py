@@ -41,6 +41,7 @@ UNFUZZED = {
     "agent/commands/once.py": "what this process wrote itself",
     "agent/commands/render/__init__.py": "boards that the package ships",
     "agent/commands/top/screen/text_layout.py": "ASCII that this process has just encoded",
+    "agent/lib/directory_lock.py": "a line that an agent wrote, which is only shown: tests/lib/test_directory_lock.py",
     "agent/lib/textfile.py": "gives the text of a file; its callers have targets",
     "agent/lib/wording.py": "ASCII that this process has just encoded",
     "agent/rack/peers.py": "calls agent/rack/peer_messages.py",
