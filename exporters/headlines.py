@@ -7,7 +7,7 @@ a plain line that claims nothing.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from agent.health.conditions import counts_now, order_of, phase_text
+from agent.health.conditions import condition_text, counts_now, order_of, phase_text
 from agent.health.seen_node import DRIVER, SeenGpu, SeenNode, numbers
 from agent.model import Alert, BackendReport, Outcome, Phase, Severity
 from exporters.markup import SEVERITY_TONES, Tone
@@ -33,10 +33,9 @@ def condition_lines(conditions: Iterable[Alert], now: float | None) -> Iterator[
     for condition in sorted(conditions, key=order_of):
         if not condition.inhibited_by and condition.severity is not Severity.INFO:
             by_rule.setdefault((condition.rule, condition.phase, condition.severity), []).append(condition)
-    for (rule, phase, severity), alike in by_rule.items():
-        summary = alike[0].annotations.get("summary", "")
+    for (_, phase, severity), alike in by_rule.items():
         more = f" (and {len(alike) - 1} more)" if len(alike) > 1 else ""
-        text = f"{rule}: {summary}{more}" if summary else f"{rule}{more}"
+        text = f"{condition_text(alike[0])}{more}"
         if phase is Phase.PENDING:
             yield Headline(Tone.CALM, PENDING, f"{phase_text(alike[0], now)}: {text}")
         else:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
 from agent.health.device_facts import PORT_METRICS, PortFacts, port_facts
+from agent.health.device_states import LIMIT
 from agent.health.ledger_states import main_states
 from agent.health.seen_node import AGE, CLOCKS, JOBS, LINK_UP, POWER, SLOWDOWN, THROTTLE, SeenGpu, SeenNode
 from agent.model import BackendReport, Entity, Metric, Node, Outcome, PastMoment, Snapshot
@@ -77,7 +78,7 @@ REFRESHES_SECONDS = (0, 2, 10, 60)
 REFRESH_SECONDS = 10
 _MOST_FIELDS = 20
 METRICS = (
-    *PORT_METRICS, *landing_parts.METRICS, AGE, THROTTLE, SLOWDOWN, LINK_UP, *CLOCKS, POWER, landing_parts.LIMIT, *JOBS,
+    *PORT_METRICS, *landing_parts.METRICS, AGE, THROTTLE, SLOWDOWN, LINK_UP, *CLOCKS, POWER, LIMIT, *JOBS,
     "coldplate_gpu_memory_temperature_celsius", "coldplate_gpu_utilization_ratio", "coldplate_gpu_temperature_celsius",
     "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes", "coldplate_node_power_watts",
     "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts", *HOST,

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from agent.health.conditions import DeviceConditions, phase_text
 from agent.health.device_facts import INTENDED, PortFacts, throttle_word
+from agent.health.device_states import LIMIT
 from agent.health.seen_node import CLOCKS, ECC_ERRORS, POWER, SeenGpu, SeenNode
 from agent.lib.wording import age, short_numbers
 from agent.model import Alert, Entity
@@ -21,7 +22,6 @@ from exporters.markup import ABSENT, TABLE_END, Tone, badge, cell, cut, escape, 
 _GPU_HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks",
               "ECC errors", "Job")  # fmt: skip
 _GPU_NUMERIC = frozenset(_GPU_HEADS[2:8])
-LIMIT = "coldplate_gpu_power_limit_watts"
 _MEMORY, _MEMORY_MAX = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
 
 

@@ -6,7 +6,6 @@ Wide screens show tables. On narrow ones each row of a table of cards is a card 
 from collections.abc import Container, Sequence
 from enum import IntEnum
 
-from agent.health.verdicts import Verdict
 from agent.model import Severity
 
 
@@ -28,10 +27,6 @@ class Tone(IntEnum):
         return {Tone.BAD: "✖", Tone.WARN: "▲", Tone.CALM: "·", Tone.GOOD: "✔"}[self]
 
 
-TONES = {
-    Verdict.CRITICAL: Tone.BAD, Verdict.WARNING: Tone.WARN, Verdict.UNKNOWN: Tone.CALM, Verdict.SKIPPED: Tone.CALM,
-    Verdict.OK: Tone.GOOD,
-}  # fmt: skip
 SEVERITY_TONES = {Severity.CRITICAL: Tone.BAD, Severity.WARNING: Tone.WARN, Severity.INFO: Tone.CALM}
 ABSENT = "–"
 """Shown in place of a missing value; 0 would be a value."""

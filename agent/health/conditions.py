@@ -55,6 +55,12 @@ def phase_text(condition: Alert, now: float | None) -> str:
     return f"pending, fires in {age(max(condition.fires_at - now, 0.0))}"
 
 
+def condition_text(condition: Alert) -> str:
+    """Return the rule of a condition, and its summary if it has one."""
+    summary = condition.annotations.get("summary", "")
+    return f"{condition.rule}: {summary}" if summary else condition.rule
+
+
 class DeviceConditions:
     """The worst conditions of each GPU and port, by the labels that name it."""
 

@@ -20,7 +20,6 @@ UMBRELLA = "hw_slowdown"
 """Also stands for heat or brake, which have reasons of their own if the GPU reports them: a separate state."""
 RECOVERY = "coldplate_gpu_recovery_action"
 LINK_UP = "coldplate_nvlink_up"
-XID = "coldplate_gpu_xid_last_timestamp_seconds"
 BUSY, POWER = "coldplate_gpu_utilization_ratio", "coldplate_gpu_power_watts"
 JOBS = ("coldplate_gpu_job_info", "coldplate_gpu_shared_job_info")
 CLOCKS = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
@@ -59,7 +58,6 @@ class SeenGpu(Struct):
     links_down: list[int] = field(default_factory=list)
     is_linked: bool = False
     """Whether any NVLink of the node is up; where none is, they are not connected."""
-    xids: list[tuple[float, str]] = field(default_factory=list)
     jobs: list[Mapping[str, str]] = field(default_factory=list)
     ecc_errors: dict[str, float] = field(default_factory=dict)
     """Memory errors since the driver was loaded, by type: corrected, uncorrected."""
@@ -220,13 +218,11 @@ class SeenNode:
         is_linked = any(gpu.links_up for gpu in found.values())
         for gpu in found.values():
             gpu.is_linked = is_linked
-        for name in (THROTTLE, SLOWDOWN, RECOVERY, XID, ECC_ERRORS, *JOBS):
+        for name in (THROTTLE, SLOWDOWN, RECOVERY, ECC_ERRORS, *JOBS):
             for entity, labels, value in self.all(name):
                 if (gpu := found.get(entity)) is None:
                     continue
-                if name == XID:
-                    gpu.xids.append((value, labels["xid"]))
-                elif name in JOBS:
+                if name in JOBS:
                     if labels.get("shared") != "true":
                         gpu.jobs.append(labels)
                 elif name == ECC_ERRORS:

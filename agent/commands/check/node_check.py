@@ -238,8 +238,8 @@ def evaluate(
     """Return the findings of the checks with these names; without `given`, the GPUs decide what is expected."""
     view = view_of(evidence.snapshot, evidence.devices)
     expected = given or expected_of(view)
-    judged_by_rules = "alerts" in names and evidence.alerts is not None and evidence.alerts.firing is not None
-    made_here = [name for name in names if not (judged_by_rules and name in CONDITIONS)]
+    firing = evidence.alerts.firing if evidence.alerts is not None and "alerts" in names else None
+    made_here = names if firing is None else [name for name in names if name not in CONDITIONS]
     findings = [
         replace(_driver(view, expected, evidence), name="driver"),
         *(_patient(each, view, evidence) for each in examined(view, expected, made_here)),
@@ -248,8 +248,8 @@ def evaluate(
     findings = [finding for finding in findings if finding.name in names]
     if evidence.alerts is not None and "agent" in names and needs_agent:
         findings.append(_agent_finding(evidence.alerts))
-    if judged_by_rules and evidence.alerts is not None:
-        findings += condition_findings(evidence.alerts.firing or ())
+    if firing is not None:
+        findings += condition_findings(firing)
     unrecognised = "" if given is not None or expected is not GENERIC else _unrecognised(view)
     note = "; ".join(filter(None, (evidence.note, unrecognised)))
     return CheckResult(findings, expected, note)

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from agent.catalogue import BY_NAME
 from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, ProcessRow, Traffic
+from agent.health.conditions import condition_text
 from agent.health.device_facts import PortFacts, port_facts
 from agent.health.ledger_states import STATE_SECONDS
 from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
@@ -67,10 +68,7 @@ class GpuView(Struct):
     @property
     def why(self) -> str:
         """The conditions that name it, and why it is not read, in one line."""
-        parts = [
-            f"{each.rule}: {each.annotations.get('summary', '')}".removesuffix(": ") for each in self.row.conditions
-        ]
-        return "; ".join(filter(None, [*parts, self.row.silence_text]))
+        return "; ".join(filter(None, [*map(condition_text, self.row.conditions), self.row.silence_text]))
 
     @property
     def job(self) -> Mapping[str, str] | None:
