@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
 from agent.health.device_facts import PORT_METRICS, PortFacts, port_facts
-from agent.health.device_states import LIMIT
+from agent.health.gpu_findings import LIMIT
 from agent.health.ledger_states import main_states
 from agent.health.seen_node import AGE, CLOCKS, JOBS, LINK_UP, POWER, SLOWDOWN, THROTTLE, SeenGpu, SeenNode
 from agent.model import BackendReport, Entity, Metric, Node, Outcome, PastMoment, Snapshot

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from agent.health.conditions import DeviceConditions, phase_text
 from agent.health.device_facts import INTENDED, PortFacts, throttle_word
-from agent.health.device_states import LIMIT
+from agent.health.gpu_findings import LIMIT
 from agent.health.seen_node import CLOCKS, ECC_ERRORS, POWER, SeenGpu, SeenNode
 from agent.lib.wording import age, short_numbers
 from agent.model import Alert, Entity

@@ -94,12 +94,28 @@ def _active(rule: RuleReport) -> list[Alert]:
     return [alert for alert in rule.alerts if alert.phase in _ACTIVE]
 
 
-def alerts(groups: Iterable[GroupReport]) -> Iterator[bytes]:
-    """Yield the answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
-    active = (alert for group in _ordered(groups) for rule in group.rules for alert in _active(rule))
+def alerts(groups: Iterable[GroupReport], devices: str = "") -> Iterator[bytes]:
+    """Yield the answer to `/api/v1/alerts`, piece by piece: what is pending or firing.
+
+    `devices` says of devices that are not the node's what they are. `nextEvaluation` is when the group that waits
+    longest is due: a time that is long past shows that the rules are behind.
+    """
+    ordered = _ordered(groups)
+    active = (alert for group in ordered for rule in group.rules for alert in _active(rule))
+    about = {
+        **({"devices": devices} if devices else {}),
+        **({"nextEvaluation": _timestamp(_next_evaluation(ordered))} if ordered else {}),
+    }
     yield envelope.BEGIN + b'{"alerts":'
     yield from envelope.array(envelope.batches(map(_alert, active)))
-    yield b"}" + envelope.END
+    yield (b"," + envelope.dump(about)[1:] if about else b"}") + envelope.END
+
+
+def _next_evaluation(groups: Iterable[GroupReport]) -> float | None:
+    """Return when the first group is due, in wall seconds; None while one has never been evaluated."""
+    due = [None if group.evaluated_at is None else group.evaluated_at + group.interval for group in groups]
+    known = [each for each in due if each is not None]
+    return min(known) if len(known) == len(due) else None
 
 
 def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:

@@ -1,9 +1,10 @@
-"""Throttle reasons and ports of a snapshot by short names; whether they are bad, the rules say."""
+"""Facts of a snapshot by short names: whose devices these are, throttle reasons, ports. Rules say what is bad."""
 
 from typing import NamedTuple
 
+from agent.catalogue import BY_NAME
 from agent.health.seen_node import UMBRELLA, SeenNode
-from agent.model import IbPort, Reason
+from agent.model import IbPort, Reason, Snapshot
 
 POWER_CAP = "sw_power_cap"
 THROTTLE_WORDS = {
@@ -29,6 +30,14 @@ _PHYSICAL_STATES = {
 DISABLED = 3
 PHYSICAL_LINK_UP = 5
 """The physical state of a port with a working cable; the subnet manager makes it active."""
+
+_NOT_OF_NODE = {BY_NAME["coldplate_synthetic_info"]: "synthetic", BY_NAME["coldplate_replay_info"]: "replayed"}
+
+
+def devices_not_of_node(snapshot: Snapshot) -> str:
+    """Return `synthetic` or `replayed` where the devices of a snapshot are not its node's; empty where they are."""
+    metrics = (series.metric for layout, _ in snapshot.frames for series in layout.series)
+    return next((_NOT_OF_NODE[metric] for metric in metrics if metric in _NOT_OF_NODE), "")
 
 
 def throttle_word(reason: str) -> str:

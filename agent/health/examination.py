@@ -14,9 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
-from agent.health import fault_findings, gpu_findings, link_findings
+from agent.health import gpu_findings, link_findings
 from agent.health.device_facts import PORT_UP, RATE
-from agent.health.device_states import LIMIT, MARGIN_CELSIUS, WIDTH
 from agent.health.expectations import Expected, NodeExpectations, recognised
 from agent.health.gpu_findings import NOBODY, Judge
 from agent.health.seen_node import LINK_UP, SeenNode
@@ -24,12 +23,13 @@ from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.logs import LogOnce
 from agent.model import EMPTY_FRAME, Frame, Gpu, Instant, NvLink, Snapshot
 
-METRICS = (*gpu_findings.METRICS, *link_findings.METRICS, *fault_findings.METRICS)
+METRICS = (*gpu_findings.METRICS, *link_findings.METRICS)
 
 
 class Check(NamedTuple):
-    """One check. `is_fact`: it holds what the node is, not how it is doing, against what it should be.
+    """One check of what the node is against what it should be; how it is doing, the rules judge.
 
+    `is_fact` is False of a check that has an alert of its own.
     One `of_gpus` is of those that answer: where none does, it is skipped.
     """
 
@@ -55,10 +55,6 @@ CHECKS = (
     Check("ecc", gpu_findings.ecc, of_gpus=True),
     Check("persistence", gpu_findings.persistence, of_gpus=True),
     Check("power-limit", gpu_findings.power_limit, of_gpus=True),
-    Check("temperature", gpu_findings.temperature, False, of_gpus=True),
-    Check("throttling", fault_findings.throttling, False, of_gpus=True),
-    Check("row-remaps", fault_findings.row_remaps, False, of_gpus=True),
-    Check("recovery-action", fault_findings.recovery, False, of_gpus=True),
     Check("pcie-generation", link_findings.pcie_generation, of_gpus=True),
     Check("pcie-width", link_findings.pcie_width, of_gpus=True),
     Check("nvlinks", link_findings.nvlinks, of_gpus=True),
@@ -68,14 +64,9 @@ CHECKS = (
     Check("infiniband-rate", link_findings.rate),
     Check("nearest-hca", link_findings.nearest_hca, of_gpus=True),
     Check("rack-nodes", link_findings.rack_nodes),
-    Check("fabric-manager", fault_findings.fabric_manager, False),
-    Check("mounts", fault_findings.mounts, False),
-    Check("memory-errors", fault_findings.memory_errors, False),
 )
 FACTS = frozenset(check.name for check in CHECKS if check.is_fact)
-"""The checks that the running agent makes all the time; the others have alerts of their own."""
-CONDITIONS = frozenset(check.name for check in CHECKS if not check.is_fact) - {"gpus-present"}
-"""The checks that are not made where the rules of an agent judge. Whether a GPU answers now is a fact."""
+"""The checks that the running agent makes all the time; a GPU that does not answer has an alert of its own."""
 
 
 def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:
@@ -167,10 +158,7 @@ HEADER = """\
 
 
 def learned(view: SeenNode, description: str) -> NodeExpectations:
-    """Return the facts of the node. Of what differs between its GPUs, the least is taken.
-
-    No node teaches the distance to the slowdown: that is the usual one.
-    """
+    """Return the facts of the node. Of what differs between its GPUs, the least is taken."""
     links = Counter(each.entity.gpu for each in view.all(LINK_UP)
                     if isinstance(each.entity, NvLink) and each.value)  # fmt: skip
     speeds = [value / links[gpu] for gpu, value in view.of_gpus(link_findings.SPEED).items() if links[gpu]]
@@ -185,12 +173,11 @@ def learned(view: SeenNode, description: str) -> NodeExpectations:
         models=tuple(dict.fromkeys(view.facts("model").values())),
         gpus=len(view.gpus),
         gpu_memory_gib=None if memory is None else floor(memory / 2**30 * 10) / 10,
-        gpu_power_limit_watts=_least(view.of_gpus(LIMIT)),
-        gpu_temperature_margin_celsius=MARGIN_CELSIUS,
+        gpu_power_limit_watts=_least(view.of_gpus(gpu_findings.LIMIT)),
         ecc=_switch(view.of_gpus(gpu_findings.ECC)),
         persistence=_switch(view.of_gpus(gpu_findings.PERSISTENCE)),
         pcie_generation=_whole(_least(view.of_gpus(link_findings.GENERATION_MAX))),
-        pcie_width=_whole(_least(view.of_gpus(WIDTH))),
+        pcie_width=_whole(_least(view.of_gpus(link_findings.WIDTH))),
         nvlinks=min((links[gpu] for gpu in view.answering), default=0) or None,
         nvlink_gigabytes_per_second=round(min(speeds) / link_findings.GIGABYTE, 3) if speeds else None,
         fabric=True if joined and all(joined.values()) else None,

@@ -26,7 +26,7 @@ class NodeExpectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """The facts of one kind of node. A fact without a value is not expected, and not checked.
 
     `models` are the names under which the driver shows the GPUs. `gpu_memory_gib` and the power limit are the least
-    that a GPU must have, `gpu_temperature_margin_celsius` the least that it must stay below its slowdown.
+    that a GPU must have.
     `nvlinks` counts those of one GPU, and `nvlink_gigabytes_per_second` is one link's speed in one direction. `fabric`:
     the GPUs are registered with the NVLink fabric, all in one domain. `ports` are RDMA ports (InfiniBand or RoCE)
     that must be active at the rate, others may be there beside them. `hca_distances` are those at which a GPU may have
@@ -38,7 +38,6 @@ class NodeExpectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     gpus: Count | None = None
     gpu_memory_gib: Amount | None = None
     gpu_power_limit_watts: Amount | None = None
-    gpu_temperature_margin_celsius: float | None = None
     ecc: bool | None = None
     persistence: bool | None = None
     pcie_generation: Count | None = None

@@ -5,11 +5,10 @@ Other findings use what compares one metric of all GPUs with its expectation, an
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping
-from operator import eq, ge
+from operator import eq
 
 from msgspec import Struct
 
-from agent.health.device_states import LIMIT, LIMIT_DEFAULT, MARGIN
 from agent.health.expectations import Expected
 from agent.health.seen_node import SeenNode, name_of, numbers
 from agent.health.verdicts import HealthFinding, Verdict
@@ -22,8 +21,8 @@ Show = Callable[[float], str]
 class GpuFact(Struct, frozen=True):
     """What each GPU should show: a metric for which `is_met` holds, of the value and what is expected.
 
-    `key` is that of the expectation; without one nothing else than 0 is expected. `expected` and `show` write what is
-    expected and a value for people, `remedy` may have the first in braces, `verdict` is that on a GPU which differs.
+    `key` is that of the expectation. `expected` and `show` write what is expected and a value for people, `remedy` may
+    have the first in braces, `verdict` is that on a GPU which differs.
     """
 
     key: str
@@ -36,7 +35,7 @@ class GpuFact(Struct, frozen=True):
 
     def __call__(self, view: SeenNode, expected: Expected) -> HealthFinding | None:
         """Return the finding. It leaves out a silent GPU, which has a finding of its own."""
-        limit = getattr(expected.node, self.key) if self.key else 0.0
+        limit = getattr(expected.node, self.key)
         if limit is None:
             return None
         text = self.expected(limit)
@@ -76,6 +75,8 @@ def switched(value: float) -> str:
 
 
 MEMORY = "coldplate_gpu_memory_total_bytes"
+LIMIT = "coldplate_gpu_power_limit_watts"
+LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
 ECC = "coldplate_gpu_ecc_enabled"
 PERSISTENCE = "coldplate_gpu_persistence_enabled"
 ALIKE = (
@@ -85,7 +86,7 @@ ALIKE = (
     ("coldplate_gpu_pcie_link_width_max", "PCIe lanes", "{:g}".format),
 )
 """What does not differ between GPUs of one node, unless one of them is not what it should be."""
-METRICS = (*(metric for metric, _, _ in ALIKE), LIMIT, MARGIN, ECC, PERSISTENCE)
+METRICS = (*(metric for metric, _, _ in ALIKE), LIMIT, ECC, PERSISTENCE)
 
 
 def driver(view: SeenNode, expected: Expected, devices: str) -> HealthFinding:
@@ -188,11 +189,6 @@ power_limit = GpuFact(
     "gpu_power_limit_watts", LIMIT, "at least {:g} W".format, lambda value, least: value >= least - 0.5,
     "{:g} W".format, Verdict.WARNING,
     "nvidia-smi -pl {:g}; if the site limits power, say so in expectations of its own",
-)  # fmt: skip
-temperature = GpuFact(
-    "gpu_temperature_margin_celsius", MARGIN, "at least {:g} °C below the slowdown".format, ge,
-    "{:g} °C left".format, Verdict.WARNING,
-    "check fans, inlet temperature or coolant flow; a single hot GPU may need new thermal paste",
 )  # fmt: skip
 ecc = GpuFact(
     "ecc", ECC, switched, eq, switched, Verdict.CRITICAL,

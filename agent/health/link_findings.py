@@ -4,7 +4,6 @@ from collections import defaultdict
 from operator import ge
 
 from agent.health.device_facts import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE
-from agent.health.device_states import WIDTH
 from agent.health.expectations import DISTANCES, NODES_OF_RACK, Expected
 from agent.health.gpu_findings import UNREAD, GpuFact, grouped, unread
 from agent.health.seen_node import LINK_UP, SeenNode, numbers
@@ -14,6 +13,7 @@ from agent.model import Gpu, IbPort
 GENERATION = "coldplate_gpu_pcie_link_generation"
 GENERATION_MAX = "coldplate_gpu_pcie_link_generation_max"
 SPEED = "coldplate_gpu_nvlink_speed_bytes_per_second"
+WIDTH = "coldplate_gpu_pcie_link_width"
 FABRIC_STATE = "coldplate_gpu_fabric_state"
 FABRIC_INFO = "coldplate_gpu_fabric_info"
 NEAREST = "coldplate_gpu_nearest_hca_info"

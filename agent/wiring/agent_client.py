@@ -73,6 +73,8 @@ REMEDIES = {400: "; if it speaks https, give its URL with https://", 401: f"; gi
 _LARGEST = sys.float_info.max
 _OUTCOMES = {each.value: each for each in Outcome}
 _REASONS = {each.value: each for each in Reason}
+_NEVER = "0001-01-01T00:00:00Z"
+"""Go's zero time: it has not happened yet."""
 _PHASES = {"pending": Phase.PENDING, "firing": Phase.FIRING}
 
 
@@ -182,10 +184,43 @@ def _parts(columns: list[tuple[Layout, list[float | None]]], place: int) -> Iter
             yield layout, (value,)
 
 
-def read_alerts(body: bytes) -> list[Alert]:
+LATE_SECONDS = 60.0
+"""Seconds after which rules that are due, and are not evaluated, are behind. Clocks of two nodes may differ by some."""
+
+
+NO_RULES = "the agent evaluates no rules"
+
+
+class AlertsResponse(NamedTuple):
+    """The answer of `/api/v1/alerts`.
+
+    `devices` says what devices that are not the node's are: synthetic or replayed. `next_evaluation` is the wall second
+    at which the group of rules that waits longest is due; None while one has never been evaluated.
+    """
+
+    alerts: list[Alert]
+    devices: str = ""
+    has_rules: bool = False
+    next_evaluation: float | None = None
+
+    def why_unjudged(self, now: float) -> str:
+        """Return why the absence of alerts proves nothing at a wall second; empty if the rules are up to date."""
+        if not self.has_rules:
+            return NO_RULES
+        if self.next_evaluation is None:
+            return "the agent has not evaluated all of its rules yet"
+        late = now - self.next_evaluation
+        return f"the agent's rules are {late:.0f} s behind" if late > LATE_SECONDS else ""
+
+
+def read_alerts(body: bytes) -> AlertsResponse:
     """Return the alerts of `/api/v1/alerts`, as in Prometheus's own API. Raises AgentResponseError."""
+    data = _data(body)
     try:
-        return [_alert(each) for each in _data(body)["alerts"] if each["state"] in _PHASES]
+        alerts = [_alert(each) for each in data["alerts"] if each["state"] in _PHASES]
+        due = str(data.get("nextEvaluation", ""))
+        known = None if due in ("", _NEVER) else _wall(due)
+        return AlertsResponse(alerts, str(data.get("devices", "")), bool(due), known)
     except (KeyError, TypeError, AttributeError) as error:
         raise AgentResponseError(f"the alerts are not an agent's: {error!r}") from error
 
@@ -248,8 +283,9 @@ _OK, _NO_RULES = 200, 404
 class AgentResponse(NamedTuple):
     """What an agent answered: a snapshot, or the problem that prevents one.
 
-    Where no rules are evaluated, it has None for `alerts`. `age` is that of the snapshot in seconds when it came,
-    `mono` when that was. `past` are the minutes before the first answer, the oldest first.
+    Where no rules are evaluated, it has None for `alerts`; `unjudged` says why the absence of alerts proves nothing.
+    `age` is that of the snapshot in seconds when it came, `mono` when that was. `past` are the minutes before the first
+    answer, the oldest first.
     """
 
     snapshot: Snapshot | None = None
@@ -258,6 +294,7 @@ class AgentResponse(NamedTuple):
     age: float = 0.0
     mono: float = 0.0
     past: Sequence[PastMoment] = ()
+    unjudged: str = ""
 
 
 class AgentClient:
@@ -282,7 +319,7 @@ class AgentClient:
             assert body is not None
             snapshot, age = self._reader.read(body)
             body = self._get("/api/v1/alerts", until, optional=True)
-            alerts = None if body is None else read_alerts(body)
+            answer = None if body is None else read_alerts(body)
             if self._past is None:
                 self._past = self._history(until)
         except HttpError as error:
@@ -290,7 +327,10 @@ class AgentClient:
             return self._silent(f"no answer: {self._client.masked(str(error))}{remedy}")
         except AgentResponseError as error:
             return self._silent(str(error))
-        return AgentResponse(snapshot, alerts, "", age, self._clock().mono, self._past)
+        now = self._clock()
+        alerts = None if answer is None else answer.alerts
+        unjudged = NO_RULES if answer is None else answer.why_unjudged(now.wall)
+        return AgentResponse(snapshot, alerts, "", age, now.mono, self._past, unjudged)
 
     def close(self) -> None:
         """Hang up; the next question opens another connection."""

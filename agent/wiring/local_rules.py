@@ -1,25 +1,19 @@
 """Evaluates the configured rules in a command that reads devices itself, without receivers and without saved state."""
 
-from pathlib import Path
-
 from agent.config.schema import Config
 from agent.health.conditions import is_active
 from agent.model import Alert, Instant, Snapshot
-from agent.wiring.alerting import load_rules
 from agent.wiring.identity import external_labels, target_labels
-from alerts.engine import RuleEngine
+from alerts.engine import RuleEngine, Ruleset
 from alerts.inhibition import Inhibition, mark
 from alerts.promql.labels import make_labels
 
 
 class LocalRules:
-    """The rules of the configuration over the samples of one command. For one thread.
+    """The rules of the configuration over the samples of one command. For one thread."""
 
-    Raises ConfigError for rules that cannot be used.
-    """
-
-    def __init__(self, config: Config, folder: Path, now: Instant) -> None:
-        self._engine = RuleEngine(load_rules(config, folder), target_labels(config), now)
+    def __init__(self, config: Config, rules: Ruleset, now: Instant) -> None:
+        self._engine = RuleEngine(rules, target_labels(config), now)
         self._inhibition = Inhibition(None if config.notify.inhibition else ())
         self._external = make_labels(external_labels(config))
 

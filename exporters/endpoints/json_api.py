@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from http import HTTPStatus
 
+from agent.health.device_facts import devices_not_of_node
 from exporters import rules_json, snapshot_json
 from exporters.deferred import Answer
 from exporters.endpoint import JSON, NO_SAMPLE_YET, Endpoint, EndpointContext, failure
@@ -11,8 +12,11 @@ from exporters.pages import AGELESS_SECONDS, Rendering, age_of
 
 
 def _alerts(context: EndpointContext, request: Request) -> Answer:
-    groups = context.view.rules()
-    rendering = Rendering("alerts", None, groups, lambda _: rules_json.alerts(groups), JSON, lifetime=AGELESS_SECONDS)
+    groups, snapshot = context.view.rules(), context.view.all_series()
+    devices = "" if snapshot is None else devices_not_of_node(snapshot)
+    rendering = Rendering(
+        "alerts", devices, groups, lambda _: rules_json.alerts(groups, devices), JSON, lifetime=AGELESS_SECONDS
+    )
     return context.pages.get(rendering, request)
 
 

@@ -3,12 +3,12 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -20,29 +20,19 @@ from agent.backends.synthetic.synthetic_source import past_xids, settled_at
 from agent.catalogue import BY_NAME
 from agent.commands.check import ASIDE
 from agent.commands.check.check_output import as_json, as_text, status_of
-from agent.commands.check.node_check import (
-    AgentAlerts,
-    CheckEvidence,
-    evaluate,
-    in_background,
-    learn_expectations,
-    query_agent,
-    starved_seconds,
-)
-from agent.config.schema import ConfigError
+from agent.commands.check.node_check import CheckEvidence, evaluate, in_background, learn_expectations, starved_seconds
+from agent.commands.check.node_conditions import OneSampleRules
+from agent.config.schema import Config, ConfigError
 from agent.daemon.pausing import PauseRequest, boot_of, write_request
-from agent.health.device_states import MARGIN
 from agent.health.examination import CHECKS
 from agent.health.expectations import NodeExpectations, load_expectations
 from agent.health.verdicts import Verdict
 from agent.lib.clock import clock
 from agent.lib.proc_stat import parse_run_delay
-from agent.model import Alert, BackendReport, Frame, Gpu, Instant, Layout, Outcome, Phase, Series, Snapshot
-from agent.wiring.identity import OwnAgent
+from agent.model import BackendReport, Frame, Gpu, Instant, Layout, Outcome, Series, Snapshot
 from tests import warm
 from tests.daemon.conftest import library
 from tests.fakes.nvml import build
-from tests.health.test_findings import changed
 from tests.kmsg.conftest import FakeLog
 from tests.screen.agents import canned, serving
 from tests.waiting import wait_until
@@ -56,10 +46,17 @@ DOCUMENTED = {name: int(code) for name, code in re.findall(r"^\| `([a-z-]+)` \| 
 DEVICES = "synthetic"
 
 
+@cache
+def rules() -> OneSampleRules:
+    """The shipped rules."""
+    return OneSampleRules(Config(), Path())
+
+
 def evidence_of(look, name: str) -> CheckEvidence:
     scenario = load_scenario(name)
     t = settled_at(scenario)
-    return CheckEvidence(look(name), DEVICES, xids=past_xids(scenario, t, Instant(5_000.0 + t, 1.7e9 + t)))
+    xids = past_xids(scenario, t, Instant(5_000.0 + t, 1.7e9 + t))
+    return CheckEvidence(look(name), DEVICES, xids=xids, conditions=rules().evaluate(look(name)))
 
 
 def test_the_document_has_every_scenario_every_check_and_every_key_of_an_expectation() -> None:
@@ -78,70 +75,25 @@ def test_every_scenario_has_the_documented_status(look, name: str) -> None:
     assert made.expected.name == ("gb200-tray" if is_tray else "dgx-h100")
     text = as_text(made, False)
     assert text.startswith(f"COLDPLATE {('OK', 'WARNING', 'CRITICAL')[DOCUMENTED[name]]} - ")
-    assert (text.count("\n") > 1) == (DOCUMENTED[name] > 0)
+    _, note, *more = text.splitlines()
+    assert "alert rules look back further" in note
+    assert bool(more) == (DOCUMENTED[name] > 0)
 
 
 def test_the_text_is_for_people_and_the_object_for_programs(look) -> None:
     made = evaluate(evidence_of(look, "ib-flap"), NAMES, None, needs_agent=False)
-    first, *more = as_text(made, False).splitlines()
-    assert first == (
-        "COLDPLATE CRITICAL - infiniband-ports: 7 of 8 ports are active; not active: mlx5_3/1;"
-        " 21 of 22 checks ok (dgx-h100) | ok=21 warning=0 critical=1 unknown=0"
+    first, _, *more = as_text(made, False).splitlines()
+    assert first.startswith(
+        "COLDPLATE CRITICAL - infiniband-ports: 7 of 8 ports are active; not active: mlx5_3/1; InfinibandPortDown: "
     )
-    assert [line.partition(":")[0] for line in more] == ["CRITICAL infiniband-ports"]
+    assert first.endswith("; 17 of 19 checks ok (dgx-h100) | ok=17 warning=0 critical=2 unknown=0")
+    assert [line.partition(":")[0] for line in more] == ["CRITICAL infiniband-ports", "CRITICAL InfinibandPortDown"]
     assert "(expected: at least 8 active ports); ibstat" in more[0]
-    assert len(as_text(made, True).splitlines()) == 1 + len(made.findings)
+    assert len(as_text(made, True).splitlines()) == 2 + len(made.findings)
     told = json.loads(as_json(made))
     assert (told["verdict"], told["exit_status"], told["expectations"]["name"]) == ("critical", 2, "dgx-h100")
     assert told["findings"][0]["name"] == "infiniband-ports"
     assert {"name", "verdict", "expected", "found", "remedy"} == told["findings"][0].keys()
-
-
-def fires(rule: str, severity: str) -> Alert:
-    labels = (("alertname", rule), ("severity", severity))
-    return Alert(rule, labels, Phase.FIRING, 1.0, 0.0, annotations={"summary": f"{rule} it is"})
-
-
-def test_what_a_rule_judges_is_judged_by_it_alone_where_an_agent_answers(look) -> None:
-    """What rules.override or rules.disable has ended for the agent does not come back by a check of the same."""
-    hot = changed(look("idle"), lambda each: 1.0 if each.metric.name == MARGIN else each.value)
-    for alerts, status, words in (
-        (None, 1, "temperature"), (AgentAlerts(None, "refused"), 1, "temperature"), (AgentAlerts([]), 0, "ok"),
-    ):  # fmt: skip
-        evidence = CheckEvidence(hot, DEVICES, xids=[], alerts=alerts)
-        made = evaluate(evidence, NAMES, None, needs_agent=False)
-        assert (status_of(made), words in as_text(made, False)) == (status, True)
-    alone = evaluate(
-        CheckEvidence(hot, DEVICES, xids=[], alerts=AgentAlerts([])),
-        frozenset({"temperature"}),
-        None,
-        needs_agent=False,
-    )
-    assert status_of(alone) == 1, "it was asked for by name"
-
-
-@pytest.mark.parametrize(
-    ("told", "needs", "status", "words"),
-    [
-        (AgentAlerts([]), False, 0, "19 of 19"),
-        (AgentAlerts([fires("GpuXidInfo", "info")]), False, 0, "19 of 19"),
-        (AgentAlerts([fires("GpuHot", "warning")] * 2), False, 1, "WARNING GpuHot: GpuHot it is (and 1 more) (expec"),
-        (
-            AgentAlerts([fires("GpuHot", "warning"), fires("GpuLost", "critical")]),
-            False,
-            2,
-            "- GpuLost: GpuLost it is;",
-        ),
-        (AgentAlerts(None, "refused"), False, 0, "22 of 22"),
-        (AgentAlerts(None, "refused"), True, 2, "agent: refused;"),
-        (AgentAlerts([]), True, 0, "20 of 20"),
-    ],
-)
-def test_what_the_agent_is_alarmed_about_counts(look, told: AgentAlerts, needs: bool, status: int, words: str) -> None:
-    evidence = CheckEvidence(look("idle"), DEVICES, xids=[], alerts=told)
-    made = evaluate(evidence, NAMES, None, needs_agent=needs)
-    assert status_of(made) == status
-    assert words in as_text(made, False)
 
 
 def test_silence_is_the_drivers_only_where_it_was_given_the_time_to_answer(look) -> None:
@@ -156,29 +108,6 @@ def test_silence_is_the_drivers_only_where_it_was_given_the_time_to_answer(look)
         assert status_of(evaluate(evidence, NAMES, None, needs_agent=False)) == status
         named = load_expectations("dgx-h100")
         assert status_of(evaluate(evidence, NAMES, named, needs_agent=False)) == (2 if is_up or reports else 3)
-
-
-def alert(name: str, state: str, **labels: str) -> dict[str, object]:
-    said = {"state": state, "annotations": {}, "value": "1", "activeAt": "2023-11-14T22:13:20Z"}
-    return {"labels": {"alertname": name, "severity": "critical", **labels}, **said}
-
-
-def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_nothing() -> None:
-    def asked(*places: str, seconds: float = 5.0) -> AgentAlerts:
-        return query_agent(OwnAgent(tuple(f"http://{each}" for each in places), {}), clock().mono + seconds)
-
-    alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPowerHigh", "firing", rack="r12")]
-    page = {"status": "success", "data": {"alerts": alerts}}
-    with serving(lambda _: (200, json.dumps(page).encode())) as well, serving(lambda _: (200, b"[]")) as raving:
-        assert [each.rule for each in asked(well).firing or ()] == ["GpuLost"]
-        assert asked(raving).firing is None
-        assert [each.rule for each in asked(raving, well).firing or ()] == ["GpuLost"]
-    for status, body in ((200, b""), (503, b'{"data": {"alerts": []}}')):
-        with serving(lambda _, said=(status, body): said) as place:
-            assert asked(place).firing is None
-    with socket.create_server(("127.0.0.1", 0)) as hanging:
-        silent = asked(f"127.0.0.1:{hanging.getsockname()[1]}", seconds=0.1)
-    assert (silent.firing, "no response" in silent.why) == (None, True)
 
 
 def test_what_does_not_answer_in_time_is_left_alone() -> None:
@@ -226,7 +155,7 @@ def test_a_process_answers_about_a_hanging_driver_and_leaves_nobody_behind(tmp_p
     status, out, _ = check("--scenario", str(scenario), "--timeout", "20s")
     assert status == DOCUMENTED["driver-hang"]
     assert "gpus-present: GPU 2 (never identified): timeout: " in out
-    assert " critical=2 unknown=0" in out.splitlines()[0]
+    assert " critical=3 unknown=0" in out.splitlines()[0]
     wait_until(lambda: not is_left_behind(str(scenario)), 30)
 
 
@@ -344,7 +273,7 @@ def test_what_was_learned_is_expected_and_nothing_is_learned_from_a_node_that_do
     config = tmp_path / "coldplate.yaml"
     config.write_text("expectations: site.yaml\n")
     status, out, _ = told("--scenario", "idle", "--config.file", str(config))
-    assert (status, "22 of 22 checks ok" in out, "site.yaml)" in out) == (0, True, True)
+    assert (status, "19 of 19 checks ok" in out, "site.yaml)" in out) == (0, True, True)
 
 
 # `coldplate check --url`: the verdict on a node by what its agent reports, and what is refused beside it.
@@ -363,7 +292,7 @@ def test_a_node_is_judged_by_its_agent() -> None:
     assert "synthetic" in page["note"]
 
 
-def test_an_agent_without_rules_is_no_finding_and_one_that_does_not_answer_leaves_the_node_unknown() -> None:
+def test_an_agent_without_rules_is_skipped_and_one_that_does_not_answer_leaves_the_node_unknown() -> None:
     pages = canned("idle", 100)
 
     def without_rules(path: str) -> tuple[int, bytes]:
@@ -372,7 +301,8 @@ def test_an_agent_without_rules_is_no_finding_and_one_that_does_not_answer_leave
     with serving(without_rules) as place:
         status, out, _ = told("--url", place, "--json", "--config.file", "/dev/null")
     assert status == 0
-    assert not {"agent", "alerts"} & {each["name"] for each in json.loads(out)["findings"]}
+    verdicts = {each["name"]: each["verdict"] for each in json.loads(out)["findings"]}
+    assert verdicts["alerts"] == "skipped"
     status, out, error = told("--url", "127.0.0.1:1")
     assert (status, out) == (3, "")
     assert "Connection refused" in error and "systemctl status coldplate" in error

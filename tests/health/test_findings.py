@@ -8,10 +8,10 @@ from agent.catalogue import BY_NAME
 from agent.health.device_facts import port_facts
 from agent.health.examination import CHECKS, examined, expected_of, view_of
 from agent.health.expectations import load_expectations
-from agent.health.fault_findings import xids
 from agent.health.gpu_findings import driver
 from agent.health.seen_node import numbers
 from agent.health.verdicts import HealthFinding, Verdict, by_rank, worst
+from agent.health.xid_findings import xids
 from agent.model import (
     BackendReport,
     Entity,
@@ -19,12 +19,10 @@ from agent.model import (
     Gap,
     Gpu,
     Layout,
-    Node,
     NvLink,
     Outcome,
     Reading,
     Reason,
-    Series,
     Snapshot,
     Xid,
     readings_of,
@@ -72,11 +70,6 @@ def test_what_is_expected_of_a_link_has_the_digits_of_what_is_found(look) -> Non
     assert finding.expected == f"{finding.found.partition(': ')[2]} per link"
 
 
-HOST = {"mounts": "coldplate_node_mount_up", "fabric-manager": "coldplate_node_fabric_manager_up",
-        "memory-errors": "coldplate_node_memory_errors_total"}  # fmt: skip
-"""Checks of the host, which a synthetic node has not, and what they read."""
-
-
 @pytest.mark.parametrize(
     ("change", "name", "verdict", "found"),
     [
@@ -84,7 +77,6 @@ HOST = {"mounts": "coldplate_node_mount_up", "fabric-manager": "coldplate_node_f
         (of("gpu_ecc_enabled", 0), "ecc", "critical", "GPU 3: off"),
         (of("gpu_persistence_enabled", 0), "persistence", "warning", "GPU 3: off"),
         (of("gpu_power_limit_watts", 500), "power-limit", "warning", "GPU 3: 500 W"),
-        (of("gpu_temperature_margin_celsius", 2), "temperature", "warning", "GPU 3: 2 °C left"),
         (of("gpu_pcie_link_generation_max", 3), "pcie-generation", "warning", "GPU 3: generation 3"),
         (of("gpu_pcie_link_width", 8), "pcie-width", "warning", "GPU 3: 8 lanes"),
         (of("nvlink_up", 0, link="7"), "nvlinks", "critical", "GPU 3: 17 up, 1 down"),
@@ -93,11 +85,6 @@ HOST = {"mounts": "coldplate_node_mount_up", "fabric-manager": "coldplate_node_f
         (state("in_progress"), "fabric", "critical", "GPU 3: in progress"),
         (state("failed"), "fabric", "critical", "GPU 3: failed"),
         (of("gpu_fabric_state", None), "fabric", "unknown", "GPU 3: no answer yet"),
-        (of("gpu_row_remap_pending", 1), "row-remaps", "warning", "GPU 3: pending"),
-        (of("gpu_row_remap_failure", 1), "row-remaps", "critical", "GPU 3: failed"),
-        (of("gpu_recovery_action", 1, action="gpu_reset"), "recovery-action", "critical", "GPU 3: gpu reset"),
-        (of("gpu_throttle_active", 1, reason="hw_power_brake"), "throttling", "critical", "GPU 3: the power brake"),
-        (of("gpu_throttle_active", 1, reason="hw_thermal_slowdown"), "throttling", "critical", "GPU 3: heat"),
         (of("gpu_up", 0), "gpus-present", "critical", "GPU 3 (GPU-"),
         (of("gpu_nearest_hca_info", None), "nearest-hca", "unknown", "not known of GPU 3"),
         (of("nvlink_up", None), "nvlinks", "unknown", "GPU 3: no answer yet"),
@@ -112,30 +99,8 @@ def test_what_differs_is_found(look, change: Callable[[Reading], float | None], 
     assert finding.verdict.value == verdict
     assert finding.found.startswith(found)
     assert finding.remedy
-    others = {each.name for each in findings if each.is_met is not True} - {name, "rack-nodes", *HOST}
+    others = {each.name for each in findings if each.is_met is not True} - {name, "rack-nodes"}
     assert others <= {"gpus-alike"}
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "verdict", "found"),
-    [
-        ("mounts", {("/data", "nfs4"): 1}, "ok", "1 answer"),
-        ("mounts", {("/data", "nfs4"): 1, ("/home", "lustre"): 0}, "critical", "/home (lustre)"),
-        ("mounts", {}, "skipped", "no network filesystem"),
-        ("fabric-manager", {(): 1}, "ok", "runs"),
-        ("fabric-manager", {(): 0}, "critical", "does not run"),
-        ("memory-errors", {("corrected",): 9, ("uncorrected",): 0}, "ok", "none"),
-        ("memory-errors", {("corrected",): 9, ("uncorrected",): 2}, "warning", "2 since boot"),
-    ],
-)
-def test_faults_of_the_host(look, name: str, values: dict[tuple[str, ...], float], verdict: str, found: str) -> None:
-    row, seen = BY_NAME[HOST[name]], look("idle")
-    series = tuple(Series(row, Node(), tuple(zip(row.labels, labels, strict=True))) for labels in values)
-    frames = (*seen.frames, Frame(Layout(series), tuple(map(float, values.values()))))
-    view = view_of(Snapshot(seen.sequence, seen.at, frames, seen.reports))
-    (finding,) = examined(view, H100, {name})
-    assert finding.verdict.value == verdict
-    assert found in finding.found
 
 
 def test_gpus_that_differ_from_most_are_found_without_any_expectation(look) -> None:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from agent.lib.clock import clock
 from agent.model import Alert, GroupReport, Phase, RuleReport
 from exporters import rules_json, snapshot_json
 from tests.http_client.conftest import Server
@@ -26,7 +27,8 @@ def canned(scenario: str, second: int) -> Answers:
     def answer(path: str) -> Answer:
         if path == "/api/v1/snapshot":
             return 200, b"".join(snapshot_json.success(next(left), 0.1))
-        return 200, b"".join(rules_json.alerts([GroupReport("group", "file", 1.0, rules=(rule,))]))
+        group = GroupReport("group", "file", 1.0, evaluated_at=clock().wall, rules=(rule,))
+        return 200, b"".join(rules_json.alerts([group]))
 
     return answer
 

@@ -159,7 +159,7 @@ def test_alerts_are_read_back() -> None:
         Alert("GpuHot", LABELS, Phase.PENDING, 90.0, 1_700_000_000.0),
     )
     group = GroupReport("gpu", "gpu.yml", 1.0, rules=(RuleReport("GpuHot", True, "x", alerts=alerts),))
-    assert read_alerts(b"".join(rules_json.alerts([group]))) == list(alerts)
+    assert read_alerts(b"".join(rules_json.alerts([group]))).alerts == list(alerts)
 
 
 def test_a_history_is_read_back_with_its_holes() -> None:
@@ -226,6 +226,7 @@ FOREIGN: tuple[tuple[Callable[[bytes], object], Callable[[], bytes]], ...] = (
     (read_alerts, lambda: success({"alerts": [1]})),
     (read_alerts, lambda: success({"alerts": [{"state": "firing"}]})),
     (read_alerts, lambda: success({"alerts": [ALERT]})),
+    (read_alerts, lambda: success({"alerts": [], "nextEvaluation": "soon"})),
 )
 """What an answer is read as, and an answer that it is not."""
 

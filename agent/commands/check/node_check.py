@@ -6,7 +6,7 @@ The agent, the kernel log and the driver are read in separate threads: one that 
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -16,34 +16,35 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.backends.kmsg import KmsgReader, read_xids
+from agent.commands.check.node_conditions import (
+    AgentAnswer,
+    NodeConditions,
+    OneSampleRules,
+    condition_findings,
+    of_node,
+    query_agent,
+)
 from agent.config.schema import Config, ConfigError
 from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
-from agent.health import fault_findings, gpu_findings
-from agent.health.conditions import order_of
-from agent.health.examination import CONDITIONS, examined, expected_of, learned, view_of
+from agent.health import gpu_findings, xid_findings
+from agent.health.device_facts import devices_not_of_node
+from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib import record
 from agent.lib.clock import clock
-from agent.lib.http_answers import AnswerBounds, HttpError
-from agent.lib.http_client import HttpClient
-from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.lib.proc_stat import parse_run_delay, parse_stat
 from agent.lib.wording import UserError, utc
-from agent.model import Alert, Outcome, Phase, Severity, Snapshot, Xid
-from agent.wiring.agent_client import AgentClient, read_alerts
+from agent.model import Outcome, Snapshot, Xid
+from agent.wiring.agent_client import NO_RULES, AgentClient
 from agent.wiring.command_line import CommandLineOptions, scenario_of
-from agent.wiring.identity import OwnAgent, own_agent, state_file
+from agent.wiring.identity import own_agent, state_file
 from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 
 KERNEL_LOG = "/dev/kmsg"
-ALERTS = "/api/v1/alerts"
-BOUNDS = AnswerBounds(body=16 * 2**20)
-AGENT_SECONDS = 0.8
-"""Seconds for the agent to answer: it does in a few milliseconds, unless it hangs."""
 
 _Result = TypeVar("_Result")
 
@@ -59,44 +60,6 @@ def in_background(ask: Callable[[], _Result]) -> Callable[[float, _Result], _Res
         return answers[0] if answers else late
 
     return result
-
-
-class AgentAlerts(Struct, frozen=True):
-    """The alerts of the node that fire; None with the reason if no agent answered."""
-
-    firing: Sequence[Alert] | None
-    why: str = ""
-
-
-def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
-    """Return what the agent is alarmed about, by a monotonic second. The first address that answers is believed."""
-    answer = AgentAlerts(None, "no address is configured to listen on")
-    for url in agent.urls:
-        answer = _ask(url, until, agent.login)
-        if answer.firing is not None:
-            break
-    return answer
-
-
-def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
-    try:
-        with contextlib.closing(HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)) as client:
-            answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
-        if answer.status != 200:
-            return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")
-        return firing_of_node(read_alerts(answer.body))
-    except (HttpError, ValueError) as error:
-        return AgentAlerts(None, f"{url}: {error}")
-
-
-def firing_of_node(alerts: Iterable[Alert]) -> AgentAlerts:
-    """Return the alerts that fire and are of the node: those of the rack as a whole say nothing about it."""
-    return AgentAlerts([alert for alert in alerts if alert.phase is Phase.FIRING and _is_of_node(alert)])
-
-
-def _is_of_node(alert: Alert) -> bool:
-    names = {name for name, _ in alert.labels}
-    return "rack" not in names or "instance" in names
 
 
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
@@ -118,9 +81,6 @@ ANSWERING_SECONDS = 0.5
 ANSWERING_SHARE = 0.5
 """The same as a share of the time that it took to open the devices: on a machine that is very busy all takes longer."""
 _BUSY = "the machine is very busy: give it a longer --timeout"
-VERDICTS = {Severity.CRITICAL: Verdict.CRITICAL, Severity.WARNING: Verdict.WARNING}
-"""Of alerts; information does not count."""
-NO_ALERT = "no alert of the agent is firing"
 
 
 class CheckResult(Struct, frozen=True):
@@ -155,13 +115,14 @@ def age_scenario(options: CommandLineOptions, config: Config, at: float | None) 
 
 
 class CheckEvidence(Struct, frozen=True):
-    """The evidence: a snapshot of the devices of a source, the XIDs since boot, and the alerts of the agent.
+    """The evidence: a snapshot of the devices of a source, the XIDs since boot, and the conditions of the node.
 
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: every source answered in time.
     `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open; `starved`
     is for how many seconds this process and the device worker waited for a processor. Without `xids`, `why_no_xids`
-    says why the kernel log cannot be read; without `alerts`, the agent was not queried. `paused` is the reason why the
-    driver was not read. `note` says of an agent that it does not read the devices of its node.
+    says why the kernel log cannot be read. Without `conditions`, none were asked for; `agent` is what the node's agent
+    answered, None if all this is its answer. `paused` is the reason why the driver was not read. `note` says of an
+    agent that it does not read the devices of its node.
     """
 
     snapshot: Snapshot
@@ -173,7 +134,8 @@ class CheckEvidence(Struct, frozen=True):
     starved: float = 0.0
     xids: Sequence[Xid] | None = None
     why_no_xids: str = ""
-    alerts: AgentAlerts | None = None
+    conditions: NodeConditions | None = None
+    agent: AgentAnswer | None = None
     paused: str = ""
     note: str = ""
 
@@ -185,7 +147,7 @@ def collect_evidence(
 
     The agent is not queried if `agent` is "none". `given` is how to log in to it, if not as a peer of the rack does.
     """
-    alerts = None if agent == "none" else in_background(partial(query_agent, own_agent(config, given), until))
+    judge = in_background(partial(_judge, config, options.folder, None if agent == "none" else given or {}, until))
     is_real = config.backends.devices not in (*NOT_OF_NODE, "none")
     kernel_log = in_background(read_kernel_log) if is_real else None
     paused = _pause(config, options)
@@ -195,16 +157,36 @@ def collect_evidence(
     why = ""
     if kernel_log is not None:
         xids, why = kernel_log(until, (None, "the kernel log could not be read in time"))
-    answer = None if alerts is None else alerts(until, AgentAlerts(None, "it did not answer in time"))
-    devices = family_of(config)
-    return replace(evidence, devices=devices, xids=xids, why_no_xids=why, alerts=answer)
+    evidence = replace(evidence, devices=family_of(config), xids=xids, why_no_xids=why)
+    return _with_conditions(evidence, *judge(until, (AgentAnswer(why="it did not answer in time"), None)))
+
+
+def _judge(
+    config: Config, folder: Path, login: Mapping[str, Any] | None, until: float
+) -> tuple[AgentAnswer, OneSampleRules | None]:
+    """Return what the agent answers, and the rules to evaluate here where its conditions cannot be used.
+
+    Without `login` the agent is not queried.
+    """
+    answer = AgentAnswer(why="it is not asked")
+    if login is not None:
+        answer = query_agent(own_agent(config, login or None), config.backends.devices, until)
+    return answer, OneSampleRules(config, folder) if answer.firing is None else None
+
+
+def _with_conditions(evidence: CheckEvidence, answer: AgentAnswer, rules: OneSampleRules | None) -> CheckEvidence:
+    """Return the evidence with the agent's conditions, else with those of the rules over its snapshot."""
+    if answer.firing is not None:
+        return replace(evidence, conditions=NodeConditions(answer.firing), agent=answer)
+    if rules is None or not (evidence.is_whole or _had_time(evidence)):
+        return replace(evidence, conditions=NodeConditions(why=_BUSY), agent=answer)
+    conditions = rules.evaluate(evidence.snapshot)
+    if answer.answered:
+        conditions = replace(conditions, note=f"{answer.why}; {conditions.note}")
+    return replace(evidence, conditions=conditions, agent=answer)
 
 
 PAUSED = "coldplate_driver_pause_end_timestamp_seconds"
-FOREIGN = {
-    "coldplate_replay_info": "the agent replays a recording: this is not the state of that node",
-    "coldplate_synthetic_info": "the agent has synthetic devices: this is not the state of that node",
-}
 MAX_AGE_SECONDS = 60.0
 """Age of a sample above which it shows how the node was: an agent reads its slowest facts about once a minute."""
 
@@ -221,14 +203,17 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
     if found.age > MAX_AGE_SECONDS:
         problem = f"the agent's last sample is {found.age:.0f} s old"
         raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
-    alerts = None if found.alerts is None else firing_of_node(found.alerts)  # None: it evaluates no rules
+    foreign = devices_not_of_node(found.snapshot)
+    conditions = NodeConditions()
+    if found.alerts is not None and found.unjudged != NO_RULES:
+        conditions = NodeConditions(of_node(found.alerts), found.unjudged)
     metrics = {series.metric.name for series, _ in found.snapshot}
     return CheckEvidence(
         found.snapshot,
         next((each.backend for each in found.snapshot.reports if each.backend in DEVICES), ""),
-        alerts=alerts,
+        conditions=conditions,
         paused="the agent has released the driver (coldplate pause)" if PAUSED in metrics else "",
-        note=next((note for metric, note in FOREIGN.items() if metric in metrics), ""),
+        note=f"the agent has {foreign} devices: this is not the state of that node" if foreign else "",
     )
 
 
@@ -238,20 +223,20 @@ def evaluate(
     """Return the findings of the checks with these names; without `given`, the GPUs decide what is expected."""
     view = view_of(evidence.snapshot, evidence.devices)
     expected = given or expected_of(view)
-    firing = evidence.alerts.firing if evidence.alerts is not None and "alerts" in names else None
-    made_here = names if firing is None else [name for name in names if name not in CONDITIONS]
     findings = [
         replace(_driver(view, expected, evidence), name="driver"),
-        *(_patient(each, view, evidence) for each in examined(view, expected, made_here)),
-        replace(fault_findings.xids(view, evidence.xids, evidence.why_no_xids), name="xids"),
+        *(_patient(each, view, evidence) for each in examined(view, expected, names)),
+        replace(xid_findings.xids(view, evidence.xids, evidence.why_no_xids), name="xids"),
     ]
     findings = [finding for finding in findings if finding.name in names]
-    if evidence.alerts is not None and "agent" in names and needs_agent:
-        findings.append(_agent_finding(evidence.alerts))
-    if firing is not None:
-        findings += condition_findings(firing)
+    if "agent" in names and needs_agent:
+        findings.append(_agent_finding(evidence.agent))
+    conditions = evidence.conditions if "alerts" in names else None
+    if conditions is not None:
+        findings += condition_findings(conditions)
     unrecognised = "" if given is not None or expected is not GENERIC else _unrecognised(view)
-    note = "; ".join(filter(None, (evidence.note, unrecognised)))
+    limit = "" if conditions is None else conditions.note
+    note = "; ".join(filter(None, (evidence.note, unrecognised, limit)))
     return CheckResult(findings, expected, note)
 
 
@@ -267,33 +252,15 @@ def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
     return learned(view, f"{len(view.gpus)} x {next(iter(view.facts('model').values()))}, learned")
 
 
-def _agent_finding(answer: AgentAlerts) -> HealthFinding:
-    """Return whether the agent answers, where it has to."""
-    if answer.firing is not None:
+def _agent_finding(answer: AgentAnswer | None) -> HealthFinding:
+    """Return whether the agent answers, where it has to; unknown if it does, and its conditions cannot be used."""
+    if answer is None or not answer.why:
         return HealthFinding(Verdict.OK, "the agent answers", "it does", name="agent")
+    if answer.answered:
+        remedy = "see /-/ready of the agent, and its configuration; or leave it out with --agent none"
+        return HealthFinding(Verdict.UNKNOWN, "the agent judges this node", answer.why, remedy, "agent")
     remedy = "systemctl status coldplate; or leave it out with --agent none"
     return HealthFinding(Verdict.CRITICAL, "the agent answers", answer.why, remedy, "agent")
-
-
-def condition_findings(firing: Iterable[Alert]) -> list[HealthFinding]:
-    """Return one finding for each rule that fires with a severity that counts, the worst first, by the rule's name."""
-    by_rule: dict[tuple[str, Verdict], list[Alert]] = {}
-    for alert in sorted(firing, key=order_of):
-        if alert.severity in VERDICTS:
-            by_rule.setdefault((alert.rule, VERDICTS[alert.severity]), []).append(alert)
-    findings = [
-        HealthFinding(verdict, NO_ALERT, _summary_of(alerts), f"do what the runbook of {rule} says", rule)
-        for (rule, verdict), alerts in by_rule.items()
-    ]
-    return findings or [HealthFinding(Verdict.OK, NO_ALERT, "none", name="alerts")]
-
-
-def _summary_of(alerts: Sequence[Alert]) -> str:
-    """Return the summary of the first of these alerts of one rule, its cause, and how many more there are."""
-    first = alerts[0]
-    cause = f" (effect of {first.inhibited_by})" if first.inhibited_by else ""
-    more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
-    return f"{first.annotations.get('summary', 'firing')}{cause}{more}"
 
 
 def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:

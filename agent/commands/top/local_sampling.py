@@ -16,6 +16,7 @@ from agent.lib.proc_stat import parse_stat
 from agent.lib.textfile import ReadError, read_bytes
 from agent.lib.threads import Threads
 from agent.model import Gpu, Snapshot
+from agent.wiring.alerting import load_rules
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.local_rules import LocalRules
 from agent.wiring.peering import providers_of_one_run
@@ -84,7 +85,7 @@ class LocalSampler:
         hub = Hub()
         self._loop = make_sampling_loop(config, options, hub, providers)
         self._owner = _owners(config, options)
-        self._rules = LocalRules(config, options.folder, clock()) if config.rules.files else None
+        self._rules = LocalRules(config, load_rules(config, options.folder), clock()) if config.rules.files else None
         hub.follow("showing the node", self._show)
         self._until = clock().mono + FIRST_SECONDS
         board.expect(name)

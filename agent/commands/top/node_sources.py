@@ -28,7 +28,9 @@ END_SECONDS = 1.0
 
 
 def sighting_of(name: str, response: AgentResponse) -> Sighting:
-    return Sighting(name, ORIGIN, *response)
+    """Return the answer of an agent as the last sample of its node."""
+    return Sighting(name, ORIGIN, response.snapshot, response.alerts, response.problem, response.age, response.mono,
+                    response.past)  # fmt: skip
 
 
 class AgentPoller:

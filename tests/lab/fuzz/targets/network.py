@@ -27,7 +27,7 @@ from agent.backends.synthetic.rack_service import (
     status,
 )
 from agent.catalogue.equipment import LEAK_STATES
-from agent.commands.check.node_check import query_agent
+from agent.commands.check.node_conditions import query_agent
 from agent.commands.doctor.doctor_node import parse_snapshot
 from agent.commands.import_.imported_sample import ImportProblems, LogFormatError
 from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
@@ -197,7 +197,7 @@ def use_agent(data: bytes, folder: Path) -> None:
     if view is not None:
         view.label_values("coldplate_gpu_up", "gpu", 1.0)
     with answering(data):
-        told = query_agent(OwnAgent(("http://127.0.0.1:19400",), {}), 0.0)
+        told = query_agent(OwnAgent(("http://127.0.0.1:19400",), {}), "auto", 0.0)
     assert (told.firing is None) == bool(told.why)
 
 

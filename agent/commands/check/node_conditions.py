@@ -1,0 +1,150 @@
+"""The conditions of the node for `coldplate check`: those of its agent, else the configured rules over one sample."""
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from agent.config.schema import Config
+from agent.health.conditions import counts_now, order_of
+from agent.health.verdicts import HealthFinding, Verdict
+from agent.lib.clock import clock
+from agent.lib.http_answers import AnswerBounds, HttpError
+from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_target import HttpTarget
+from agent.lib.wording import UserError
+from agent.model import Alert, Severity, Snapshot
+from agent.wiring.agent_client import AlertsResponse, read_alerts
+from agent.wiring.identity import OwnAgent
+
+ALERTS = "/api/v1/alerts"
+BOUNDS = AnswerBounds(body=16 * 2**20)
+AGENT_SECONDS = 0.8
+"""Seconds for the agent to answer: it does in a few milliseconds, unless it hangs."""
+VERDICTS = {Severity.CRITICAL: Verdict.CRITICAL, Severity.WARNING: Verdict.WARNING}
+"""Of alerts; information does not count."""
+NO_ALERT = "no alert is firing"
+_DEVICES = {"synthetic": "synthetic", "replay": "replayed", "trace": "replayed"}
+"""What an agent says of its devices, by the devices of the configuration."""
+
+
+class NodeConditions(Struct, frozen=True):
+    """The alerts that fire and are of the node.
+
+    `firing`: None where no rule was evaluated. `why` says why not all rules were, and is empty where none is to be.
+    `note` limits them.
+    """
+
+    firing: Sequence[Alert] | None = None
+    why: str = ""
+    note: str = ""
+
+
+class AgentAnswer(Struct, frozen=True):
+    """The agent's conditions: None with the reason in `why` if they cannot be used. `answered`: it is up."""
+
+    firing: Sequence[Alert] | None = None
+    why: str = ""
+    answered: bool = False
+
+
+def query_agent(agent: OwnAgent, devices: str, until: float) -> AgentAnswer:
+    """Return what the agent is alarmed about, by a monotonic second. The first address that answers is believed.
+
+    The alerts of an agent with other devices than `devices`, those of the configuration, say nothing about this node.
+    """
+    answer = AgentAnswer(why="no address is configured to listen on")
+    for url in agent.urls:
+        answer = _query(url, agent.login, devices, until)
+        if answer.answered:
+            break
+    return answer
+
+
+def _query(url: str, login: Mapping[str, Any], devices: str, until: float) -> AgentAnswer:
+    try:
+        with contextlib.closing(HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)) as client:
+            answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
+        if answer.status != 200:
+            return AgentAnswer(why=f"{url}{ALERTS}: HTTP status {answer.status}")
+        response = read_alerts(answer.body)
+    except (HttpError, ValueError) as error:
+        return AgentAnswer(why=f"{url}: {error}")
+    why = _why_foreign(response, devices) or response.why_unjudged(clock().wall)
+    return AgentAnswer(why=f"{url}: {why}", answered=True) if why else AgentAnswer(of_node(response.alerts), "", True)
+
+
+def _why_foreign(response: AlertsResponse, devices: str) -> str:
+    """Return why an agent's alerts are about other devices than those of the configuration; empty if they are not."""
+    if response.devices == _DEVICES.get(devices, ""):
+        return ""
+    return f"the agent has {response.devices or 'real'} devices, and its alerts are not about those that are checked"
+
+
+def of_node(alerts: Iterable[Alert]) -> list[Alert]:
+    """Return the alerts that count: they fire, are no effects of others, and are not of the rack as a whole."""
+    return [alert for alert in alerts if counts_now(alert) and _is_of_node(alert)]
+
+
+def _is_of_node(alert: Alert) -> bool:
+    names = {name for name, _ in alert.labels}
+    return "rack" not in names or "instance" in names
+
+
+class OneSampleRules:
+    """The configured rules for one sample. Loading them takes some tenths of a second, in any thread."""
+
+    def __init__(self, config: Config, folder: Path) -> None:
+        from agent.wiring.alerting import (
+            load_rules,  # loads all of PromQL, which a check beside an agent can do without
+        )
+        from alerts.one_sample import alerting, for_one_sample, looking_back
+
+        self._config = config
+        self.problem = ""
+        try:
+            rules = load_rules(config, folder)
+        except UserError as error:
+            self.problem = f"the rules cannot be used: {error}"
+            return
+        self._rules = for_one_sample(rules)
+        self._count, self._looking_back = len(alerting(rules)), len(looking_back(rules))
+
+    def evaluate(self, snapshot: Snapshot) -> NodeConditions:
+        """Return the conditions of a snapshot, each `for` counted as 0."""
+        from agent.wiring.local_rules import LocalRules
+
+        if self.problem:
+            return NodeConditions(why=self.problem)
+        if not self._count:
+            return NodeConditions()
+        alerts = LocalRules(self._config, self._rules, snapshot.at).evaluate(snapshot, snapshot.at)
+        note = f"one sample: {self._looking_back} of {self._count} alert rules look back further, and may miss a fault"
+        return NodeConditions(of_node(alerts), note=note)
+
+
+def condition_findings(conditions: NodeConditions) -> list[HealthFinding]:
+    """Return one finding for each rule that fires with a severity that counts, the worst first, by the rule's name."""
+    if conditions.firing is None and not conditions.why:
+        return [HealthFinding(Verdict.SKIPPED, NO_ALERT, "no rules are evaluated", name="alerts")]
+    by_rule: dict[tuple[str, Verdict], list[Alert]] = {}
+    for alert in sorted(conditions.firing or (), key=order_of):
+        if alert.severity in VERDICTS:
+            by_rule.setdefault((alert.rule, VERDICTS[alert.severity]), []).append(alert)
+    findings = [
+        HealthFinding(verdict, NO_ALERT, _summary_of(alerts), f"do what the runbook of {rule} says", rule)
+        for (rule, verdict), alerts in by_rule.items()
+    ]
+    if conditions.why:
+        remedy = "coldplate rules check shows the rules; /-/ready of the agent shows what stands still"
+        findings.append(HealthFinding(Verdict.UNKNOWN, NO_ALERT, conditions.why, remedy, "alerts"))
+    return findings or [HealthFinding(Verdict.OK, NO_ALERT, "none", name="alerts")]
+
+
+def _summary_of(alerts: Sequence[Alert]) -> str:
+    """Return the summary of the first of these alerts of one rule, and how many more there are."""
+    more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
+    return f"{alerts[0].annotations.get('summary', 'firing')}{more}"
