@@ -1,4 +1,4 @@
-"""The API, the page at `/` and `top` show the same conditions on the same devices, and judge nothing themselves."""
+"""The API, the page at `/`, `top` and `check` show the same conditions on the same devices, and judge nothing."""
 
 import json
 import re
@@ -6,9 +6,10 @@ import re
 import pytest
 
 from agent.catalogue import BY_NAME
+from agent.commands.check.node_conditions import NodeConditions, condition_findings, of_node
 from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.view_builder import ViewKeeper
-from agent.model import GroupReport, RuleReport
+from agent.model import GroupReport, Phase, RuleReport, Severity
 from agent.wiring.agent_client import read_alerts
 from exporters import rules_json
 from tests.asking import context, overview
@@ -22,7 +23,7 @@ OF_GPU = re.compile(r'<b class="badge [a-z]*">\S+ (firing|pending)[^<]*</b> (?:<
 
 
 @pytest.mark.parametrize(("scenario", "second"), MOMENTS)
-def test_page_top_and_api_name_the_same_conditions_on_the_same_gpus(scenario: str, second: int) -> None:
+def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenario: str, second: int) -> None:
     snapshots, conditions = played(scenario, second, True)
     assert conditions is not None
     groups = (
@@ -45,6 +46,13 @@ def test_page_top_and_api_name_the_same_conditions_on_the_same_gpus(scenario: st
         for phase, rule in OF_GPU.findall(body.partition('class="why"')[2])
     }
     assert of_top == of_page == by_gpu
+    of_check = {
+        (each.name, each.verdict.value)
+        for each in condition_findings(NodeConditions(of_node(told)))
+        if each.name != "alerts"
+    }
+    counted = [each for each in told if each.phase is Phase.FIRING and not each.inhibited_by]
+    assert of_check == {(each.rule, each.severity.value) for each in counted if each.severity is not Severity.INFO}
     assert json.loads(b"".join(rules_json.alerts(groups)))["status"] == "success"
 
 

@@ -9,6 +9,7 @@ SHOWS = (
     "exporters/headlines.py", "exporters/landing.py", "exporters/landing_parts.py", "exporters/landing_alerts.py",
     "agent/commands/top/screen/view_builder.py", "agent/commands/top/screen/node_view.py",
     "agent/commands/top/screen/gpu_table.py", "agent/commands/top/screen/machine_output.py",
+    "agent/commands/check/node_check.py", "agent/commands/check/node_conditions.py", "agent/health/xid_findings.py",
     "agent/health/conditions.py", "agent/health/device_facts.py", "agent/health/ledger_states.py",
 )  # fmt: skip
 ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -34,12 +35,16 @@ LAYOUT = {
     "landing.py: alerts.counts.firing > 0",
     "landing_alerts.py: more > 0",
     "landing_alerts.py: overview.failed > 0",
+    "node_check.py: 0.0 <= age <= LONGEST_START_SECONDS",
+    "node_check.py: evidence.waited - evidence.starved >= timeout",
+    "node_check.py: found.age > MAX_AGE_SECONDS",
+    "node_check.py: now < request.until <= now + LONGEST_SECONDS",
     "node_view.py: grown > 0",
     "node_view.py: wall - moment.wall >= self._interval * _EARLY",
     "view_builder.py: more > 0",
     "view_builder.py: node.age > limit",
 }
-"""Comparisons of columns, of what is counted, and of how old what is shown is."""
+"""Comparisons of columns, of what is counted, of how old what is shown is, and of how long an answer took."""
 
 
 def test_what_shows_a_node_has_no_threshold() -> None:
