@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
+from math import ceil
 from pathlib import Path
 
 from agent.backends.synthetic import Scenario
@@ -170,7 +171,9 @@ def accelerated(progress: Progress, seconds: int, warm: float = WARM) -> Soaked:
     return Soaked(seconds, warm, [objects, *footprint.trends], told)
 
 
-JOB_SECONDS = 600
+SHORTEST_JOB_SECONDS = 600
+MOST_JOBS = 480
+"""Jobs of a run: a scenario has no more than 500."""
 GPUS = 8
 
 FAULTS = """\
@@ -187,7 +190,8 @@ faults:
 
 def busy_hours(folder: Path, seconds: int) -> Scenario:
     """A job after the other, each with a number of its own, and each GPU lost and back in its turn."""
-    jobs = "".join(map(_job, range(seconds // JOB_SECONDS + 1)))
+    period = max(SHORTEST_JOB_SECONDS, ceil(seconds / MOST_JOBS))
+    jobs = "".join(_job(number, period) for number in range(seconds // period + 1))
     lost = "".join(
         f"  - {{kind: lost, gpu: {gpu}, at: {180 + 300 * gpu}s, duration: 60s, repeat: 41m}}\n" for gpu in range(GPUS)
     )
@@ -196,10 +200,10 @@ def busy_hours(folder: Path, seconds: int) -> Scenario:
     return load_scenario(str(path))
 
 
-def _job(number: int) -> str:
-    start = JOB_SECONDS * number
+def _job(number: int, period: int) -> str:
+    start, end = period * number, period * (number + 1) - 60
     return (
         f'  - {{id: "{7000 + number}", name: train-{number}, user: u{number}, account: a{number}, partition: h100,\n'
-        f"     gpus: 0-{3 + number % 5}, parallelism: data, memory: 0.8, start: {start}s, end: {start + 540}s,\n"
+        f"     gpus: 0-{3 + number % 5}, parallelism: data, memory: 0.8, start: {start}s, end: {end}s,\n"
         f"     phases: [{{kind: training}}]}}\n"
     )
