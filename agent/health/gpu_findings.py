@@ -99,7 +99,7 @@ def driver(view: SeenNode, expected: Expected, devices: str) -> HealthFinding:
         found = "no GPU answered in time" if view.gpus or report is None else "the driver shows no GPU"
         return HealthFinding(Verdict.CRITICAL, expectation, found, HUNG)
     if report.outcome is Outcome.ABSENT and view.expected_gpus and not expected.node.gpus:
-        found = f"{report.detail}; {view.expected_gpus} GPUs are expected"
+        found = f"{report.detail}; GPUs that are expected: {view.expected_gpus}"
         return HealthFinding(Verdict.CRITICAL, expectation, found, LOAD)
     if report.outcome is Outcome.ABSENT and not expected.node.gpus:
         return HealthFinding(Verdict.UNKNOWN, expectation, report.detail, "install the driver, or leave this node out")

@@ -179,6 +179,13 @@ def test_a_call_that_never_returns_is_critical_once_the_time_is_up(library: Path
             assert found in out.splitlines()[0]
 
 
+def test_a_library_that_is_there_and_cannot_be_loaded_is_critical_and_not_a_node_without_gpus(tmp_path: Path) -> None:
+    """As where a container has mounted the libraries empty (soperator issue 2684)."""
+    (tmp_path / "libnvidia-ml.so.1").touch()
+    status, out, _ = check("--agent", "none", "--only", "driver", "--timeout", "20s", LD_LIBRARY_PATH=str(tmp_path))
+    assert (status, "libnvidia-ml.so.1 cannot be loaded: " in out, "file too short" in out) == (2, True, True)
+
+
 @pytest.mark.parametrize(
     ("opening", "waited", "starved", "verdict"),
     [

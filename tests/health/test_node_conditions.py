@@ -108,13 +108,7 @@ def fires(rule: str, severity: str, cause: str = "") -> Alert:
     [
         (NodeConditions([]), None, False, 0, "19 of 19"),
         (NodeConditions([fires("GpuXidInfo", "info")]), None, False, 0, "19 of 19"),
-        (
-            NodeConditions([fires("GpuHot", "warning")] * 2),
-            None,
-            False,
-            1,
-            "WARNING GpuHot: GpuHot it is (and 1 more)",
-        ),
+        (NodeConditions([fires("GpuHot", "warning")] * 2), None, False, 1, "WARNING GpuHot: GpuHot it is (and 1 more)"),
         (
             NodeConditions([fires("GpuHot", "warning"), fires("GpuLost", "critical")]),
             None,

@@ -4,6 +4,7 @@ Only `open` loads the library, only in the worker: it may hang forever or crash.
 opened once and stays open: opening takes seconds per node when the driver's persistence mode is off.
 """
 
+import ctypes
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -37,6 +38,22 @@ _REMEDIES = {
     VERSION_MISMATCH: "the driver was replaced by a different version: load the new kernel module, or reboot the node",
     UNKNOWN: "see the kernel log (journalctl -k --grep NVRM), then reload the driver or reboot the node",
 }
+
+
+LIBRARY = "libnvidia-ml.so.1"
+
+
+def why_unloadable() -> str:
+    """Return why the library, which is there, cannot be loaded: a container may have mounted it empty.
+
+    Empty where no library is found. The binding reports both alike.
+    """
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        text = str(error)
+        return "" if text.startswith(LIBRARY) and "No such file" in text else text
+    return ""
 
 
 def load_library() -> Driver:
@@ -114,6 +131,9 @@ class NvmlSource:
             count = int(driver.call("nvmlDeviceGetCount_v2"))
         except DriverError as error:
             self.close()
+            if error.code == LIBRARY_NOT_FOUND and (problem := why_unloadable()):
+                remedy = "install the NVIDIA driver again, or mount its libraries again"
+                raise SourceError(f"{LIBRARY} cannot be loaded: {problem}: {remedy}") from error
             if error.code == LIBRARY_NOT_FOUND:
                 raise AbsentError(
                     "libnvidia-ml.so.1 was not found: install the NVIDIA driver, or mount its libraries"

@@ -178,7 +178,10 @@ def _with_conditions(evidence: CheckEvidence, answer: AgentAnswer, rules: OneSam
     """Return the evidence with the agent's conditions, else with those of the rules over its snapshot."""
     if answer.firing is not None:
         return replace(evidence, conditions=NodeConditions(answer.firing), agent=answer)
-    if rules is None or not (evidence.is_whole or _had_time(evidence)):
+    has_failed = any(
+        report.backend == evidence.devices and report.outcome is not Outcome.OK for report in evidence.snapshot.reports
+    )
+    if rules is None or not (evidence.is_whole or has_failed or _had_time(evidence)):
         return replace(evidence, conditions=NodeConditions(why=_BUSY), agent=answer)
     conditions = rules.evaluate(evidence.snapshot)
     if answer.answered:
