@@ -131,10 +131,10 @@ class NvmlSource:
             count = int(driver.call("nvmlDeviceGetCount_v2"))
         except DriverError as error:
             self.close()
-            if error.code == LIBRARY_NOT_FOUND and (problem := why_unloadable()):
-                remedy = "install the NVIDIA driver again, or mount its libraries again"
-                raise SourceError(f"{LIBRARY} cannot be loaded: {problem}: {remedy}") from error
             if error.code == LIBRARY_NOT_FOUND:
+                if problem := why_unloadable():
+                    advice = "install the NVIDIA driver again, or mount its libraries again"
+                    raise SourceError(f"{LIBRARY} cannot be loaded: {problem}: {advice}") from error
                 raise AbsentError(
                     "libnvidia-ml.so.1 was not found: install the NVIDIA driver, or mount its libraries"
                 ) from error
