@@ -6,7 +6,7 @@
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
 _shtab_coldplate_render_subparsers=(metrics config-file rules dashboards alertmanager runbooks)
-_shtab_coldplate_rules_subparsers=(check test backtest)
+_shtab_coldplate_rules_subparsers=(check backtest)
 _shtab_coldplate_subparsers=(check compat-check doctor export import once pause record render report rules run simulate top)
 
 _shtab_coldplate_check_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --url --http.config.file --timeout --at --verbose --json)
@@ -26,7 +26,6 @@ _shtab_coldplate_render_runbooks_option_strings=(-h --help --output)
 _shtab_coldplate_render_option_strings=(-h --help)
 _shtab_coldplate_report_option_strings=(-h --help --compare --html --json --rules)
 _shtab_coldplate_rules_check_option_strings=(-h --help --profile)
-_shtab_coldplate_rules_test_option_strings=(-h --help)
 _shtab_coldplate_rules_backtest_option_strings=(-h --help --rules --against --pending --json --config.file)
 _shtab_coldplate_rules_option_strings=(-h --help)
 _shtab_coldplate_run_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --config.check --web.listen-address --web.config.file --web.telemetry-path --web.enable-lifecycle)
@@ -84,7 +83,6 @@ _shtab_coldplate_report_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_report___html_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_report___rules_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_rules_check_pos_0_COMPGEN=_shtab_compgen_files
-_shtab_coldplate_rules_test_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_rules_backtest_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_rules_backtest___rules_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_rules_backtest___against_COMPGEN=_shtab_compgen_files
@@ -117,7 +115,7 @@ _shtab_coldplate_record___log_level_choices=(debug info warn error)
 _shtab_coldplate_record___log_format_choices=(logfmt json)
 _shtab_coldplate_render_pos_0_choices=(metrics config-file rules dashboards alertmanager runbooks)
 _shtab_coldplate_rules_check___profile_choices=(none lean default full)
-_shtab_coldplate_rules_pos_0_choices=(check test backtest)
+_shtab_coldplate_rules_pos_0_choices=(check backtest)
 _shtab_coldplate_run___backend_choices=(auto nvml synthetic replay trace none)
 _shtab_coldplate_run___log_level_choices=(debug info warn error)
 _shtab_coldplate_run___log_format_choices=(logfmt json)
@@ -190,9 +188,6 @@ _shtab_coldplate_report___rules_nargs=+
 _shtab_coldplate_rules_check_pos_0_nargs=+
 _shtab_coldplate_rules_check__h_nargs=0
 _shtab_coldplate_rules_check___help_nargs=0
-_shtab_coldplate_rules_test_pos_0_nargs=+
-_shtab_coldplate_rules_test__h_nargs=0
-_shtab_coldplate_rules_test___help_nargs=0
 _shtab_coldplate_rules_backtest_pos_0_nargs=+
 _shtab_coldplate_rules_backtest__h_nargs=0
 _shtab_coldplate_rules_backtest___help_nargs=0

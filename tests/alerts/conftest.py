@@ -1,4 +1,4 @@
-"""promtool as the judge, and coldplate's own commands beside it."""
+"""promtool as the judge, and coldplate's engine beside it: `rules check`, and a runner of unit tests."""
 
 import re
 import subprocess
@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from agent import cli
+from tests.rule_tests.command import run_files
 from tests.servers import need
 
 
@@ -53,7 +54,7 @@ def promtool() -> Promtool:
 def coldplate(capsys: pytest.CaptureFixture[str]) -> Judge:
     def judge(action: str, file: Path) -> Verdict:
         capsys.readouterr()
-        status = cli.main(["rules", action, str(file)])
+        status = run_files([file]) if action == "test" else cli.main(["rules", action, str(file)])
         printed = capsys.readouterr()
         return Verdict(status, printed.out + printed.err)
 

@@ -1,4 +1,4 @@
-"""`render rules`: the same rules when read again, nobody's file overwritten; `rules check` and `rules test`."""
+"""`render rules`: the same rules when read again, nobody's file overwritten; `rules check`."""
 
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from alerts.promql import compile_query
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup
 from alerts.server_files import write
 from alerts.template import compile_template
+from tests.rule_tests.command import run_files
 
 TEXT = """groups:
 - name: heat
@@ -231,7 +232,7 @@ def test_check_counts_the_rules_of_each_file(files: Path, capsys: pytest.Capture
 
 
 def test_a_failed_test_shows_what_differs(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["rules", "test", str(files / "t.yml")]) == 1
+    assert run_files([files / "t.yml"]) == 1
     assert capsys.readouterr().err.splitlines() == [
         "  FAILED:",
         f"    {files}/t.yml:9: test 'hot', alertname: Hot, time: 1m",
@@ -246,44 +247,3 @@ def test_a_failed_test_shows_what_differs(files: Path, capsys: pytest.CaptureFix
         """        + present, not expected: {__name__="t", gpu="1"} 95""",
         """        - expected, missing: {__name__="t", gpu="2"} 1""",
     ]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("eval_time: 1m\n", "evaltime: 1m\n", "t.yml:9: test 1 (hot), alert_rule_test 1: evaltime: unknown key"),
-        ("- name: hot", "- nam: hot", "t.yml:3: test 1: nam: unknown key; did you mean 'name'?"),
-        ("values: 90x5", "values: 90y5", "t.yml:6: test 1 (hot), input_series 1: '90y5' is invalid"),
-        ("value: 91", "value: NaN", "exp_samples: value: 'NaN' is not a number; write one such as 1.5, .inf"),
-        ("interval: 1m", "interval: 1x", "test 1 (hot), interval: '1x' is not a duration"),
-        ("tests:", "evaluation_intervall: 1m\ntests:", "t.yml:2: evaluation_intervall: unknown key; did you mean"),
-        ("    alertname: Hot\n", "", "alert_rule_test 1: alertname: is missing"),
-        ("t > 80", "t >", "r.yml:5: group 'g', rule 1, alert 'Hot': expr: "),
-    ],
-)
-def test_a_mistake_in_a_test_or_its_rules_is_reported_with_its_place(
-    files: Path, coldplate: Any, old: str, new: str, message: str
-) -> None:
-    (files / "t.yml").write_text(TESTS.replace(old, new, 1))
-    (files / "r.yml").write_text(RULES.replace(old, new, 1))
-    verdict = coldplate("test", files / "t.yml")
-    assert verdict.status == 1
-    assert message in verdict.text
-
-
-def test_a_series_may_be_longer_than_its_test_but_not_too_long_and_a_pattern_that_names_no_file_is_a_warning(
-    files: Path, coldplate: Any
-) -> None:
-    text = coldplate("test", files / "t.yml").text
-    (files / "t.yml").write_text(TESTS.replace("values: 90x5", "values: 90x10000000", 1))
-    assert coldplate("test", files / "t.yml").text == text
-    series = "interval: 1s, input_series: [{series: m, values: 1x30000000}]"
-    cases = "promql_expr_test: [{expr: m, eval_time: 1y}]"
-    (files / "t.yml").write_text(f"evaluation_interval: 1h\ntests:\n- {{{series}, {cases}}}\n")
-    verdict = coldplate("test", files / "t.yml")
-    assert verdict.status == 1
-    assert "t.yml:3: test 1: with this the file has more than 20000000 samples" in verdict.text
-    (files / "t.yml").write_text("rule_files: ['*.rules.yml']\n")
-    verdict = coldplate("test", files / "t.yml")
-    assert verdict.status == 0
-    assert "WARNING: no file match pattern" in verdict.text

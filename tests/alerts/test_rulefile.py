@@ -14,7 +14,7 @@ from alerts import durations, rulefile
 from alerts.promql import is_stale
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile, RuleFileError, load
 from alerts.template import Element, RenderError, Root, compile_template
-from alerts.unittests import notation
+from tests.rule_tests import notation
 
 RULE = "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: t > 80\n"
 

@@ -79,9 +79,8 @@ def shown(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-@pytest.mark.parametrize("action", ["check", "test"])
-def test_rules_fails_with_its_status_and_one_line(action: str, broken: dict[str, str]) -> None:
-    for kind, status, _, said in refusals({kind: ["rules", action, path] for kind, path in broken.items()}):
+def test_rules_check_fails_with_its_status_and_one_line(broken: dict[str, str]) -> None:
+    for kind, status, _, said in refusals({kind: ["rules", "check", path] for kind, path in broken.items()}):
         assert (status, said[0], len([line for line in said if line])) == (1, "  FAILED:", 2), (kind, said)
         assert said[1].startswith(f"  {shown(broken[kind])}:")
 
@@ -139,17 +138,6 @@ def test_rules_are_checked_from_standard_input_and_from_what_a_shell_hands_over(
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("SUCCESS: 1 rules found") == 2
-
-
-def test_unit_tests_from_a_pipe_find_their_rules_in_the_working_directory(tmp_path: Path) -> None:
-    (tmp_path / "r.yml").write_text(RULES)
-    tests = "rule_files: [r.yml]\ntests:\n- alert_rule_test: [{eval_time: 1m, alertname: A}]\n"
-    done = subprocess.run(
-        [sys.executable, "-m", "agent.cli", "rules", "test", "/dev/stdin"], cwd=tmp_path, input=tests,
-        capture_output=True, text=True, timeout=LIMIT, check=False,
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
 
 
 def test_one_sample_is_taken_with_a_configuration_from_a_pipe() -> None:

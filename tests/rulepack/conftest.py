@@ -12,6 +12,7 @@ from agent.backends.synthetic import load_scenario
 from agent.model import Alert
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile, load
 from tests.lab.score.play import Play
+from tests.rule_tests.command import run_files
 from tests.servers import need
 
 T = TypeVar("T", AlertingRule, RecordingRule)
@@ -32,7 +33,9 @@ def promtool() -> Judge:
 
 @pytest.fixture
 def coldplate() -> Judge:
-    return lambda action, *files: cli.main(["rules", action, *map(str, files)])
+    return lambda action, *files: (
+        run_files(files) if action == "test" else cli.main(["rules", action, *map(str, files)])
+    )
 
 
 class Node:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from alerts.unittests import unit_test_file
+from tests.rule_tests import unit_test_file
 
 ROOT = Path(__file__).resolve().parents[2]
 

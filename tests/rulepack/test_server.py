@@ -12,9 +12,9 @@ from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage
 from alerts.rule_evaluator import TemplateContext
 from alerts.rulefile import RuleFile
-from alerts.unittests import unit_test_file
-from alerts.unittests.runner import Given
 from alerts.windows import Needs, Windows
+from tests.rule_tests import unit_test_file
+from tests.rule_tests.runner import Given
 
 pytestmark = pytest.mark.release
 """It needs much time."""

@@ -301,6 +301,7 @@ KINDS = {
     "largest": "the largest node there is",
     "parsers": "inputs that once broke a parser",
     "rulepack": "the rules that ship",
+    "rule_tests": "a runner of unit tests of rules, which proves that the engine and promtool agree",
     "structure": "how the code is arranged",
 }
 """Folders that test no part by itself, and what they are for."""

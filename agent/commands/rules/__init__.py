@@ -1,7 +1,7 @@
-"""`coldplate rules check` and `coldplate rules test`: promtool's commands of those names, without Prometheus. And
-`coldplate rules backtest`: what rules would have said in the time of a recording.
+"""`coldplate rules check`: promtool's command of that name, without Prometheus. And `coldplate rules backtest`: what
+rules would have said in the time of a recording.
 
-Results and exit statuses are those of promtool: 0 on success, 1 if a file or a test fails. Successes
+Results and exit statuses are those of promtool: 0 on success, 1 if a file fails. Successes
 go to standard output, failures to standard error. `coldplate render rules` is the inverse: it writes the rules that the
 agent evaluates as files for a Prometheus server.
 """
@@ -19,13 +19,15 @@ from agent.config.words import PROFILES
 from agent.lib.commandline import INVALID, Parser
 
 if TYPE_CHECKING:
-    from alerts.rulefile import RuleCount, RuleFile
-    from alerts.unittests.unit_test_file import Document
+    from alerts.rulefile import RuleCount
 
-HELP = "check and test Prometheus rule files, also on recordings"
-DESCRIPTION = "Check and test Prometheus rule files, as the daemon evaluates them."
+HELP = "check Prometheus rule files, and play them over recordings"
+DESCRIPTION = (
+    "Check Prometheus rule files, and play them over recordings, as the daemon evaluates them. "
+    "Unit tests of rules are promtool's: promtool test rules."
+)
 EXAMPLES = (("coldplate rules check site/*.yml", "whether the daemon would load these files"), backtest.EXAMPLES[0])
-EXIT_STATUSES = {0: "nothing is wrong", 1: "a file or a test is", **INVALID}
+EXIT_STATUSES = {0: "nothing is wrong", 1: "a file is", **INVALID}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -45,14 +47,6 @@ def add_arguments(parser: Parser) -> None:
         default="default",
         help="metrics.profile of the pages that a server scrapes, to warn of metrics not in them (default default)",
     )
-    test = actions.add_parser(
-        "test",
-        help="run unit tests of rules",
-        description="Run unit tests of rules, in the format, and with the results, of promtool test rules.",
-        examples=(("coldplate rules test site/tests/*.yml", "the tests of a site's own rules"),),
-        exit_statuses={0: "all tests pass", 1: "at least one fails", **INVALID},
-    )
-    test.add_argument("files", nargs="+", type=Path, metavar="FILE", help="unit-test file")
     backtest.add_arguments(
         actions.add_parser(
             "backtest",
@@ -69,13 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Check or test each file, or play recordings; the exit status. Raises ConfigError."""
     if arguments.action == "backtest":
         return backtest.run(arguments)
-    if arguments.action == "check":
-        from alerts.rulefile import RuleCount
+    from alerts.rulefile import RuleCount
 
-        count = RuleCount()
-        verdicts = [_check(path, arguments.profile, count) for path in arguments.files]
-    else:
-        verdicts = [_test(path) for path in arguments.files]
+    count = RuleCount()
+    verdicts = [_check(path, arguments.profile, count) for path in arguments.files]
     return 0 if all(verdicts) else 1
 
 
@@ -96,31 +87,6 @@ def _check(path: Path, profile: str, count: RuleCount) -> bool:
         print(f"  WARNING: {warning}")
     print(f"  SUCCESS: {rules.rule_count} rules found\n")
     return True
-
-
-def _test(path: Path) -> bool:
-    from alerts.rulefile import RuleFileError
-    from alerts.unittests import runner, unit_test_file
-
-    print(f"Unit Testing:  {path}", flush=True)
-    try:
-        tests = unit_test_file.load(path, handed=True)
-        rules = _rules_of(tests)
-    except (unit_test_file.TestFileError, RuleFileError) as error:
-        return _fail(f"  {problem}" for problem in error.problems)
-    failed = runner.run(tests, rules)
-    if failed:
-        return _fail(str(each) for each in failed)
-    print("  SUCCESS\n")
-    return True
-
-
-def _rules_of(tests: Document) -> list[RuleFile]:
-    from alerts import rulefile
-
-    for pattern in tests.unmatched:
-        print(f"  WARNING: no file match pattern {pattern}", file=sys.stderr)
-    return [rulefile.load(path, default_step=tests.interval) for path in dict.fromkeys(tests.rule_files)]
 
 
 def _fail(lines: Iterable[str]) -> bool:

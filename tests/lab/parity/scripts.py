@@ -14,11 +14,11 @@ from pathlib import Path
 
 from alerts.promql import Labels, Storage
 from alerts.promql.syntax.literals import duration_value
-from alerts.unittests import notation
 from tests.lab.parity.oracles import DIFFERS, Judged, Recent
 from tests.lab.parity.queries import Asked
 from tests.promql import oracle
 from tests.promql.answers import ours, theirs
+from tests.rule_tests import notation
 
 _LOAD = re.compile(r"load(?:_with_nhcb)?\s+(\S+)")
 _INSTANT = re.compile(r"eval(?:_\w+)?\s+instant\s+at\s+(\S+)\s+(.+)")

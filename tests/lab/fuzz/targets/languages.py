@@ -11,8 +11,8 @@ from alerts.promql.budget import Budget
 from alerts.promql.labels import LimitError
 from alerts.regex import Regex, RegexError, TextTooLongError
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
-from alerts.unittests import notation
 from tests.lab.fuzz.target import Target
+from tests.rule_tests import notation
 
 STORAGE = Storage()
 for gpu in "012":
@@ -61,7 +61,7 @@ TARGETS = (
     Target("regexes", ("alerts/regex/linear.py",), use_regex, (b"(a|b)+[[:alpha:]]{2,5}\nabcd",
            rb"(?P<n>x)(?i:y)\d\pL\x{41}\Q.*\E$" + b"\nxy1", b".*\\.example\\.com|a{1000}\nx.example.com",
            b"^(?:(?:a?){3}){50}$\naaaa", "[^é-ü]\\b\n".encode()), (RegexError, TextTooLongError), shown=False),
-    Target("quantities", ("agent/config/quantities.py", "alerts/unittests/notation.py"), use_words),
+    Target("quantities", ("agent/config/quantities.py",), use_words),
     Target("yaml", ("agent/lib/yamltree.py",),
            lambda data, folder: load(data.decode("utf-8", "surrogateescape"), BOUNDS), (), (YamlError,), shown=False),
 )  # fmt: skip

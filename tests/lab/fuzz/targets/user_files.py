@@ -20,8 +20,6 @@ from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
 from alerts import rulefile, server_files
 from alerts.rulefile import RuleFileError
-from alerts.unittests import runner, unit_test_file
-from alerts.unittests.unit_test_file import TestFileError
 from exporters.protection.web_file import WebFileError, read_web_file
 from tests.lab.fuzz.target import ROOT, Target
 
@@ -52,15 +50,6 @@ def use_config(data: bytes, folder: Path) -> None:
 def use_rules(data: bytes, folder: Path) -> None:
     rules = rulefile.load(written(data, folder, "fuzzed.rules.yml"))
     rulefile.parse(server_files.write(rules), "written")
-
-
-def use_tests(data: bytes, folder: Path) -> None:
-    for known in (ROOT / "tests" / "alerts" / "data").glob("*.rules.yml"):
-        shutil.copy(known, folder)
-    tests = unit_test_file.load(written(data, folder, "fuzzed.test.yml"))
-    rules = [rulefile.load(each) for each in tests.rule_files]
-    if sum(test.end / tests.interval for test in tests.tests) < 500:
-        runner.run(tests, rules)
 
 
 def use_scenario(data: bytes, folder: Path) -> None:
@@ -104,8 +93,6 @@ TARGETS = (
            "agent/lib/yamltree.py"), use_config, (), (ConfigError,), files=("tests/lib/every-key.yaml",), seconds=4.0),
     Target("rule-files", ("alerts/rulefile.py", "alerts/yamlnodes.py"), use_rules, (), (RuleFileError,),
            files=("tests/lib/site.rules.yml",), named=True, seconds=6.0),
-    Target("rule-tests", ("alerts/unittests/unit_test_file.py", "alerts/unittests/notation.py"), use_tests, (),
-           (TestFileError, RuleFileError), files=("tests/alerts/data/*.test.yml",), named=True, seconds=10.0),
     Target("scenarios", ("agent/backends/synthetic/loader.py",), use_scenario, (), (ScenarioError,),
            files=("agent/backends/synthetic/scenarios/[a-g]*.yaml",), named=True, seconds=6.0),
     Target("peer-files", ("agent/rack/finder.py",), use_peers, (), (ValueError,)),

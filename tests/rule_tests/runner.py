@@ -20,7 +20,7 @@ from alerts.promql.storage import AnyStore, Storage
 from alerts.rule_evaluator import TemplateContext
 from alerts.rulefile import RuleFile
 from alerts.template.number_format import shortest
-from alerts.unittests.unit_test_file import AlertCase, Document, ExpectedAlert, QueryCase, Test
+from tests.rule_tests.unit_test_file import AlertCase, Document, ExpectedAlert, QueryCase, Test
 
 
 def of_alerts(expected: Sequence[ExpectedAlert], got: Sequence[ExpectedAlert]) -> list[str]:

@@ -14,8 +14,8 @@ from agent.lib.wording import one_line, shown
 from agent.lib.yamltree import Bounds, Node
 from alerts.packs import MOST_FILES
 from alerts.promql.labels import Labels, make_labels
-from alerts.unittests import notation
 from alerts.yamlnodes import FileError, Reader, TooManyError, line_of, number_of
+from tests.rule_tests import notation
 
 FILE_KEYS = ("rule_files", "evaluation_interval", "group_eval_order", "tests")
 TEST_KEYS = (
@@ -135,7 +135,7 @@ class _UnitTestLoader:
         unmatched = []
         for item in self._reader.items(node, "rule_files"):
             pattern = str(self._folder / self._reader.text(item, "rule_files"))
-            names = sorted(islice(glob.iglob(pattern), MOST_FILES))  # noqa: PTH207 Path.glob refuses an absolute pattern
+            names = sorted(islice(glob.iglob(pattern), MOST_FILES))
             found.extend(Path(name) for name in names)
             if not names:
                 unmatched.append(pattern)
