@@ -1,12 +1,10 @@
 """Rules for one sample of a node: without the time that they wait; and which of them need more than one."""
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from alerts.engine import Ruleset
-from alerts.promql.labels import only_metric_name
-from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleGroup
+from alerts.rule_inputs import RuleReader, alerting_rules
+from alerts.rulefile import AlertingRule, Rule, RuleGroup
 
 
 def for_one_sample(rules: Ruleset) -> Ruleset:
@@ -25,21 +23,5 @@ def _without_hold(rule: Rule) -> Rule:
 
 def looking_back(rules: Ruleset) -> list[AlertingRule]:
     """Return the alerting rules that read more than the newest sample, of metrics or by the series of other rules."""
-    all_rules = [rule for group in rules.groups for rule in group.rules]
-    histories: set[str] = set()
-    while True:
-        names = {rule.name for rule in all_rules if isinstance(rule, RecordingRule) and _looks_back(rule, histories)}
-        if names <= histories:
-            return [rule for rule in all_rules if isinstance(rule, AlertingRule) and _looks_back(rule, histories)]
-        histories |= names
-
-
-def alerting(rules: Ruleset) -> Sequence[AlertingRule]:
-    """Return the rules that make alerts."""
-    return [rule for group in rules.groups for rule in group.rules if isinstance(rule, AlertingRule)]
-
-
-def _looks_back(rule: Rule, histories: set[str]) -> bool:
-    """Return whether the query reads a range, or one of the series that come of a range."""
-    selectors = rule.query.selectors
-    return any(each.history > 0 or only_metric_name(each.matchers) in histories for each in selectors)
+    reader = RuleReader(rules)
+    return [rule for rule in alerting_rules(rules) if reader.inputs_of(rule).history > 0]

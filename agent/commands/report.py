@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,20 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from agent.lib.commandline import INVALID, takes_colour, warn
 from agent.lib.wording import UserError
+from agent.wiring.command_line import DEFAULT_FILE, add_config_file, folder_of, read_file
 
 if TYPE_CHECKING:
+    from agent.config.schema import Config
+    from agent.recording.report.observation import Judgement
     from agent.recording.report.report_card import TextStyle
-    from agent.recording.report.report_document import AlertReport
     from agent.recording.report.run_facts import RecordedRun
-    from alerts.backtest.play import NodePlay
+    from agent.wiring.recorded_alerts import RecordedPlay
 
 HELP = "say what recordings show about a run"
 DESCRIPTION = (
-    "Read recordings of one run, of one node or of several, and say how each GPU was used, what was lost and why. "
-    "Files that are cut or damaged are read as far as they are whole, with a warning that names file and place."
+    "Read recordings of one run, of one node or of several, and say which alerts the rules have in it, how each GPU "
+    "was used and what was lost. Files that are cut or damaged are read as far as they are whole, with a warning that "
+    "names file and place."
 )
 EXAMPLES = (
-    ("coldplate report run.coldplate", "what stands out, and the figures of each GPU"),
+    ("coldplate report run.coldplate", "the alerts that fire, and the figures of each GPU"),
     ("coldplate report node-*.coldplate --html run.html", "the nodes of a job as one run, and a page with plots"),
     ("coldplate report --compare before.coldplate after.coldplate", "two runs side by side"),
 )
@@ -51,57 +55,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="FILE",
-        help="play these rule files over the recordings, or 'builtin': the pack that is shipped; "
-        "otherwise the alerts are those that were recorded",
+        help="rule files to evaluate instead of the configured ones with advice; 'builtin' is the pack, 'advice' its "
+        "optional file",
     )
+    add_config_file(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report. Raises UserError for arguments that do not go together."""
+    """Print the report. Raises UserError for arguments that do not go together, and ConfigError."""
     if arguments.compare:
-        if arguments.files or arguments.html is not None or arguments.rules:
-            raise UserError("--compare takes two files, and neither others nor --html or --rules")
-        return _compare(*arguments.compare, as_json=arguments.json)
+        if arguments.files or arguments.html is not None:
+            raise UserError("--compare takes two files, and neither others nor --html")
+        return _compare(arguments)
     if not arguments.files:
         where = ", before --rules" if arguments.rules else ""
         raise UserError(f"give a recording{where}; see coldplate report --help")
     if arguments.html == "-" and arguments.json:
         raise UserError("--html - and --json both write to the output; name a file for the page")
-    return _report(arguments.files, arguments.html, arguments.rules, as_json=arguments.json)
+    return _report(arguments)
 
 
-def _report(names: Sequence[str], page: str | None, rules: list[str] | None, *, as_json: bool) -> int:
+def _report(arguments: argparse.Namespace) -> int:
     from agent.recording.recording_reader import distinct_files
     from agent.recording.report.html_report import html_report
-    from agent.recording.report.performance_observations import all_observations
+    from agent.recording.report.observation import recorded_observations, without_repeated
     from agent.recording.report.report_card import report_card
-    from agent.recording.report.report_document import recorded_alerts, report_document
+    from agent.recording.report.report_document import report_document
 
-    files = distinct_files(names, _warn)
-    gathered = _gathered(files)
-    played = _played(files, rules) if rules else None
-    if gathered is None or (rules and played is None):
+    files, page = distinct_files(arguments.files, _warn), arguments.html
+    rules = _rules(arguments)
+    gathered = _gathered(files) if rules is not None else None
+    if rules is None or gathered is None:
         return 1
-    found, alerts = all_observations(gathered), played or recorded_alerts(gathered)
-    if page is not None and not _write_page(page, html_report(gathered, found, alerts)):
+    judgement = _judged(files, rules)
+    recorded = without_repeated(recorded_observations(gathered), judgement.observations)
+    if page is not None and not _write_page(page, html_report(gathered, judgement, recorded)):
         return 1
-    if as_json:
-        _print_document(report_document(gathered, found, alerts))
+    if arguments.json:
+        _print_document(report_document(gathered, judgement, recorded))
     elif page != "-":
-        print("\n".join(report_card(gathered, found, alerts, _style())))
+        print("\n".join(report_card(gathered, judgement, recorded, _style())))
     return 0
 
 
-def _compare(one: str, other: str, *, as_json: bool) -> int:
+def _compare(arguments: argparse.Namespace) -> int:
     from agent.recording.report.comparison import comparison, comparison_card, comparison_document
 
+    one, other = arguments.compare
     first, second = _gathered([one]), _gathered([other])
     if first is None or second is None:
         return 1
-    if as_json:
+    if arguments.json:
         _print_document(comparison_document(first, second, comparison(first, second)))
-    else:
-        print("\n".join(comparison_card(first, second, _style())))
+        return 0
+    judgements = []
+    for file in (one, other):
+        rules = _rules(arguments)
+        if rules is None:
+            return 1
+        judgements.append(_judged([file], rules))
+    print("\n".join(comparison_card(first, second, judgements, _style())))
     return 0
 
 
@@ -153,25 +166,51 @@ def _gathered(files: Sequence[Path | str]) -> RecordedRun | None:
         return gathered
 
 
-def _played(files: Sequence[Path | str], rules: Sequence[str]) -> AlertReport | None:
-    """Return the alerts that these rules have in the recordings; None where they cannot be read."""
-    from agent.commands.rules.backtest import load_files, replay_recordings
-    from agent.config.schema import Config
-    from agent.recording.file_records import RecordingError
-    from agent.recording.recording_reader import open_recordings
-    from agent.recording.report.report_document import played_alerts
+def _rules(arguments: argparse.Namespace) -> RecordedPlay | None:
+    """Return the rules, ready to be played; None with a warning if their files cannot be read. Raises ConfigError."""
+    from agent.lib import logs
+    from agent.wiring.recorded_alerts import RecordedPlay, load_files, load_with_advice
     from alerts.rulefile import RuleFileError
 
-    nodes: dict[str, NodePlay] = {}
+    logs.set_up("error", "logfmt", sys.stderr)
+    config = _config(arguments)
     try:
-        versions = [load_files(rules, Config())]
-        with open_recordings(files) as recordings:  # why some cannot be read is already printed
-            replay_recordings(recordings, versions, Config(), nodes)
+        if arguments.rules:
+            return RecordedPlay([load_files(arguments.rules, config)], config)
+        return RecordedPlay([load_with_advice(config, folder_of(arguments))], config)
     except (RuleFileError, ValueError) as error:
         _warn(str(error))
         return None
-    except RecordingError:
-        pass  # and this: report what was played until then
-    spans = [span for node in nodes.values() for span in node.plays[0].spans() if span.fired_at is not None]
-    last = max((node.last for node in nodes.values()), default=0.0)
-    return played_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)
+
+
+def _config(arguments: argparse.Namespace) -> Config:
+    """Return the configuration; the defaults where the node's own is not for this user. Raises ConfigError."""
+    from agent.config.schema import Config
+
+    if arguments.config_file is None and _is_closed(DEFAULT_FILE):
+        _warn(f"{DEFAULT_FILE}: this user cannot read it: the rules are those of the pack, without changes of the site")
+        return Config()
+    return read_file(arguments)
+
+
+def _is_closed(path: Path) -> bool:
+    """Return whether there is a file, or a folder on the way to it, that this user may not read."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return not os.access(path, os.R_OK)
+
+
+def _judged(files: Sequence[Path | str], rules: RecordedPlay) -> Judgement:
+    """Return what the rules say of the files, which have been read once: what is wrong with them is already printed."""
+    from contextlib import suppress
+
+    from agent.recording.file_records import RecordingError
+    from agent.recording.recording_reader import open_recordings
+
+    with open_recordings(files) as recordings, suppress(RecordingError):
+        rules.play(recordings)
+    return rules.judgement()

@@ -4,7 +4,7 @@ Recorded series of alerts come from the rules that the daemon had; for rules tha
 the played rules give. A span reaches from pending over firing to the end.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 
@@ -17,6 +17,7 @@ from agent.lib.layout_columns import picker
 from agent.model import Frame, Framer, Instant, Labels, Layout, Phase, Snapshot
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
+from alerts.inhibition import Inhibition
 from alerts.limits import patient_time, prompt_time
 from alerts.promql.labels import make_labels
 from alerts.windows import Needs
@@ -31,7 +32,8 @@ class AlertSpan(Struct, frozen=True):
     """One alert from its beginning to its end. Times are wall seconds.
 
     `fired_at`: None if it never fired. `ended_at`: None if the alert was still there at the end. `value` and
-    `annotations` are those at the moment of firing, or else of its beginning.
+    `annotations` are those at the moment of firing, or else of its beginning. `inhibited_by` is the name of the alert
+    of which it was an effect when it began to fire: the agent holds back such an alert; empty if there was no cause.
     """
 
     node: str
@@ -42,6 +44,7 @@ class AlertSpan(Struct, frozen=True):
     ended_at: float | None
     value: float
     annotations: tuple[tuple[str, str], ...] = ()
+    inhibited_by: str = ""
 
     @property
     def fired(self) -> bool:
@@ -65,13 +68,19 @@ class RuleFailures(Struct, frozen=True):
 class RulePlay:
     """One version of the rules on the snapshots of one node.
 
-    `target` are the labels that a scrape gives the node's series.
+    `target` are the labels that a scrape gives the node's series, `external` those that the agent adds to alerts.
+    With `inhibition`, effects are marked with their causes.
     """
 
-    def __init__(self, node: str, rules: Ruleset, target: Labels) -> None:
+    def __init__(
+        self, node: str, rules: Ruleset, target: Labels, *, inhibition: bool = True, external: Labels = ()
+    ) -> None:
+        self.rules = rules
         self._node = node
-        self._rules = rules
         self._target = target
+        self._external = external
+        self._inhibit_rules = None if inhibition else ()
+        self._inhibition = Inhibition(self._inhibit_rules)
         self._engine: RuleEngine | None = None
         self._ended: list[AlertSpan] = []
         self._open: dict[str, dict[Labels, AlertSpan]] = {}
@@ -84,10 +93,14 @@ class RulePlay:
     def take(self, snapshot: Snapshot, now: Instant) -> None:
         """Play a round."""
         if self._engine is None:
-            self._engine = RuleEngine(self._rules, self._target, now)
+            self._engine = RuleEngine(self.rules, self._target, now)
         if self._reads_alerts:
-            snapshot = self._alert_series.replaced(snapshot, self._engine)
-        for done in self._engine.round(snapshot, now):
+            snapshot = self._alert_series.replaced(snapshot, self._engine, self._inhibition.causes)
+        evaluations = self._engine.round(snapshot, now)
+        if evaluations:
+            records = (record for _, _, record in self._engine.remembered())
+            self._inhibition.update(records, now.mono, self._external)
+        for done in evaluations:
             self._follow(done)
             for group, rule, error in done.outcome.failures:
                 first = RuleFailures(self._node, group, rule, 0, done.at, error)
@@ -97,6 +110,7 @@ class RulePlay:
     def begin_anew(self) -> None:
         """Forget what was: the alerts that there are, and the past that rules look at. Spans are kept."""
         self._ended, self._open, self._engine = self.spans(), {}, None
+        self._inhibition = Inhibition(self._inhibit_rules)
 
     def spans(self) -> list[AlertSpan]:
         """Return the alerts so far, in the order of their beginnings."""
@@ -118,9 +132,10 @@ class RulePlay:
             self._ended.append(replace(spans.pop(labels), ended_at=done.at))
         for alert in done.outcome.transitions:
             if alert.phase is not Phase.RESOLVED:
+                cause = dict(self._inhibition.causes.get(alert.labels, ()))
                 spans[alert.labels] = AlertSpan(
                     self._node, alert.rule, alert.labels, alert.active_at, alert.fired_at, None, alert.value,
-                    tuple(alert.annotations.items()),
+                    tuple(alert.annotations.items()), cause.get("alertname", ""),
                 )  # fmt: skip
             elif alert.labels in spans:
                 self._ended.append(replace(spans.pop(alert.labels), ended_at=alert.resolved_at))
@@ -138,6 +153,9 @@ class NodePlay:
         self.first: float | None = None
         self.last = 0.0
         """The wall seconds of the first snapshot and the last."""
+        self.metrics: set[str] = set()
+        """The names of all metrics that there were."""
+        self._layouts: list[Layout] = []
         self._interval = interval
         self._period = period
         self._before: Snapshot | None = None
@@ -146,6 +164,7 @@ class NodePlay:
     def take(self, snapshot: Snapshot) -> None:
         """Play until the moment of a snapshot."""
         before = self._before
+        self._note_metrics(snapshot)
         for played, now in self.rounds(snapshot):
             for play in self.plays:
                 play.take(played, now)
@@ -153,6 +172,12 @@ class NodePlay:
         self.first = self.last if self.first is None else self.first
         if before is None or not _are_same(snapshot, before):
             self.snapshots += 1
+
+    def _note_metrics(self, snapshot: Snapshot) -> None:
+        layouts = [frame.layout for frame in snapshot.frames]
+        if layouts != self._layouts:
+            self._layouts = layouts
+            self.metrics.update(series.metric.name for layout in layouts for series in layout.series)
 
     def rounds(self, snapshot: Snapshot) -> Iterator[tuple[Snapshot, Instant]]:
         """Yield the rounds that the daemon would have gone through until a snapshot, and its own if it is time for one:
@@ -197,10 +222,10 @@ class _AlertSeries:
         self._framer = Framer()
         self._pruned: dict[Layout, tuple[Layout, Callable[[Sequence[float]], tuple[float, ...]]]] = {}
 
-    def replaced(self, snapshot: Snapshot, engine: RuleEngine) -> Snapshot:
-        """Return the snapshot with what the engine says of alerts."""
+    def replaced(self, snapshot: Snapshot, engine: RuleEngine, causes: Mapping[Labels, Labels]) -> Snapshot:
+        """Return the snapshot with what the engine says of alerts; `causes` are those of inhibited ones."""
         frames = [self._without(frame) for frame in snapshot.frames]
-        own = self._exposition.frame(engine.reports(), engine.windows, ())
+        own = self._exposition.frame(engine.reports(), engine.windows, (), causes)
         alerts = self._framer.frame(each for each in own.readings if each.metric in ALERT_SERIES)
         return record.replace(snapshot, frames=(*frames, alerts))
 

@@ -64,7 +64,7 @@ def test_as_json(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) 
         "labels": {"alertname": "Hot", "gpu": "0", "instance": "n1:19400", "job": "coldplate", "severity": "warning",
                    "uuid": "GPU-0"},
         "active_at": begin + 9.5, "fired_at": begin + 14.5, "ended_at": begin + 29.5,
-        "value": 95.0, "annotations": {"summary": "warm"},
+        "value": 95.0, "annotations": {"summary": "warm"}, "inhibited_by": None,
     }  # fmt: skip
     assert (pending["fired_at"], pending["ended_at"]) == (None, begin + 42.5)
     assert (found["problems"], found["failures"]) == ([], [])
@@ -261,6 +261,26 @@ def test_rules_about_alerts_see_those_of_the_rules_that_are_played(tmp_path: Pat
     assert hot_alert.alert == "Hot"
     assert dict(any_of_them.labels)["alertname"] == "Any"
     assert any_of_them.active_at == hot_alert.active_at + 1
+
+
+def test_an_alert_that_begins_while_its_cause_fires_is_marked_as_its_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pack's inhibition rules apply, unless the configuration has none; an effect without its cause is none."""
+    hot = "coldplate_gpu_temperature_celsius > 90"
+    recording = record(tmp_path / "r", heat(temperatures((50, 5), (95, 30))), "n1")
+    both = rules(tmp_path, f"GpuThrottled: {hot}", f"GpuHot: {hot}\nfor: 5s")
+    (tmp_path / "off.yaml").write_text("notify: {inhibition: false}\n")
+    for words, cause in (
+        (("--rules", both), "GpuThrottled"),
+        (("--rules", both, "--config.file", tmp_path / "off.yaml"), None),
+        (("--rules", rules(tmp_path, f"GpuThrottled: {hot}\nfor: 9s", f"GpuHot: {hot}", name="late.yml")), None),
+    ):
+        assert backtest(recording, *words, "--json") == 0
+        causes = {each["alert"]: each["inhibited_by"] for each in document(capsys)["alerts"]}
+        assert causes == {"GpuThrottled": None, "GpuHot": cause}, words
+    assert backtest(recording, "--rules", both) == 0
+    assert 'GpuHot{gpu="0",uuid="GPU-0"} = 95, an effect of GpuThrottled\n' in capsys.readouterr().out
 
 
 def test_a_rule_that_fails_is_told_once_with_its_count(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,10 +17,9 @@ from agent.recording.recording_reader import Recording
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison
 from agent.recording.report.html_report import html_report
-from agent.recording.report.observation import RANKS, Observation
-from agent.recording.report.performance_observations import all_observations
+from agent.recording.report.observation import Judgement, Observation
 from agent.recording.report.report_card import TextStyle, report_card
-from agent.recording.report.report_document import AlertReport, AlertSummary, report_document
+from agent.recording.report.report_document import report_document
 from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.run_reader import read_run
 from tests.report.made import gathered, gpu, recorded, row, run_report, snapshots
@@ -62,9 +62,16 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-def page(run: RecordedRun, *alerts: AlertSummary) -> tuple[Page, str]:
-    text = html_report(run, all_observations(run), AlertReport(alerts))
+def page(run: RecordedRun, *alerts: Observation) -> tuple[Page, str]:
+    text = html_report(run, Judgement(alerts, ("Any",)), ())
     return Page(text), text
+
+
+def observation(run: RecordedRun, severity: str = "warning", **changes: Any) -> Observation:
+    """An alert about GPU 0 that fired for 100 s."""
+    labels = {"alertname": "GpuHot", "severity": severity, "gpu": "0", "sensor": "core"}
+    made = Observation("GpuHot", "node-1", labels, {"summary": "It is hot."}, run.first + 100, run.first + 200, 100.0)
+    return replace(made, **changes)
 
 
 def points(path: str) -> list[tuple[float, float]]:
@@ -120,28 +127,47 @@ def test_the_axis_of_time_has_marks_however_short_the_run_is(tmp_path: Path, sec
 
 
 def test_an_alert_is_marked_on_every_plot(run: RecordedRun) -> None:
-    alert = AlertSummary("GpuHot", "warning", "node-1", (("gpu", "0"),), run.first + 100, run.first + 200, 100.0, 1)
-    found, _ = page(run, alert)
+    found, _ = page(run, observation(run), observation(run, "info", alert="Advice"))
     assert found.tags["rect"] == 2
-    assert found.words.count("GpuHot") == 3
+    assert found.words.count("GpuHot") == 2
+    assert found.words.count("Advice") == 0
 
 
-def test_a_remark_begins_with_what_it_is_about_and_ends_with_what_it_cannot_show(run: RecordedRun) -> None:
-    some = [Observation(rank, "k", f"It is a {rank}.", limits=f"not {rank}" * (rank != "note")) for rank in RANKS]
-    text = html_report(run, some, AlertReport())
+def test_an_alert_has_its_severity_its_texts_its_device_and_its_times(run: RecordedRun) -> None:
+    texts = {"summary": "It <melts>.", "description": "Cool it."}
+    effect = observation(run, "info", times=2, fires_at_end=True, inhibited_by="Cause")
+    text = html_report(run, Judgement((observation(run, "critical", annotations=texts), effect), ("Any",) * 3), ())
+    about, label = "GpuHot on GPU 0 from 2023-11-14T22:15:00Z for 1 min 40 s", "sensor=core"
+    more = ", 2 times, until the end, an effect of Cause"
     assert [row for row in text.splitlines() if row.startswith("<li")] == [
-        '<li class="fault"><b>Fault.</b> It is a fault.<br><small>not fault</small></li>',
-        '<li class="slow"><b>Lost time.</b> It is a slow.<br><small>not slow</small></li>',
-        '<li class="note"><b>Note.</b> It is a note.</li>',
+        f'<li class="critical"><b>Critical.</b> It &lt;melts&gt;.<br><small>{about}: {label}<br>Cool it.</small></li>',
+        f'<li class="info"><b>Info.</b> It is hot.<br><small>{about}{more}: {label}</small></li>',
     ]
-    nothing = [row for row in html_report(run, [], AlertReport()).splitlines() if row.startswith("<li")]
-    assert len(nothing) == 1 and nothing[0].startswith("<li>Nothing: ")
+    assert "3 alert rules were evaluated over what was recorded." in text
+    assert "No alert fired" not in text
+
+
+def test_a_page_without_alerts_says_what_was_judged_and_what_was_not(run: RecordedRun) -> None:
+    rules = ("A", "B", "C", "D")
+    words = Page(html_report(run, Judgement((), rules, ("A",), ("B", "C"), ("Rule D failed.",)), ())).words
+    assert "No alert fired. 4 alert rules were evaluated over what was recorded." in words
+    assert any(each.startswith("1 of them needs a longer history than this recording") for each in words)
+    assert any(each.startswith("2 of them found none of their metrics") for each in words)
+    assert "Rule D failed." in words
+    assert "No alert rule was evaluated: nothing was judged." in Page(html_report(run, Judgement(), ())).words
+
+
+def test_alerts_of_the_agents_own_rules_are_apart(run: RecordedRun) -> None:
+    found = Page(html_report(run, Judgement(), (observation(run),)))
+    place = found.words.index("What only the rules of its own agent said while it was recorded")
+    assert "Warning." in found.words[place:]
+    assert found.tags["rect"] == 0
 
 
 def test_a_page_is_titled_by_its_files_up_to_four_and_tells_what_was_damaged(run: RecordedRun) -> None:
     files = [f"/data/{number}.coldplate" for number in range(5)]
     for some, more in ((files[:4], ""), (files, " and others")):
-        text = html_report(replace(run, files=some, problems=["block 7 < 8"]), [], AlertReport())
+        text = html_report(replace(run, files=some, problems=["block 7 < 8"]), Judgement(), ())
         names = ", ".join(f"{number}.coldplate" for number in range(4))
         assert f"<title>Report on {names}{more}</title>" in text
         assert f"<h1>Report on {names}{more}</h1>" in text
@@ -155,7 +181,7 @@ def test_names_of_a_hostile_recording_are_text(tmp_path: Path) -> None:
     made = gathered(tmp_path / "run", series, 20)
     made.files = [evil]
     made.nodes[0].name = evil
-    found, text = page(made, AlertSummary(evil, evil, evil, ((evil, evil),), made.first, made.last, 1.0, 1))
+    found, text = page(made, Observation(evil, evil, {evil: evil}, {"summary": evil}, made.first, made.last, 1.0))
     assert "script" not in found.tags
     assert "\u202e" not in text
     text.encode()
@@ -172,16 +198,23 @@ def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, valu
         made = read_run([recording])
     found, _ = page(made)
     assert found.words
-    assert report_card(made, all_observations(made), AlertReport(), TextStyle(80))
-    json.dumps(report_document(made, all_observations(made), AlertReport()), allow_nan=False)
+    assert report_card(made, Judgement(), (), TextStyle(80))
+    json.dumps(report_document(made, Judgement(), ()), allow_nan=False)
     assert comparison(made, made)
 
 
+@pytest.mark.parametrize("wall", [-1e17, 1e17])
+def test_absurd_times_and_values_are_played(tmp_path: Path, wall: float) -> None:
+    series = {row(name, gpu(0)): [1e308, -1e308] * 20 for name in (chosen.UTILIZATION, chosen.POWER, chosen.ENERGY)}
+    odd = [record.replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in snapshots(series, 40)]
+    recorded(tmp_path / "run", odd, interval=1e-300)
+    assert run_report(tmp_path / "run", "--html", tmp_path / "page") == 0
+
+
 def test_few_gpus_that_are_meant_are_the_only_ones_in_colour(tmp_path: Path) -> None:
-    held = (("scheduler", "slurm"), ("job_id", "7"))
-    series = {row(chosen.UTILIZATION, gpu(index)): 0.0 if index == 3 else 1.0 for index in range(4)}
-    series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(4)}
-    found, _ = page(gathered(tmp_path / "run", series, 300))
+    run = gathered(tmp_path / "run", {row(chosen.UTILIZATION, gpu(index)): index / 4 for index in range(4)}, 300)
+    told = [observation(run, labels={"gpu": "3"}), observation(run, labels={"gpu": "1", "severity": "info"})]
+    found, _ = page(run, *told)
     assert [style for style, path in found.paths if style.startswith("line") and "L" in path] == [
         "line quiet", "line quiet", "line quiet", "line l0",
     ]  # fmt: skip
@@ -192,6 +225,6 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     path = recorded(tmp_path / "run.coldplate", snapshots({row(chosen.UTILIZATION, gpu(0)): 0.5}, 20))
     assert run_report(path, "--html", tmp_path / "page.html") == 0
     assert "Report on run.coldplate" in Page((tmp_path / "page.html").read_text()).words
-    assert "What stands out" in capsys.readouterr().out
+    assert "What the rules say" in capsys.readouterr().out
     assert run_report(path, "--html", tmp_path / "no" / "page.html") == 1
     assert "--html" in capsys.readouterr().err

@@ -11,10 +11,8 @@ import pytest
 from agent.lib.wording import UserError
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
-from agent.recording.report.performance_observations import all_observations
+from agent.recording.report.observation import Judgement, Observation
 from agent.recording.report.report_card import TextStyle, report_card
-from agent.recording.report.report_document import AlertReport, AlertSummary
-from tests.recording.played import played, record
 from tests.report.made import IbPort, Node, gathered, gpu, recorded, row, run_report, snapshots
 
 Run = Callable[..., tuple[int, str, str]]
@@ -94,18 +92,22 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
     series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(8)}
     found = gathered(tmp_path / "run", series, 90)
     found.files = ["run.coldplate"]
-    alert = AlertSummary("GpuImbalance", "warning", "node-1", (("gpu", "0"),), found.first, found.last, 90.0, 2)
+    texts = {"summary": "GPU 0 waits.", "description": "The others work, and it does not. " * 4}
+    labels = {"gpu": "0", "job_id": "7", "severity": "warning"}
+    alert = Observation("GpuImbalance", "node-1", labels, texts, found.first, found.last, 90.0, 2, True, "GpuLost")
+    judgement = Judgement([alert], ["GpuImbalance", "GpuLost"], ["GpuLost"], ["GpuImbalance"])
 
-    card = report_card(found, all_observations(found), AlertReport([alert]), TextStyle(width))
+    card = report_card(found, judgement, [alert], TextStyle(width))
     assert max(map(len, card)) <= width
     assert "\n".join(card).isascii()
     assert "\x1b" not in "\n".join(card)
 
 
 def test_colour_changes_no_letter(tmp_path: Path) -> None:
-    found = gathered(tmp_path / "run", {row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 5 + [1.0] * 5}, 10)
+    found = gathered(tmp_path / "run", {row(chosen.POWER, gpu(0)): 100.0}, 10)
+    alerts = [Observation("A", "n", {"severity": each}, {}, 0.0, 1.0, 1.0) for each in ("critical", "warning", "info")]
     styles = (TextStyle(80), TextStyle(80, colour=True))
-    plain, coloured = ("\n".join(report_card(found, all_observations(found), AlertReport(), each)) for each in styles)
+    plain, coloured = ("\n".join(report_card(found, Judgement(alerts), (), each)) for each in styles)
     assert coloured != plain
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
 
@@ -113,18 +115,17 @@ def test_colour_changes_no_letter(tmp_path: Path) -> None:
 def test_what_a_hostile_recording_calls_things_reaches_no_terminal_raw(tmp_path: Path, run: Run) -> None:
     held = (("scheduler", "\x1b[2J"), ("job_id", "7\n8"), ("user", "\x07"), ("name", "\u202e"))
     path = recorded(tmp_path / "run", snapshots({row(chosen.HOLDER, gpu(0), held): 1.0}, 20), "\x1b[31mnode")
-    switch = {row(chosen.SWITCH_ERRORS, Node(), (("pci", "0"), ("sxid", "1"), ("grade", "fatal"))): 1.0}
+    alert = (("alertname", "\x1b[31mOld"), ("alertstate", "firing"), ("gpu", "\u202e"), ("severity", "\x07"))
+    fatal = (("pci", "0"), ("sxid", "\x1b[1m"), ("grade", "fatal"))
+    switch = {
+        row("coldplate_node_nvswitch_sxid_errors_total", Node(), fatal): [None] * 5 + [1.0] * 15,
+        row(chosen.ALERT, Node(), alert): 1.0,
+    }
     other = recorded(tmp_path / "other", snapshots(switch, 20), "\x1b[31mother")
     _, card, _ = run(path, other)
-    assert "NVSwitch 0 of \\x1b[31mother reported" in card
+    assert "NvSwitchErrors of \\x1b[31mother from" in card
+    assert "\\x1b[31mOld on GPU \\u202e of \\x1b[31mother from" in card
     assert not set("\x1b\x07\u202e") & set(card)
-
-
-def test_alerts_that_were_recorded_are_told(tmp_path: Path, run: Run) -> None:
-    _, card, _ = run(record(tmp_path / "run", played("xid-storm", 90, begins=50)))
-    [line] = [line for line in card.splitlines() if "GpuXid" in line or "GpuEccErrors" in line][:1] or [""]
-    assert line
-    assert "No alert fired" not in card
 
 
 def test_a_file_that_is_cut_or_none_is_told_and_what_can_be_read_is_reported(tmp_path: Path, run: Run) -> None:
@@ -163,18 +164,22 @@ STRAIN = """groups:
 """
 
 
-def test_rules_are_played_over_the_recording_where_that_is_asked(tmp_path: Path, run: Run) -> None:
+def test_the_named_rules_are_evaluated_over_the_recording(tmp_path: Path, run: Run) -> None:
     recording, rules = small(tmp_path / "run"), tmp_path / "strain.yml"
     rules.write_text(STRAIN)
     status, card, told = run(recording, "--rules", rules)
     assert (status, told) == (0, "")
-    heading = card.index("What the rules say of the recording")
-    assert "PowerHigh (warning) from" in card[heading:]
-    (alert,) = json.loads(run(recording, "--rules", rules, "--json")[1])["alerts"]
-    assert (alert["alert"], alert["labels"]["gpu"], alert["times"]) == ("PowerHigh", "0", 1)
+    assert " warning  PowerHigh\n          PowerHigh on GPU 0 from" in card
+    document = json.loads(run(recording, "--rules", rules, "--json")[1])
+    (alert,) = document["alerts"]
+    assert (alert["alert"], alert["device"], alert["times"]) == ("PowerHigh", "GPU 0", 1)
+    assert (alert["severity"], alert["to"], alert["inhibited_by"]) == ("warning", None, None)
     assert alert["seconds"] == pytest.approx(58, abs=2)  # the power rises by 1 W a second, from 500
+    assert document["rules"] == {
+        "evaluated": 1, "need_longer_history": [], "without_metrics": [], "failures": [],
+    }  # fmt: skip
     rules.write_text(STRAIN.replace("560", "9000"))
-    assert "No alert would have fired." in run(recording, "--rules", rules)[1]
+    assert "No alert fired. 1 alert rule was evaluated" in run(recording, "--rules", rules)[1]
     rules.write_text("groups: 1")
     status, card, told = run(recording, "--rules", rules)
     assert (status, card) == (1, "")
@@ -194,14 +199,18 @@ def test_figures_are_means_over_the_gpus_that_have_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [20, 80])
-def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path, width: int) -> None:
+def test_the_card_of_a_comparison_has_differences_and_the_alerts_of_one_run_only(tmp_path: Path, width: int) -> None:
     one = gathered(tmp_path / "one", {row(chosen.UTILIZATION, gpu(0)): 0.9, row(chosen.POWER, gpu(0)): 500.0}, 60)
-    heat = row(chosen.THROTTLED, gpu(0), (("reason", "hw_thermal_slowdown"),))
-    series = {row(chosen.UTILIZATION, gpu(0)): 0.4, row(chosen.POWER, gpu(0)): 400.0,
-              heat: [0.5 * second for second in range(60)]}  # fmt: skip
+    series = {row(chosen.UTILIZATION, gpu(0)): 0.4, row(chosen.POWER, gpu(0)): 400.0}
     other = gathered(tmp_path / "two", series, 60)
     one.files, other.files = ["a"], ["b"]
-    card = comparison_card(one, other, TextStyle(width))
+    both, hot = (
+        Observation(name, "node-1", {"severity": "critical"}, {"summary": f"{name} it is."}, 0.0, 9.0, 9.0)
+        for name in ("Both", "Hot")
+    )
+    card = comparison_card(
+        one, other, (Judgement([both], ["Both"]), Judgement([hot, both], ["Both"])), TextStyle(width)
+    )
     assert max(map(len, card)) <= width
     if width < 80:
         return
@@ -209,8 +218,10 @@ def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path,
     assert "-50.0 points" in text
     assert "power by energy, W 500 400 -100 -20.0%" in text
     assert "energy, all GPUs, kWh 0.008 0.007 -0.002 -20.0%" in text
-    assert "B: GPU 0: clocks reduced by hw_thermal_slowdown" in text
+    assert "B: critical: Hot it is. A: 1 alert rule was evaluated" in text
     assert "SM activity" not in text
+    same = " ".join(" ".join(comparison_card(one, other, (Judgement(), Judgement()), TextStyle(80))).split())
+    assert "No alert fired in one of them only. A: No alert rule was evaluated: nothing was judged." in same
 
 
 def test_every_synthetic_recording_of_a_run_is_said_to_be_one(tmp_path: Path, capsys) -> None:

@@ -14,7 +14,6 @@ import pytest
 from agent.catalogue import BY_NAME, PEAKS, ROLLING, ROWS, SECTIONS, with_statistics
 from agent.catalogue.groups import DRIVERS_WORD, LEAN, WORDS, Profile, profile_of
 from agent.catalogue.infiniband import driver_counter
-from agent.commands.rules.rule_lint import SUMS
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.config.words import PROFILES
@@ -23,6 +22,7 @@ from agent.wiring.start_checks import check
 from alerts import rulefile
 from alerts.promql import Query
 from alerts.promql.labels import only_metric_name
+from alerts.rule_inputs import SUMS
 from alerts.rulefile import RecordingRule, RuleFile
 from exporters.selection import SeriesSelection
 from tests import warm

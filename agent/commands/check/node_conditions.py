@@ -102,7 +102,8 @@ class OneSampleRules:
         from agent.wiring.alerting import (
             load_rules,  # loads all of PromQL, which a check beside an agent can do without
         )
-        from alerts.one_sample import alerting, for_one_sample, looking_back
+        from alerts.one_sample import for_one_sample, looking_back
+        from alerts.rule_inputs import alerting_rules
 
         self._config = config
         self.problem = ""
@@ -112,7 +113,7 @@ class OneSampleRules:
             self.problem = f"the rules cannot be used: {error}"
             return
         self._rules = for_one_sample(rules)
-        self._count, self._looking_back = len(alerting(rules)), len(looking_back(rules))
+        self._count, self._looking_back = sum(1 for _ in alerting_rules(rules)), len(looking_back(rules))
 
     def evaluate(self, snapshot: Snapshot) -> NodeConditions:
         """Return the conditions of a snapshot, each `for` counted as 0."""

@@ -1,7 +1,4 @@
-"""`coldplate rules backtest`: list the alerts that rules would have had in the time of recordings.
-
-`coldplate report` evaluates rules over recordings with the same functions.
-"""
+"""`coldplate rules backtest`: list the alerts that rules would have had in the time of recordings."""
 
 from __future__ import annotations
 
@@ -17,50 +14,8 @@ from agent.wiring.command_line import add_config_file, folder_of, read_file
 _warn = partial(warn, "rules backtest")
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from agent.config.schema import Config
-    from agent.recording.recording_reader import Recording
-    from alerts.backtest.play import NodePlay
     from alerts.engine import Ruleset
-
-
-def load_files(entries: Sequence[str], config: Config) -> Ruleset:
-    """Load rule files as they are: the configuration changes only those it names. Raises RuleFileError, ValueError."""
-    from agent.wiring.alerting import make_ruleset
-    from alerts import packs
-
-    return make_ruleset(config, packs.load_all(entries, None, config.rules.interval))
-
-
-def replay_recordings(
-    recordings: Sequence[Recording], versions: Sequence[Ruleset], config: Config, nodes: dict[str, NodePlay]
-) -> None:
-    """Play all nodes, which are put into the mapping under their names. Raises RecordingError."""
-    from agent.lib.clock import clock
-    from agent.lib.commandline import Progress
-    from agent.lib.wording import utc
-    from agent.recording.recording_reader import by_time
-
-    total = sum(span.count for recording in recordings for span in recording.survey())
-    with Progress("playing", total, lambda: clock().mono) as progress:
-        for header, snapshot in by_time(recordings):
-            node = nodes.get(header.node)
-            if node is None:
-                node = nodes[header.node] = _node_play(header.node, versions, config, header.interval)
-            node.take(snapshot)
-            wall = snapshot.at.wall
-            progress.step(lambda wall=wall: utc(wall))  # type: ignore[misc]  # wall is bound
-
-
-def _node_play(name: str, versions: Sequence[Ruleset], config: Config, period: float) -> NodePlay:
-    from msgspec.structs import replace
-
-    from agent.wiring.identity import target_labels
-    from alerts.backtest.play import NodePlay, RulePlay
-
-    target = target_labels(replace(config, node=replace(config.node, name=name)))
-    return NodePlay(name, [RulePlay(name, rules, target) for rules in versions], versions[0].interval, period)
 
 
 EXAMPLES = (
@@ -94,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.lib import logs
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import distinct_files, open_recordings
+    from agent.wiring.recorded_alerts import RecordedPlay
     from alerts.backtest.span_differences import differences, labels_set_by
     from alerts.rulefile import RuleFileError
 
@@ -109,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         if not recordings:
             return EXIT_UNREADABLE
         status = 0 if len(recordings) == len(paths) else EXIT_UNREADABLE
-        nodes: dict[str, NodePlay] = {}
+        replayed = RecordedPlay(versions, config)
         try:
-            replay_recordings(recordings, versions, config, nodes)
+            replayed.play(recordings)
         except RecordingError as error:  # report what was played until then
             _warn(str(error))
             status = EXIT_UNREADABLE
@@ -119,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in problems:
         _warn(problem)
         status = EXIT_UNREADABLE
-    played = [nodes[name] for name in sorted(nodes)]
+    played = [replayed.nodes[name] for name in sorted(replayed.nodes)]
     new, *old = [[span for node in played for span in node.plays[number].spans()] for number in range(len(versions))]
     found = differences(old[0], new, labels_set_by(*versions)) if old else None
     write = backtest_output.write_json if arguments.json else backtest_output.write_text
@@ -130,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
     """Return the rules that are asked for, and those to compare them with. Raises ConfigError, and as `load_files`."""
     from agent.wiring.alerting import load_rules
+    from agent.wiring.recorded_alerts import load_files
 
     rules = load_files(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))
     return [rules, load_files(arguments.against, config)] if arguments.against else [rules]

@@ -65,7 +65,8 @@ def _write_spans(spans: Sequence[AlertSpan], clock: _Times, several: bool) -> No
     for span in spans:
         fired = "-" if span.fired_at is None else clock.time(span.fired_at)
         ended = "the end" if span.ended_at is None else clock.time(span.ended_at)
-        text = f"{_named(span, several)} = {span.value:.6g}"
+        cause = f", an effect of {span.inhibited_by}" if span.inhibited_by else ""
+        text = f"{_named(span, several)} = {span.value:.6g}{cause}"
         row = (clock.time(span.active_at), fired, ended, _length(span, clock))
         print(_ROW.format(*row, text, width=clock.width))
 
@@ -167,7 +168,7 @@ def _alert(span: AlertSpan) -> dict[str, Any]:
     return {
         "node": span.node, "alert": span.alert, "labels": dict(span.labels), "active_at": span.active_at,
         "fired_at": span.fired_at, "ended_at": span.ended_at, "value": span.value if abs(span.value) < 1e308 else
-        str(span.value), "annotations": dict(span.annotations),
+        str(span.value), "annotations": dict(span.annotations), "inhibited_by": span.inhibited_by or None,
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from alerts.promql import Matcher, Query
 from alerts.promql.labels import only_metric_name
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
+from alerts.rule_inputs import SUMS
 from alerts.rulefile import RecordingRule, Rule, RuleFile, RuleGroup
 from alerts.windows.needs import range_of, selectors_of
 from alerts.windows.store import CAPACITY, price_of, too_long
@@ -25,14 +26,6 @@ PREFIX = "coldplate_"
 OF_TARGETS = frozenset({"rack", "node", "cluster", "instance", "job"})
 """Labels that scraping may give to every series."""
 OF_GROWTH = frozenset({"increase", "rate", "irate", "delta", "idelta", "deriv", "changes"})
-SUMS = {
-    "coldplate_gpu_xid_errors_total": "coldplate_gpu_xids_total",
-    "coldplate_nvlink_errors_total": "coldplate_gpu_nvlink_errors_total",
-    "coldplate_ethernet_fec_lane_corrected_blocks_total": "coldplate_ethernet_fec_corrected_blocks_total",
-    "coldplate_ethernet_fec_lane_uncorrectable_blocks_total": "coldplate_ethernet_fec_uncorrectable_blocks_total",
-    "coldplate_ethernet_fec_lane_corrected_bit_errors_total": "coldplate_ethernet_fec_corrected_bit_errors_total",
-}
-"""What is there from the start, for each counter whose series begin with their first error."""
 FOREIGN_PREFIXES = tuple(prefix for each in PROFILES.values() for prefix in each.prefixes if each.word != "nvitop")
 """Prefixes that only one other exporter's names have; nvitop's are words that many exporters begin a name with."""
 GPUS = 8

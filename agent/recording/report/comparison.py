@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
-from agent.recording.report.observation import span_text
-from agent.recording.report.performance_observations import all_observations, step_of
+from agent.recording.report.observation import Judgement, coverage_texts
 from agent.recording.report.report_card import TextStyle, run_lines
 from agent.recording.report.report_tables import ABSENT, ACTIVITY, LOSSES, scale_of
-from agent.recording.report.run_facts import RecordedRun, imbalance_of
+from agent.recording.report.report_wording import span_text
+from agent.recording.report.run_facts import RecordedRun, imbalance_of, step_of
 
 
 class ComparedFigure(NamedTuple):
@@ -54,7 +54,10 @@ def _figures(run: RecordedRun) -> Iterator[tuple[str, str, float | None]]:
     yield "step", "s", step[0].seconds if step is not None else None
 
 
-def comparison_card(one: RecordedRun, other: RecordedRun, style: TextStyle) -> list[str]:
+def comparison_card(
+    one: RecordedRun, other: RecordedRun, judgements: Sequence[Judgement], style: TextStyle
+) -> list[str]:
+    """Return the lines; the two judgements are in the order of the runs."""
     lines: list[str] = []
     for letter, run in (("A", one), ("B", other)):
         lines += style.wrapped(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
@@ -63,7 +66,7 @@ def comparison_card(one: RecordedRun, other: RecordedRun, style: TextStyle) -> l
     rows = [_cells(row) for row in comparison(one, other) if row.one is not None or row.other is not None]
     lines += [*style.heading("Side by side"), *style.table(("", "A", "B", "difference", "of A"), rows)]
     lines += style.wrapped("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
-    lines += [*style.heading("What stands out in one of them only"), *_only(one, other, style)]
+    lines += [*style.heading("What the rules say of one of them only"), *_only(judgements, style)]
     return lines
 
 
@@ -102,15 +105,17 @@ def _signed(value: float, shown: str) -> str:
     return f"{'-' if is_less else '+'}{shown}"
 
 
-def _only(one: RecordedRun, other: RecordedRun, style: TextStyle) -> Iterator[str]:
-    said = [all_observations(run) for run in (one, other)]
-    kinds = [{remark.kind for remark in some} for some in said]
-    lines = []
-    for letter, some, others in (("A", said[0], kinds[1]), ("B", said[1], kinds[0])):
-        for remark in some:
-            if remark.kind not in others:
-                lines += style.wrapped(remark.text, f"  {letter}: ", "     ")
-    yield from lines or style.wrapped("Nothing: the same stands out in both.", "  ", "  ")
+def _only(judgements: Sequence[Judgement], style: TextStyle) -> Iterator[str]:
+    names = [{found.alert for found in judgement.observations} for judgement in judgements]
+    for letter, judgement, known in zip("AB", judgements, reversed(names), strict=True):
+        for found in judgement.observations:
+            if found.alert not in known:
+                yield from style.wrapped(f"{found.severity.value}: {found.summary}", f"  {letter}: ", "     ")
+    if names[0] == names[1]:
+        yield from style.wrapped("No alert fired in one of them only.", "  ", "  ")
+    for letter, judgement in zip("AB", judgements, strict=True):
+        for text in coverage_texts(judgement):
+            yield from style.wrapped(text, f"  {letter}: ", "     ")
 
 
 def comparison_document(one: RecordedRun, other: RecordedRun, rows: Sequence[ComparedFigure]) -> dict[str, Any]:

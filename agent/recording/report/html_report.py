@@ -4,21 +4,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from agent.lib.wording import one_line, utc
+from agent.lib.wording import one_line
+from agent.model import Severity
 from agent.recording.report import report_card as card
 from agent.recording.report import report_series as chosen
 from agent.recording.report import report_tables as tables
-from agent.recording.report.observation import FAULT, SLOW, Observation, span_text
-from agent.recording.report.report_document import AlertReport, AlertSummary
+from agent.recording.report.observation import Judgement, Observation, coverage_texts
+from agent.recording.report.report_wording import span_text
 from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.series_statistics import Envelope
 from agent.recording.report.svg_plots import PlotCurve, plot
 
 MOST_LINES = 16
 """Lines in a plot; GPUs beyond are in its band."""
+MOST_ALERTS = 500
 _COLOURS = 8
 _SINGLED_OUT = 3
-"""GPUs that remarks point at: if they are so few, only they are in colour."""
+"""GPUs that alerts above `info` are about: if there are no more, only they are in colour."""
 
 
 class _Panel(NamedTuple):
@@ -44,11 +46,16 @@ _PANELS = (
 _PORTS = _Panel("InfiniBand, sent and received, GB/s", chosen.PORTS, "GB/s")
 
 
-def html_report(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport) -> str:
-    """Return the page. Whatever a recording calls things is escaped."""
+def html_report(run: RecordedRun, judgement: Judgement, recorded: Sequence[Observation]) -> str:
+    """Return the page. Whatever a recording calls things is escaped.
+
+    `recorded` are alerts that the node's own agent had, and that the judgement lacks.
+    """
     names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
     title = f"Report on {', '.join(names)}{' and others' if len(run.files) > len(names) else ''}"
-    body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts.alerts), *_tables(run), *_alerts(alerts)]
+    named = len(run.nodes) > 1
+    body = [*_head(run, title), *_judgement(judgement, named), *_plots(run, judgement.observations), *_tables(run),
+            *_recorded(recorded, named)]  # fmt: skip
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -67,32 +74,49 @@ def _head(run: RecordedRun, title: str) -> Iterator[str]:
         yield f'<p class="fault"><b>Damaged or doubled:</b> {escape(one_line(problem, 1000))}</p>'
 
 
-def _remarks(found: Sequence[Observation]) -> Iterator[str]:
-    yield '<h2>What stands out</h2><ul class="remarks">'
-    words = {FAULT: "Fault", SLOW: "Lost time"}
-    for remark in found:
-        limits = f"<br><small>{escape(remark.limits)}</small>" if remark.limits else ""
-        label = words.get(remark.rank, "Note")
-        yield f'<li class="{remark.rank}"><b>{label}.</b> {escape(remark.text)}{limits}</li>'
-    if not found:
-        yield "<li>Nothing: no error, no loss of time that shows, no clear character of the work.</li>"
-    yield "</ul>"
+def _judgement(judgement: Judgement, named: bool) -> Iterator[str]:
+    yield '<h2>What the rules say</h2><ul class="alerts">'
+    for found in judgement.observations[:MOST_ALERTS]:
+        yield _item(found, named, one_line(found.annotations.get("description", ""), card.MAX_DESCRIPTION_LENGTH))
+    yield f"</ul>{_left_out(judgement.observations)}"
+    yield from (f'<p class="soft">{escape(text)}</p>' for text in coverage_texts(judgement))
 
 
-def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[AlertSummary]) -> Iterator[str]:
+def _item(found: Observation, named: bool, description: str = "") -> str:
+    severity = found.severity.value
+    details = escape(card.observation_text(found, named)) + (f"<br>{escape(description)}" if description else "")
+    title = f"<b>{severity.capitalize()}.</b> {escape(found.summary)}"
+    return f'<li class="{severity}">{title}<br><small>{details}</small></li>'
+
+
+def _left_out(observations: Sequence[Observation]) -> str:
+    more = len(observations) - MOST_ALERTS
+    return f"<p>And {more} more: --json has all.</p>" if len(observations) > MOST_ALERTS else ""
+
+
+def _recorded(recorded: Sequence[Observation], named: bool) -> Iterator[str]:
+    if recorded:
+        yield f'<h2>{card.RECORDED}</h2><ul class="alerts">'
+        yield from (_item(found, named) for found in recorded[:MOST_ALERTS])
+        yield f"</ul>{_left_out(recorded)}"
+
+
+def _plots(run: RecordedRun, alerts: Sequence[Observation]) -> Iterator[str]:
     gpus = run.gpus()
     if not gpus and not run.ports():
         return
-    meant = {title for remark in found if remark.rank != "note" for title in remark.gpus if len(remark.gpus) == 1}
+    marked = [alert for alert in alerts if alert.severity is not Severity.INFO]
+    places = {(alert.node, alert.labels.get("gpu")) for alert in marked}
+    meant = {gpu.title for gpu in gpus if (gpu.node.name, gpu.gpu.index) in places}
     first = [gpu for gpu in gpus if gpu.title in meant] + [gpu for gpu in gpus if gpu.title not in meant]
     lines = first[:MOST_LINES]
     styles = _styles([gpu.title for gpu in lines], meant if len(meant) <= _SINGLED_OUT else set())
-    spans = _spans(alerts)
+    spans = _spans(marked)
     yield "<h2>Over time</h2>"
     mean = f"the mean over {span_text(run.grid.width)}" if run.grid.width > run.interval else "a snapshot"
     yield (
         f'<p class="soft">UTC. Each point is {mean}; the grey band is from the lowest to the highest value of any GPU, '
-        "so no peak is lost. Lines break where nothing was recorded. Red: an alert fired.</p>"
+        "so no peak is lost. Lines break where nothing was recorded. Red: an alert above info fired.</p>"
     )
     yield _key(styles, len(gpus) - len(lines))
     yield '<div class="plots">'
@@ -109,13 +133,11 @@ def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[Aler
     yield "</div>"
 
 
-def _spans(alerts: Sequence[AlertSummary]) -> list[tuple[float, float, str]]:
-    """Return the spans in which alerts above `info` fired, with their names, in the order of time."""
+def _spans(alerts: Sequence[Observation]) -> list[tuple[float, float, str]]:
+    """Return the spans in which alerts fired, with their names, in the order of time."""
     spans: list[tuple[float, float, str]] = []
     for alert in sorted(alerts, key=lambda alert: alert.first):
         name = escape(one_line(alert.alert, 80))
-        if alert.severity == "info":
-            continue
         if spans and alert.first <= spans[-1][1]:
             first, last, names = spans[-1]
             spans[-1] = first, max(last, alert.last), names if name in names.split(", ") else f"{names}, {name}"
@@ -172,28 +194,14 @@ def _tables(run: RecordedRun) -> Iterator[str]:
             heads = [head.replace("\n", " ") for head in table.heads]
             yield f"<h2>{title}</h2>{_table(heads, table.rows)}{note}"
         if title == "GPUs":
-            yield from (f'<p class="soft">{escape(text)}</p>' for text in card.imbalance_texts(run))
+            texts = (*card.imbalance_texts(run), *card.step_texts(run))
+            yield from (f'<p class="soft">{escape(text)}</p>' for text in texts)
 
 
-def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
+def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table{style}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _alerts(report: AlertReport) -> Iterator[str]:
-    yield f"<h2>{report.heading}</h2>"
-    if not report.alerts:
-        yield f"<p>{report.none}</p>"
-        return
-    rows = []
-    for alert in report.alerts[:500]:
-        labels = ", ".join(f"{name}={one_line(value, 100)}" for name, value in alert.labels)
-        cells = (utc(alert.first), span_text(alert.seconds), alert.alert, alert.severity, alert.node, labels)
-        rows.append([one_line(cell, 400) for cell in cells])
-    yield _table(("from", "for", "alert", "severity", "node", "labels"), rows, ' class="alerts"')
-    if len(report.alerts) > 500:
-        yield f"<p>And {len(report.alerts) - 500} more: --json has all.</p>"
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 STYLE = """
@@ -210,13 +218,13 @@ h2{font-size:1.05rem;margin:1.75rem 0 .5rem}
 h3{font-size:.9rem;margin:0 0 .2rem;font-weight:600}
 p{margin:.15rem 0;overflow-wrap:anywhere}
 small,.soft{color:var(--soft);font-size:.87em}
-.remarks{list-style:none;padding:0;margin:0}
-.remarks li{background:var(--wash);border:1px solid var(--line);border-left:.4rem solid var(--soft);border-radius:.3rem;
+.alerts{list-style:none;padding:0;margin:0}
+.alerts li{background:var(--wash);border:1px solid var(--line);border-left:.4rem solid var(--soft);border-radius:.3rem;
 padding:.55rem .8rem;margin:.45rem 0;overflow-wrap:anywhere}
-.remarks .fault{border-left-color:var(--bad)}
-.remarks .slow{border-left-color:var(--warn)}
-.fault b{color:var(--bad)}
-.slow b{color:var(--warn)}
+.alerts .critical{border-left-color:var(--bad)}
+.alerts .warning{border-left-color:var(--warn)}
+.critical b,.fault b{color:var(--bad)}
+.warning b{color:var(--warn)}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(30rem,100%),1fr));gap:.9rem}
 .plots section{border:1px solid var(--line);border-radius:.4rem;padding:.6rem .7rem}
 svg{display:block;width:100%;height:auto;overflow:visible}
@@ -238,6 +246,5 @@ th,td{text-align:right;padding:.25rem .5rem;white-space:nowrap}
 th{color:var(--soft);font-weight:500;font-size:.82rem;vertical-align:bottom}
 th:first-child,td:first-child{text-align:left}
 tbody tr{border-top:1px solid var(--line)}
-.alerts td{text-align:left;white-space:normal}
 @media print{.plots section{break-inside:avoid}}
 """

@@ -1,63 +1,124 @@
-"""A remark: something that an expert would say of a run, with the figures that carry it and what it does not show."""
+"""Observations on a run: the alerts of the rules that fired in it, with their texts, devices and times.
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+The rules judge, and a report shows what they found. It says beside it what they could not judge: no alert is no proof
+of health.
+"""
 
-from msgspec import Struct, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from agent.lib.wording import index_runs, one_line
-from agent.recording.report.run_facts import GpuFacts
+from msgspec import Struct
 
-FAULT, SLOW, NOTE = "fault", "slow", "note"
-"""The subject of an observation: broken hardware, lost time, or the kind of work."""
-RANKS = (FAULT, SLOW, NOTE)
+from agent.lib.wording import counted, one_line
+from agent.model import SEVERITIES, Severity
+from agent.recording.report import report_series as chosen
+from agent.recording.report.run_facts import RecordedRun
+
+_SEVERITIES = {severity: place for place, severity in enumerate(Severity)}
+_OF_DEVICE = ("gpu", "uuid", "device", "port")
+_SHOWN_ELSEWHERE = frozenset({"alertname", "alertstate", "severity", "instance", "job", *_OF_DEVICE})
 
 
 class Observation(Struct, frozen=True):
-    """One remark: `kind` names what was found and `gpus` are those meant.
+    """An alert that fired: from the wall second `first` until `last`, `times` times, for `seconds` in all.
 
-    `figures` carry it, in the units of the catalogue; `limits` says what they cannot show.
+    `fires_at_end`: it still fired when the recording ended. `inhibited_by` is the name of the alert of which it was an
+    effect each time that it began to fire; empty if it once had no cause.
     """
 
-    rank: str
-    kind: str
-    text: str
-    gpus: tuple[str, ...] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)
-    limits: str = ""
+    alert: str
+    node: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    first: float
+    last: float
+    seconds: float
+    times: int = 1
+    fires_at_end: bool = False
+    inhibited_by: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is, by its label, as of a live alert."""
+        return SEVERITIES.get(self.labels.get("severity", ""), Severity.WARNING)
+
+    @property
+    def device(self) -> str:
+        """The GPU or port that its labels name; empty if it is of the node or of something else."""
+        if "gpu" in self.labels:
+            return f"GPU {one_line(self.labels['gpu'], 32)}"
+        if "device" in self.labels and "port" in self.labels:
+            return one_line(f"{self.labels['device']} port {self.labels['port']}", 64)
+        return ""
+
+    @property
+    def summary(self) -> str:
+        """Its summary, or else its name."""
+        return one_line(self.annotations.get("summary", ""), 500) or one_line(self.alert, 80)
+
+    @property
+    def own_labels(self) -> str:
+        """The labels that say more than name, severity, node and device."""
+        pairs = ((name, value) for name, value in self.labels.items() if name not in _SHOWN_ELSEWHERE)
+        return ", ".join(f"{one_line(name, 64)}={one_line(value, 64)}" for name, value in pairs)
 
 
-def format_gpus(gpus: Iterable[GpuFacts]) -> str:
-    """Return the names of GPUs: `GPU 3`, `GPUs 0-3, 7`, `GPUs 0-7 of node-1; 2 of node-2`."""
-    some = list(gpus)
-    by_node = [(name, list(group)) for name, group in groupby(some, key=lambda gpu: gpu.node.name)]
-    named = any(gpu.title != gpu.gpu.index for gpu in some)
-    texts = [
-        ranges([gpu.gpu.index for gpu in group]) + (f" of {one_line(name, 64)}" if named else "")
-        for name, group in by_node
-    ]
-    return ("GPU " if len(some) == 1 else "GPUs ") + "; ".join(texts)
+class Judgement(Struct, frozen=True):
+    """What rules found in a run, and what they could not judge.
+
+    `rules` are the alerting rules by name. Of these `short` need a longer history than the recording has, and `unread`
+    read only metrics that it lacks. `failures` are texts on rules that failed.
+    """
+
+    observations: Sequence[Observation] = ()
+    rules: Sequence[str] = ()
+    short: Sequence[str] = ()
+    unread: Sequence[str] = ()
+    failures: Sequence[str] = ()
 
 
-def ranges(indexes: Sequence[str]) -> str:
-    """Return numbers that follow each other as ranges: `0-3, 7`."""
-    return index_runs((one_line(index, 32) for index in indexes), shortest=2)
+def in_order(observations: Iterable[Observation]) -> list[Observation]:
+    """Return observations with causes before effects, then the worst first, then in the order of time."""
+    return sorted(
+        observations,
+        key=lambda each: (bool(each.inhibited_by), _SEVERITIES[each.severity], each.first, each.alert, each.node,
+                          sorted(each.labels.items())),
+    )  # fmt: skip
 
 
-def span_text(seconds: float) -> str:
-    """Return a length of time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
-    if seconds < 10 and seconds != int(seconds):
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for big, small, size, rest in (("d", "h", 86400, 3600), ("h", "min", 3600, 60), ("min", "s", 60, 1)):
-        if whole >= size:
-            more = whole % size // rest
-            return f"{whole // size} {big}" + (f" {more} {small}" if more else "")
-    return f"{whole} s"
+def coverage_texts(judgement: Judgement) -> Iterator[str]:
+    """Yield sentences on what was judged, and on what could not be."""
+    if not judgement.rules:
+        yield "No alert rule was evaluated: nothing was judged."
+        return
+    none = "" if judgement.observations else "No alert fired. "
+    were = "was" if len(judgement.rules) == 1 else "were"
+    yield f"{none}{counted(len(judgement.rules), 'alert rule')} {were} evaluated over what was recorded."
+    if judgement.short:
+        yield f"{_rules(judgement.short)} a longer history than this recording, and may have missed a fault."
+    if judgement.unread:
+        yield (
+            f"{len(judgement.unread)} of them found none of their metrics: the node has no such device, or it was not "
+            "recorded."
+        )
+    yield from judgement.failures
 
 
-def share_text(share: float) -> str:
-    """Return a share in per cent; 0 and 100 only if exact."""
-    if 0 < share <= 0.005:
-        return "under 1%"
-    return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"
+def _rules(names: Sequence[str]) -> str:
+    return "1 of them needs" if len(names) == 1 else f"{len(names)} of them need"
+
+
+def recorded_observations(run: RecordedRun) -> list[Observation]:
+    """Return the alerts that the nodes' own agents fired while they were recorded, without texts."""
+    return in_order(
+        Observation(labels.get("alertname", ""), node.name, labels, {}, state.spans[0][0], state.spans[-1][1],
+                    state.on, state.flips)
+        for node in run.nodes
+        for labels, state in node.of().states(chosen.ALERT)
+        if labels.get("alertstate") == "firing" and state.spans
+    )  # fmt: skip
+
+
+def without_repeated(recorded: Iterable[Observation], played: Iterable[Observation]) -> list[Observation]:
+    """Return what only the recording has: no alert of that name fired on that device of the node."""
+    known = {(each.node, each.alert, each.device) for each in played}
+    return [each for each in recorded if (each.node, each.alert, each.device) not in known]

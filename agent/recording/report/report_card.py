@@ -1,4 +1,4 @@
-"""Write the report for a terminal: observations first, then tables of figures GPU by GPU, within a width.
+"""Write the report for a terminal: the alerts that fired first, then tables of figures GPU by GPU, within a width.
 
 Everything is ASCII but the texts of the recording.
 """
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from agent.lib.wording import one_line, utc
-from agent.recording.report.observation import Observation, format_gpus, share_text, span_text
-from agent.recording.report.report_document import AlertReport
+from agent.model import Severity
+from agent.recording.report.observation import Judgement, Observation, coverage_texts
 from agent.recording.report.report_tables import (
     MOST_ROWS,
     ReportTable,
@@ -19,7 +19,8 @@ from agent.recording.report.report_tables import (
     port_table,
     state_table,
 )
-from agent.recording.report.run_facts import JobIdentity, RecordedRun, imbalance_of
+from agent.recording.report.report_wording import format_gpus, share_text, span_text
+from agent.recording.report.run_facts import JobIdentity, RecordedRun, imbalance_of, step_of
 
 NARROWEST = 20
 
@@ -35,9 +36,9 @@ class TextStyle:
         """Return a heading behind an empty line."""
         return ["", *(f"\x1b[1m{line}\x1b[0m" if self._colour else line for line in self.wrapped(text))]
 
-    def marked(self, text: str, rank: str) -> str:
-        """Return a word that is about a fault, or about lost time."""
-        code = {"fault": "31;1", "slow": "33;1"}.get(rank)
+    def marked(self, text: str, severity: Severity) -> str:
+        """Return a word in the colour of a severity."""
+        code = {Severity.CRITICAL: "31;1", Severity.WARNING: "33;1"}.get(severity)
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
 
     def wrapped(self, text: str, first: str = "", later: str = "") -> list[str]:
@@ -72,23 +73,30 @@ class TextStyle:
         return lines
 
 
-_MARKS = {"fault": "FAULT", "slow": "SLOW", "note": "note"}
-
-
-def report_card(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport, style: TextStyle) -> list[str]:
-    lines = list(_head(run, style))
-    lines += [*style.heading("What stands out"), *_remarks(found, style)]
+def report_card(run: RecordedRun, judgement: Judgement, recorded: Sequence[Observation], style: TextStyle) -> list[str]:
+    """Return the lines; `recorded` are alerts that the node's own agent had, and that the judgement lacks."""
+    lines = [
+        *_head(run, style),
+        *style.heading("What the rules say"),
+        *_judgement(judgement, style, len(run.nodes) > 1),
+    ]
     if run.gpus():
         lines += [*style.heading("GPUs"), *_table(activity_table(run), style), "", *_table(loss_table(run), style)]
         states = state_table(run)
         if states.rows:
             lines += [*style.heading("What the GPUs did with their time"), *_table(states, style)]
-        for text in imbalance_texts(run):
+        for text in (*imbalance_texts(run), *step_texts(run)):
             lines += style.wrapped(text, "  ", "  ")
     if run.ports():
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]
     lines += [*style.heading("Nodes"), *_table(node_table(run), style)]
-    return [*lines, *style.heading(alerts.heading), *_alerts(alerts, style, len(run.nodes) > 1)]
+    if recorded:
+        lines += [*style.heading(RECORDED), *_alerts(recorded, style, len(run.nodes) > 1)]
+    return lines
+
+
+RECORDED = "What only the rules of its own agent said while it was recorded"
+"""The heading of alerts that are in the recording, and that the evaluated rules do not have."""
 
 
 def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
@@ -124,18 +132,41 @@ def job_text(job: JobIdentity) -> str:
     return f"job {one_line(job.job_id, 64)}{name}{owner} ({one_line(job.scheduler, 32)})"
 
 
-def _remarks(found: Sequence[Observation], style: TextStyle) -> Iterator[str]:
-    if not found:
-        yield from style.wrapped(
-            "Nothing: no error, no loss of time that shows, no clear character of the work.", "  ", "  "
-        )
-    for place, remark in enumerate(found):
-        mark = _MARKS[remark.rank]
-        first, *others = style.wrapped(remark.text, "", " " * 8)
-        yield style.marked(mark.rjust(6), remark.rank) + f"  {first}"
+def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[str]:
+    described: set[tuple[str, Severity]] = set()
+    for found in judgement.observations[:MOST_ROWS]:
+        first, *others = style.wrapped(found.summary, "", _INDENT)
+        yield style.marked(f"{found.severity.value:>8}", found.severity) + f"  {first}"
         yield from others
-        if remark.limits and all(other.limits != remark.limits for other in found[place + 1 :]):
-            yield from style.wrapped(f"({remark.limits})", " " * 8, " " * 8)
+        yield from style.wrapped(observation_text(found, named), _INDENT, _INDENT)
+        description = one_line(found.annotations.get("description", ""), MAX_DESCRIPTION_LENGTH)
+        if description and (found.alert, found.severity) not in described:
+            described.add((found.alert, found.severity))
+            yield from style.wrapped(description, _INDENT, _INDENT)
+    yield from _left_out(judgement.observations)
+    for text in coverage_texts(judgement):
+        yield from style.wrapped(text, "  ", "  ")
+
+
+_INDENT = " " * 10
+MAX_DESCRIPTION_LENGTH = 2000
+
+
+def observation_text(found: Observation, named: bool) -> str:
+    """Return which alert it was, on what, when, and how often; with its node if it is `named`."""
+    device = f" on {found.device}" if found.device else ""
+    of = f" of {one_line(found.node, 64)}" if named else ""
+    times = f", {found.times} times" if found.times > 1 else ""
+    end = ", until the end" if found.fires_at_end else ""
+    cause = f", an effect of {one_line(found.inhibited_by, 80)}" if found.inhibited_by else ""
+    labels = f": {found.own_labels}" if found.own_labels else ""
+    when = f"from {utc(found.first)} for {span_text(found.seconds)}"
+    return f"{one_line(found.alert, 80)}{device}{of} {when}{times}{end}{cause}{labels}"
+
+
+def _left_out(observations: Sequence[Observation]) -> Iterator[str]:
+    if len(observations) > MOST_ROWS:
+        yield f"  and {len(observations) - MOST_ROWS} more: --json has all"
 
 
 def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
@@ -153,22 +184,24 @@ def imbalance_texts(run: RecordedRun) -> Iterator[str]:
         what = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
         yield (
             f"{what}: utilization of its GPUs differs by {share_text(found.mean)} on average and "
-            f"{share_text(found.most)} at most, as means over {span_text(found.window)}."
+            f"{share_text(found.largest)} at most, as means over {span_text(found.window)}."
         )
 
 
-def _alerts(report: AlertReport, style: TextStyle, named: bool) -> Iterator[str]:
-    if not report.alerts:
-        yield from style.wrapped(report.none, "  ", "  ")
-    for alert in report.alerts[:MOST_ROWS]:
-        labels = ", ".join(f"{name}={one_line(value, 64)}" for name, value in alert.labels)
-        of = f" on {one_line(alert.node, 64)}" if named else ""
-        times = f", {alert.times} times" if alert.times > 1 else ""
-        severity = one_line(alert.severity, 20) or "no severity"
-        text = (
-            f"{one_line(alert.alert, 80)} ({severity}){of} from {utc(alert.first)} for "
-            f"{span_text(alert.seconds)}{times}: {labels or 'no labels'}"
-        )
-        yield from style.wrapped(text, "  ", "    ")
-    if len(report.alerts) > MOST_ROWS:
-        yield f"  and {len(report.alerts) - MOST_ROWS} more: --json has all"
+def step_texts(run: RecordedRun) -> Iterator[str]:
+    """Yield a sentence on the steps of each job that shows some."""
+    for job, gpus in run.groups():
+        found = step_of(gpus)
+        if found is not None:
+            step, signal, agreeing = found
+            whose = f"of {job_text(job)}" if job is not None else f"on {format_gpus(gpus)}"
+            yield (
+                f"Steps {whose} take about {step.seconds:.1f} s, by the rhythm of {signal} (autocorrelation "
+                f"{step.clarity:.2f}, {agreeing} GPUs agree)."
+            )
+
+
+def _alerts(recorded: Sequence[Observation], style: TextStyle, named: bool) -> Iterator[str]:
+    for alert in recorded[:MOST_ROWS]:
+        yield from style.wrapped(f"{alert.severity.value}  {observation_text(alert, named)}", "  ", "    ")
+    yield from _left_out(recorded)

@@ -1,82 +1,24 @@
-"""Write the report as JSON in the units of the catalogue, with the alerts of the run.
+"""Write the report as JSON in the units of the catalogue, with the alerts of the run."""
 
-The alerts are those that the node's own agent had, or those of rules that a command evaluates over the recording.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from agent.lib.wording import utc
-from agent.model import IbPort, Labels
+from agent.model import IbPort
 from agent.recording.report import report_series as chosen
-from agent.recording.report.observation import Observation
-from agent.recording.report.performance_observations import step_of
-from agent.recording.report.run_facts import EntityFacts, GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
+from agent.recording.report.observation import Judgement, Observation
+from agent.recording.report.run_facts import (
+    EntityFacts,
+    GpuFacts,
+    JobIdentity,
+    NodeFacts,
+    RecordedRun,
+    imbalance_of,
+    step_of,
+)
 from agent.recording.report.series_statistics import GaugeSummary
 
-_OWN = frozenset({"alertname", "alertstate", "severity"})
-
-
-class AlertSummary(NamedTuple):
-    """An alert that fired: from the wall second `first` until `last`, `times` times, for `seconds` in all.
-
-    `labels` are its own, without its name, state and severity.
-    """
-
-    alert: str
-    severity: str
-    node: str
-    labels: Labels
-    first: float
-    last: float
-    seconds: float
-    times: int
-
-
-class AlertReport(NamedTuple):
-    """Alerts in the order of time, what stands above them, and in their place without any."""
-
-    alerts: Sequence[AlertSummary] = ()
-    heading: str = "What the rules said while it was recorded"
-    none: str = "No alert fired, or the recording is not of an agent that evaluates rules."
-
-
-def recorded_alerts(run: RecordedRun) -> AlertReport:
-    """Return the alerts that the nodes' own agents fired while they were recorded."""
-    return AlertReport(_in_time(
-        _alert_summary(labels, node.name, state.spans[0][0], state.spans[-1][1], seconds=state.on, times=state.flips)
-        for node in run.nodes
-        for labels, state in node.of().states(chosen.ALERT)
-        if labels.get("alertstate") == "firing" and state.spans
-    ))  # fmt: skip
-
-
-def played_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> AlertReport:
-    """Of firing alerts, each with its node, its labels and the wall seconds of its beginning and its end."""
-    found: dict[tuple[str, Labels], list[tuple[float, float]]] = {}
-    for node, labels, first, last in spans:
-        found.setdefault((node, labels), []).append((first, last))
-    made = _in_time(
-        _alert_summary(dict(labels), node, times[0][0], times[-1][1],
-                       seconds=sum(end - begin for begin, end in times), times=len(times))
-        for (node, labels), times in found.items()
-    )  # fmt: skip
-    return AlertReport(made, "What the rules say of the recording", "No alert would have fired.")
-
-
-def _alert_summary(
-    labels: Mapping[str, str], node: str, first: float, last: float, *, seconds: float, times: int
-) -> AlertSummary:
-    name, severity = labels.get("alertname", ""), labels.get("severity", "")
-    rest = tuple(pair for pair in labels.items() if pair[0] not in _OWN)
-    return AlertSummary(name, severity, node, rest, first, last, seconds, times)
-
-
-def _in_time(alerts: Iterable[AlertSummary]) -> list[AlertSummary]:
-    return sorted(alerts, key=lambda alert: (alert.first, alert.alert, alert.node))
-
-
-VERSION = 1
+VERSION = 2
 """Grows when a member changes its meaning or goes away."""
 
 _GAUGES = {
@@ -93,8 +35,11 @@ _COUNTED = {"xids": chosen.XIDS, "ecc_errors": chosen.ECC, "nvlink_errors": chos
             "pcie_replays": chosen.PCIE_REPLAYS}  # fmt: skip
 
 
-def report_document(run: RecordedRun, found: Sequence[Observation], alerts: AlertReport) -> dict[str, Any]:
-    """Return the document. What was not seen is null and never 0; `seconds` say over how long a figure is."""
+def report_document(run: RecordedRun, judgement: Judgement, recorded: Sequence[Observation]) -> dict[str, Any]:
+    """Return the document. What was not seen is null and never 0; `seconds` say over how long a figure is.
+
+    `recorded` are alerts that the node's own agent had, and that the judgement lacks.
+    """
     return {
         "version": VERSION,
         "files": run.files,
@@ -103,18 +48,23 @@ def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Aler
         "to": utc(run.last),
         "seconds": run.span,
         "interval_seconds": run.interval,
-        "remarks": [
-            {"rank": each.rank, "kind": each.kind, "text": each.text, "gpus": list(each.gpus),
-             "figures": dict(each.figures), "limits": each.limits}
-            for each in found
-        ],
-        "alerts": [
-            {"alert": alert.alert, "severity": alert.severity, "node": alert.node, "labels": dict(alert.labels),
-             "from": utc(alert.first), "to": utc(alert.last), "seconds": alert.seconds, "times": alert.times}
-            for alert in alerts.alerts
-        ],
+        "alerts": [_alert(found) for found in judgement.observations],
+        "rules": {
+            "evaluated": len(judgement.rules), "need_longer_history": list(judgement.short),
+            "without_metrics": list(judgement.unread), "failures": list(judgement.failures),
+        },
+        "recorded_alerts": [_alert(found) for found in recorded],
         "groups": [_group(job, gpus) for job, gpus in run.groups()],
         "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node], run.ports()) for node in run.nodes],
+    }  # fmt: skip
+
+
+def _alert(found: Observation) -> dict[str, Any]:
+    return {
+        "alert": found.alert, "severity": found.severity.value, "node": found.node, "device": found.device or None,
+        "labels": dict(found.labels), "annotations": dict(found.annotations), "from": utc(found.first),
+        "to": None if found.fires_at_end else utc(found.last), "seconds": found.seconds, "times": found.times,
+        "inhibited_by": found.inhibited_by or None,
     }  # fmt: skip
 
 
@@ -125,7 +75,7 @@ def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
         "gpus": [gpu.title for gpu in gpus],
         "imbalance": None if uneven is None else {
             "window_seconds": uneven.window, "seconds": uneven.seconds, "mean_difference_ratio": uneven.mean,
-            "largest_difference_ratio": uneven.most, "uneven_seconds": uneven.sharp, "lagging_seconds": uneven.lags,
+            "largest_difference_ratio": uneven.largest,
         },
         "step": None if step is None else {
             "seconds": step[0].seconds, "autocorrelation": step[0].clarity, "seen_in": step[1],

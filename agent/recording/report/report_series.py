@@ -138,7 +138,7 @@ def step_time(signal: StepSampler) -> StepTime | None:
 UTILIZATION = "coldplate_gpu_utilization_ratio"
 SM, TENSOR, DRAM = (f"coldplate_gpu_{what}_active_ratio" for what in ("sm", "tensor", "dram"))
 OCCUPANCY = "coldplate_gpu_sm_occupancy_ratio"
-MEMORY, MEMORY_TOTAL = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
+MEMORY = "coldplate_gpu_memory_used_bytes"
 POWER, POWER_LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
 TEMPERATURE, MEMORY_TEMPERATURE = "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_temperature_celsius"
 CLOCK = "coldplate_gpu_clock_hertz"
@@ -152,27 +152,24 @@ PORT_RATE, PORT_UP = "coldplate_infiniband_rate_bytes_per_second", "coldplate_in
 THROTTLED, THROTTLE_ACTIVE = "coldplate_gpu_throttle_seconds_total", "coldplate_gpu_throttle_active"
 GPU_UP, GPU_INFO = "coldplate_gpu_up", "coldplate_gpu_info"
 STATE_SECONDS = "coldplate_gpu_state_seconds_total"
-XIDS, GRADED_XIDS = "coldplate_gpu_xid_errors_total", "coldplate_gpu_xid_graded_errors_total"
-ECC, REMAP_PENDING, REMAP_FAILED = (
-    f"coldplate_gpu_{what}" for what in ("ecc_errors_total", "row_remap_pending", "row_remap_failure")
-)
+XIDS, ECC = "coldplate_gpu_xid_errors_total", "coldplate_gpu_ecc_errors_total"
 NVLINK_ERRORS, NVLINK_UP = "coldplate_gpu_nvlink_errors_total", "coldplate_nvlink_up"
 PCIE_REPLAYS = "coldplate_gpu_pcie_replays_total"
 PORT_ERRORS = tuple(
     f"coldplate_infiniband_{what}_total"
     for what in ("symbol_error", "link_downed", "link_error_recovery", "port_errors_received", "link_down_events")
 )
-HOLDER, SWITCH_ERRORS = "coldplate_gpu_job_info", "coldplate_node_nvswitch_sxid_errors_total"
+HOLDER = "coldplate_gpu_job_info"
 CPU, PRESSURE = "coldplate_node_cpu_seconds_total", "coldplate_node_pressure_waiting_seconds_total"
 NODE_POWER, ALERT = "coldplate_node_power_watts", "coldplate_alert"
 
-_GAUGES = (UTILIZATION, SM, TENSOR, DRAM, OCCUPANCY, MEMORY, MEMORY_TOTAL, POWER, POWER_LIMIT, TEMPERATURE,
+_GAUGES = (UTILIZATION, SM, TENSOR, DRAM, OCCUPANCY, MEMORY, POWER, POWER_LIMIT, TEMPERATURE,
            MEMORY_TEMPERATURE, CLOCK, PORT_RATE, NODE_POWER)  # fmt: skip
 _RATES = (*NVLINK, *PCIE, *PORTS)
 _COUNTERS = (ENERGY, STATE_SECONDS, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS, *PORT_ERRORS, CPU, PRESSURE)
-_BORN_AT_ZERO = (XIDS, GRADED_XIDS, SWITCH_ERRORS)
+_BORN_AT_ZERO = (XIDS,)
 """Counters of which a series appears with what it counts: its first value has happened since the snapshot before."""
-_STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLINK_UP, PORT_UP, HOLDER, ALERT)
+_STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, NVLINK_UP, PORT_UP, HOLDER, ALERT)
 STEPPING = {NVLINK_OUT: "NVLink traffic", TENSOR: "tensor activity", POWER: "power"}
 """Signals in which the steps of a training job can be seen, the clearest first, and what they are called."""
 

@@ -1,15 +1,13 @@
 """The facts of a run: its nodes, their GPUs, ports and jobs, and how evenly the GPUs of a job work.
 
-Utilization is compared as means over five minutes: an instant says nothing about work that comes in steps. On traces of
-real 8-GPU nodes a difference of 50 points between such means, with the busiest GPU above 70 %, separated all
-stalled jobs from all healthy ones, whose difference was 15 points at most.
+Utilization is compared as means over five minutes: an instant says nothing about work that comes in steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
@@ -18,7 +16,7 @@ from agent.health.device_facts import INTENDED
 from agent.model import Entity, Gpu, IbPort, Labels, Node, NvLink, Reason
 from agent.recording.file_records import RecordingHeader
 from agent.recording.report import report_series as chosen
-from agent.recording.report.report_series import StepSampler
+from agent.recording.report.report_series import StepSampler, StepTime, step_time
 from agent.recording.report.series_statistics import (
     CounterStatistic,
     Envelope,
@@ -154,12 +152,6 @@ class EntityFacts:
         gauge = self.gauge(name)
         return gauge.envelope.means() if gauge is not None else None
 
-    def mean_in(self, parts: Sequence[int], name: str) -> float | None:
-        """Return the mean of a gauge in parts of the grid; None if it was seen in none of them."""
-        values = self.means(name)
-        some = [value for part in parts if (value := values[part]) is not None] if values is not None else []
-        return fmean(some) if some else None
-
     def growth_by(self, name: str, label: str) -> dict[str, CounterStatistic]:
         """Return the counters of a metric by the value of its label."""
         return {labels.get(label, ""): counter for labels, counter in self.growths(name)}
@@ -283,92 +275,60 @@ class RecordedRun(Struct):
 
 WINDOW_SECONDS = 300.0
 SHORTEST_WINDOW_SECONDS = 60.0
-"""Seconds of a window where the recording is shorter than five minutes; of less nothing is said."""
-SHARP, BUSY = 0.5, 0.7
-"""Difference of utilization, and utilization of the busiest GPU, from which on the work is uneven."""
+"""Seconds of a window where the recording is shorter than five minutes; of less there is no figure."""
 _WHOLE = 0.8
 """Share of a window's parts of the grid in which a GPU must have been seen."""
 
 Means = Sequence["float | None"]
-Columns = dict[str, Means]
 
 
 class Imbalance(Struct):
-    """The difference of utilization between GPUs of a job, in windows of `window` seconds, over `seconds` in all.
-
-    `sharp` are the seconds with uneven work, `lags` those of them in which each GPU was the least busy one, `least` its
-    utilization then, and `busy_power` the median power of the busy GPUs, as a share of their limits; None if unknown.
-    """
+    """The difference of utilization between GPUs of a job, in windows of `window` seconds, over `seconds` in all."""
 
     window: float
     seconds: float
     mean: float
-    most: float
-    sharp: float = 0.0
-    lags: dict[str, float] = field(default_factory=dict)
-    least: float = 1.0
-    busy_power: float | None = None
+    largest: float
 
 
 def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
     """Return how uneven the work of these GPUs was; None of fewer than two, or of less than a minute."""
-    columns: Columns = {gpu.title: means for gpu in gpus if (means := gpu.means(chosen.UTILIZATION)) is not None}
+    columns = [means for gpu in gpus if (means := gpu.means(chosen.UTILIZATION)) is not None]
     grid = gpus[0].node.grid
     seconds = min(WINDOW_SECONDS, grid.width * grid.count)
     if len(columns) < 2 or seconds < SHORTEST_WINDOW_SECONDS:
         return None
     parts = ceil(seconds / grid.width - 1e-9)
-    windows = [(first, _window_means(columns, first, parts)) for first in range(0, grid.count, parts)]
-    spreads = [_spread(shares) for _, shares in windows if len(shares) > 1]
+    spreads: list[float] = []
+    for first in range(0, grid.count, parts):
+        shares = [mean for means in columns if (mean := _mean(means, first, parts)) is not None]
+        if len(shares) > 1:
+            spreads.append(max(shares) - min(shares))
     if not spreads:
         return None
     length = parts * grid.width
-    found = Imbalance(length, min(len(spreads) * length, grid.count * grid.width), fmean(spreads), max(spreads))
-    powers: Columns = {gpu.title: _shares_of_limit(gpu) for gpu in gpus}
-    drawn: list[float] = []
-    minute = max(1, min(parts, ceil(SHORTEST_WINDOW_SECONDS / grid.width - 1e-9)))
-    for first, whole in windows:
-        if not _is_uneven(whole):
-            continue
-        found.least = min(found.least, *whole.values())
-        end = min(first + parts, grid.count)
-        for start in range(first, end, minute):
-            count = min(minute, end - start)
-            shares = _window_means(columns, start, count)
-            if _is_uneven(shares):
-                low = min(shares, key=lambda title: shares[title])
-                found.sharp += count * grid.width
-                found.lags[low] = found.lags.get(low, 0.0) + count * grid.width
-                busy = [title for title, share in shares.items() if share >= max(shares.values()) - 0.2]
-                drawn += [power for title in busy if (power := _mean(powers[title], start, count)) is not None]
-    found.busy_power = median(drawn) if drawn else None
-    return found
-
-
-def _window_means(columns: Columns, first: int, parts: int) -> dict[str, float]:
-    window = {title: _mean(means, first, parts) for title, means in columns.items()}
-    return {title: value for title, value in window.items() if value is not None}
-
-
-def _spread(shares: dict[str, float]) -> float:
-    return max(shares.values()) - min(shares.values())
-
-
-def _is_uneven(shares: dict[str, float]) -> bool:
-    return len(shares) > 1 and max(shares.values()) >= BUSY and _spread(shares) >= SHARP
-
-
-def _shares_of_limit(gpu: GpuFacts) -> Means:
-    limit, power = gpu.power_limit, gpu.means(chosen.POWER)
-    return [value / limit if value is not None else None for value in power] if limit and power else ()
+    return Imbalance(length, min(len(spreads) * length, grid.count * grid.width), fmean(spreads), max(spreads))
 
 
 def _mean(values: Means, first: int, parts: int) -> float | None:
-    some = [value for value in values[first : first + parts] if value is not None]
-    return fmean(some) if some and len(some) >= _WHOLE * parts else None
+    known = [value for value in values[first : first + parts] if value is not None]
+    return fmean(known) if known and len(known) >= _WHOLE * parts else None
 
 
-def busy_parts(gpus: Sequence[GpuFacts]) -> list[int]:
-    """Return the parts of the grid in which all of these GPUs were at least half busy: where they can be compared."""
-    busy = [means for gpu in gpus if (means := gpu.means(chosen.UTILIZATION)) is not None]
-    return [part for part, some in enumerate(zip(*busy)) if all(used is not None and used >= 0.5 for used in some)]  # noqa: B905 one grid
+_STEP_GPUS = 4
+"""GPUs of a job in which its steps are looked for: all have the same."""
+
+
+def step_of(gpus: Sequence[GpuFacts]) -> tuple[StepTime, str, int] | None:
+    """Return the step time of a job, in what it shows, and in how many of its GPUs alike; None unless most agree."""
+    chosen_gpus = gpus[:: max(1, len(gpus) // _STEP_GPUS)][:_STEP_GPUS]
+    for name, words in chosen.STEPPING.items():
+        signals = [gpu.node.signals.get((name, gpu.gpu)) for gpu in chosen_gpus]
+        steps = [step for signal in signals if signal is not None and (step := step_time(signal)) is not None]
+        if not steps:
+            continue
+        middle = sorted(steps)[len(steps) // 2]
+        near = [step for step in steps if abs(step.seconds - middle.seconds) <= 0.05 * middle.seconds]
+        if 2 * len(near) > len(chosen_gpus):
+            return middle, words, len(near)
+    return None

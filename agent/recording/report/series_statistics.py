@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate, compress, groupby, pairwise, repeat
+from itertools import accumulate, groupby, pairwise, repeat
 from math import ceil, inf
 from operator import sub, truediv
 from typing import NamedTuple, Protocol
@@ -204,14 +204,12 @@ class CounterStatistic:
     """A counter: its growth, over how many seconds, and on request the rate over time.
 
     A counter that falls starts again there: its growth in that step is unknown, and not counted.
-    `first_at` is the wall second at which it first grew.
     """
 
     def __init__(self, grid: TimeGrid | None, *, born_at_zero: bool = False) -> None:
         """With a grid the rate over time is kept. `born_at_zero`: a series that appears has grown from 0."""
         self.growth = 0.0
         self.seconds = 0.0
-        self.first_at: float | None = None
         self.envelope = Envelope(grid) if grid is not None else None
         self._last: tuple[float, float] | None = None
         self._born_at_zero = born_at_zero
@@ -241,8 +239,6 @@ class CounterStatistic:
             grown, seconds = [grown[tick] for tick in known], [seconds[tick] for tick in known]
         self.growth += sum(grown)
         self.seconds += sum(seconds)
-        if self.first_at is None:
-            self.first_at = next(compress(stretch.walls, grown), None)
         if self.envelope is not None:
             rates = list(map(truediv, grown, seconds))
             for part, first, behind, _ in stretch.runs:

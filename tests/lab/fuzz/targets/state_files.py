@@ -23,7 +23,8 @@ from agent.recording.file_records import MAGIC, START, RecordingError
 from agent.recording.file_records import encode_record as record_of
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
-from agent.recording.report.performance_observations import all_observations
+from agent.recording.report.observation import Judgement, recorded_observations
+from agent.recording.report.report_card import TextStyle, report_card
 from agent.recording.report.run_reader import read_run
 from agent.sampler.inventory import FORM, Inventory
 from agent.worker.decode import Decoder
@@ -104,7 +105,8 @@ def use_recording(data: bytes, folder: Path) -> None:
                 each.value + 0.0
         recording.survey()
         with suppress(RecordingError):
-            all_observations(read_run([recording]))
+            run = read_run([recording])
+            report_card(run, Judgement(), recorded_observations(run), TextStyle())
         assert all(problem.isprintable() for problem in recording.problems)
 
 
