@@ -99,22 +99,21 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from agent.recording.report.comparison import comparison, comparison_card, comparison_document
+    from agent.recording.report.comparison import comparison_card, comparison_document
 
-    one, other = arguments.compare
-    first, second = _gathered([one]), _gathered([other])
-    if first is None or second is None:
-        return 1
-    if arguments.json:
-        _print_document(comparison_document(first, second, comparison(first, second)))
-        return 0
-    judgements = []
-    for file in (one, other):
+    runs: list[RecordedRun] = []
+    judgements: list[Judgement] = []
+    for file in arguments.compare:
         rules = _rules(arguments)
-        if rules is None:
+        gathered = _gathered([file]) if rules is not None else None
+        if rules is None or gathered is None:
             return 1
+        runs.append(gathered)
         judgements.append(_judged([file], rules))
-    print("\n".join(comparison_card(first, second, judgements, _style())))
+    if arguments.json:
+        _print_document(comparison_document(runs[0], runs[1], judgements))
+    else:
+        print("\n".join(comparison_card(runs[0], runs[1], judgements, _style())))
     return 0
 
 

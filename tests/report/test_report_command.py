@@ -246,6 +246,8 @@ def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mista
     document = json.loads(capsys.readouterr().out)
     [power] = [each for each in document["figures"] if each["figure"] == "power by energy"]
     assert (power["one"], power["other"]) == (100.0, pytest.approx(99.9999))
+    assert document["other"]["files"] == [str(files[1])]
+    assert (document["other"]["alerts"], document["other"]["rules"]["failures"]) == ([], [])
     assert run_report("--compare", *files) == 0
     lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
     assert lines["power by energy, W"].split()[-4:] == ["100", "100", "+0", "+0.0%"]  # with the same decimals

@@ -1,4 +1,4 @@
-"""No code that shows a node compares a reading with a number of its own: the rules judge (alerts/rules)."""
+"""No code that shows a node or a recording compares a reading with a number: the rules judge (alerts/rules)."""
 
 import ast
 from collections.abc import Iterator
@@ -11,6 +11,11 @@ SHOWS = (
     "agent/commands/top/screen/gpu_table.py", "agent/commands/top/screen/machine_output.py",
     "agent/commands/check/node_check.py", "agent/commands/check/node_conditions.py", "agent/health/xid_findings.py",
     "agent/health/conditions.py", "agent/health/device_facts.py", "agent/health/ledger_states.py",
+    "agent/commands/report.py", "agent/wiring/recorded_alerts.py", "agent/recording/report/observation.py",
+    "agent/recording/report/report_card.py", "agent/recording/report/report_document.py",
+    "agent/recording/report/html_report.py", "agent/recording/report/comparison.py",
+    "agent/recording/report/report_tables.py", "agent/recording/report/report_wording.py",
+    "agent/recording/report/run_facts.py",
 )  # fmt: skip
 ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 COUNTED = {"len", "MAX_ROWS", "_MOST_LINES", "MAX_TEXT_LENGTH"}
@@ -28,6 +33,22 @@ def comparisons(path: Path) -> Iterator[str]:
 
 
 LAYOUT = {
+    "comparison.py: size >= 100",
+    "comparison.py: value < 0",
+    "html_report.py: alert.first <= spans[-1][1]",
+    "html_report.py: left_out > 0",
+    "html_report.py: run.grid.width > run.interval",
+    "report_card.py: found.times > 1",
+    "report_card.py: recorded >= whole - 1.5 * run.interval",
+    "report_tables.py: count > MOST_ROWS",
+    "report_tables.py: seconds >= 0.5",
+    "report_wording.py: 0 < share <= 0.005",
+    "report_wording.py: 0.995 <= share < 1",
+    "report_wording.py: seconds < 10",
+    "report_wording.py: whole >= size",
+    "run_facts.py: abs(step.seconds - middle.seconds) <= 0.05 * middle.seconds",
+    "run_facts.py: counter.seconds >= COUNTED_SECONDS",
+    "run_facts.py: seconds < SHORTEST_WINDOW_SECONDS",
     "gpu_table.py: found[place].width + 1 > room",
     "landing.py: 0 <= point < LINE_POINTS",
     "landing.py: counts[point] > 0",
@@ -44,7 +65,8 @@ LAYOUT = {
     "view_builder.py: more > 0",
     "view_builder.py: node.age > limit",
 }
-"""Comparisons of columns, of what is counted, of how old what is shown is, and of how long an answer took."""
+"""Comparisons of columns, of what is counted, of how old what is shown is, of how long something took, of how a number
+is written, and of whether there is enough of it for a figure."""
 
 
 def test_what_shows_a_node_has_no_threshold() -> None:

@@ -8,6 +8,7 @@ from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Judgement, coverage_texts
 from agent.recording.report.report_card import TextStyle, run_lines
+from agent.recording.report.report_document import judgement_document
 from agent.recording.report.report_tables import ABSENT, ACTIVITY, LOSSES, scale_of
 from agent.recording.report.report_wording import span_text
 from agent.recording.report.run_facts import RecordedRun, imbalance_of, step_of
@@ -118,15 +119,19 @@ def _only(judgements: Sequence[Judgement], style: TextStyle) -> Iterator[str]:
             yield from style.wrapped(text, f"  {letter}: ", "     ")
 
 
-def comparison_document(one: RecordedRun, other: RecordedRun, rows: Sequence[ComparedFigure]) -> dict[str, Any]:
+def comparison_document(one: RecordedRun, other: RecordedRun, judgements: Sequence[Judgement]) -> dict[str, Any]:
     """Return the comparison for programs. Shares are ratios; what was not seen is null."""
+    runs = [
+        {"files": run.files, "problems": run.problems, **judgement_document(judgement)}
+        for run, judgement in zip((one, other), judgements, strict=True)
+    ]
     return {
         "version": 1,
-        "one": {"files": one.files, "problems": one.problems},
-        "other": {"files": other.files, "problems": other.problems},
+        "one": runs[0],
+        "other": runs[1],
         "figures": [
             {"figure": row.name, "unit": "ratio" if row.unit == "%" else row.unit, "one": row.one, "other": row.other,
              "change_ratio": row.change}
-            for row in rows
+            for row in comparison(one, other)
         ],
     }  # fmt: skip

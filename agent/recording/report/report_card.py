@@ -133,16 +133,17 @@ def job_text(job: JobIdentity) -> str:
 
 
 def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[str]:
-    described: set[tuple[str, Severity]] = set()
+    described: set[str] = set()
     for found in judgement.observations[:MOST_ROWS]:
         first, *others = style.wrapped(found.summary, "", _INDENT)
         yield style.marked(f"{found.severity.value:>8}", found.severity) + f"  {first}"
         yield from others
         yield from style.wrapped(observation_text(found, named), _INDENT, _INDENT)
         description = one_line(found.annotations.get("description", ""), MAX_DESCRIPTION_LENGTH)
-        if description and (found.alert, found.severity) not in described:
-            described.add((found.alert, found.severity))
+        similar = {description, f"{found.alert} {found.severity.value}"}  # of other devices it differs by their names
+        if description and not similar & described:
             yield from style.wrapped(description, _INDENT, _INDENT)
+        described |= similar
     yield from _left_out(judgement.observations)
     for text in coverage_texts(judgement):
         yield from style.wrapped(text, "  ", "  ")

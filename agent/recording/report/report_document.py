@@ -48,14 +48,21 @@ def report_document(run: RecordedRun, judgement: Judgement, recorded: Sequence[O
         "to": utc(run.last),
         "seconds": run.span,
         "interval_seconds": run.interval,
+        **judgement_document(judgement),
+        "recorded_alerts": [_alert(found) for found in recorded],
+        "groups": [_group(job, gpus) for job, gpus in run.groups()],
+        "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node], run.ports()) for node in run.nodes],
+    }  # fmt: skip
+
+
+def judgement_document(judgement: Judgement) -> dict[str, Any]:
+    """Return the alerts that fired, and what could not be judged."""
+    return {
         "alerts": [_alert(found) for found in judgement.observations],
         "rules": {
             "evaluated": len(judgement.rules), "need_longer_history": list(judgement.short),
             "without_metrics": list(judgement.unread), "failures": list(judgement.failures),
         },
-        "recorded_alerts": [_alert(found) for found in recorded],
-        "groups": [_group(job, gpus) for job, gpus in run.groups()],
-        "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node], run.ports()) for node in run.nodes],
     }  # fmt: skip
 
 
