@@ -33,14 +33,14 @@ def observed(told: dict[str, Any]) -> list[tuple[str, str, str | None, str | Non
 @pytest.mark.parametrize(
     ("scenario", "begins", "ends", "expected"),
     [
-        ("healthy-training", 0, 120, []),
-        ("idle", 0, 90, []),
+        ("healthy-training", 0, 60, []),
+        ("idle", 0, 60, []),
         (
             "checkpoint-stall", 100, 300,
             [("warning", "GpuImbalance", "GPU 0", None), ("info", "GpuImbalance", "GPU 0", None)],
         ),
         (
-            "gpu-lost", 30, 180,
+            "gpu-lost", 50, 100,
             [
                 ("critical", "GpuLost", "GPU 3", None),
                 *(("info", "GpuXidInfo", f"GPU {index}", None) for index in range(3)),
@@ -48,10 +48,10 @@ def observed(told: dict[str, Any]) -> list[tuple[str, str, str | None, str | Non
             ],
         ),
         (
-            "nvlink-down", 50, 180,
+            "nvlink-down", 60, 180,
             [("critical", "GpuXid", "GPU 2", None), ("critical", "NvLinkDown", "GPU 2", None)],
         ),
-        ("ib-flap", 0, 260, [("critical", "InfinibandPortDown", "mlx5_3 port 1", None)]),
+        ("ib-flap", 60, 130, [("critical", "InfinibandPortDown", "mlx5_3 port 1", None)]),
     ],
 )  # fmt: skip
 def test_a_scenario_has_the_alerts_of_the_pack_and_of_its_advice(
@@ -77,7 +77,7 @@ def test_an_alert_that_fires_twice_is_one_observation_with_both_times(
 def test_what_the_site_disables_or_overrides_holds_in_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = record(tmp_path / "run", played("gpu-lost", 180, begins=30, judged=False))
+    path = record(tmp_path / "run", played("gpu-lost", 100, begins=50, judged=False))
     config = tmp_path / "coldplate.yaml"
 
     config.write_text("rules: {disable: [GpuLost, GpuXid, GpuXidInfo]}\n")
