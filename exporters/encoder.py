@@ -199,49 +199,36 @@ class Encoder:
 
     def render(self, snapshot: Snapshot, fmt: Format, age: float) -> bytes:
         """Return the page. `age` is the seconds since the snapshot was taken, shown as coldplate_sample_age_seconds."""
-        return b"".join(self.pieces(snapshot, fmt, age))
-
-    def pieces(self, snapshot: Snapshot, fmt: Format, age: float) -> Iterator[bytes]:
-        """Yield the page piece by piece, so that the caller can do something else in between; some pieces are empty.
-
-        A page must be completed before the next is begun.
-        """
         layouts = [_AGE_LAYOUT, *(frame.layout for frame in snapshot.frames)]  # the age wins over one in a snapshot
         values = (age, *chain.from_iterable(frame.values for frame in snapshot.frames))
         if self._layouts != layouts:
-            yield from self._lay_out(layouts)
+            self._lay_out(layouts)
         if fmt not in self._texts:
-            yield from self._add_texts(fmt)
-        for pick, text in zip(self._picks, self._texts[fmt], strict=True):
-            yield text.render(pick(values))
+            self._add_texts(fmt)
+        pieces = [text.render(pick(values)) for pick, text in zip(self._picks, self._texts[fmt], strict=True)]
         if fmt is Format.OPENMETRICS:
-            yield b"# EOF\n"
+            pieces.append(b"# EOF\n")
+        return b"".join(pieces)
 
-    def _lay_out(self, layouts: list[Layout]) -> Iterator[bytes]:
+    def _lay_out(self, layouts: list[Layout]) -> None:
         """Lay out a page. A GPU that comes or goes changes few families: those with the same series are kept."""
         known = {family.metric.name: family for family in self._families}
-        series = tuple(chain.from_iterable(each.series for each in layouts))
+        series = tuple(chain.from_iterable(layout.series for layout in layouts))
         families: list[_FamilySeries] = []
         picks: list[Callable[[_Values], _Values]] = []
-        yield b""
         for places in by_family(series):
             members = tuple(series[place] for place in places)
             family = known.get(members[0].metric.name)
             if family is None or family.members != members:
                 family = _FamilySeries(members)
             families.append(family)
-            picks.append(picker([places[each] for each in family.order]))
-            yield b""
+            picks.append(picker([places[member] for member in family.order]))
         self._layouts, self._families, self._picks, self._texts = layouts, families, picks, {}
 
-    def _add_texts(self, fmt: Format) -> Iterator[bytes]:
+    def _add_texts(self, fmt: Format) -> None:
         rows = [family.metric for family in self._families]
         heads = openmetrics_heads(rows) if fmt is Format.OPENMETRICS else map(_text_head, rows)
-        texts = []
-        for family, head in zip(self._families, heads, strict=True):
-            texts.append(family.text(fmt, head))
-            yield b""
-        self._texts[fmt] = texts
+        self._texts[fmt] = [family.text(fmt, head) for family, head in zip(self._families, heads, strict=True)]
 
 
 def _spelled(value: float) -> object:

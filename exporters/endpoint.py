@@ -10,7 +10,7 @@ from exporters import envelope
 from exporters.deferred import Answer, ReloadRequests, StartReload
 from exporters.encoder import Encoder
 from exporters.http_messages import Request, Response
-from exporters.pages import RenderQueue
+from exporters.pages import PageCache
 from exporters.runbook_pages import RunbookPages
 
 
@@ -64,14 +64,14 @@ class EndpointContext:
         self.encoder = Encoder()
         self.runbooks = RunbookPages(view.runbooks, view.node)
         self.reloads = None if view.reload is None else ReloadRequests(view.reload)
-        self.pages = RenderQueue(view.clock)
+        self.pages = PageCache(view.clock)
 
 
 class Endpoint(Struct, frozen=True):
     """One path with its handler.
 
-    The handler is called in the server's thread and must be quick: for long work it returns what the
-    queue of `EndpointContext.pages` makes of a `Rendering`, or a `Deferred`.
+    The handler is called in the server's thread and must be quick: it returns what the cache
+    `EndpointContext.pages` has of a `PageSource`, or a `Deferred` for what another thread does.
     """
 
     path: str

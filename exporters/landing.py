@@ -5,7 +5,7 @@ last snapshot and the alerts, so it reads no device, and it refreshes itself whi
 verdict: healthy or not, and why, the worst first.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import groupby
 from urllib.parse import parse_qs
@@ -95,13 +95,12 @@ def refresh_of(query: str) -> int:
     return next((each for each in REFRESHES_SECONDS if asked == str(each)), REFRESH_SECONDS)
 
 
-def pieces(view: RouteContext, pages: Sequence[tuple[str, str]], moment: float, refresh: int) -> Iterator[bytes]:
-    """Yield the HTML document, piece by piece, for a moment of the view's clock.
+def render(view: RouteContext, pages: Sequence[tuple[str, str]], moment: float, refresh: int) -> bytes:
+    """Return the HTML document for a moment of the view's clock.
 
     `pages` are the listed paths, each with its description. `refresh` is one of REFRESHES_SECONDS.
     """
-    for part in _document(view, pages, moment, refresh):
-        yield part.encode("utf-8", "replace")
+    return "".join(_document(view, pages, moment, refresh)).encode("utf-8", "replace")
 
 
 def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: float, refresh: int) -> Iterator[str]:
@@ -110,16 +109,14 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
     found, now = SeenNode(METRICS), None
     if snapshot is not None:
         now = snapshot.at.wall
-        yield from found.look(snapshot)
+        found.look(snapshot)
     devices = list(found.by_gpu.values())
-    yield ""
-    alerts = yield from landing_alerts.look_at(groups)
+    alerts = landing_alerts.overview_of(groups)
     states = main_states(view.ledger())
     for device in devices:
         device.conditions = alerts.of_device.of(device.gpu)
         device.state = states.get(device.gpu, "")
     ports = port_facts(found)
-    yield ""
     word, banner = _state(readiness, snapshot, found, alerts)
     yield _head(view, snapshot, refresh, word)
     yield banner
@@ -130,8 +127,7 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
     if urgent:
         yield rules
     if devices:
-        lines = yield from _busy_lines(moments)
-        yield from landing_parts.gpus_section(devices, view.runbooks, lines, now)
+        yield from landing_parts.gpus_section(devices, view.runbooks, _busy_lines(moments), now)
     if not urgent:
         yield rules
     yield landing_parts.jobs_section(found, devices, now)
@@ -284,18 +280,16 @@ LINE_SECONDS = 900.0
 LINE_POINTS = 60
 """Points of a line; each is the mean of fifteen seconds."""
 _LINE_HEIGHT = 14
-_PAUSE = 32
-"""Moments that are looked at without a break: some tenths of a millisecond for eight GPUs."""
 
 
-def _busy_lines(moments: Sequence[PastMoment]) -> Generator[str, None, dict[Entity, str]]:
-    """Return an SVG for each GPU that is remembered; yields empty texts often, as pauses for other clients."""
+def _busy_lines(moments: Sequence[PastMoment]) -> dict[Entity, str]:
+    """Return an SVG for each GPU that is remembered."""
     if not moments:
         return {}
     end = moments[-1].wall
     sums: dict[Entity, list[float]] = {}
     counts: dict[Entity, list[int]] = {}
-    for number, moment in enumerate(moments):
+    for moment in moments:
         point = LINE_POINTS - 1 - int((end - moment.wall) * LINE_POINTS / LINE_SECONDS)
         if 0 <= point < LINE_POINTS:
             for layout, values in moment.parts:
@@ -303,8 +297,6 @@ def _busy_lines(moments: Sequence[PastMoment]) -> Generator[str, None, dict[Enti
                     if series.metric is BUSY:
                         sums.setdefault(series.entity, [0.0] * LINE_POINTS)[point] += value
                         counts.setdefault(series.entity, [0] * LINE_POINTS)[point] += 1
-        if number % _PAUSE == 0:
-            yield ""
     return {gpu: _drawn(sums[gpu], counts[gpu]) for gpu in sums}
 
 

@@ -5,9 +5,8 @@ that no browser can open. The whole list is at `/api/v1/alerts`.
 """
 
 import re
-from collections.abc import Container, Generator, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from heapq import nsmallest
-from itertools import islice
 
 from msgspec import Struct, field
 
@@ -31,8 +30,6 @@ from exporters.markup import (
 )
 
 MAX_ROWS = 50
-_ENOUGH = 250
-"""Alerts that are examined without a break: less than two milliseconds."""
 
 _NOT_WHERE = frozenset({"alertname", "severity", "instance", "job"})
 """Labels that do not say where on this node: they have a column, or are the same for all."""
@@ -51,15 +48,13 @@ class Overview(Struct):
     of_device: DeviceConditions = field(default_factory=DeviceConditions)
 
 
-def look_at(groups: Iterable[GroupReport]) -> Generator[str, None, Overview]:
-    """Yield the overview. It yields empty texts often, as pauses: a runaway rule may have ten thousand alerts."""
+def overview_of(groups: Iterable[GroupReport]) -> Overview:
+    """Return the overview; a runaway rule may have ten thousand alerts."""
     overview = Overview()
-    active = _active(groups, overview)
-    while batch := list(islice(active, _ENOUGH)):
-        overview.worst = nsmallest(MAX_ROWS, overview.worst + batch, key=order_of)
-        for condition in batch:
-            overview.of_device.add(condition)
-        yield ""
+    active = list(_active(groups, overview))
+    overview.worst = nsmallest(MAX_ROWS, active, key=order_of)
+    for condition in active:
+        overview.of_device.add(condition)
     return overview
 
 

@@ -1,4 +1,4 @@
-"""Routes requests to handlers. Every response comes from the last snapshot; none waits for a device.
+"""Route requests to handlers. Every response comes from the last snapshot; none waits for a device.
 
 Liveness and freshness are separate: `/-/healthy` means that the process works, `/-/ready` that its
 last sample is fresh. Operators complain about exporters whose only health check stays green while their data are
@@ -7,15 +7,16 @@ stale.
 All endpoints except the metrics, whose path is configured, are in `exporters/endpoints/`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 
 from exporters.deferred import Answer
 from exporters.endpoint import NO_SAMPLE_YET, READ_METHODS, EndpointContext, RouteContext, text
 from exporters.endpoints import ENDPOINTS
-from exporters.http_messages import Request
-from exporters.pages import Rendering, age_of, choose_format
+from exporters.http_messages import Request, Response
+from exporters.negotiation import choose_format
+from exporters.pages import PageSource, age_of
 
 _BROWSERS = frozenset({"origin", "sec-fetch-site"})
 """Headers that a browser adds to what a page sends (Fetch standard, Fetch Metadata), and that no page can leave out.
@@ -34,10 +35,7 @@ def is_reserved(path: str) -> bool:
 
 
 class Routes:
-    """The server's handler; the server also has to call `work` at every turn.
-
-    Raises ValueError for a telemetry path that cannot be served.
-    """
+    """The server's handler. Raises ValueError for a telemetry path that cannot be served."""
 
     def __init__(self, view: RouteContext) -> None:
         path = view.telemetry_path
@@ -66,18 +64,14 @@ class Routes:
             return text(HTTPStatus.FORBIDDEN, "a page in a browser may not change anything here; use curl, or SIGHUP")
         return answer(request)
 
-    def work(self) -> bool:
-        """Work for a moment on answers that are not ready yet; returns whether there is more to do."""
-        return self._context.pages.work()
-
-    def _metrics(self, request: Request) -> Answer:
+    def _metrics(self, request: Request) -> Response:
         snapshot = self._context.view.scraped()
         if snapshot is None:
             return text(HTTPStatus.SERVICE_UNAVAILABLE, NO_SAMPLE_YET, _VARY)
         fmt = choose_format(request.headers.get("accept", ""))
 
-        def pieces(now: float) -> Iterator[bytes]:
-            return self._context.encoder.pieces(snapshot, fmt, age_of(snapshot, now))
+        def render(now: float) -> bytes:
+            return self._context.encoder.render(snapshot, fmt, age_of(snapshot, now))
 
-        rendering = Rendering("metrics", fmt, (snapshot,), pieces, fmt.value, (_VARY,), urgent=True)
-        return self._context.pages.get(rendering, request)
+        source = PageSource("metrics", fmt, (snapshot,), render, fmt.value, (_VARY,))
+        return self._context.pages.get(source, request)

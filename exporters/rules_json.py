@@ -5,7 +5,7 @@ engine nor HTTP: reports and a selection in, bytes out.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import parse_qs
@@ -94,21 +94,21 @@ def _active(rule: RuleReport) -> list[Alert]:
     return [alert for alert in rule.alerts if alert.phase in _ACTIVE]
 
 
-def alerts(groups: Iterable[GroupReport], devices: str = "") -> Iterator[bytes]:
-    """Yield the answer to `/api/v1/alerts`, piece by piece: what is pending or firing.
+def alerts(groups: Iterable[GroupReport], devices: str = "") -> bytes:
+    """Return the answer to `/api/v1/alerts`: what is pending or firing.
 
     `devices` says of devices that are not the node's what they are. `nextEvaluation` is when the group that waits
     longest is due: a time that is long past shows that the rules are behind.
     """
     ordered = _ordered(groups)
-    active = (alert for group in ordered for rule in group.rules for alert in _active(rule))
-    about = {
-        **({"devices": devices} if devices else {}),
-        **({"nextEvaluation": _timestamp(_next_evaluation(ordered))} if ordered else {}),
+    data: dict[str, Any] = {
+        "alerts": [_alert(alert) for group in ordered for rule in group.rules for alert in _active(rule)]
     }
-    yield envelope.BEGIN + b'{"alerts":'
-    yield from envelope.array(envelope.batches(map(_alert, active)))
-    yield (b"," + envelope.dump(about)[1:] if about else b"}") + envelope.END
+    if devices:
+        data["devices"] = devices
+    if ordered:
+        data["nextEvaluation"] = _timestamp(_next_evaluation(ordered))
+    return envelope.success(data)
 
 
 def _next_evaluation(groups: Iterable[GroupReport]) -> float | None:
@@ -118,41 +118,32 @@ def _next_evaluation(groups: Iterable[GroupReport]) -> float | None:
     return min(known) if len(known) == len(due) else None
 
 
-def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
-    """Yield the answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
-    yield envelope.BEGIN + b'{"groups":['
-    comma = b""
+def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> bytes:
+    """Return the answer to `/api/v1/rules`. A group without a selected rule is left out."""
+    shown = []
     for group in _ordered(groups):
         selected = [rule for rule in group.rules if selection.has_rule(rule)] if selection.has_group(group) else []
         if selected:
-            yield comma
-            yield from _group(group, selected, selection.exclude_alerts)
-            comma = b","
-        else:
-            yield b""
-    yield b"]}" + envelope.END
+            shown.append(_group(group, selected, selection.exclude_alerts))
+    return envelope.success({"groups": shown})
 
 
-def _group(group: GroupReport, selected: list[RuleReport], exclude_alerts: bool) -> Iterator[bytes]:
-    yield envelope.dump({"name": group.name, "file": group.file})[:-1]
-    comma = b',"rules":['
-    for rule in selected:
-        yield comma
-        yield from _alerting(rule, exclude_alerts) if rule.alerting else _recording(rule)
-        comma = b","
-    about = {
+def _group(group: GroupReport, selected: list[RuleReport], exclude_alerts: bool) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "file": group.file,
+        "rules": [_alerting(rule, exclude_alerts) if rule.alerting else _recording(rule) for rule in selected],
         "interval": _number(group.interval),
         "limit": group.limit,
         "evaluationTime": _number(group.duration),
         "lastEvaluation": _timestamp(group.evaluated_at),
     }
-    yield b"]," + envelope.dump(about)[1:]
 
 
-def _alerting(rule: RuleReport, exclude_alerts: bool) -> Iterator[bytes]:
+def _alerting(rule: RuleReport, exclude_alerts: bool) -> dict[str, Any]:
     active = _active(rule)
     phases = {alert.phase for alert in active}
-    about = {
+    return {
         "state": next((phase.value for phase in _ACTIVE if phase in phases), "inactive"),
         "name": rule.name,
         "query": rule.query,
@@ -160,17 +151,16 @@ def _alerting(rule: RuleReport, exclude_alerts: bool) -> Iterator[bytes]:
         "keepFiringFor": _number(rule.keep),
         "labels": dict(rule.labels),
         "annotations": dict(rule.annotations),
+        "alerts": [] if exclude_alerts else [_alert(alert) for alert in active],
+        **_evaluation(rule),
+        "type": "alerting",
     }
-    yield envelope.dump(about)[:-1] + b',"alerts":'
-    yield from envelope.array(envelope.batches(map(_alert, () if exclude_alerts else active)))
-    yield b"," + envelope.dump({**_evaluation(rule), "type": "alerting"})[1:]
 
 
-def _recording(rule: RuleReport) -> Iterator[bytes]:
-    about: dict[str, Any] = {"name": rule.name, "query": rule.query}
-    if rule.labels:  # without labels Prometheus omits the key here, but not in alerting rules
-        about["labels"] = dict(rule.labels)
-    yield envelope.dump({**about, **_evaluation(rule), "type": "recording"})
+def _recording(rule: RuleReport) -> dict[str, Any]:
+    # Without labels Prometheus omits the key here, but not in alerting rules.
+    labels = {"labels": dict(rule.labels)} if rule.labels else {}
+    return {"name": rule.name, "query": rule.query, **labels, **_evaluation(rule), "type": "recording"}
 
 
 def _evaluation(rule: RuleReport) -> dict[str, Any]:

@@ -49,8 +49,7 @@ _RETRY_SECONDS = 0.02
 class HttpServer:
     """Serves `handler` on every address of `listen`; an empty host means all interfaces, IPv6 and IPv4.
 
-    `work` is called in every turn, to work for a moment on answers that are not ready; it says whether there is more to
-    do. `press` is called when clients arrive faster than they are accepted, and when that is over: every system call
+    `press` is called when clients arrive faster than they are accepted, and when that is over: every system call
     passes the interpreter to a computing thread, and the queue grows while that keeps it. `clock` is in seconds.
     `gate` says whether clients have to speak TLS or to log in; without one everyone may ask.
     """
@@ -61,7 +60,6 @@ class HttpServer:
         handler: Handler,
         *,
         clock: Callable[[], float],
-        work: Callable[[], bool] = lambda: False,
         press: Callable[[bool], None] = lambda _: None,
         threads: Threads | None = None,
         gate: PortGate | None = None,
@@ -69,7 +67,6 @@ class HttpServer:
     ) -> None:
         self._listen = tuple(listen)
         self._clock = clock
-        self._work = work
         self._press = press
         self._threads = threads or Threads(clock)
         self._limit = max(1, max_connections)
@@ -82,7 +79,6 @@ class HttpServer:
         self._ident: int | None = None
         self._stopping = threading.Event()
         self._now = 0.0
-        self._busy = False
         self._pressed = False
         self._pressed_until = 0.0
 
@@ -176,13 +172,10 @@ class HttpServer:
         self._tell_pressure(self._clock())
         self._clients.expire(self._clock())
         self._acceptor.resume(self._clock())
-        self._busy = self._work()
         self._clients.deliver()
 
     def _nap(self) -> float:
         """Return seconds until something is due."""
-        if self._busy:
-            return 0.0
         due = self._clients.due
         if self._acceptor.paused_until is not None:
             due = min(due, self._acceptor.paused_until)

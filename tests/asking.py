@@ -4,7 +4,6 @@ from typing import Any
 
 from agent.commands.simulate.site_pages import SitePages
 from agent.model import Snapshot
-from exporters.deferred import Deferred
 from exporters.endpoint import RouteContext
 from exporters.http_messages import Request, Response
 from exporters.routes import Routes
@@ -38,16 +37,7 @@ def overview(view: RouteContext, query: str = "") -> str:
 
 
 def ask(site: Routes | SitePages, request: Request) -> Response:
-    """What the client is told in the end: answers that come later are worked on until they are there."""
+    """What the client is told: nothing but reloads comes later, and those are tried by themselves."""
     answer = site(request)
-    if isinstance(answer, Response):
-        return answer
-    return finish(site, answer)
-
-
-def finish(site: Routes | SitePages, answer: Deferred) -> Response:
-    """The response, once the site has done all its work."""
-    while site.work():
-        pass
-    assert answer.response is not None, "nothing is left to do, and there is no answer"
-    return answer.response
+    assert isinstance(answer, Response)
+    return answer

@@ -72,8 +72,7 @@ FACTS = frozenset(check.name for check in CHECKS if check.is_fact)
 def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:
     """Return the part of a snapshot that the checks read; `devices` is the family of devices in it, if it is known."""
     view = SeenNode(METRICS, devices)
-    for _ in view.look(snapshot):
-        pass
+    view.look(snapshot)
     return view
 
 

@@ -1,8 +1,7 @@
 """A snapshot as its judges look at it: readings by metric and device, and why those that are absent are."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -30,8 +29,6 @@ DRIVER = "nvml"
 NOT_READ = "no answer yet"
 """Why a reading is absent if its source gave no reason."""
 _SILENT = frozenset({Reason.LOST, Reason.TIMEOUT, Reason.PAUSED})
-_ENOUGH = 2000
-"""Readings that are examined without a break: about a third of a millisecond."""
 
 
 class SeenValue(NamedTuple):
@@ -150,21 +147,17 @@ class SeenNode:
         """All that are known of: those that answer, those that are lost, those that never said who they are."""
         self.answering: list[Gpu] = []
 
-    def look(self, snapshot: Snapshot) -> Iterator[str]:
-        """See a snapshot, of 20,000 series at most. Yields empty texts often, as pauses."""
+    def look(self, snapshot: Snapshot) -> None:
+        """See a snapshot, of 20,000 series at most."""
         for layout, values in snapshot.frames:
-            left = zip(layout.series, values, strict=True)
-            while some := list(islice(left, _ENOUGH)):
-                for series, value in some:
-                    if series.metric in self._rows:
-                        seen = SeenValue(series.entity, dict(series.labels), value)
-                        self._seen.setdefault(series.metric.name, []).append(seen)
-                yield ""
+            for series, value in zip(layout.series, values, strict=True):
+                if series.metric in self._rows:
+                    seen = SeenValue(series.entity, dict(series.labels), value)
+                    self._seen.setdefault(series.metric.name, []).append(seen)
         for report in snapshot.reports:
             self.reports[report.backend] = report
             for gap in report.gaps:
                 self._take_gap(gap)
-            yield ""
         presence = [(each.entity, each.value) for each in self.all(UP)]
         self.gpus = [gpu for gpu, _ in presence if isinstance(gpu, Gpu)]
         self.answering = [gpu for gpu, up in presence if isinstance(gpu, Gpu) and up]

@@ -166,7 +166,6 @@ def make_server(
         [listen_address(each) for each in web.listen],
         site,
         clock=time.monotonic,
-        work=site.work,
         press=hurry,
         threads=threads,
         gate=None if watch is None else watch.gate,

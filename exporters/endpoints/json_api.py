@@ -1,6 +1,5 @@
 """The endpoints in JSON: rules and alerts as in Prometheus's own API, the last sample, the last minutes, the rack."""
 
-from collections.abc import Iterator
 from http import HTTPStatus
 
 from agent.health.device_facts import devices_not_of_node
@@ -8,16 +7,16 @@ from exporters import rules_json, snapshot_json
 from exporters.deferred import Answer
 from exporters.endpoint import JSON, NO_SAMPLE_YET, Endpoint, EndpointContext, failure
 from exporters.http_messages import Request, Response
-from exporters.pages import AGELESS_SECONDS, Rendering, age_of
+from exporters.pages import AGELESS_SECONDS, PageSource, age_of
 
 
 def _alerts(context: EndpointContext, request: Request) -> Answer:
     groups, snapshot = context.view.rules(), context.view.all_series()
     devices = "" if snapshot is None else devices_not_of_node(snapshot)
-    rendering = Rendering(
+    source = PageSource(
         "alerts", devices, groups, lambda _: rules_json.alerts(groups, devices), JSON, lifetime=AGELESS_SECONDS
     )
-    return context.pages.get(rendering, request)
+    return context.pages.get(source, request)
 
 
 def _rules(context: EndpointContext, request: Request) -> Answer:
@@ -26,10 +25,10 @@ def _rules(context: EndpointContext, request: Request) -> Answer:
     except rules_json.ParameterError as error:
         return failure(HTTPStatus.BAD_REQUEST, "bad_data", str(error))
     groups = context.view.rules()
-    rendering = Rendering(
+    source = PageSource(
         "rules", selection, groups, lambda _: rules_json.rules(groups, selection), JSON, lifetime=AGELESS_SECONDS
     )
-    return context.pages.get(rendering, request)
+    return context.pages.get(source, request)
 
 
 def _snapshot(context: EndpointContext, request: Request) -> Answer:
@@ -37,10 +36,10 @@ def _snapshot(context: EndpointContext, request: Request) -> Answer:
     if snapshot is None:
         return failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", NO_SAMPLE_YET)
 
-    def pieces(now: float) -> Iterator[bytes]:
+    def render(now: float) -> bytes:
         return snapshot_json.success(snapshot, age_of(snapshot, now))
 
-    return context.pages.get(Rendering("snapshot", None, (snapshot,), pieces, JSON), request)
+    return context.pages.get(PageSource("snapshot", None, (snapshot,), render, JSON), request)
 
 
 def _history(context: EndpointContext, request: Request) -> Answer:
@@ -48,10 +47,10 @@ def _history(context: EndpointContext, request: Request) -> Answer:
     snapshot = view.all_series()
     if snapshot is None:
         return failure(HTTPStatus.NOT_FOUND, "not_found", "nothing is remembered here")
-    rendering = Rendering(
+    source = PageSource(
         "history", None, (snapshot,), lambda _: snapshot_json.past(view.history()), JSON, lifetime=AGELESS_SECONDS
     )
-    return context.pages.get(rendering, request)
+    return context.pages.get(source, request)
 
 
 def _rack(context: EndpointContext, _request: Request) -> Answer:

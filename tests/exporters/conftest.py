@@ -184,8 +184,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
             for name in ("idle_timeout", "request_timeout", "write_timeout"):
                 if name in options:
                     monkeypatch.setattr(connection, f"{name.upper()}_SECONDS", options.pop(name))
-            work = getattr(handler, "work", lambda: False)
-            options = {"clock": time.monotonic, "work": work, **options}
+            options = {"clock": time.monotonic, **options}
             server = HttpServer([("127.0.0.1", 0)], handler, **options)
             server.start()
             stack.callback(server.stop)

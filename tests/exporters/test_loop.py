@@ -14,7 +14,6 @@ import pytest
 
 from agent.lib.threads import KeptThread, Threads, ThreadState
 from exporters import server as server_module
-from exporters.deferred import Deferred
 from exporters.http_messages import Request, Response
 from exporters.listeners import Acceptor
 from tests.exporters.conftest import Running, Serve
@@ -190,37 +189,6 @@ def test_a_selector_that_is_gone_for_good_is_replaced_and_takes_no_client_along(
     wait_until(serves)
     client.send(GET)
     assert client.response()[2] == b"GET /a"
-
-
-def test_work_that_fails_is_logged_once_and_answers_continue(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    def work() -> bool:
-        raise ZeroDivisionError("our bug")
-
-    running = serve(work=work, idle_timeout=0.2)
-    idle = running.client()
-    for _ in range(20):
-        assert running.get()[0] == 200
-    assert idle.rest() == b""  # deadlines are kept as well
-    (record,) = caplog.records
-    assert record.exc_info is not None
-
-
-def test_work_is_continued_until_there_is_none_left(serve: Serve) -> None:
-    answer = Deferred()
-    left: list[int] = []
-
-    def work() -> bool:
-        if left:
-            left.pop()
-            if not left:
-                answer.answer(Response(HTTPStatus.OK, b"done"))
-        return bool(left)
-
-    def handler(request: Request) -> Deferred:
-        left.extend(range(50))
-        return answer
-
-    assert serve(handler, work=work).get()[2] == b"done"  # fifty turns, none of which waits for anything
 
 
 def test_a_thread_that_fails_begins_again_with_its_clients(serve: Serve) -> None:

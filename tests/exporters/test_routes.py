@@ -152,7 +152,7 @@ def test_what_is_no_longer_requested_is_not_kept(view: RouteContext, clock: Fake
     assert [each() is None for each in watched] == [True] * 4 + [False] * 2  # one is on the page, and one is the newest
     groups.clear()
     clock.now += 30.0
-    site.work()
+    get(site, "/")
     gc.collect()
     assert [each() is None for each in watched] == [True] * 6
 

@@ -26,9 +26,9 @@ def canned(scenario: str, second: int) -> Answers:
 
     def answer(path: str) -> Answer:
         if path == "/api/v1/snapshot":
-            return 200, b"".join(snapshot_json.success(next(left), 0.1))
+            return 200, snapshot_json.success(next(left), 0.1)
         group = GroupReport("group", "file", 1.0, evaluated_at=clock().wall, rules=(rule,))
-        return 200, b"".join(rules_json.alerts([group]))
+        return 200, rules_json.alerts([group])
 
     return answer
 

@@ -31,7 +31,7 @@ def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenar
             "g", "f", 1.0, rules=tuple(RuleReport(each.rule, True, "x", alerts=(each,)) for each in conditions)
         ),
     )
-    told = read_alerts(b"".join(rules_json.alerts(groups))).alerts
+    told = read_alerts(rules_json.alerts(groups)).alerts
     by_gpu = {(dict(each.labels)["gpu"], each.phase.value, each.rule) for each in told if "gpu" in dict(each.labels)}
     scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshots[-1], told, mono=snapshots[-1].at.mono)], 0.0)
     of_top = {(gpu.index, each.phase.value, each.rule) for gpu in scene.nodes[0].gpus for each in gpu.row.conditions}
@@ -53,7 +53,7 @@ def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenar
     }
     counted = [each for each in told if each.phase is Phase.FIRING and not each.inhibited_by]
     assert of_check == {(each.rule, each.severity.value) for each in counted if each.severity is not Severity.INFO}
-    assert json.loads(b"".join(rules_json.alerts(groups)))["status"] == "success"
+    assert json.loads(rules_json.alerts(groups))["status"] == "success"
 
 
 def test_a_disabled_rule_is_no_trouble_anywhere() -> None:

@@ -34,14 +34,13 @@ class PlayedSite:
         """What a node shows at a second. It must not be down."""
         node = self.nodes[name]
         assert not node.is_down(t)
-        for _ in node.agent.sample(t):
-            pass
+        node.agent.sample(t)
         assert node.agent.latest is not None
         return node.agent.latest
 
     def page(self, name: str, t: int, fmt: Format = Format.TEXT) -> bytes:
         assert not self.nodes[name].is_down(t)
-        return b"".join(self.nodes[name].pieces(fmt, t))
+        return self.nodes[name].render(fmt, t)
 
     def values(self, name: str, t: int, metric: str, keep: Callable[[Labels], bool] = lambda _: True) -> list[float]:
         return [

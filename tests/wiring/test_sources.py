@@ -125,7 +125,7 @@ LABELS = (("alertname", "GpuHot"), ("gpu", "3"), ("severity", "warning"), ("uuid
 
 
 def body() -> bytes:
-    return b"".join(snapshot_json.success(played("gpu-lost", 75)[0][-1], 0.25))
+    return snapshot_json.success(played("gpu-lost", 75)[0][-1], 0.25)
 
 
 def told(snapshot: Snapshot) -> set[tuple[str, frozenset[tuple[str, str]], float]]:
@@ -159,7 +159,7 @@ def test_alerts_are_read_back() -> None:
         Alert("GpuHot", LABELS, Phase.PENDING, 90.0, 1_700_000_000.0),
     )
     group = GroupReport("gpu", "gpu.yml", 1.0, rules=(RuleReport("GpuHot", True, "x", alerts=alerts),))
-    assert read_alerts(b"".join(rules_json.alerts([group]))).alerts == list(alerts)
+    assert read_alerts(rules_json.alerts([group])).alerts == list(alerts)
 
 
 def test_a_history_is_read_back_with_its_holes() -> None:
@@ -167,7 +167,7 @@ def test_a_history_is_read_back_with_its_holes() -> None:
     for snapshot in played("gpu-lost", 75)[0]:
         kept.observe(snapshot)
     moments = kept.moments()
-    got = read_history(b"".join(snapshot_json.past(moments)))
+    got = read_history(snapshot_json.past(moments))
     assert [each.wall for each in got] == [each.wall for each in moments]
     assert [columns(each) for each in got] == [columns(each) for each in moments]
     assert len(columns(got[0])) == 16

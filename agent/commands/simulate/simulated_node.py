@@ -124,10 +124,10 @@ class SimulatedAgent:
     def latest(self) -> Snapshot | None:
         return self._hub.latest
 
-    def sample(self, t: int) -> Iterator[None]:
+    def sample(self, t: int) -> None:
         """Sample the node at second `t`, and before that whatever has been left out since the last time."""
         for moment in self._moments(t):
-            yield from self._tick(moment)
+            self._tick(moment)
         if self.latest is None or self.latest.at.mono != t:
             self._hub.publish(self._snapshot(t))
 
@@ -141,7 +141,7 @@ class SimulatedAgent:
         if t > last:
             yield t
 
-    def _tick(self, t: int) -> Iterator[None]:
+    def _tick(self, t: int) -> None:
         now = self._instant(t)
         self._ticks += 1
         due = [lane for lane, period in _PERIODS if t - self._read.get(lane, -COLD_SECONDS) >= EARLY * period]
@@ -151,7 +151,6 @@ class SimulatedAgent:
                 if not source.is_hanging(channel, now):
                     for lane in due:
                         self._read_lane(channel, lane, now)
-                yield
             self._sampler.take_xids(source.events(0.0))
         except SourceError as error:
             self._source = self._roster = None
@@ -218,14 +217,13 @@ class SimulatedNode:
         tracks = [Track(plan.scenario, number) for number in range(plan.scenario.topology.gpus)]
         rack.meters[plan.name] = NodePowerModel(plan.scenario, tracks)
 
-    def pieces(self, fmt: Format, now: float) -> Iterator[bytes]:
-        """Yield its page at second `now` of the simulation, piece by piece."""
+    def render(self, fmt: Format, now: float) -> bytes:
+        """Return its page at second `now` of the simulation."""
         agent = self.agent
-        for _ in agent.sample(int(now)):
-            yield b""
+        agent.sample(int(now))
         snapshot = agent.latest
         assert snapshot is not None
-        yield from agent.encoder.pieces(self._selection.apply(snapshot), fmt, age_of(snapshot, now))
+        return agent.encoder.render(self._selection.apply(snapshot), fmt, age_of(snapshot, now))
 
     def is_down(self, t: float) -> bool:
         """Return whether the node answers at `t`.

@@ -1,11 +1,11 @@
 """The pages of a simulated site: each node's metrics below its name, and all nodes for Prometheus's discovery.
 
-Nodes are sampled here, in the server's thread, between the turns of the clients like the rendering of a page.
+Nodes are sampled here, in the server's thread, when their page is rendered.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -18,7 +18,8 @@ from exporters.encoder import Format
 from exporters.endpoint import JSON, READ_METHODS, text
 from exporters.http_messages import Request, Response
 from exporters.markup import PAGE_END, TABLE_END, Tone, badge, cell, escape, page_head, page_headers, row, table_head
-from exporters.pages import Rendering, RenderQueue, choose_format
+from exporters.negotiation import choose_format
+from exporters.pages import PageCache, PageSource
 
 PREFIX, SUFFIX = "/nodes/", "/metrics"
 HTML = "text/html; charset=utf-8"
@@ -27,7 +28,7 @@ _VARY = ("Vary", "Accept, Accept-Encoding")
 
 
 class SitePages:
-    """The server's handler; the server also has to call `work` at every turn.
+    """The server's handler.
 
     `clock` gives seconds of the simulation. `address` is what the server listens on, for clients that do not say how
     they reached it.
@@ -37,7 +38,7 @@ class SitePages:
         self._site = site
         self._nodes = {node.plan.name: node for node in nodes}
         self._clock = clock
-        self._queue = RenderQueue(clock)
+        self._cache = PageCache(clock)
         self._found: tuple[str, bytes] | None = None
         self.address = "localhost"
         self._fixed: dict[str, Callable[[Request], Answer]] = {
@@ -68,8 +69,7 @@ class SitePages:
         """Sample and lay out every node once, which takes ten times as long as later; `step` after each."""
         for node in self._nodes.values():
             if not node.is_down(self._clock()):
-                for _ in node.pieces(Format.OPENMETRICS, self._clock()):
-                    pass
+                node.render(Format.OPENMETRICS, self._clock())
             step()
 
     @property
@@ -77,21 +77,14 @@ class SitePages:
         """How many agents there have been: nodes that come back have another one."""
         return sum(node.agents for node in self._nodes.values())
 
-    def work(self) -> bool:
-        """Work for a moment on pages that are not ready yet; returns whether there is more to do."""
-        return self._queue.work()
-
     def _metrics(self, node: SimulatedNode, request: Request) -> Answer:
         name = node.plan.name
         if node.is_down(self._clock()):
             return text(HTTPStatus.SERVICE_UNAVAILABLE, f"{name} is down in this simulation")
         fmt = choose_format(request.headers.get("accept", ""))
 
-        def pieces(now: float) -> Iterator[bytes]:
-            return node.pieces(fmt, now)
-
-        rendering = Rendering(name, fmt, (node.agent,), pieces, fmt.value, (_VARY,), urgent=True)
-        return self._queue.get(rendering, request)
+        source = PageSource(name, fmt, (node.agent,), lambda now: node.render(fmt, now), fmt.value, (_VARY,))
+        return self._cache.get(source, request)
 
     def _discovery(self, request: Request) -> Answer:
         """Return targets as Prometheus's http_sd_configs read them, at the address at which this request came in."""

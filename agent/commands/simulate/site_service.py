@@ -142,7 +142,7 @@ def _serve(
     *, threads: Threads, watch: WebWatch | None,
 ) -> int:  # fmt: skip
     server = HttpServer(
-        listen, pages, clock=time.monotonic, work=pages.work, press=hurry, threads=threads,
+        listen, pages, clock=time.monotonic, press=hurry, threads=threads,
         gate=None if watch is None else watch.gate, max_connections=CONNECTIONS,
     )  # fmt: skip
     server.start()

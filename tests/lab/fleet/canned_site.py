@@ -85,7 +85,7 @@ class CannedSite:
         tick = int((time.time() - self._began) * self._plan.pace / INTERVAL_SECONDS)
         if tick != self._sampled and self._hung_at is None:
             self._sampled = tick
-            self._texts = [b"".join(node.pieces(Format.TEXT, tick * INTERVAL_SECONDS)) for node in self._nodes]
+            self._texts = [node.render(Format.TEXT, tick * INTERVAL_SECONDS) for node in self._nodes]
         rack, job = number // RACK, number // self._plan.job_nodes
         text = self._texts[number % RACK] + (b"" if number % ALERTING else ALERT)
         text = text.replace(b'rack="r1"', b'rack="r%d"' % rack).replace(JOB, b'job_id="4711_%d"' % job)

@@ -150,8 +150,7 @@ class NodeView(Struct):
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
     """Return the node as the snapshot shows it; histories and conditions are added by others."""
     found = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, _REPLAY, *_OF_RACK))
-    for _ in found.look(snapshot):
-        pass
+    found.look(snapshot)
     view = NodeView(name, origin, snapshot.at.wall, expected=found.expected_gpus)
     view.scenario = next((each.labels.get("scenario", "") for each in found.all(_SYNTHETIC)), None)
     view.replayed = next((each.labels.get("node", "") for each in found.all(_REPLAY)), "")

@@ -44,7 +44,7 @@ from agent.wiring.identity import OwnAgent
 from alerts.notify.receiver import ServerClock
 from exporters.http_messages import RefusedError, RequestReader
 from exporters.landing import refresh_of
-from exporters.pages import accepts_gzip, choose_format
+from exporters.negotiation import accepts_gzip, choose_format
 from exporters.protection.passwords import login_of
 from exporters.rules_json import ParameterError, selection_of
 from tests.lab.fuzz.target import Target, fault_of_refusal, joined, parts_of
@@ -247,7 +247,7 @@ def redfish_service(*, rack: bool) -> bytes:
 TARGETS = (
     Target("certificates", ("agent/lib/certificates.py",), use_certificates),
     Target("logins", ("exporters/protection/passwords.py",), use_logins),
-    Target("http-requests", ("exporters/http_messages.py", "exporters/pages.py", "exporters/rules_json.py"),
+    Target("http-requests", ("exporters/http_messages.py", "exporters/negotiation.py", "exporters/rules_json.py"),
            use_requests, REQUESTS,
            words=(b"&" * 40, b";" * 30, b"\n", b"%00", b"Transfer-Encoding: gzip\r\n", b"q=1e999")),
     Target("http-answers", ("agent/lib/http_answers.py", "alerts/notify/receiver.py"), use_answers, ANSWERS, words=(
