@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pkgutil import iter_modules
 
 from agent import __version__, commands
 from agent.lib.commandline import INVALID, OutputError, Parser, abandon_output, guard_output, listed, print_error
-from agent.lib.discovery import module_names
 from agent.lib.wording import UserError
 
 EXIT_USAGE = 2
@@ -43,7 +43,7 @@ def make_parser(asked: str = "") -> CommandLineParser:
     version = f"coldplate {__version__} (Python {python}, {os.uname().machine})"
     parser.add_argument("--version", action="version", version=version)
     found = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
-    modules = {_word(name): name for name in module_names(commands.__path__)}
+    modules = {_word(name): name for name in sorted(name for _, name, _ in iter_modules(commands.__path__))}
     for name in [asked] if asked in modules else modules:
         command = import_module(f"{commands.__name__}.{modules[name]}")
         one = found.add_parser(

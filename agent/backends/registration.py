@@ -8,7 +8,9 @@ devices (`protocol.py`) and tools.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -17,7 +19,6 @@ from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
 from agent.config.schema import Config
 from agent.config.words import DEVICES, NOT_OF_NODE
-from agent.lib.discovery import modules_in
 from agent.model import Gpu, GpuIdentity, Instant, Reading
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class BackendContext(Struct, frozen=True):
 def make_backends(context: BackendContext) -> list[BackendProtocol]:
     """Return every configured source, in the order of their names. Raises ConfigError."""
     # Without the families of devices: what they load belongs to the worker.
-    modules = modules_in(backends.__name__, backends.__path__, leave_out=DEVICES)
+    names = (name for _, name, _ in iter_modules(backends.__path__) if name not in DEVICES)
+    modules = [import_module(f"{backends.__name__}.{name}") for name in names]
     made = [module.make_backend(context) for module in modules if hasattr(module, "make_backend")]
     return [each for each in made if each is not None]

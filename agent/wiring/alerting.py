@@ -15,7 +15,6 @@ from agent.config.schema import Config, ConfigError, RackConfig, ReceiverConfig,
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
-from agent.lib.discovery import modules_in
 from agent.lib.http_target import HttpTarget
 from agent.lib.state_files import StateFiles, clear_unfinished
 from agent.lib.threads import Threads
@@ -31,11 +30,13 @@ from agent.wiring.identity import (
     source_of,
     target_labels,
 )
-from alerts import notify, packs
+from alerts import packs
 from alerts.engine import Ruleset
+from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.log import LogReceiver, find_journal
 from alerts.notify.receiver import Receiver
+from alerts.notify.webhook import Webhook
 from alerts.overrides import OverrideError, apply
 from alerts.promql import Selector
 from alerts.promql.labels import METRIC_NAME, LimitError, make_labels, match_all, only_metric_name
@@ -44,15 +45,10 @@ from alerts.rulefile import RuleFile, RuleFileError, RuleGroup, TooManyRulesErro
 from alerts.windows.needs import selectors_of
 
 ReceiverKind = type[HttpReceiver]
-"""The type of RECEIVER; its `name` is the key below `notify` with the addresses of such receivers."""
+"""The kind of a receiver; its `name` is the key below `notify` with the addresses of such receivers."""
 
 
-def _discover() -> tuple[ReceiverKind, ...]:
-    modules = modules_in(notify.__name__, notify.__path__)
-    return tuple(module.RECEIVER for module in modules if hasattr(module, "RECEIVER"))
-
-
-RECEIVERS = _discover()
+RECEIVERS: tuple[ReceiverKind, ...] = (Alertmanager, Webhook)
 
 
 def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:

@@ -46,6 +46,3 @@ class Alertmanager(HttpReceiver):
         if self.external_url:
             document["generatorURL"] = self.external_url
         return document
-
-
-RECEIVER = Alertmanager

@@ -68,6 +68,3 @@ def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the pairs that all have in common."""
     first, *others = each
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
-
-
-RECEIVER = Webhook

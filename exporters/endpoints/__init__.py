@@ -1,13 +1,9 @@
-"""The endpoints: every `Endpoint` that a file of this folder defines is found."""
+"""The endpoints with a path of their own; that of the metrics is configured (`metrics.py`)."""
 
-from agent.lib.discovery import modules_in
 from exporters.endpoint import Endpoint
+from exporters.endpoints.html_pages import OVERVIEW, RUNBOOKS
+from exporters.endpoints.json_api import ALERTS, HISTORY, RACK, RULES, SNAPSHOT
+from exporters.endpoints.management import HEALTHY, READY, RELOAD
 
-
-def _discover() -> tuple[Endpoint, ...]:
-    defined = (value for module in modules_in(__name__, __path__) for value in vars(module).values())
-    found = [value for value in defined if isinstance(value, Endpoint)]
-    return tuple(sorted(found, key=lambda endpoint: endpoint.path))
-
-
-ENDPOINTS = _discover()
+ENDPOINTS: tuple[Endpoint, ...] = (OVERVIEW, HEALTHY, READY, RELOAD, ALERTS, HISTORY, RACK, RULES, SNAPSHOT, RUNBOOKS)
+"""In the order in which the overview lists them."""

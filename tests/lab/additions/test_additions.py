@@ -172,6 +172,9 @@ SCHEDULER = Scheduler(
 
 def test_a_scheduler(product: ProductCopy, serve: Serve, library: Path, tmp_path: Path) -> None:
     product.add("agent/backends/jobs/schedulers/cobalt.py", SCHEDULER)
+    names, schedulers = "flux, htcondor, kubernetes, lsf", "agent/backends/jobs/schedulers/__init__.py"
+    product.edit(schedulers, f"import {names}", "import cobalt  # noqa: F401\nfrom agent.backends.jobs.schedulers ")
+    product.edit(schedulers, f"{names}, nomad, oar, pbs, ray, sge, slurm))", "cobalt, ")
     product.edit("agent/broker/questions.py", 'b"SLURM_JOB_ID', 'b"COBALT_JOBNAME "\n    ')
     product.touches_what_is_said_of("a scheduler")
     proc = Proc(tmp_path / "proc")
@@ -205,14 +208,13 @@ class Pager(HttpReceiver):
 
     def encode(self, notices):
         return "\\n".join(dict(notice.alert.labels)["alertname"] for notice in notices).encode()
-
-
-RECEIVER = Pager
 '''
 
 
 def test_a_notifier(product: ProductCopy, serve: Serve) -> None:
     product.add("alerts/notify/pager.py", RECEIVER)
+    product.edit("agent/wiring/alerting.py", "from alerts.notify.receiver", "from alerts.notify.pager import Pager\n")
+    product.edit("agent/wiring/alerting.py", "Webhook)\n", "Pager, ")
     product.edit(
         "agent/config/schema.py", "    webhook: WebhookConfig", "    pager: ReceiverConfig = ReceiverConfig()\n"
     )
@@ -241,12 +243,15 @@ def _greet(context, request):
     return text(HTTPStatus.OK, f"good day from {context.view.node}")
 
 
-ENDPOINT = Endpoint("/api/v1/greeting", _greet, description="a greeting")
+GREETING = Endpoint("/api/v1/greeting", _greet, description="a greeting")
 '''
 
 
 def test_an_endpoint(product: ProductCopy, serve: Serve) -> None:
     product.add("exporters/endpoints/greeting.py", ENDPOINT)
+    endpoints = "exporters/endpoints/__init__.py"
+    product.edit(endpoints, "from exporters.endpoints.html", "from exporters.endpoints.greeting import GREETING\n")
+    product.edit(endpoints, "OVERVIEW, HEALTHY", "GREETING, ")
     product.edit("docs/http.md", "| `/api/v1/rack`", "| `/api/v1/greeting` | GET | a greeting |\n")
     product.touches_what_is_said_of("an endpoint")
     daemon = serve(*product.configure(f"{NOTHING_ELSE}node: {{name: n7}}\n"))
