@@ -108,10 +108,10 @@ _SHIPPED: dict[str, Expectation] = {
         must=(Expected("RackNvlink", of="node", labels={"rack": "r14", "problem": "split"}, within=120),),
         rack=TRAYS),
     "coolant-warm": Expectation(1800, must=(
-        Expected("CoolantSupplyHot", 0, of="node", labels={"level": "warning"}),
-        Expected("CoolantSupplyHot", 1, of="node", labels={"level": "critical"}),
-        Expected("RackCoolantSupplyHot", 0, of="node", labels={"level": "warning"}),
-        Expected("RackCoolantSupplyHot", 1, of="node", labels={"level": "critical"}),
+        Expected("CoolantSupplyHot", 0, of="node", labels={"severity": "warning"}),
+        Expected("CoolantSupplyHot", 1, of="node", labels={"severity": "critical"}),
+        Expected("RackCoolantSupplyHot", 0, of="node", labels={"severity": "warning"}),
+        Expected("RackCoolantSupplyHot", 1, of="node", labels={"severity": "critical"}),
     ), rack=TRAYS),
     "pump-failure": Expectation(1400, must=(
         Expected("RackPumps", 0, of="node", labels={"equipment": "cdu", "state": "redundancy_lost"}, within=120),
