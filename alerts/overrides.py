@@ -113,9 +113,6 @@ class _Override:
         key, severities = f"override.{name}", sorted(set(map(_severity, rules)))
         self._for_all = _Change(key, rules, override, default_step)
         self._by_severity: dict[str, _Change] = {}
-        if override.expr is not None and len(severities) > 1:
-            problem = f"would be the query of each severity; name one: severity.{severities[0]}.expr"
-            raise OverrideError(f"{key}.expr: {problem}")
         for severity, given in override.severity.items():
             chosen = [rule for rule in rules if _severity(rule) == severity]
             if not chosen:
@@ -155,6 +152,9 @@ class _Change:
         self._labels: dict[str, Template] = {**(base._labels if base else {}), **texts}
         texts = self._templates(given.annotations, "annotations")
         self._annotations: dict[str, Template] = {**(base._annotations if base else {}), **texts}
+        if given.expr is not None and len(rules) > 1:
+            remedy = "choose one by its severity, or disable the alert and write a rule of your own"
+            raise OverrideError(f"{key}.expr: would be the query of {len(rules)} rules; {remedy}")
 
     def of(self, rule: AlertingRule) -> AlertingRule:
         """Return the rule with the changes applied."""

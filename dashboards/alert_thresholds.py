@@ -69,37 +69,30 @@ def alert_meanings() -> dict[str, str]:
 def limits(name: str) -> tuple[AlertThreshold, ...]:
     """Return the first limit of each rule of an alert, or all limits of each if the alert has several severities.
 
-    `ALERT.VALUE` names the rules that give a label this value, or the condition that does so with label_replace. Raises
-    KeyError when there is no such alert, or it compares with no number.
+    `ALERT.VALUE` names the rules that give a label this value. Raises KeyError when there is no such alert, or it
+    compares with no number.
     """
     alert, _, value = name.partition(".")
     rules = [rule for rule in _rules() if rule.get("alert") == alert]
-    if not rules:
-        raise KeyError(f"no alert is named {alert}")
     has_levels = len({rule["labels"]["severity"] for rule in rules}) > 1
-    labelled = [rule for rule in rules if value and value in rule["labels"].values()]
-    if labelled:
-        rules, value = labelled, ""
+    rules = [rule for rule in rules if value in ("", *rule["labels"].values())]
+    if not rules:
+        raise KeyError(f"no alert is named {name}")
     found = []
     for rule in rules:
         color = _COLORS[rule["labels"]["severity"]]
-        compared = _limits_of(rule["expr"], value)
+        compared = _limits_of(rule["expr"])
         found += [AlertThreshold(*each, color) for each in (compared if has_levels else compared[:1])]
     if not found:
         raise KeyError(f"{name}: its query compares with no number")
     return tuple(found)
 
 
-def _limits_of(query: str, value: str) -> list[tuple[float, bool]]:
-    """Return what a query compares with, in the direction of its first comparison, and whether it is above that.
-
-    With a value: the last comparison before a label gets it.
-    """
-    before, given, _ = query.partition(f'"{value}", "", ""') if value else (query.partition("unless")[0], "", "")
-    if value and not given:
-        return []
-    compared = [(float(limit), sign.startswith(">")) for sign, limit in _COMPARISON.findall(_STRING.sub('""', before))]
-    return compared[-1:] if value else [each for each in compared if each[1] == compared[0][1]]
+def _limits_of(query: str) -> list[tuple[float, bool]]:
+    """Return what a query compares with, in the direction of its first comparison, and whether it is above that."""
+    condition = _STRING.sub('""', query.partition("unless")[0])
+    compared = [(float(limit), sign.startswith(">")) for sign, limit in _COMPARISON.findall(condition)]
+    return [each for each in compared if each[1] == compared[0][1]]
 
 
 def steps(*names: str) -> Steps:

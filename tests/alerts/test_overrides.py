@@ -194,7 +194,7 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
      "override.Hot.thresholds: the query has no number 85; its numbers are 80, 9e1"),
     ({"Hot": Override(thresholds={-80.0: 1.0})}, (), "no number -80; its numbers are 80, 9e1, without a sign"),
     ({"Hot": Override(thresholds={80.0: float("nan")})}, (), "override.Hot.thresholds: nan is never reached"),
-    ({"Hot": Override(expr="t > 1")}, (), "override.Hot.expr: would be the query of each severity; name one"),
+    ({"Hot": Override(expr="t > 1")}, (), "override.Hot.expr: would be the query of 2 rules; choose"),
     ({"Hot": Override(severity={"warn": Change()})}, (), "severity: no rule has 'warn'; use one of critical, w"),
     ({"Hot": Override(severity={"critical": Change(thresholds={80.0: 1.0})})}, (),
      "override.Hot.severity.critical.thresholds: the query has no number 80; its numbers are 9e1"),

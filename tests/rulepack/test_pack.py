@@ -23,7 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "alerts" / "rules").glob("*.yml"))
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
-STATIC = {"action", "cause", "grade", "kind", "level", "problem", "reason", "sensor", "sign", "state", "why"}
+STATIC = {
+    "action", "cause", "grade", "kind", "level", "part", "problem", "reason", "sensor", "sign", "state", "type", "what",
+    "why",
+}  # fmt: skip
 """Labels that rules of one name may differ by, beside the severity."""
 DEVICES = {
     "chassis", "connector", "detector", "equipment", "feed", "gpu", "instance", "job_id", "pci", "rack", "unit",
@@ -108,6 +111,21 @@ def test_the_higher_severity_of_an_alert_holds_the_lower_one_back_on_the_same_de
 def of(source: dict[str, str]) -> list[InhibitRule]:
     """The inhibitions by an alert with these labels."""
     return [rule for rule in shipped() if all(each.matches(source.get(each.name, "")) for each in rule.source)]
+
+
+BRANCHES = 7
+"""Texts with a branch. It only falls: what differs in what to do first is a rule of its own."""
+
+
+def test_few_texts_have_branches(pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
+    """The owner of an alert is put together in one way for all."""
+    rules = [*rules_of([*pack, *servers_only], AlertingRule)]
+    texts = [
+        (rule.name, name) for rule in rules for name, text in (*rule.labels, *rule.annotations)
+        if name != "owner" and re.search(r"\{\{-?\s*(else\s+)?if\b", text.source)
+    ]  # fmt: skip
+    assert len(texts) <= BRANCHES, f"{texts}: give each case a rule of its own"
+    assert len(texts) == BRANCHES, "set BRANCHES to the lower number"
 
 
 LOOKS = {
