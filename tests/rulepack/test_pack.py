@@ -11,7 +11,7 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.xid_triage import TRIAGE, XidClass, codes_of
-from alerts.inhibition import InhibitRule, shipped
+from alerts.inhibition import InhibitRule, find_causes, shipped
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
 from tests import warm
 from tests.lab.generate import alert_tables
@@ -106,6 +106,28 @@ def test_the_higher_severity_of_an_alert_holds_the_lower_one_back_on_the_same_de
         for label in DEVICES & source.keys() & target.keys():
             other = {**same, label: "another"}
             assert not any(rule.inhibits(source, other) for rule in of(source)), f"{name}: whatever its {label}"
+
+
+@pytest.mark.parametrize(
+    ("name", "expectation"),
+    [
+        ("GpuLost", "gpu-count"), ("GpuCountWrong", "gpu-count"), ("NvLinkDown", "nvlinks"),
+        ("GpuPcieDegraded", "pcie-width"), ("InfinibandPortDown", "infiniband-ports"),
+        ("InfinibandRateDegraded", "infiniband-rate"), ("GpuFabricDegraded", "fabric"),
+        ("RackNvlink", "fabric"), ("RackPowerUnknown", "rack-nodes"),
+    ],
+)  # fmt: skip
+def test_an_expectation_is_held_back_by_the_alert_that_names_the_fault_and_no_other_is(
+    name: str, expectation: str
+) -> None:
+    source = next(dict(each.labels) for each in told() if each.name == name and each.labels["severity"] != "info")
+    node = {"alertname": "NodeExpectationNotMet", "severity": "warning", "instance": source.get("instance", "n1")}
+    outside = {"cluster": "c", "rack": source.get("rack", "r1")}
+    firing = [tuple(sorted(each.items())) for each in (
+        source, {**node, "expectation": expectation}, {**node, "expectation": "ecc"},
+        {**node, "expectation": expectation, "instance": "n9", "rack": "r9"},
+    )]  # fmt: skip
+    assert find_causes(firing, shipped(), tuple(outside.items())) == {firing[1]: firing[0]}
 
 
 def of(source: dict[str, str]) -> list[InhibitRule]:
