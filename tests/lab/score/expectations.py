@@ -86,7 +86,7 @@ _SHIPPED: dict[str, Expectation] = {
         Expected("NvLinkErrors", 0, labels={"kind": "counted"}),
         Expected("NvLinkDown", 2),
         Expected("GpuXid", 3, labels={"action": "gpu_reset"}),
-    )),
+    ), may=(Expected("NodeExpectationNotMet", 2, "node", why="fewer links than its model; NvLinkDown inhibits it"),)),
     "ib-flap": Expectation(
         700, must=(Expected("InfinibandPortDown", of="port"), Expected("PortFlapping", of="port", occurrence=3))),
     "ib-symbol-errors": Expectation(900, must=(Expected("InfinibandErrors", 0, of="port", labels={"kind": "symbol"}),)),
