@@ -78,13 +78,23 @@ class _Effect(Struct):
     has_lapsed: bool = False
     """Whether its condition did not hold at some evaluation since: the alert only lasts for its `keep_firing_for`."""
 
+    def is_news(self, labels: Labels, mono: float) -> bool:
+        """Return whether an alert with these labels, whose condition outlasts its cause, is more than an effect.
+
+        The lower level of the same alert is at once: the fault is less severe then, and not over.
+        """
+        assert self.ended_at is not None
+        is_level = dict(labels)["alertname"] == dict(self.cause)["alertname"]
+        return is_level or self.has_lapsed or mono - self.ended_at >= AFTERMATH_SECONDS
+
 
 class Inhibition:
     """Keeps which of the firing alerts are inhibited, and by which. For the thread of the rules.
 
     An alert that began while its cause fired is not news when the cause ends: it stays inhibited until it ends, too,
     or until it shows that it is no effect. It does by a condition that begins again, or that holds on for
-    `AFTERMATH_SECONDS`. Alertmanager knows no such thing: it gets from the agent only what is not inhibited here.
+    `AFTERMATH_SECONDS`; a lower level of the same alert does by one that holds when the higher level ends. Alertmanager
+    knows no such thing: it gets from the agent only what is not inhibited here.
     """
 
     def __init__(self, rules: Sequence[InhibitRule] | None = None) -> None:
@@ -135,12 +145,12 @@ class Inhibition:
                 del self._effects[labels]
             elif labels in self._present:
                 self._effects[labels] = _Effect(self._present[labels])
-            elif effect.ended_at is None:
-                effect.ended_at, effect.has_lapsed = mono, lapsed[labels]
-            elif lapsed[labels]:
-                effect.has_lapsed = True
-            elif effect.has_lapsed or mono - effect.ended_at >= AFTERMATH_SECONDS:
-                del self._effects[labels]
+            else:
+                effect.ended_at = mono if effect.ended_at is None else effect.ended_at
+                if lapsed[labels]:
+                    effect.has_lapsed = True
+                elif effect.is_news(labels, mono):
+                    del self._effects[labels]
 
 
 def find_causes(firing: Sequence[Labels], rules: Iterable[InhibitRule], external: Labels = ()) -> dict[Labels, Labels]:

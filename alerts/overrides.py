@@ -1,16 +1,19 @@
 """Changes that the configuration makes to alerts of rule files, so that shipped files need no editing.
 
-An override applies to every alert of its name. An invalid one is an error that starts with the key below `rules.`: a
-name that no alert has, a number that the query does not contain, a query or template that cannot be compiled. A
-recording rule is never changed or left out, because other rules read it.
+An override applies to every rule of its name, and what it has below `severity` to those whose severity this is in
+their file. An invalid one is an error that starts with the key below `rules.`: a name that no alert has, a number that
+the query does not contain, a query or template that cannot be compiled. A recording rule is never changed or left out,
+because other rules read it.
 """
+
+from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
-from agent.config.schema import OverrideConfig
+from agent.config.schema import OverrideConfig, RuleChangeConfig
 from agent.lib.wording import format_value, meant, one_line
 from alerts.limits import MAX_RULE_TOKENS
 from alerts.promql import PromqlError, Query, compile_query
@@ -40,9 +43,11 @@ def apply(
     """
     rules = [rule for file in files for group in file.groups for rule in group.rules]
     _refuse_unknown_names(rules, disable, overrides)
-    changes = {name: _Change(name, each, default_step) for name, each in overrides.items()}
-    for change in changes.values():
-        change.refuse_unknown_numbers(rules)
+    alerts = [rule for rule in rules if isinstance(rule, AlertingRule)]
+    changes = {
+        name: _Override(name, [rule for rule in alerts if rule.name == name], given, default_step)
+        for name, given in overrides.items()
+    }
     tokens = 0
 
     def changed(rule: Rule) -> Rule:
@@ -96,43 +101,87 @@ def _unknown(name: str, alerts: Collection[str], records: Collection[str]) -> st
     return f"the rule files have no alert {name!r}{meant(name, sorted(alerts))}"
 
 
-class _Change:
-    """Applies one override to the rules of its name."""
+def _severity(rule: AlertingRule) -> str:
+    label = dict(rule.labels).get("severity")
+    return label.source if label else ""
 
-    def __init__(self, name: str, override: OverrideConfig, default_step: float) -> None:
-        self._name = name
-        self._key = f"override.{name}"
-        self._override = override
-        self._default_step = default_step
-        self._numbers = dict(override.thresholds)
-        if override.expr is not None and override.thresholds:
-            raise OverrideError(f"{self._key}.expr: cannot be combined with thresholds; edit the numbers in the query")
-        if any(new != new for new in self._numbers.values()):
-            raise OverrideError(f"{self._key}.thresholds: nan is never reached; give a number")
+
+class _Override:
+    """Applies one override to the rules of its name: to all, or with more to those of one severity."""
+
+    def __init__(self, name: str, rules: Sequence[AlertingRule], override: OverrideConfig, default_step: float) -> None:
+        key, severities = f"override.{name}", sorted(set(map(_severity, rules)))
+        self._for_all = _Change(key, rules, override, default_step)
+        self._by_severity: dict[str, _Change] = {}
+        for severity, given in override.severity.items():
+            chosen = [rule for rule in rules if _severity(rule) == severity]
+            if not chosen:
+                raise OverrideError(f"{key}.severity: no rule has {severity!r}; use one of {', '.join(severities)}")
+            change = _Change(f"{key}.severity.{severity}", chosen, given, default_step, self._for_all)
+            self._by_severity[severity] = change
 
     def of(self, rule: AlertingRule) -> AlertingRule:
         """Return the rule with the override applied."""
-        given = self._override
-        expression = self._with_numbers(rule.expression) if given.expr is None else given.expr
-        hold = rule.terms.hold if given.hold is None else given.hold
-        keep = rule.terms.keep if given.keep_firing_for is None else given.keep_firing_for
+        return self._by_severity.get(_severity(rule), self._for_all).of(rule)
+
+
+class _Change:
+    """Changes rules of one name; what it does not change, `base` does."""
+
+    def __init__(
+        self,
+        key: str,
+        rules: Sequence[AlertingRule],
+        given: RuleChangeConfig,
+        default_step: float,
+        base: _Change | None = None,
+    ) -> None:
+        self._key = key
+        self._name = rules[0].name
+        self._default_step = default_step
+        self._expression: str | None = given.expr if given.expr is not None or base is None else base._expression
+        if self._expression is not None and given.thresholds:
+            raise OverrideError(f"{key}.expr: cannot be combined with thresholds; edit the numbers in the query")
+        self._query = None if self._expression is None else self._compiled(self._expression, "expr")
+        self._refuse_unknown_numbers(rules, given.thresholds)
+        self._numbers: dict[float, float] = {**(base._numbers if base else {}), **given.thresholds}
+        self._hold: float | None = given.hold if given.hold is not None or base is None else base._hold
+        keep = given.keep_firing_for
+        self._keep: float | None = keep if keep is not None or base is None else base._keep
+        texts = self._templates(given.labels, "labels")
+        self._labels: dict[str, Template] = {**(base._labels if base else {}), **texts}
+        texts = self._templates(given.annotations, "annotations")
+        self._annotations: dict[str, Template] = {**(base._annotations if base else {}), **texts}
+        if given.expr is not None and len(rules) > 1:
+            remedy = "choose one by its severity, or disable the alert and write a rule of your own"
+            raise OverrideError(f"{key}.expr: would be the query of {len(rules)} rules; {remedy}")
+
+    def of(self, rule: AlertingRule) -> AlertingRule:
+        """Return the rule with the changes applied."""
+        expression, query = self._expression, self._query
+        if expression is None or query is None:
+            expression = self._with_numbers(rule.expression)
+            query = rule.query if expression == rule.expression else self._compiled(expression, "thresholds")
+        hold = rule.terms.hold if self._hold is None else self._hold
+        keep = rule.terms.keep if self._keep is None else self._keep
         return replace(
             rule,
-            query=rule.query if expression == rule.expression else self._compiled(expression),
+            query=query,
             expression=expression,
             terms=replace(rule.terms, hold=hold, keep=keep),
-            labels=self._with_texts(rule.labels, given.labels, "labels"),
+            labels=_in_order({**dict(rule.labels), **self._labels}),
             annotations=tuple(
-                pair for pair in self._with_texts(rule.annotations, given.annotations, "annotations")
-                if pair[1].source or pair[0] not in given.annotations
+                pair for pair in _in_order({**dict(rule.annotations), **self._annotations})
+                if pair[1].source or pair[0] not in self._annotations
             ),
         )  # fmt: skip
 
-    def refuse_unknown_numbers(self, rules: Sequence[Rule]) -> None:
-        """Reject a threshold that occurs in no query of the name."""
-        queries = [rule.expression for rule in rules if isinstance(rule, AlertingRule) and rule.name == self._name]
-        there = {value: text for query in queries for _, text, value in number_literals(query)}
-        for old in self._numbers:
+    def _refuse_unknown_numbers(self, rules: Sequence[AlertingRule], thresholds: Mapping[float, float]) -> None:
+        """Reject a threshold that occurs in no query of the rules, and one that is no number."""
+        if any(new != new for new in thresholds.values()):
+            raise OverrideError(f"{self._key}.thresholds: nan is never reached; give a number")
+        there = {value: text for rule in rules for _, text, value in number_literals(rule.expression)}
+        for old in thresholds:
             if old not in there:
                 has = f"its numbers are {', '.join(there.values())}" if there else "it has none; override expr instead"
                 sign = ", without a sign" if old < 0 and there else ""
@@ -147,17 +196,14 @@ class _Change:
                 end = offset + len(text)
         return "".join(pieces) + expression[end:]
 
-    def _compiled(self, expression: str) -> Query:
+    def _compiled(self, expression: str, key: str) -> Query:
         try:
             return compile_query(expression, default_step=self._default_step)
         except PromqlError as error:
-            key = "thresholds" if self._override.expr is None else "expr"
             raise OverrideError(f"{self._key}.{key}: {error}") from error
 
-    def _with_texts(self, templates: Templates, given: Mapping[str, str], key: str) -> Templates:
-        """Return the labels or annotations with some of them replaced, in the order of a loaded rule file."""
-        compiled = {name: self._template(name, text, f"{self._key}.{key}") for name, text in given.items()}
-        return tuple(sorted({**dict(templates), **compiled}.items(), key=lambda pair: pair[0]))
+    def _templates(self, given: Mapping[str, str], key: str) -> dict[str, Template]:
+        return {name: self._template(name, text, f"{self._key}.{key}") for name, text in given.items()}
 
     def _template(self, name: str, text: str, key: str) -> Template:
         if not is_label_name(name):
@@ -174,6 +220,11 @@ class _Change:
             if problem:
                 raise OverrideError(f"{key}.{name}: template: {problem}")
         return template
+
+
+def _in_order(templates: Mapping[str, Template]) -> Templates:
+    """Return labels or annotations in the order of a loaded rule file."""
+    return tuple(sorted(templates.items(), key=lambda pair: pair[0]))
 
 
 def _literal(value: float) -> str:

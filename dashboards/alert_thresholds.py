@@ -3,7 +3,6 @@
 The files are read as data; whether their queries are right is not judged here."""
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,6 @@ BOUNDS = yamltree.Bounds(depth=16, nodes=50_000)
 
 _STRING = re.compile(r'"[^"]*"')
 _COMPARISON = re.compile(r"(>=|<=|==|>|<)\s*(?:bool\s+)?(-?\d+(?:\.\d+)?(?:e-?\d+)?)(?![\w.])")
-_BRANCH = re.compile(r'label_replace\(\s*(.*?),\s*"(\w+)", "(\w+)", "", ""\s*\)', re.DOTALL)
-"""A condition of an alert that joins several, and the label by which it differs."""
-_BY_LABEL = re.compile(r'\{\{ if eq \$labels\.\w+ "(\w+)" \}\}(\w+)\{\{ else \}\}(\w+)\{\{ end \}\}')
 _SENTENCE = re.compile(r".+?(?:[.:](?= |$))")
 _COLORS = {"info": "blue", "warning": "orange", "critical": "red"}
 GOOD = "green"
@@ -32,12 +28,11 @@ Steps = tuple[tuple[str, float | None], ...]
 
 
 class AlertThreshold(Struct, frozen=True):
-    """A number that an alert compares with, its severity, and the label of its condition if it has several."""
+    """A number that an alert compares with, and the colour of its severity."""
 
     value: float
     above: bool
     color: str
-    level: str
 
 
 @cache
@@ -72,61 +67,37 @@ def alert_meanings() -> dict[str, str]:
 
 
 def limits(name: str) -> tuple[AlertThreshold, ...]:
-    """Return the first limit of an alert, or all limits of each of its conditions if its severity depends on them.
+    """Return the first limit of each rule of an alert, or all limits of each if the alert has several severities.
 
-    `ALERT.VALUE` names the rules that give a label this value, or the condition that does so with label_replace. Raises
-    KeyError when there is no such alert, or it compares with no number.
+    `ALERT.VALUE` names the rules that give a label this value. Raises KeyError when there is no such alert, or it
+    compares with no number.
     """
     alert, _, value = name.partition(".")
     rules = [rule for rule in _rules() if rule.get("alert") == alert]
+    has_levels = len({rule["labels"]["severity"] for rule in rules}) > 1
+    rules = [rule for rule in rules if value in ("", *rule["labels"].values())]
     if not rules:
-        raise KeyError(f"no alert is named {alert}")
-    labelled = [rule for rule in rules if value and value in rule["labels"].values()]
-    if labelled:
-        rules, value = labelled, ""
-    found = [limit for rule in rules for limit in _limits_of(rule["expr"], rule["labels"]["severity"], value)]
+        raise KeyError(f"no alert is named {name}")
+    found = []
+    for rule in rules:
+        color = _COLORS[rule["labels"]["severity"]]
+        compared = _limits_of(rule["expr"])
+        found += [AlertThreshold(*each, color) for each in (compared if has_levels else compared[:1])]
     if not found:
         raise KeyError(f"{name}: its query compares with no number")
     return tuple(found)
 
 
-def _limits_of(query: str, severity: str, value: str) -> Iterator[AlertThreshold]:
-    branches = _BRANCH.findall(query)
-    if value or "{{" not in severity or len(branches) < 2:
-        yield from _one_limit(query, severity, value)
-        return
-    for branch, _, level in branches:
-        compared = _COMPARISON.findall(_STRING.sub('""', branch.partition("unless")[0]))
-        for operator, limit in compared:
-            if operator == compared[0][0]:
-                yield AlertThreshold(float(limit), operator.startswith(">"), _COLORS[_severity(severity, level)], level)
+def _limits_of(query: str) -> list[tuple[float, bool]]:
+    """Return what a query compares with, in the direction of its first comparison, and whether it is above that."""
+    condition = _STRING.sub('""', query.partition("unless")[0])
+    compared = [(float(limit), sign.startswith(">")) for sign, limit in _COMPARISON.findall(condition)]
+    return [each for each in compared if each[1] == compared[0][1]]
 
 
-def _one_limit(query: str, severity: str, value: str) -> Iterator[AlertThreshold]:
-    """Yield the limit of the first comparison, or of the last one before a label gets this value."""
-    before, given, _ = query.partition(f'"{value}", "", ""')
-    compared = _COMPARISON.findall(_STRING.sub('""', before))
-    if compared and (given or not value):
-        operator, limit = compared[-1 if value else 0]
-        yield AlertThreshold(float(limit), operator.startswith(">"), _COLORS[_severity(severity, value)], value)
-
-
-def _severity(template: str, value: str) -> str:
-    """Return what the template of a severity makes of the label of a condition: the label, or one of two words."""
-    match = _BY_LABEL.fullmatch(template)
-    if match is None:
-        return value if "{{" in template else template
-    return match[2] if value in ("", match[1]) else match[3]
-
-
-def steps(*names: str, level: str = "") -> Steps:
-    """Return threshold steps from the limits of alerts on one quantity, of one level only if it is given."""
-    found = {
-        (limit.value, limit.above, limit.color)
-        for name in names
-        for limit in limits(name)
-        if level in ("", limit.level)
-    }
+def steps(*names: str) -> Steps:
+    """Return threshold steps from the limits of alerts on one quantity."""
+    found = {(limit.value, limit.above, limit.color) for name in names for limit in limits(name)}
     if len({above for _, above, _ in found}) != 1:
         raise ValueError(f"{', '.join(names)}: limits in both directions make no steps")
     if next(iter(found))[1]:

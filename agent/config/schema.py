@@ -312,8 +312,8 @@ class RackConfig(Section, frozen=True):
     ] = {}
 
 
-class OverrideConfig(Section, frozen=True, rename={"hold": "for"}):
-    """Changes to an alert of the rule files, by its name."""
+class RuleChangeConfig(Section, frozen=True, rename={"hold": "for"}):
+    """Changes to those rules of an alert that have one severity, by that."""
 
     hold: Annotated[
         float | None, duration_key("How long the alert is pending before it fires.", "0s", "365d", example="10m")
@@ -327,6 +327,12 @@ class OverrideConfig(Section, frozen=True, rename={"hold": "for"}):
         dict[float, float], Key("Numbers in its query, each with its replacement.", Notation.NUMBERS, example="{5: 8}")
     ] = {}
     expr: Annotated[str | None, Key("Query that replaces its own.")] = None
+
+
+class OverrideConfig(RuleChangeConfig, frozen=True, rename={"hold": "for"}):
+    """Changes to an alert of the rule files, by its name."""
+
+    severity: dict[str, RuleChangeConfig] = {}
 
 
 class RulesConfig(Section, frozen=True):

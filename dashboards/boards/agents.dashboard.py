@@ -18,7 +18,7 @@ dashboard.add(
         what="Agents that the server cannot scrape.", limits=NONE,
         none="unknown: no scrape job's name contains coldplate"),
     stat("max(coldplate_sample_age_seconds)", "below the limit of AgentStalled.", title="Oldest sample",
-        limits=steps("AgentStalled")),
+        limits=steps("AgentStalled.sampling")),
     stat(count_of('coldplate_metric_missing{reason=~"denied|malformed|implausible"} == 1', "coldplate_build_info"),
         "0.",
         title="Missing but supported",
@@ -47,7 +47,7 @@ dashboard.add(
 dashboard.row("Sampling")
 dashboard.add(
     small_graph([("topk(20, coldplate_sample_age_seconds)", "{{instance}}")],
-        "at most slightly above the sampling interval.", title="Oldest samples", limits=steps("AgentStalled")),
+        "at most slightly above the sampling interval.", title="Oldest samples", limits=steps("AgentStalled.sampling")),
     small_graph([(f"topk(20, {MISSED} / ({SERVED} + {MISSED}))", "{{instance}}")], "0.", title="Missed ticks",
         unit="percentunit"),
     small_graph([("topk(20, coldplate_backend_duration_seconds)", "{{instance}} {{backend}}")],

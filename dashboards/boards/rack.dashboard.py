@@ -88,10 +88,10 @@ dashboard.add(
     small_graph([("rack:power_ratio:swing1m", "swing")],
         "below the line: nodes do not all compute and wait at the same time.", title="Swing within a minute",
         what="Highest minus lowest power of a minute, as a share of the budget.",
-        limits=steps("RackPowerSwing", level="swing")),
+        limits=steps("RackPowerSwing.swing")),
     small_graph("rack:power_ratio:ramp10s", "below the line, except at the start and end of jobs.", title="Ramp",
         what="How fast power changes over 10 seconds, as a share of the budget in a second.",
-        limits=steps("RackPowerSwing", level="ramp"), decimals=2),
+        limits=steps("RackPowerSwing.ramp"), decimals=2),
     small_graph([(FORECAST, "time to breach")], "empty: power is not rising.", decimals=0,
         title="Time to breach over time", none="none in sight, or unknown",
         what="When a straight line through 5 minutes reaches the budget; only while power rises by more than it "

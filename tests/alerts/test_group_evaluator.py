@@ -138,6 +138,9 @@ inhibit_rules:
 - source_matchers: ['alertname="Lost"']
   target_matchers: ['alertname=~"Gpu.+|Lost"', 'severity!="none"']
   equal: [instance, gpu]
+- source_matchers: ['alertname="GpuEcc"', 'severity="critical"']
+  target_matchers: ['alertname="GpuEcc"', 'severity="warning"']
+  equal: [gpu]
 - source_matchers: ['alertname="Down"']
   target_matchers: ['alertname=~"Gpu.+"', 'alertname!~"GpuXid"']
   equal: [rack]
@@ -219,6 +222,17 @@ def test_an_effect_whose_condition_outlives_its_cause_for_minutes_is_news() -> N
     update(inhibition, 1000.0, HOT)
     update(inhibition, 1100.0, HOT, LOST)
     assert update(inhibition, 1000.0 + AFTERMATH_SECONDS, HOT) == {HOT.labels}
+
+
+def test_the_lower_level_of_an_alert_is_news_when_the_higher_one_ends_unless_it_only_lasts() -> None:
+    high, low = (alert("GpuEcc", gpu="1", severity=each) for each in ("critical", "warning"))
+    inhibition = Inhibition(RULES)
+    assert update(inhibition, 0.0, high, low) == {low.labels}
+    assert update(inhibition, 1.0, low) == set()
+    inhibition = Inhibition(RULES)
+    update(inhibition, 0.0, high, low)
+    assert update(inhibition, 1.0, lapsed=[low]) == {low.labels}
+    assert update(inhibition, 2.0, low) == set()
 
 
 def test_a_later_run_knows_what_was_an_effect_and_what_was_not() -> None:

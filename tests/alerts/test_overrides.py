@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.schema import OverrideConfig as Override
+from agent.config.schema import RuleChangeConfig as Change
 from alerts import packs, rulefile
 from alerts.group_evaluator import GroupEvaluator
 from alerts.overrides import OverrideError, apply
@@ -152,11 +153,27 @@ def test_any_number_can_take_the_place_of_any_other(old: float, new: float) -> N
 
 
 def test_an_expression_takes_the_place_of_the_query() -> None:
-    first, second = alerts(changed({"Hot": Override(expr="increase(u[5m:]) > 7")}), "Hot")
-    assert first.expression == second.expression == first.query.text == "increase(u[5m:]) > 7"
+    given = {"Hot": Override(severity={"warning": Change(expr="increase(u[5m:]) > 7")})}
+    first, second = alerts(changed(given), "Hot")
+    assert first.expression == first.query.text == "increase(u[5m:]) > 7"
+    assert second.expression == "gpu:t:max > 9e1"
     (selector,) = first.query.selectors
     assert selector.history == 300.0
     assert first.terms.hold == 300.0
+
+
+def test_what_is_given_for_a_severity_holds_for_its_rules_and_before_what_is_given_for_all() -> None:
+    level = Change(hold=7.0, labels={"team": "hall"}, thresholds={80.0: 70.0})
+    given = Override(
+        hold=600.0, keep_firing_for=5.0, labels={"team": "all", "site": "a"}, thresholds={80.0: 85.0, 90.0: 95.0},
+        severity={"warning": level},
+    )  # fmt: skip
+    first, second = alerts(changed({"Hot": given}), "Hot")
+    assert (first.terms.hold, first.terms.keep) == (7.0, 5.0)
+    assert texts(first.labels) == {"severity": "warning", "site": "a", "team": "hall"}
+    assert "> 70 " in first.expression
+    assert (second.terms.hold, second.terms.keep, second.expression) == (600.0, 5.0, "gpu:t:max > 95")
+    assert texts(second.labels) == {"severity": "critical", "site": "a", "team": "all"}
 
 
 def test_disabled_alerts_are_gone_though_overridden_recording_rules_stay_and_an_empty_group_goes() -> None:
@@ -177,6 +194,10 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
      "override.Hot.thresholds: the query has no number 85; its numbers are 80, 9e1"),
     ({"Hot": Override(thresholds={-80.0: 1.0})}, (), "no number -80; its numbers are 80, 9e1, without a sign"),
     ({"Hot": Override(thresholds={80.0: float("nan")})}, (), "override.Hot.thresholds: nan is never reached"),
+    ({"Hot": Override(expr="t > 1")}, (), "override.Hot.expr: would be the query of 2 rules; choose"),
+    ({"Hot": Override(severity={"warn": Change()})}, (), "severity: no rule has 'warn'; use one of critical, w"),
+    ({"Hot": Override(severity={"critical": Change(thresholds={80.0: 1.0})})}, (),
+     "override.Hot.severity.critical.thresholds: the query has no number 80; its numbers are 9e1"),
     ({"Hot": Override(expr="t > 1", thresholds={80.0: 1.0})}, (), "override.Hot.expr: cannot be combined with"),
     ({"Hot": Override(expr="ratee(t[5m])")}, (), "override.Hot.expr: line 1, column 1: "),
     ({"Hot": Override(expr="t >")}, (), "override.Hot.expr: line 1, column 4: unexpected end of input"),

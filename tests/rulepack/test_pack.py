@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,26 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.xid_triage import TRIAGE, XidClass, codes_of
+from alerts.inhibition import InhibitRule, find_causes, shipped
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
 from tests import warm
 from tests.lab.generate import alert_tables
 from tests.lab.generate.xid_texts import ALERTS, with_codes, with_section
 from tests.rulepack.conftest import OF_A_FLEET, rules_of
-from tests.rulepack.expected import told
+from tests.rulepack.expected import told, told_by_servers
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "alerts" / "rules").glob("*.yml"))
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
-LADDERS = {"GpuFabricDegraded", "GpuHot", "GpuImbalance", "GpuStraggler", "GpuJobSyncStall", "JobHung"}
-"""Alerts of several rules, told apart by a label or by their severity."""
-OF_BOTH = {"AgentDown"}
-"""The pack has it for a single server, and a fleet's shards for themselves."""
+STATIC = {
+    "action", "cause", "grade", "kind", "level", "part", "problem", "reason", "sensor", "sign", "state", "type", "what",
+    "why",
+}  # fmt: skip
+"""Labels that rules of one name may differ by, beside the severity."""
+DEVICES = {
+    "chassis", "connector", "detector", "equipment", "feed", "gpu", "instance", "job_id", "pci", "rack", "unit",
+}  # fmt: skip
 SECTIONS = ("## What it means, and why it matters", "## Do first", "## Confirm", "## Look-alikes", "## Escalate")
 QUERY_IN_TEMPLATE = re.compile(r'printf "(?:[^"]*\()?([a-z_:0-9]+)\{')
 
@@ -72,11 +78,76 @@ def test_every_alert_has_one_of_three_severities_and_says_what_to_do(pack: list[
     for rule in rules_of(pack, AlertingRule):
         assert re.fullmatch(r"([A-Z][a-z0-9]*)+", rule.name)
         labels = {name: template.render for name, template in rule.labels}
-        assert set(labels) - {"cause", "sensor", "sign"} == {"severity"}, rule.name
+        assert set(labels) - STATIC == {"severity"}, rule.name
+        assert not [name for name, template in rule.labels if "{{" in template.source], rule.name
         assert {name for name, _ in rule.annotations} - {"owner"} == {
             "summary", "description", "command", "runbook_url",
         }, rule.name  # fmt: skip
     assert {each.labels["severity"] for each in told()} == {"info", "warning", "critical"}
+
+
+def test_the_higher_severity_of_an_alert_holds_the_lower_one_back_on_the_same_device(
+    pack: list[RuleFile], servers_only: list[RuleFile]
+) -> None:
+    levels: dict[str, set[str]] = {}
+    for rule in rules_of([*pack, *servers_only], AlertingRule):
+        levels.setdefault(rule.name, set()).add(dict(rule.labels)["severity"].source)
+    examples = {(each.name, each.labels["severity"]): dict(each.labels) for each in (*told(), *told_by_servers())}
+    pairs = [
+        (name, high, low)
+        for name, severities in levels.items()
+        for high, low in pairwise(each for each in ("critical", "warning", "info") if each in severities)
+    ]
+    assert len(pairs) > 15
+    for name, high, low in pairs:
+        source, target = examples[name, high], examples[name, low]
+        same = {**target, **{label: source[label] for label in source.keys() & (DEVICES | {"part"})}}
+        assert any(rule.inhibits(source, same) for rule in of(source)), f"{name}: {high} does not inhibit {low}"
+        for label in DEVICES & source.keys() & target.keys():
+            other = {**same, label: "another"}
+            assert not any(rule.inhibits(source, other) for rule in of(source)), f"{name}: whatever its {label}"
+
+
+@pytest.mark.parametrize(
+    ("name", "expectation"),
+    [
+        ("GpuLost", "gpu-count"), ("GpuCountWrong", "gpu-count"), ("NvLinkDown", "nvlinks"),
+        ("GpuPcieDegraded", "pcie-width"), ("InfinibandPortDown", "infiniband-ports"),
+        ("InfinibandRateDegraded", "infiniband-rate"), ("GpuFabricDegraded", "fabric"),
+        ("RackNvlink", "fabric"), ("RackPowerUnknown", "rack-nodes"),
+    ],
+)  # fmt: skip
+def test_an_expectation_is_held_back_by_the_alert_that_names_the_fault_and_no_other_is(
+    name: str, expectation: str
+) -> None:
+    source = next(dict(each.labels) for each in told() if each.name == name and each.labels["severity"] != "info")
+    node = {"alertname": "NodeExpectationNotMet", "severity": "warning", "instance": source.get("instance", "n1")}
+    outside = {"cluster": "c", "rack": source.get("rack", "r1")}
+    firing = [tuple(sorted(each.items())) for each in (
+        source, {**node, "expectation": expectation}, {**node, "expectation": "ecc"},
+        {**node, "expectation": expectation, "instance": "n9", "rack": "r9"},
+    )]  # fmt: skip
+    assert find_causes(firing, shipped(), tuple(outside.items())) == {firing[1]: firing[0]}
+
+
+def of(source: dict[str, str]) -> list[InhibitRule]:
+    """The inhibitions by an alert with these labels."""
+    return [rule for rule in shipped() if all(each.matches(source.get(each.name, "")) for each in rule.source)]
+
+
+BRANCHES = 7
+"""Texts with a branch. It only falls: what differs in what to do first is a rule of its own."""
+
+
+def test_few_texts_have_branches(pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
+    """The owner of an alert is put together in one way for all."""
+    rules = [*rules_of([*pack, *servers_only], AlertingRule)]
+    texts = [
+        (rule.name, name) for rule in rules for name, text in (*rule.labels, *rule.annotations)
+        if name != "owner" and re.search(r"\{\{-?\s*(else\s+)?if\b", text.source)
+    ]  # fmt: skip
+    assert len(texts) <= BRANCHES, f"{texts}: give each case a rule of its own"
+    assert len(texts) == BRANCHES, "set BRANCHES to the lower number"
 
 
 LOOKS = {
@@ -120,7 +191,6 @@ def test_every_alert_has_a_runbook_with_every_section_and_every_runbook_an_alert
     pack: list[RuleFile], servers_only: list[RuleFile]
 ) -> None:
     names = [rule.name for rule in rules_of([*pack, *servers_only], AlertingRule)]
-    assert {name for name in names if names.count(name) > 1} == OF_BOTH | LADDERS
     assert {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"} == set(names)
     for rule in rules_of([*pack, *servers_only], AlertingRule):
         text = (RUNBOOKS / f"{rule.name}.md").read_text()

@@ -1,6 +1,5 @@
 """docs/alerts.md: the alerts of the pack by subject, and what each XID asks for."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,17 +29,12 @@ def _lines() -> Iterator[str]:
 
 
 def _line(name: str, rules: list[dict[str, dict[str, str]]]) -> str:
-    written = " ".join(_severity(rule["labels"]["severity"], str(rule["expr"])) for rule in rules)
-    severity = ", ".join(word for word in SEVERITIES if re.search(rf"\b{word}\b", written))
+    written = {rule["labels"]["severity"] for rule in rules}
+    severity = ", ".join(word for word in SEVERITIES if word in written)
     holds = ", ".join(dict.fromkeys(str(rule.get("for", "at once")) for rule in rules))
     shown = [each for each, wanted in EXPECTED.items() if any(must.alert == name for must in wanted.must)]
     scenario = next((f"`{each}`" for each in shown if not EXPECTED[each].base), "")
     return f"| [{name}](../alerts/runbooks/{name}.md) | {severity} | {holds} | {scenario} |"
-
-
-def _severity(template: str, query: str) -> str:
-    """Return a text with every severity: those of the query if the template takes a label of its result."""
-    return query if "$labels" in template and "if" not in template else template
 
 
 def _xids() -> str:

@@ -86,7 +86,7 @@ _SHIPPED: dict[str, Expectation] = {
         Expected("NvLinkErrors", 0, labels={"kind": "counted"}),
         Expected("NvLinkDown", 2),
         Expected("GpuXid", 3, labels={"action": "gpu_reset"}),
-    )),
+    ), may=(Expected("NodeExpectationNotMet", 2, "node", why="fewer links than its model; NvLinkDown inhibits it"),)),
     "ib-flap": Expectation(
         700, must=(Expected("InfinibandPortDown", of="port"), Expected("PortFlapping", of="port", occurrence=3))),
     "ib-symbol-errors": Expectation(900, must=(Expected("InfinibandErrors", 0, of="port", labels={"kind": "symbol"}),)),
@@ -108,10 +108,10 @@ _SHIPPED: dict[str, Expectation] = {
         must=(Expected("RackNvlink", of="node", labels={"rack": "r14", "problem": "split"}, within=120),),
         rack=TRAYS),
     "coolant-warm": Expectation(1800, must=(
-        Expected("CoolantSupplyHot", 0, of="node", labels={"level": "warning"}),
-        Expected("CoolantSupplyHot", 1, of="node", labels={"level": "critical"}),
-        Expected("RackCoolantSupplyHot", 0, of="node", labels={"level": "warning"}),
-        Expected("RackCoolantSupplyHot", 1, of="node", labels={"level": "critical"}),
+        Expected("CoolantSupplyHot", 0, of="node", labels={"severity": "warning"}),
+        Expected("CoolantSupplyHot", 1, of="node", labels={"severity": "critical"}),
+        Expected("RackCoolantSupplyHot", 0, of="node", labels={"severity": "warning"}),
+        Expected("RackCoolantSupplyHot", 1, of="node", labels={"severity": "critical"}),
     ), rack=TRAYS),
     "pump-failure": Expectation(1400, must=(
         Expected("RackPumps", 0, of="node", labels={"equipment": "cdu", "state": "redundancy_lost"}, within=120),

@@ -83,6 +83,9 @@ OWN: dict[str, Expectation] = {
         Expected("NvSwitchErrors", 4, of="node", labels={"grade": "fatal", "sxid": "20034"}),
         Expected("NvSwitchErrors", 5, of="node", labels={"grade": "nonfatal", "sxid": "12028"}),
         Expected("GpuXidUnknown", 6, labels={"xid": "999"}),
+    ), may=(
+        Expected("NodeExpectationNotMet", 0, "node", why="a narrower link than its model; GpuPcieDegraded inhibits it"),
+        Expected("NodeExpectationNotMet", 2, "node", why="a slower port; InfinibandRateDegraded inhibits it"),
     )),
     "power-limited": Expectation(1500, must=(
         Expected("GpuPowerLimitLow", 0, of="node"),

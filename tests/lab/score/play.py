@@ -170,6 +170,7 @@ class Play:
         }  # fmt: skip
         self.engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self.now)
         self._inhibition = Inhibition()
+        self._external = (("rack", rack.name),) if rack is not None else ()
         self.sent: dict[Labels, Firing] = {}
         """The first firing of each alert that the agent sends: neither advice nor inhibited when it began."""
         self.firings: list[Firing] = []
@@ -276,7 +277,7 @@ class Play:
             record for _, _, record in self.engine.remembered()
             if record.alert.phase is Phase.FIRING and record.alert.rule not in self._advice
         ]  # fmt: skip
-        self._inhibition.update(records, self.now.mono)
+        self._inhibition.update(records, self.now.mono, self._external)
         for alert in (record.alert for record in records):
             if alert.labels not in self._inhibition.causes:
                 self.sent.setdefault(alert.labels, Firing(alert.rule, alert.labels, self._second))
