@@ -18,7 +18,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 BUDGETS: dict[str, float] = {
     "alerts": 20, "backtest": 7, "commands": 26, "daemon": 52, "deployment": 25, "doctor": 16, "engine": 20,
-    "exporters": 9, "health": 6, "http_client": 5, "infiniband": 8, "jobs": 5, "lib": 10, "notify": 6, "power": 4,
+    "exporters": 9, "health": 12, "http_client": 5, "infiniband": 8, "jobs": 5, "lib": 10, "notify": 6, "power": 4,
     "promql": 12, "protection": 6, "rack": 10, "recording": 12, "render": 6, "replay": 4, "report": 12, "rulepack": 60,
     "sampler": 20, "screen": 20, "simulate": 7, "structure": 10, "synthetic": 14, "worker": 16,
 }  # fmt: skip

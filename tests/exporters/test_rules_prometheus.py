@@ -72,6 +72,9 @@ KNOWN_DIFFERENCES = {
 }
 
 
+OURS = {"firesAt", "nextEvaluation"}
+
+
 def fetched(url: str) -> tuple[int, Any]:
     try:
         return 200, json.loads(fetch(url))
@@ -126,10 +129,10 @@ def ours(rule_folder: Path) -> Callable[[str], tuple[int, Any]]:
 def comparable(value: Any, key: str = "") -> Any:
     """An answer with times and known differences replaced by their types, and alerts in one order.
 
-    Prometheus has no `firesAt`.
+    Prometheus has nothing of OURS.
     """
     if isinstance(value, dict):
-        return {name: comparable(each, name) for name, each in value.items() if name != "firesAt"}
+        return {name: comparable(each, name) for name, each in value.items() if name not in OURS}
     if isinstance(value, list):
         found = [comparable(each) for each in value]
         return sorted(found, key=json.dumps) if key == "alerts" else found

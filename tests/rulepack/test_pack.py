@@ -173,7 +173,7 @@ def test_check_names_the_gpu_whose_row_remap_failed(tmp_path: Path) -> None:
     )
     ended = warm.command(["check", "--agent", "none", "--timeout", "20s", "--json", "--scenario", str(scenario)])
     findings = {each["name"]: each for each in json.loads(ended.output)["findings"]}
-    assert re.search(r"GPU 3 \(\S+\) slot \S+ serial \S+", findings["row-remaps"]["remedy"])
+    assert re.search(r"replaced; GPU 3 \(\S+\): slot \S+ serial \S+", findings["GpuRowRemap"]["remedy"])
 
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "alerts.md"

@@ -236,7 +236,7 @@ def evaluate(
         findings.append(_agent_finding(evidence.agent))
     conditions = evidence.conditions if "alerts" in names else None
     if conditions is not None:
-        findings += condition_findings(conditions)
+        findings += condition_findings(conditions, view.by_gpu.values())
     unrecognised = "" if given is not None or expected is not GENERIC else _unrecognised(view)
     limit = "" if conditions is None else conditions.note
     note = "; ".join(filter(None, (evidence.note, unrecognised, limit)))

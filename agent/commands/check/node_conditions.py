@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from agent.config.schema import Config
 from agent.health.conditions import counts_now, order_of
+from agent.health.seen_node import SeenGpu, name_of
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
 from agent.lib.http_answers import AnswerBounds, HttpError
@@ -126,22 +127,33 @@ class OneSampleRules:
         return NodeConditions(of_node(alerts), note=note)
 
 
-def condition_findings(conditions: NodeConditions) -> list[HealthFinding]:
-    """Return one finding for each rule that fires with a severity that counts, the worst first, by the rule's name."""
+def condition_findings(conditions: NodeConditions, gpus: Iterable[SeenGpu] = ()) -> list[HealthFinding]:
+    """Return one finding for each rule that fires with a severity that counts, the worst first, by the rule's name.
+
+    `gpus` says where those are that an alert names.
+    """
     if conditions.firing is None and not conditions.why:
         return [HealthFinding(Verdict.SKIPPED, NO_ALERT, "no rules are evaluated", name="alerts")]
     by_rule: dict[tuple[str, Verdict], list[Alert]] = {}
     for alert in sorted(conditions.firing or (), key=order_of):
         if alert.severity in VERDICTS:
             by_rule.setdefault((alert.rule, VERDICTS[alert.severity]), []).append(alert)
+    places = {gpu.gpu.uuid: f"{name_of(gpu.gpu)}: {' '.join(gpu.place)}" for gpu in gpus if gpu.place}
     findings = [
-        HealthFinding(verdict, NO_ALERT, _summary_of(alerts), f"do what the runbook of {rule} says", rule)
+        HealthFinding(verdict, NO_ALERT, _summary_of(alerts), _remedy_of(alerts, places), rule)
         for (rule, verdict), alerts in by_rule.items()
     ]
     if conditions.why:
         remedy = "coldplate rules check shows the rules; /-/ready of the agent shows what stands still"
         findings.append(HealthFinding(Verdict.UNKNOWN, NO_ALERT, conditions.why, remedy, "alerts"))
     return findings or [HealthFinding(Verdict.OK, NO_ALERT, "none", name="alerts")]
+
+
+def _remedy_of(alerts: Sequence[Alert], places: Mapping[str, str]) -> str:
+    """Return the description of the first of these alerts of one rule, and where the GPUs are that they name."""
+    text = alerts[0].annotations.get("description", f"do what the runbook of {alerts[0].rule} says").rstrip(".")
+    uuids = dict.fromkeys(dict(alert.labels).get("uuid", "") for alert in alerts)
+    return "; ".join([text, *(places[uuid] for uuid in uuids if uuid in places)])
 
 
 def _summary_of(alerts: Sequence[Alert]) -> str:

@@ -266,5 +266,5 @@ TARGETS = (
     Target("prometheus-history", ("agent/commands/import_/prometheus_history.py",), use_history, (),
            (LogFormatError,)),
     Target("agent-answers", ("agent/wiring/agent_client.py", "agent/commands/doctor/doctor_node.py",
-           "agent/commands/check/node_check.py"), use_agent, words=(b', "x": ' + b"[" * 3000,)),
+           "agent/commands/check/node_conditions.py"), use_agent, words=(b', "x": ' + b"[" * 3000,)),
 )  # fmt: skip
