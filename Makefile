@@ -141,7 +141,7 @@ lock: python ## Lock tools and what is installed to their newest versions, with 
 	$(LOCKED) tests/tools.txt --group pyproject.toml:tools
 	$(LOCKED) packaging/locks/build.txt packaging/locks/build.in
 	$(LOCKED) packaging/locks/base.txt pyproject.toml
-	for extra in top kubernetes otlp; do $(LOCKED) packaging/locks/$$extra.txt --extra $$extra pyproject.toml || exit 1; done
+	for extra in top kubernetes; do $(LOCKED) packaging/locks/$$extra.txt --extra $$extra pyproject.toml || exit 1; done
 	$(PYTHON) -m venv --clear --without-pip $(LOCK)/installed
 	$(LOCK)/bin/uv pip install --quiet --python $(LOCK)/installed/bin/python --require-hashes \
 		-r packaging/locks/top.txt -r packaging/locks/kubernetes.txt

@@ -41,7 +41,7 @@ pip() { "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check -
 locks() {
 	printf '%s' '-r packaging/locks/base.txt'
 	for each in $(echo "$EXTRAS" | tr ',' ' '); do
-		[ -f "packaging/locks/$each.txt" ] || fail "EXTRAS=$EXTRAS: no versions are locked for $each; there are top, kubernetes and otlp"
+		[ -f "packaging/locks/$each.txt" ] || fail "EXTRAS=$EXTRAS: no versions are locked for $each; there are top and kubernetes"
 		printf ' %s' "-r packaging/locks/$each.txt"
 	done
 }

@@ -24,7 +24,7 @@ documents() {
 	cp docs/*.md "$doc/docs"
 	cp docs/dev/*.md "$doc/docs/dev"
 	cp alerts/runbooks/*.md "$doc/alerts/runbooks"
-	for each in slurm node-problem-detector prometheus grafana fleet; do cp -R "packaging/$each" "$doc/examples"; done
+	for each in slurm node-problem-detector prometheus grafana fleet push; do cp -R "packaging/$each" "$doc/examples"; done
 }
 
 mkdir -p "$root"

@@ -100,7 +100,6 @@ SECTIONS: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
     ("agent-rules", "Agent: rules", agent.RULES),
     ("agent-notifications", "Agent: notifications", agent.NOTIFICATIONS),
     ("agent-flight", "Agent: flight recorder", agent.FLIGHT),
-    ("agent-pushes", "Agent: pushes", agent.PUSHES),
     ("recorded", "Recorded processes", agent.RECORDED),
 )
 """Every row, in groups that belong together: the word of a group in the configuration, its title, and its rows."""

@@ -174,23 +174,6 @@ FLIGHT = (
            "flight recorder"),
 )  # fmt: skip
 
-PUSHES = (
-    _count("coldplate_push_samples_total", "Samples that the receiver of a push has taken.", "push"),
-    _count("coldplate_push_bytes_total",
-           "Bytes of the requests that the receiver of a push has taken, compressed, without heads.", "push"),
-    _count("coldplate_push_failures_total", "Failed attempts to push; each is repeated.", "push"),
-    _count("coldplate_push_samples_dropped_total",
-           "Samples that the receiver never got: rejected by it, expired, too many (overflow), or damaged on the disk.",
-           "push", "reason"),
-    _gauge("coldplate_push_pending_bytes", "Size of what waits to be pushed, in memory and on the disk.",
-           "push", "push"),
-    _gauge("coldplate_push_pending_age_seconds",
-           "Age of the oldest sample that waits to be pushed: by so much the receiver is behind; 0 if none waits.",
-           "push", "push"),
-    _gauge("coldplate_push_last_success_timestamp_seconds",
-           "When the receiver last took samples, in seconds since the epoch; absent before the first.", "push", "push"),
-)  # fmt: skip
-
 RECORDED = (
     gauge("coldplate_recorded_processes", Node,
           "In a recording: processes of the recorded command and all that they started.",

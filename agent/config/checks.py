@@ -88,7 +88,6 @@ MOST_BREAKERS = 32
 MOST_NAME = 200
 MOST_EQUIPMENT = 32
 MOST_EQUIPMENT_NAME = 64
-_PUSH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -102,7 +101,6 @@ def check_values(config: Config, fail: Fail) -> None:
     if config.rules.runbook_base is not None:
         _try(base_url, config.rules.runbook_base, "rules.runbook_base", fail)
     _check_labels("notify.labels", config.notify.labels, fail)
-    _check_push(config, fail)
     _check_web(config, fail)
     for key, value in (
         ("state_dir", config.state_dir),
@@ -187,24 +185,6 @@ def _check_labels(path: str, labels: Mapping[str, str], fail: Fail) -> None:
         if not _LABEL_NAME.fullmatch(name) or name == "__name__":
             remedy = "use letters, digits and _, not starting with a digit"
             fail(f"{path}.{name}" if name else path, f"{shown(name)} is not a valid label name; {remedy}")
-
-
-def _check_push(config: Config, fail: Fail) -> None:
-    folders: set[str] = set()
-    for name, each in config.push.remote_write.items():
-        key = f"push.remote_write.{name}"
-        if name == "otlp":
-            fail("push.remote_write", "'otlp' is the name of the push to OpenTelemetry; choose another")
-        if not _PUSH_NAME.fullmatch(name):
-            remedy = "use 1 to 64 letters, digits, '-' and '_', not starting with '-' or '_'"
-            fail("push.remote_write", f"{shown(name)} names files and series; {remedy}")
-        _check_labels(f"{key}.labels", each.labels, fail)
-        folder = each.buffer.directory
-        if folder == "":
-            fail(f"{key}.buffer.directory", "is empty; name a directory, or remove the key")
-        if folder is not None and folder in folders:
-            fail(f"{key}.buffer.directory", f"{shown(folder)} belongs to another receiver; each needs its own")
-        folders.update((folder,) if folder is not None else ())
 
 
 def _check_web(config: Config, fail: Fail) -> None:

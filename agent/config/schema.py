@@ -386,54 +386,6 @@ class NotifyConfig(Section, frozen=True):
     inhibition: Annotated[bool, Key("Whether to hold back alerts that are effects of another one that fires.")] = True
 
 
-class BufferConfig(Section, frozen=True):
-    """Where samples wait while the receiver does not answer."""
-
-    directory: Annotated[
-        str | None, Key("Directory for them; push/NAME in state_dir if not set.", example="/scratch/push")
-    ] = None
-    max_size: Annotated[float, size_key("Limit on its files; the oldest samples go first.", "1MiB", "64GiB")] = (
-        64 * 2.0**20
-    )
-    max_age: Annotated[float, duration_key("Samples that are older are dropped.", "1m", "7d")] = 7200.0
-
-
-class RemoteWriteConfig(LoginConfig, frozen=True, kw_only=True):
-    """A receiver of Prometheus's remote write, under a name of your choice."""
-
-    url: Annotated[str, Key("URL that takes the samples.", example="https://mimir.example/api/v1/push")]
-    interval: Annotated[float, duration_key("How often to push.", "1s", "5m")] = 15.0
-    timeout: Annotated[float, duration_key("Timeout of a request.", "100ms", "60s")] = 10.0
-    labels: Annotated[
-        dict[str, str], Key("Labels to add to series; instance and job replace the agent's.", example="{cluster: east}")
-    ] = {}
-    buffer: BufferConfig = BufferConfig()
-
-
-class OtlpConfig(Section, frozen=True):
-    """An OpenTelemetry collector, over HTTP. Needs the extra `otlp`."""
-
-    endpoint: Annotated[str, Key("URL that takes metrics.", example="https://collector.example:4318/v1/metrics")]
-    interval: Annotated[float, duration_key("How often to push.", "1s", "5m")] = 15.0
-    timeout: Annotated[float, duration_key("Timeout of a push, with all its attempts.", "1s", "60s")] = 10.0
-    username: Annotated[str, Key("User name to log in with.")] = ""
-    password_file: Annotated[str | None, Key("File that contains the password and nothing else.")] = None
-    bearer_token_file: Annotated[str | None, Key("File that contains a token; replaces user name and password.")] = None
-    ca_file: Annotated[str | None, Key("File of trusted CA certificates; certifi's if not set.")] = None
-    cert_file: Annotated[str | None, Key("File of the certificate to show the collector, in PEM.")] = None
-    key_file: Annotated[str | None, Key("File of the key of this certificate, in PEM.")] = None
-    attributes: Annotated[
-        dict[str, str], Key("Resource attributes to add.", example="{deployment.environment.name: production}")
-    ] = {}
-
-
-class PushConfig(Section, frozen=True):
-    """Where to push metrics, for sites that cannot be scraped (http.md)."""
-
-    remote_write: Annotated[dict[str, RemoteWriteConfig], Key("Receivers, by name.", restart=True)] = {}
-    otlp: Annotated[OtlpConfig | None, Key("An OpenTelemetry collector; needs the extra otlp.", restart=True)] = None
-
-
 class RecorderConfig(Section, frozen=True):
     """The flight recorder: keeps the last minutes, and writes them down around events (recordings.md)."""
 
@@ -483,7 +435,6 @@ class Config(Section, frozen=True):
     rack: RackConfig = RackConfig()
     rules: RulesConfig = RulesConfig()
     notify: NotifyConfig = NotifyConfig()
-    push: PushConfig = PushConfig()
     recorder: RecorderConfig = RecorderConfig()
     web: WebConfig = WebConfig()
     expectations: Annotated[

@@ -19,7 +19,7 @@ KEPT = frozenset(
     error expectation fan feed file firmware_version form_factor fstype gpu gpu_instance grade hca_type held high
     inhibited_by kernel kind lane layer level line link link_layer loop low machine media metric mig minor mode model
     notifier numa_node outcome part part_number pci port
-    problem process profile push python reason recorded resource rule_group sampling_lane scenario scheduler sensor
+    problem process profile python reason recorded resource rule_group sampling_lane scenario scheduler sensor
     setting severity shared side slot socket source split state sxid symbols thread type unit vbios vendor version xid
     """.split()  # noqa: SIM905 - a table to read, not a list to edit
 )

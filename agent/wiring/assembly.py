@@ -36,7 +36,6 @@ from agent.wiring.alerting import Receivers, check_receivers, load_alerting, loa
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import drill_file, node_name
 from agent.wiring.peering import load_rack, make_rack_monitor
-from agent.wiring.pushing import make_pushes
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
 from agent.wiring.sources import family_of, load_settings, make_sampling_loop, read_scenario
 from agent.wiring.start_checks import check, load_choice
@@ -106,7 +105,6 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     )
     _announce(config, options)
     flight = make_flight_recorder(config, threads)
-    pushes = make_pushes(config, exposed.latest, now, threads)
     rules = make_rule_manager(config, alerting, hub, files, foreign=rack.foreign, threads=threads, now=now)
     expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
     own = SelfMetrics(
@@ -124,7 +122,6 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         "holding the node against expectations": expectations,
         "reporting rule metrics": rules,
         "reporting the flight recorder": flight,
-        "reporting pushes": pushes,
     }
     ranges = ranges_of(alerting.rules.groups)
     sampling = make_sampling_loop(
@@ -150,7 +147,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         hub.follow("keeping the last minutes", flight.observe)
     # Started in this order and stopped in the reverse: reloads end first, rules see the last snapshot, state files are
     # written after all who have state. The sources, whose driver may hang, are ended after all of them.
-    parts: tuple[Part | None, ...] = (lock, files, watch, server, rack, flight, pushes, rules, sampling, reloads)
+    parts: tuple[Part | None, ...] = (lock, files, watch, server, rack, flight, rules, sampling, reloads)
     return Service(
         [part for part in parts if part is not None],
         hub=hub,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from agent.config.checks import listen_address
-from agent.config.schema import Config, LoginConfig, OtlpConfig
+from agent.config.schema import Config, LoginConfig
 from agent.config.words import NOT_OF_NODE
 from agent.lib.wording import UserError, show_address
 from agent.model import Labels
@@ -98,7 +98,7 @@ def drill_file(config: Config, name: str) -> Path | None:
 LOGIN = LoginConfig.__struct_fields__
 
 
-def login_of(config: LoginConfig | OtlpConfig) -> dict[str, Any]:
+def login_of(config: LoginConfig) -> dict[str, Any]:
     """Return the keys of every HTTP client, as `HttpLogin` takes them."""
     return {name: value for name, value in msgspec.structs.asdict(config).items() if name in LOGIN}
 

@@ -10,7 +10,6 @@ from agent.config.schema import Config, ConfigError, parse_value
 from agent.health.examination import ExpectationChoice
 from agent.health.expectations import GENERIC, ExpectationError, Expected, load_expectations
 from agent.wiring.peering import load_rack
-from agent.wiring.pushing import check_pushes
 from agent.wiring.sources import read_scenario
 from exporters.routes import is_reserved
 from exporters.selection import SeriesSelection
@@ -30,7 +29,6 @@ def check(config: Config) -> SeriesSelection:
         services_of(config.rack)
     load_rack(config, Path())
     check_jobs(config.jobs)
-    check_pushes(config)
     if config.backends.devices == "synthetic":
         read_scenario(config)
     try:

@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporters.push.write_request import varint
 from tests.jobs.rig import LOGIN, OTHER_UID, SLURM, UID, Rig
+from tests.protobuf import varint
 
 POD_CGROUP = "/kubepods.slice/kubepods-burstable-pod{}.slice/cri-containerd-" + "3f" * 32 + ".scope"
 

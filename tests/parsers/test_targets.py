@@ -49,8 +49,6 @@ UNFUZZED = {
     "agent/worker/loop.py": "the supervisor's orders",
     "agent/worker/supervisor.py": "calls agent/worker/decode.py",
     "alerts/notify/delivery.py": "random bytes",
-    "exporters/push/remote_write.py": "a receiver's answer, which is only shown",
-    "exporters/push/write_request.py": "a constant of its own",
     "exporters/protection/tls.py": "certificates of the operator's, which OpenSSL reads",
 }
 """Modules with a mark that no target names, and why."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from alerts.promql import STALE, Labels, Storage, make_labels
-from exporters.push.write_request import varint
+from tests.protobuf import varint
 from tests.servers import prometheus
 
 # One second past a multiple of five: no step of a subquery falls on a sample, where 2.x and 3.x differ.

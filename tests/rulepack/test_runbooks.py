@@ -118,7 +118,7 @@ RECEIVERS = {
     "NvLinkErrors NvSwitchErrors:warning RackAgentsDisagree TransceiverDegrading",
     "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuJobSaving GpuJobSyncStall GpuStraggler JobHung",
     "monitoring": "AgentDiskFailing AgentStalled AlertsUndelivered BackendFailing ConfigReloadFailed MetricsMissing "
-    "PushBehind RulesFailing ShardRulesLate ShardTargetsLost ShardWriteBehind WebCertificateExpiring",
+    "RulesFailing ShardRulesLate ShardTargetsLost ShardWriteBehind WebCertificateExpiring",
     "pager,facility-pager": "LeakDetected:critical RackLeak:critical",
     "facility-pager": "CoolantFlowLow CoolantSupplyHot:critical",
     "facility-tickets": "CoolantSupplyHot:warning LeakDetected:warning LeakDetectorBlind",

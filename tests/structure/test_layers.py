@@ -48,7 +48,6 @@ FENCED = {
     "re2": r"alerts\.regex\.linear",
     "grpc": r"agent\.backends\.jobs(\..*)?",
     "subprocess": r"agent\.worker\.worker_process",
-    "opentelemetry": r"exporters\.push\.otlp_(metrics|push)",
     "rich": r"agent\.(terminal|commands\.top)(\..*)?",
     "yaml": r"agent\.lib\.yamltree|alerts\.server_files",
 }

@@ -28,7 +28,7 @@ EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplat
 """The most that `systemd-analyze security` may find."""
 
 
-EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "otlp": "opentelemetry", "top": "rich"}
+EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "top": "rich"}
 """The module that each extra brings."""
 
 
@@ -144,7 +144,7 @@ def test_the_rules_of_packages_name_what_the_agent_reads() -> None:
 
 
 LOCKS = ROOT / "packaging" / "locks"
-LOCKED_EXTRAS = ("top", "kubernetes", "otlp")
+LOCKED_EXTRAS = ("top", "kubernetes")
 
 
 def pinned(path: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ from tests.lab.bring.archive import Archive, ShortageError
 TOOLS = "tools"
 """What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""
 LOCKED = Path("tests", "tools.txt")
-DEVELOPMENT = ("dashboards", "kubernetes", "otlp", "top", TOOLS)
+DEVELOPMENT = ("dashboards", "kubernetes", "top", TOOLS)
 EXTRAS = {"run": ("top",), "dev": DEVELOPMENT, "bench": (*DEVELOPMENT, "bench")}
 """The extras of the project that each purpose needs, and whether the tools."""
 WHEELS = Path("/usr/share/python-wheels")

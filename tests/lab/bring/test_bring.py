@@ -103,7 +103,7 @@ def test_a_second_time_does_nothing_and_only_what_is_new_is_installed(
     assert made.provide("dev") == made.provide("run") == 0
     (made.root / "tests" / "tools.txt").write_text("tool==2 --hash=sha256:01\n")
     assert made.provide("dev") == 0
-    development = [TOOLS, ".[dashboards,kubernetes,otlp,top]"]
+    development = [TOOLS, ".[dashboards,kubernetes,top]"]
     assert (made.root / "asked").read_text().splitlines() == [".[top]", *development, *development]
     assert (made.venv / "mark").exists()
 

@@ -57,8 +57,6 @@ _AGENT, _AGENT_WELL = _figures(
      {"duration": 240}),
     ('coldplate_notifications_errors_total{notifier="alertmanager",url="http://am"}', {"rate": 0.1, "healthy": 0},
      {"duration": 240}),
-    ('coldplate_push_pending_age_seconds{push="remote_write"}', {"value": 300, "healthy": 2}, {"duration": 150}),
-    ('coldplate_push_samples_dropped_total{push="otlp",reason="rejected"}', {"value": 50, "healthy": 0}, None),
     ("coldplate_gpus_expected", {"value": 9}, {"duration": 30}),
 )  # fmt: skip
 _HOST, _HOST_WELL = _figures(
@@ -181,9 +179,7 @@ OWN: dict[str, Expectation] = {
         _of_node("RulesFailing", 10, problem="memory"),
         _of_node("AlertsUndelivered", 11, problem="dropped", notifier="webhook"),
         _of_node("AlertsUndelivered", 13, problem="failing", notifier="alertmanager"),
-        _of_node("PushBehind", 14, push="remote_write"),
-        _of_node("PushBehind", 15, push="otlp"),
-        _of_node("GpuCountWrong", 16, within=90),
+        _of_node("GpuCountWrong", 14, within=90),
     )),
     "agent-troubles-healthy": Expectation(900, base="healthy-training", surroundings=_AGENT_WELL),
     "host-troubles": Expectation(800, base="healthy-training", surroundings=_HOST, must=(

@@ -38,14 +38,9 @@ from agent.worker.worker_messages import (
     unseal,
 )
 from alerts import alert_state
-from exporters.push.push_queue import FORM as PUSH_FORM
-from exporters.push.push_queue import PushFigures, PushQueue
-from exporters.push.write_request import WriteRequest
 from tests.lab.fuzz.target import Target
 from tests.lab.fuzz.targets.kernel import NOW, check
 from tests.nvml.fake_driver import Code, FakeDriver, FakeGpu, h100
-
-PUSHED = seal(PUSH_FORM, b"first")
 
 
 def sealed(form: str, data: bytes) -> bytes:
@@ -58,22 +53,6 @@ def use_inventory(data: bytes, folder: Path) -> None:
     path = folder / "inventory"
     path.write_bytes(sealed(FORM, data))
     Inventory(path, lambda path, content: None)
-
-
-def use_push_buffer(data: bytes, folder: Path) -> None:
-    """A file of the buffer. Whatever it has, what is found is what was written, and the next one is sent."""
-    content = sealed(PUSH_FORM, data)
-    (folder / "0000000001-5.000000-2.request").write_bytes(content)
-    figures = PushFigures("fuzzed")
-    queue = PushQueue(folder, 2.0**20, 100.0, figures)
-    queue.open(6.0)
-    queue.put([WriteRequest(7.0, 3, b"the last one")], 7.0)
-    while (head := queue.head(7.0)) is not None:
-        assert content.endswith(head.body) or head == WriteRequest(7.0, 3, b"the last one")
-        last = head
-        queue.done()
-    assert last == WriteRequest(7.0, 3, b"the last one")
-    assert figures.pending == 0
 
 
 def use_pause(data: bytes, folder: Path) -> None:
@@ -273,7 +252,5 @@ TARGETS = (
            "agent/backends/nvml/gpu_enumeration.py"), use_driver, (DRIVER_SAID, b""),
            (AbsentError, SourceError, DeviceError), seconds=4.0,
            words=tuple(f'["{name}", '.encode() for name in CALLS)),
-    Target("push-buffer", ("exporters/push/push_queue.py",), use_push_buffer,
-           (PUSHED, PUSHED[:-3], b"Sbody", b"S", b"")),
     Target("nvidia-smi-logs", ("agent/commands/import_/nvidia_smi_log.py",), use_smi, (), (LogFormatError,)),
 )  # fmt: skip

@@ -1,1 +1,0 @@
-"""Pushes what the page shows to servers that cannot scrape the node. Imported only where a push is configured."""
