@@ -1,6 +1,6 @@
 """The sampling loop: requests every source at each tick, waits for those that answer, and publishes a snapshot.
 
-It belongs to the roof, because it reads the clock and owns the worker process. It runs in one thread.
+It belongs to the top-level packages, because it reads the clock and owns the worker process. It runs in one thread.
 """
 
 import logging

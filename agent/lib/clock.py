@@ -1,4 +1,4 @@
-"""The clocks: the roof reads them, and passes what they say down as an argument."""
+"""The clocks: only the top-level packages read them; all other code takes the time as an argument."""
 
 import time
 

@@ -26,7 +26,7 @@ AGENT_ITSELF = {"agent", "agent.backends", "exporters", "alerts", "dashboards"}
 """Packages that hold others: their own files have nothing in them but what the package is."""
 ROOF = ("agent.daemon", "agent.wiring", "agent.commands", "agent.cli")
 CLOCKWORK = (*ROOF, "agent.worker.__main__", "agent.broker.__main__", "agent.lib.clock")
-"""What may read the clock: the roof, and where a process begins."""
+"""What may read the clock: the top-level packages, and where a process begins."""
 
 
 def layers() -> list[tuple[str, str]]:
