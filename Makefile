@@ -11,15 +11,17 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR ZSHDIR
-.PHONY: help run test test-release test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
+.PHONY: help setup run test test-release test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
 .PHONY: deb rpm single test-packages demo fleet bench-scale drill soak siege hardware clean mockups parity programs recent newest engines deployers python fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*### ' '/^[a-z-]+:.*### / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "For those who change coldplate (CONTRIBUTING.md):"
+	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  ARGS=... is passed on: make run ARGS='--scenario straggler', make test ARGS='-k encoder'"
 
-run: .venv/run.stamp ## Run the daemon: on real GPUs if there is a driver, else on a synthetic node
+run: .venv/run.stamp ### Run the daemon: on real GPUs if there is a driver, else on a synthetic node
 	@case "$(ARGS)" in *--backend*|*--scenario*|*--config*) exec $(BIN)/coldplate run $(ARGS);; esac; \
 	if $(BIN)/python -c 'import ctypes; ctypes.CDLL("libnvidia-ml.so.1")' 2>/dev/null; then \
 		exec $(BIN)/coldplate run $(ARGS); \
@@ -49,6 +51,9 @@ test-bare: python ## Run the tests in bare Debian roots: SUITES='trixie sid' AS=
 test-all: ## Run the tests with every installed Python from 3.10 to 3.14: PYTHONS='python3.12 ...'
 	@sh tests/lab/pythons.sh "$(ARGS)" $(PYTHONS)
 
+setup: .venv/dev.stamp ## Set up .venv for development, and the hook that checks the subjects of commits
+	@git config core.hooksPath .githooks
+
 check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -69,24 +74,24 @@ mockups: .venv/dev.stamp ## Read Redfish mockups as a node's controller: DIR=FOL
 test-ansible: .venv/dev.stamp deployers ## Play the Ansible role with the real Ansible, against directories of its own
 	$(BIN)/python -m pytest -n 2 -m "" tests/lab/ansible $(ARGS)
 
-install: ## Install on this machine, as root: DESTDIR, PREFIX=/opt/coldplate, PYTHON, EXTRAS (packaging/install.sh)
+install: ### Install on this machine, as root: DESTDIR, PREFIX=/opt/coldplate, PYTHON, EXTRAS (packaging/install.sh)
 	@PYTHON='$(PYTHON)' sh packaging/install.sh install
 
-uninstall: ## Remove what install installed; keep configuration and state
+uninstall: ### Remove what install installed; keep configuration and state
 	@sh packaging/install.sh uninstall
 
 ARCH ?= $(shell uname -m)
 WHEELS = .programs/wheels/$(ARCH)
-deb: python ## Build dist/coldplate_VERSION_ARCH.deb, which installs without a network: ARCH=aarch64 for another machine
+deb: python ### Build dist/coldplate_VERSION_ARCH.deb, which installs without a network: ARCH=aarch64 for another machine
 	@$(BRING) wheels $(ARCH)
 	@sh packaging/deb/build.sh $(WHEELS) $(ARCH) dist
 
-rpm: python ## Build dist/coldplate-VERSION-1.ARCH.rpm, likewise
+rpm: python ### Build dist/coldplate-VERSION-1.ARCH.rpm, likewise
 	@$(BRING) rpm
 	@$(BRING) wheels $(ARCH)
 	@sh packaging/rpm/build.sh $(WHEELS) $(ARCH) dist
 
-single: python ## Build dist/coldplate-VERSION-ARCH.pyz: one file to try it out, with nothing installed
+single: python ### Build dist/coldplate-VERSION-ARCH.pyz: one file to try it out, with nothing installed
 	@$(BRING) wheels $(ARCH)
 	@sh packaging/single.sh $(WHEELS) $(ARCH) dist
 
@@ -100,7 +105,7 @@ bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/dev/reliability.md: ARGS='--short', ARGS='--only GPU'
 	$(BIN)/python -m tests.lab.drill $(ARGS)
 
-demo: .venv/dev.stamp programs ## Start a simulated site with a fault every few minutes, Prometheus and Alertmanager; say which alert to expect when
+demo: .venv/dev.stamp programs ### Start a simulated site with a fault every few minutes, Prometheus and Alertmanager; say which alert to expect when
 	@$(BIN)/python -m tests.lab.demo $(ARGS)
 
 fleet: .venv/dev.stamp ## Start a fleet's servers over a simulated site, take a rack's power away, see who is told: ARGS=--stay
@@ -158,7 +163,7 @@ screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/
 	$(BIN)/python -m tests.dashboards.pictures.collect $(PICTURES)/data.json 120
 	cd $(PICTURES) && node shoot.mjs data.json $(CURDIR)/docs/images
 
-hardware: .venv/dev.stamp ## Check the agent against nvidia-smi on a machine with a GPU
+hardware: .venv/dev.stamp ### Check the agent against nvidia-smi on a machine with a GPU
 	$(BIN)/python -m tests.lab.hardware $(ARGS)
 
 python:
@@ -180,7 +185,7 @@ engines: python
 deployers: .venv/dev.stamp
 	@$(BRING) deployers
 
-clean: ## Remove what the other targets created
+clean: ### Remove what the other targets created
 	rm -rf .venv .programs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # These look at .venv each time: one that is interrupted, moved or of a Python that is gone looks up to date to make.
