@@ -58,6 +58,7 @@ check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.structure.identifiers
 
 parity: .venv/dev.stamp newest ## Compare rules with the newest Prometheus, query by query: ARGS='queries --seed 7 --queries 30000'
 	$(BIN)/python -m tests.lab.parity $(ARGS)

@@ -202,7 +202,7 @@ def test_the_top_level_is_what_the_readme_says_and_packaging_holds_no_python() -
     assert list((ROOT / "packaging").rglob("*.py")) == []
     allowed = {"pyproject.toml", "agent", "exporters", "dashboards", "alerts", "packaging", "tests", "README.md",
                "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", ".ci", ".gitignore",
-               ".editorconfig", ".pre-commit-config.yaml"}  # fmt: skip
+               ".editorconfig", ".pre-commit-config.yaml", ".githooks", ".github"}  # fmt: skip
     assert top_level() <= allowed
 
 
