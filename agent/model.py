@@ -1,18 +1,17 @@
 """The domain types: what a metric is, what it is measured on, and what one sample of a node contains.
 
-Everything here is frozen. Nothing here reads a clock, a file or a device, or imports another module of coldplate but
-`agent.lib.record`: every layer may use these types, so they may depend on none.
+Everything here is frozen. Nothing here reads a clock, a file or a device, or imports another module of coldplate: every
+layer may use these types, so they may depend on none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import repeat
 from types import MappingProxyType
 from typing import NamedTuple
-
-from agent.lib.record import Record
 
 
 class Kind(Enum):
@@ -114,20 +113,23 @@ class Instant(NamedTuple):
     wall: float
 
 
-class Entity(Record):
+@dataclass(frozen=True, slots=True)
+class Entity:
     """What a reading is of. `label_names` are its labels, in the order in which they are exposed: its fields'."""
 
     label_names = tuple[str, ...]()
 
     @property
     def labels(self) -> Labels:
-        return tuple(zip(self.label_names, map(self.__getattribute__, type(self)._fields), strict=True))
+        return tuple(zip(self.label_names, map(self.__getattribute__, type(self).__match_args__), strict=True))
 
 
+@dataclass(frozen=True, slots=True)
 class Node(Entity):
     """The node itself; its name is a target label, so it carries none."""
 
 
+@dataclass(frozen=True, slots=True)
 class Gpu(Entity):
     """One physical GPU. `index` is the driver's (it may change over a reboot), `uuid` is for life."""
 
@@ -136,6 +138,7 @@ class Gpu(Entity):
     label_names = ("gpu", "uuid")
 
 
+@dataclass(frozen=True, slots=True)
 class NvLink(Entity):
     """One NVLink of one GPU."""
 
@@ -148,6 +151,7 @@ class NvLink(Entity):
         return (*self.gpu.labels, ("link", str(self.link)))
 
 
+@dataclass(frozen=True, slots=True)
 class IbPort(Entity):
     """One port of an InfiniBand or RoCE device."""
 
@@ -156,6 +160,7 @@ class IbPort(Entity):
     label_names = ("device", "port")
 
 
+@dataclass(frozen=True, slots=True)
 class Rack(Entity):
     """The rack that feeds this node."""
 
@@ -163,6 +168,7 @@ class Rack(Entity):
     label_names = ("rack",)
 
 
+@dataclass(frozen=True, slots=True)
 class Backend(Entity):
     """One source of readings inside the agent."""
 
@@ -170,7 +176,8 @@ class Backend(Entity):
     label_names = ("backend",)
 
 
-class Metric(Record):
+@dataclass(frozen=True, slots=True)
+class Metric:
     """A row of the catalogue: everything about a metric. Compared by identity; there is one of each.
 
     `span` is the closed range of physically possible values, in the row's unit: a value outside is
@@ -332,7 +339,8 @@ def readings_of(series: Iterable[Series], values: Iterable[float]) -> Iterator[R
     return map(tuple.__new__, repeat(Reading), zip(series, values, strict=True))
 
 
-class Gap(Record):
+@dataclass(frozen=True, slots=True)
+class Gap:
     """A reading that is absent, and why. `detail` is for people: the call, the file, the error."""
 
     metric: Metric
@@ -341,7 +349,8 @@ class Gap(Record):
     detail: str = ""
 
 
-class Xid(Record):
+@dataclass(frozen=True, slots=True)
+class Xid:
     """One XID error that the driver reported about a GPU.
 
     `device` is the GPU's UUID or its PCI bus id (`0000:1b:00`), whichever the reporter knows.
@@ -355,7 +364,8 @@ class Xid(Record):
     text: str = ""
 
 
-class GpuIdentity(Record):
+@dataclass(frozen=True, slots=True)
+class GpuIdentity:
     """What a GPU is, apart from what it is doing: kept when the GPU itself is gone.
 
     `slot` is the PCI bus id in lower case with a four-digit domain, `0000:1b:00.0`. `facts` are
@@ -380,7 +390,8 @@ class BackendReport(NamedTuple):
     calls: int = 0
 
 
-class Snapshot(Record):
+@dataclass(frozen=True, slots=True)
+class Snapshot:
     """The state of the node at one moment. Passed by reference, and never changed."""
 
     sequence: int
@@ -420,7 +431,11 @@ class Severity(Enum):
 SEVERITIES = {severity.value: severity for severity in Severity}
 
 
-class Alert(Record):
+NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
     """One alert instance; `labels` is its identity. Times are wall seconds, None where not reached.
 
     `inhibited_by` is the name of a firing alert of which this one is an effect; empty if there is no such alert.
@@ -434,7 +449,7 @@ class Alert(Record):
     active_at: float
     fired_at: float | None = None
     resolved_at: float | None = None
-    annotations: Mapping[str, str] = MappingProxyType({})
+    annotations: Mapping[str, str] = field(default_factory=lambda: NO_ANNOTATIONS)
     inhibited_by: str = ""
     fires_at: float | None = None
 
@@ -467,7 +482,8 @@ class RuleReport(NamedTuple):
     alerts: tuple[Alert, ...] = ()
 
 
-class GroupReport(Record):
+@dataclass(frozen=True, slots=True)
+class GroupReport:
     """The state of one group of rules; `interval` in seconds, `limit` 0 means no limit."""
 
     name: str

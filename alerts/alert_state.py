@@ -15,13 +15,13 @@ import logging
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from agent.lib.record import replace
 from agent.lib.state_files import DamagedError, seal, unseal
 from agent.model import Alert, Labels, Phase
 from alerts.lifecycle import AlertRecord, moved

@@ -8,6 +8,7 @@ matchers are muted while an alert that matches its source matchers fires and has
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from agent.lib import textfile, yamltree
-from agent.lib.record import replace
 from agent.lib.yamltree import Bounds
 from agent.model import GroupReport, Labels, Phase
 from alerts.lifecycle import AlertRecord

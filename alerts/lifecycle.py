@@ -6,10 +6,10 @@ Prometheus's own `AlertingRule.Eval`.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from msgspec import Struct, field, structs
 
-from agent.lib.record import replace
 from agent.model import Alert, Labels, Phase
 
 RETENTION_SECONDS = 15 * 60.0
@@ -44,9 +44,17 @@ class AlertRecord(Struct, frozen=True):
 
 def moved(alert: Alert, seconds: float) -> Alert:
     """Return the same incident after the clock was set: everything is as long ago as before."""
-    times = {"fired_at": alert.fired_at, "resolved_at": alert.resolved_at, "fires_at": alert.fires_at}
-    moved_times = {name: wall + seconds for name, wall in times.items() if wall is not None}
-    return replace(alert, active_at=alert.active_at + seconds, **moved_times)
+
+    def later(wall: float | None) -> float | None:
+        return None if wall is None else wall + seconds
+
+    return replace(
+        alert,
+        active_at=alert.active_at + seconds,
+        fired_at=later(alert.fired_at),
+        resolved_at=later(alert.resolved_at),
+        fires_at=later(alert.fires_at),
+    )
 
 
 def step(record: AlertRecord | None, condition: Holds | None, now: float, terms: RuleTiming) -> AlertRecord | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import structs
 
-from agent.lib.record import replace
 from agent.model import Alert, Labels, Phase, RuleHealth
 from alerts.changes import ANNOTATION as CHANGES
 from alerts.lifecycle import AlertRecord, Holds, step

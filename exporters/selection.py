@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from fnmatch import fnmatchcase
 
@@ -14,7 +15,6 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.groups import WORDS, Profile, profile_of, words_of
 from agent.catalogue.infiniband import PREFIX
 from agent.lib.layout_columns import RoundMemo, picker
-from agent.lib.record import replace
 from agent.lib.wording import nearest
 from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 

@@ -10,10 +10,10 @@ A family of devices is a package in `agent/backends/` whose name is a value of t
 import errno
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
-from agent.lib.record import Record
 from agent.model import Frame, Gap, GpuIdentity, Instant, Lane, Reading, Reason, Xid
 
 
@@ -37,7 +37,8 @@ class SourceError(Exception):
     """
 
 
-class GpuProcess(Record):
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
     """A process that computes on a GPU. `pid` is the host's, `instance` the MIG GPU instance, None if not known.
 
     `memory` is in bytes. `sm` is the share of time in which its kernels ran since the last read, asked only where
@@ -93,7 +94,8 @@ class LaneSample(NamedTuple):
     processes: tuple[GpuProcess, ...] | None = None
 
 
-class ChannelError(Record):
+@dataclass(frozen=True, slots=True)
+class ChannelError:
     """One channel could not be read as a whole."""
 
     channel: str
@@ -140,7 +142,8 @@ class Channel(Protocol):
         """
 
 
-class Unidentified(Record):
+@dataclass(frozen=True, slots=True)
+class Unidentified:
     """A device that the source counts but that has not identified itself. `index` is the source's number for it."""
 
     index: str
@@ -148,7 +151,8 @@ class Unidentified(Record):
     detail: str
 
 
-class Roster(Record):
+@dataclass(frozen=True, slots=True)
+class Roster:
     """All devices: the channels, in the order in which they joined, and the devices that have not joined yet."""
 
     channels: tuple[Channel, ...]
@@ -180,7 +184,8 @@ class DeviceSource(Protocol):
         """Shut the library down cleanly, if no call hangs in it; may be called more than once."""
 
 
-class SourceOptions(Record):
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
     """What a family is opened with.
 
     `scenario` and `epoch`, the monotonic second at which it began, are for synthetic devices. `wall` gives seconds

@@ -1,10 +1,10 @@
 """The metric catalogue: one row for each metric, and everything else reads it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.catalogue.bindings import Derived
-from agent.lib.record import replace
 from agent.model import Kind, Metric
 
 STATISTICS = ("min", "mean", "max")

@@ -6,17 +6,18 @@ what a damaged counter shows: all ones in 32 or in 64 bits.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from agent.lib.record import Record
 from agent.model import Kind, Lane, Metric, Unit
 
 ALL_LINKS = 0xFFFFFFFF
 """The scope id that asks an NVLink field for the sum over all links."""
 
 
-class Field(Record):
+@dataclass(frozen=True, slots=True)
+class Field:
     """A value of `nvmlDeviceGetFieldValues`: `raw * scale` is in the row's unit.
 
     `labels` are the values of the row's own labels, in order. `per_link` asks once for each link,
@@ -35,7 +36,8 @@ class Field(Record):
         return f"NVML field {self.id}"
 
 
-class Call(Record):
+@dataclass(frozen=True, slots=True)
+class Call:
     """A value that one NVML function gives; the NVML backend knows how to call it.
 
     `lane` is for a value whose call would cost too much in the row's own lane. `bit` is for a function that answers
@@ -51,7 +53,8 @@ class Call(Record):
         return self.name
 
 
-class Gpm(Record):
+@dataclass(frozen=True, slots=True)
+class Gpm:
     """A GPU performance monitoring metric (Hopper and newer): `raw * scale` is in the row's unit.
 
     `total` is for a counter of which GPM gives the mean growth per second: the sampler adds it up.
@@ -66,7 +69,8 @@ class Gpm(Record):
         return f"GPM metric {self.id}"
 
 
-class PortFile(Record):
+@dataclass(frozen=True, slots=True)
+class PortFile:
     """A file below `/sys/class/infiniband/DEVICE/ports/PORT/`: `raw * scale` is in the row's unit."""
 
     path: str
@@ -76,7 +80,8 @@ class PortFile(Record):
         return f"ports/N/{self.path}"
 
 
-class Source(Record):
+@dataclass(frozen=True, slots=True)
+class Source:
     """A value that a backend's own code reads; the text names the file, call or library."""
 
     text: str
@@ -85,7 +90,8 @@ class Source(Record):
         return self.text
 
 
-class DeviceValue(Record):
+@dataclass(frozen=True, slots=True)
+class DeviceValue:
     """A value read by another family of devices than NVIDIA's: its word in `backends.devices`, and the file or call."""
 
     family: str
@@ -95,7 +101,8 @@ class DeviceValue(Record):
         return f"{self.family}: {self.text}"
 
 
-class Derived(Record):
+@dataclass(frozen=True, slots=True)
+class Derived:
     """A value that the agent computes; the text says from what."""
 
     how: str

@@ -6,10 +6,10 @@ and requests blocks again that it could not correct (PLR, physical layer retrans
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import ALL_LINKS, PACKETS, Call, Derived, Field, Gpm, counter, gauge, info, state
-from agent.lib.record import Record
 from agent.model import Gpu, Lane, Metric, NvLink, Shown
 
 MEBI = 2.0**20
@@ -113,7 +113,8 @@ FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed", "fa
 """Names of NVML's GPU fabric states 0 to 3, and of a registration that completed with an error status."""
 
 
-class FabricAspect(Record):
+@dataclass(frozen=True, slots=True)
+class FabricAspect:
     """Some bits of the fabric's health mask: a code of `width` bits at `shift`.
 
     0 means unknown to the driver, `good` no problem, and each code of `bad` is a problem with its name.

@@ -3,6 +3,7 @@
 It belongs to the top-level packages, because it reads the clock and owns the worker process. It runs in one thread.
 """
 
+import dataclasses
 import logging
 import math
 import os
@@ -16,7 +17,6 @@ from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.costs import Governing, OwnProcesses, ThreadCosts
 from agent.daemon.hub import Hub, Isolation
 from agent.daemon.pausing import PauseAnswer, PauseWatch
-from agent.lib import record
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wakeups import WakePipe
 from agent.lib.wording import utc
@@ -379,7 +379,7 @@ class SamplingLoop:
         else:
             wall = self._clock().wall
             self.sampler.take_xids(
-                [record.replace(xid, wall=min(max(xid.wall, wall - LATE_SECONDS), wall)) for xid in message]
+                [dataclasses.replace(xid, wall=min(max(xid.wall, wall - LATE_SECONDS), wall)) for xid in message]
             )
         if isinstance(message, (LaneSample, ChannelError)) and message.lane is Lane.FAST:
             self._pending.discard(message.channel)

@@ -5,10 +5,10 @@ The label's name decides what is replaced; an unknown label is, since an alert's
 """
 
 import re
+from dataclasses import replace
 
 from msgspec import structs
 
-from agent.lib.record import replace
 from agent.model import Backend, Entity, Gpu, Labels, NvLink, Rack
 from agent.recording.file_records import RecordingHeader
 

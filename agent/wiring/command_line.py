@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.config.words import DEVICES
 from agent.lib.commandline import add_log_options
-from agent.lib.record import Record
 from agent.lib.wording import UserError
 
 if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
@@ -33,7 +33,8 @@ class Families(tuple[str, ...]):
         return is_file or super().__contains__(word)
 
 
-class CommandLineOptions(Record):
+@dataclass(frozen=True, slots=True)
+class CommandLineOptions:
     """The options that only the command line has."""
 
     sysfs: Path = Path("/sys")

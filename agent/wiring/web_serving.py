@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from agent.daemon.reloading import Reloader, WebFileRejectedError
 from agent.daemon.rule_manager import RuleManager
 from agent.daemon.self_report import Readiness
 from agent.daemon.service import hurry
-from agent.lib.record import replace
 from agent.lib.threads import Threads
 from agent.lib.wording import UserError, show_address
 from agent.model import Instant, Snapshot

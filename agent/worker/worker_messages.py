@@ -20,11 +20,11 @@ the main process 2.5 KB from the pipe to the page. Anything beyond these limits 
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from zlib import crc32
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
-from agent.lib.record import Record
 from agent.model import Entity, Gap, Gpu, GpuIdentity, IbPort, Node, NvLink, Reason, Series, Xid
 
 MAX_LINE = 256 * 2**10
@@ -73,13 +73,15 @@ class MessageError(ValueError):
     """The line is not a valid message."""
 
 
-class Alive(Record):
+@dataclass(frozen=True, slots=True)
+class Alive:
     """The worker's main thread received the order with this number."""
 
     order: int
 
 
-class Hello(Record):
+@dataclass(frozen=True, slots=True)
+class Hello:
     """The source is open: its channels, in the order of their numbers, and the devices that are missing.
 
     Sent when the source is open, and again when a device joins or the missing ones change.
@@ -90,7 +92,8 @@ class Hello(Record):
     unidentified: tuple[Unidentified, ...] = ()
 
 
-class Refusal(Record):
+@dataclass(frozen=True, slots=True)
+class Refusal:
     """Why no device can be read: the source could not be opened (`absent`: there is nothing to open) or failed as a
     whole, or its worker ended or does not answer.
     """

@@ -4,6 +4,7 @@ Recorded series of alerts come from the rules that the daemon had; for rules tha
 the played rules give. A span reaches from pending over firing to the end.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
@@ -12,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
-from agent.lib import record
 from agent.lib.layout_columns import picker
 from agent.model import Frame, Framer, Instant, Labels, Layout, Phase, Snapshot
 from alerts.engine import Evaluation, RuleEngine, Ruleset
@@ -227,7 +227,7 @@ class _AlertSeries:
         frames = [self._without(frame) for frame in snapshot.frames]
         own = self._exposition.frame(engine.reports(), engine.windows, (), causes)
         alerts = self._framer.frame(each for each in own.readings if each.metric in ALERT_SERIES)
-        return record.replace(snapshot, frames=(*frames, alerts))
+        return dataclasses.replace(snapshot, frames=(*frames, alerts))
 
     def _without(self, frame: Frame) -> Frame:
         known = self._pruned.get(frame.layout)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import compress
 
 from msgspec import Struct
 
-from agent.lib.record import replace
 from agent.lib.threads import Threads
 from agent.model import Alert, Labels, Phase
 from alerts.lifecycle import moved

@@ -9,6 +9,7 @@ last minutes in its place.
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import mul
 from typing import NamedTuple
@@ -132,6 +133,7 @@ HOST_LABELS = {"Hostname": ("Hostname",), "hostname": ("hostname",), "both": ("H
 _INFORMANTS = {BY_NAME[name] for name in ("coldplate_gpu_info", "coldplate_gpu_job_info", "coldplate_gpu_mig_info")}
 
 
+@dataclass(frozen=True, slots=True)
 class Neighbour(Entity):
     """The entity of another exporter's metrics; it comes after all entities of coldplate on a page."""
 

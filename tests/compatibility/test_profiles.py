@@ -1,6 +1,7 @@
 """Each profile's table against the catalogue, neighbours' names by value, unit and label, and the page with them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
@@ -9,7 +10,6 @@ from agent.catalogue import BY_NAME
 from agent.config.reading import parse
 from agent.config.schema import DCGM_LABELS, HOSTNAME_LABELS, NEIGHBOURS
 from agent.daemon.hub import Hub
-from agent.lib.record import replace
 from agent.model import Instant, Node, Reading, Snapshot
 from agent.wiring.start_checks import check
 from agent.wiring.web_serving import Exposed, neighbours_of

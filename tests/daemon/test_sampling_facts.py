@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from agent.backends.protocol import BackendSample
 from agent.daemon import sampling
 from agent.daemon.pausing import PauseAnswer
-from agent.lib.record import replace
 from agent.model import Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.schedule import Settings
 from agent.worker.worker_messages import Message, Refusal

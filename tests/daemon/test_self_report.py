@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from agent.catalogue import BY_NAME
 from agent.daemon.hub import MOMENTS, Hub, RecentReadings
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_report import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, SelfMetrics
-from agent.lib.record import replace
 from agent.lib.state_files import FileState
 from agent.lib.threads import ThreadState
 from agent.model import BackendReport, Gpu, Instant, Lane, Outcome, Reading, Series, Snapshot

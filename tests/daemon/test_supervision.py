@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,6 @@ import pytest
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import Notifier
 from agent.daemon.service import SETTLED_SECONDS, SWITCH_SECONDS, Service, hurry
-from agent.lib.record import replace
 from agent.lib.threads import Threads
 from agent.model import BackendReport, Outcome
 from tests.daemon.standin import Ears

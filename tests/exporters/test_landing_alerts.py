@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from agent.commands.top.screen.node_view import view_of
 from agent.commands.top.screen.panes import alert_lines
 from agent.commands.top.screen.text_layout import TextLayout
 from agent.commands.top.screen.view_builder import headlines
-from agent.lib.record import replace
 from agent.model import (
     Alert,
     BackendReport,

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from agent import catalogue
-from agent.lib.record import replace
 from agent.model import (
     Alert,
     BackendReport,

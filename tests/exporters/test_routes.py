@@ -1,5 +1,6 @@
 """What is found at which path."""
 
+import dataclasses
 import gc
 import gzip
 import json
@@ -15,7 +16,6 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from agent.lib import record
 from agent.model import (
     Alert,
     BackendReport,
@@ -100,7 +100,7 @@ def test_a_new_snapshot_is_shown_at_once_even_if_it_has_the_same_number(
     held = [full_snapshot]
     site = Routes(showing(view, lambda: held[0]))
     before = get(site, path).body
-    held[0] = record.replace(full_snapshot, frames=(frame_of(full_snapshot.readings[:-1]),))
+    held[0] = dataclasses.replace(full_snapshot, frames=(frame_of(full_snapshot.readings[:-1]),))
     assert get(site, path).body != before
 
 

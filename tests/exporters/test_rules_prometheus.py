@@ -4,6 +4,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.lib.record import replace
 from agent.model import Alert, GroupReport, Phase, RuleHealth, RuleReport
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage

@@ -5,6 +5,7 @@ import resource
 import signal
 import struct
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from agent.catalogue import BY_NAME
-from agent.lib.record import replace
 from agent.model import EMPTY_FRAME, Frame, Framer, Gpu, Instant, Layout, Node, Reading, Series, Snapshot
 from agent.recording.file_records import PackedColumns, RecordingError, pack_columns
 from agent.recording.recorded_block import SelectedColumns

@@ -1,5 +1,6 @@
 """The page of a report as a browser gets it: whole, of itself, and with every peak."""
 
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from agent.lib import record
 from agent.model import Instant
 from agent.recording.recording_reader import Recording
 from agent.recording.report import report_series as chosen
@@ -193,7 +193,7 @@ def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, valu
     numbers = [value if second % 2 else 1.0 for second in range(70)]
     names = (chosen.UTILIZATION, chosen.POWER, chosen.MEMORY, chosen.ENERGY, chosen.NVLINK_OUT, chosen.POWER_LIMIT)
     some = snapshots({row(name, gpu(index)): numbers for name in names for index in range(2)}, 70)
-    odd = [record.replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in some]
+    odd = [dataclasses.replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in some]
     with Recording(recorded(tmp_path / "run", odd, interval=1e-300)) as recording:
         made = read_run([recording])
     found, _ = page(made)
@@ -206,7 +206,8 @@ def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, valu
 @pytest.mark.parametrize("wall", [-1e17, 1e17])
 def test_absurd_times_and_values_are_played(tmp_path: Path, wall: float) -> None:
     series = {row(name, gpu(0)): [1e308, -1e308] * 20 for name in (chosen.UTILIZATION, chosen.POWER, chosen.ENERGY)}
-    odd = [record.replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in snapshots(series, 40)]
+    samples = snapshots(series, 40)
+    odd = [dataclasses.replace(s, at=Instant(s.at.mono * 1e9, wall + s.at.wall)) for s in samples]
     recorded(tmp_path / "run", odd, interval=1e-300)
     assert run_report(tmp_path / "run", "--html", tmp_path / "page") == 0
 

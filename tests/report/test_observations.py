@@ -1,13 +1,13 @@
 """The observations of a report are the alerts of the rules, and beside them stands what the rules could not judge."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.commands import report
-from agent.lib.record import replace
 from agent.model import Node, Series
 from agent.recording.report import report_series as chosen
 from alerts.backtest.coverage import coverage_of

@@ -3,6 +3,7 @@
 import os
 import pwd
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from agent.commands.top.screen.key_input import OneGpu, UiState
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting
 from agent.commands.top.screen.text_layout import ASCII, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
-from agent.lib.record import replace
 from agent.model import Alert, BackendReport, Gpu, Instant, Lane, Outcome, Phase, Reading, Snapshot
 from exporters.markup import Tone
 from tests.exporters.conftest import reading

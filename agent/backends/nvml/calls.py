@@ -8,21 +8,21 @@ code that this version does not know is not a value: it becomes a gap, and is ne
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS, U32_ONES, Slot, SlotError, slot_error
 from agent.backends.nvml.driver import DriverError, GpuHandle, escalate
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.gpu import EVENT_REASONS, MEGA, MILLI, PERCENT, RECOVERY_ACTIONS
-from agent.lib.record import Record
 from agent.model import Entity, Instant, Metric, Reading, Reason, Series
 
 _DOMAINS: Mapping[str, object] = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}  # nvmlClockType_t
 _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
 
 
-class CallSpec(Record):
+@dataclass(frozen=True, slots=True)
+class CallSpec:
     """One function. `older` is its name in older drivers; `domains` maps a binding's label to an argument.
 
     `constant`: the answer stays the same until the driver is opened again, so that it is called once.
@@ -31,7 +31,7 @@ class CallSpec(Record):
     scale: float = 1.0
     older: str | None = None
     args: tuple[object, ...] = ()
-    domains: Mapping[str, object] = MappingProxyType({})
+    domains: Mapping[str, object] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
     sentinels: frozenset[int] = SENTINELS
     constant: bool = False

@@ -1,6 +1,7 @@
 """The MIG instances of one GPU: what each is, its memory, and the activity of the GPU instance that it is part of."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS
@@ -18,7 +19,6 @@ from agent.backends.nvml.lane_reader import LaneReader
 from agent.catalogue import BY_NAME
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Gpm
-from agent.lib.record import Record
 from agent.model import Gap, Gpu, Instant, Reading, Reason, Series
 
 _MIG_INFO = BY_NAME["coldplate_gpu_mig_info"]
@@ -37,7 +37,8 @@ _REFUSALS = PERMANENT_CODES - {INVALID_ARGUMENT}
 """What is answered of an instance that is still there: `invalid argument` may be one that is not."""
 
 
-class _MigInstance(Record):
+@dataclass(frozen=True, slots=True)
+class _MigInstance:
     device: GpuHandle
     uuid: str
     gpu_instance: int

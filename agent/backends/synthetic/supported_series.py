@@ -62,7 +62,7 @@ def fixed_readings(machine: MachineType, entity: Gpu | NvLink, lane: Lane) -> It
     A link's key has the link's number second.
     """
     place = (str(entity.link),) if isinstance(entity, NvLink) else ()
-    for row, words, where, value in _offers(machine, type(entity)):
+    for row, words, where, value in _offers(machine, type(entity)):  # type: ignore[arg-type] # a class is hashable
         if where is lane:
             series = Series(row, entity, tuple(zip(row.labels, words, strict=True)))
             yield (row.name, *place, *words), Reading(series, value)

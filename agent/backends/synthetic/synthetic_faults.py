@@ -6,6 +6,7 @@ deliberately raw, so that these have something to do.
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from agent.backends.protocol import DeviceError, SourceError
@@ -14,7 +15,6 @@ from agent.backends.synthetic.scenario import Scenario, ScenarioFault, Window
 from agent.backends.synthetic.supported_series import Key
 from agent.catalogue import BY_NAME
 from agent.catalogue.xid_triage import TRIAGE, XidClass
-from agent.lib.record import replace
 from agent.model import Gap, Instant, Labels, Node, Reading, Reason, Series, Xid
 
 SPOILING = frozenset({"missing", "sentinel", "counter-back", "reading"})

@@ -4,6 +4,7 @@ The agent, the kernel log and the driver are read in separate threads: one that 
 """
 
 import contextlib
+import dataclasses
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +34,6 @@ from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
-from agent.lib import record
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.proc_stat import parse_run_delay, parse_stat
@@ -111,7 +111,7 @@ def age_scenario(options: CommandLineOptions, config: Config, at: float | None) 
         return options
     from agent.backends.synthetic.synthetic_source import settled_at
 
-    return record.replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
+    return dataclasses.replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
 
 
 class CheckEvidence(Struct, frozen=True):
