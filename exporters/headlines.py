@@ -72,11 +72,14 @@ def _unknown(text: str) -> Headline:
     return Headline(Tone.CALM, WORDS[Tone.CALM], text)
 
 
-def well_line(count: int, conditions: Iterable[Alert], rules: int) -> Headline:
-    """Return the line of a node of which nothing else is to be said, with `count` GPUs and `rules` that judge it."""
+def unjudged_line(why: str) -> Headline:
+    """Return the line of a node whose rules were not all evaluated, for the reason `why`: what fires is not known."""
+    return _unknown(f"{why}: what would fire is not known")
+
+
+def well_line(count: int, conditions: Iterable[Alert]) -> Headline:
+    """Return the line of a node of which nothing else is to be said, with `count` GPUs; its rules were evaluated."""
     gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers"
-    if not rules:
-        return _unknown(f"{gpus}; no rules are evaluated")
     fires = any(counts_now(condition) for condition in conditions)
     return Headline(Tone.GOOD, WORDS[Tone.GOOD], gpus if fires else f"{gpus}, and nothing fires")
 

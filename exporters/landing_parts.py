@@ -25,11 +25,14 @@ _GPU_NUMERIC = frozenset(_GPU_HEADS[2:8])
 _MEMORY, _MEMORY_MAX = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
 
 
-def device_tone(conditions: Sequence[Alert], is_read: bool) -> Tone:
-    """Return the colour of a device: of the worst condition that fires; good only if it is read and none is pending."""
+def device_tone(conditions: Sequence[Alert], is_read: bool, is_judged: bool) -> Tone:
+    """Return the colour of a device: of the worst condition that fires.
+
+    It is good only if it is read, the rules were evaluated, and no condition is pending.
+    """
     if conditions:
         return min(map(tone_of, conditions))
-    return Tone.GOOD if is_read else Tone.CALM
+    return Tone.GOOD if is_read and is_judged else Tone.CALM
 
 
 def gpus_section(
@@ -55,7 +58,7 @@ def _state_until_known(device: SeenGpu) -> str:
 
 
 def gpu_tone(device: SeenGpu) -> Tone:
-    return device_tone(device.conditions, device.up and device.is_known)
+    return device_tone(device.conditions, device.up and device.is_known, device.is_judged)
 
 
 def _trouble(device: SeenGpu) -> tuple[Tone, bool]:
@@ -150,7 +153,7 @@ def fabric_section(found: SeenNode, ports: Sequence[PortFacts], conditions: Devi
         return ""
     counts = {name: found.by_entity(name) for name in (_SENT, _SYMBOLS, _DOWNS)}
     infos = {each.entity: each.labels for each in found.all(_INFO)}
-    tones = {port: port_tone(port, conditions.of(port.port)) for port in ports}
+    tones = {port: port_tone(port, conditions) for port in ports}
     rows = (
         _port_row(port, tones[port], counts, infos.get(port.port, {}))
         for port in sorted(ports, key=lambda port: _place(port, tones[port]))
@@ -158,8 +161,8 @@ def fabric_section(found: SeenNode, ports: Sequence[PortFacts], conditions: Devi
     return table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC) + "".join(rows) + TABLE_END
 
 
-def port_tone(state: PortFacts, conditions: Sequence[Alert]) -> Tone:
-    return device_tone(conditions, state.is_up)
+def port_tone(state: PortFacts, conditions: DeviceConditions) -> Tone:
+    return device_tone(conditions.of(state.port), state.is_up, conditions.is_judged)
 
 
 def _place(state: PortFacts, tone: Tone) -> tuple[object, ...]:

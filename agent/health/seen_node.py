@@ -63,6 +63,8 @@ class SeenGpu(Struct):
     silence: Gap | None = None
     conditions: Sequence[Alert] = ()
     """The conditions that name it, the worst first."""
+    is_judged: bool = False
+    """Whether the rules were evaluated: without, that no condition names it says nothing."""
     state: str = ""
     """What it did for most of the last minute, by the ledger; empty where that is not known."""
 

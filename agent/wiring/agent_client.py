@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from agent.catalogue import BY_NAME
+from agent.health.evaluated_rules import NO_RULES, why_unjudged
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
@@ -184,13 +185,6 @@ def _parts(columns: list[tuple[Layout, list[float | None]]], place: int) -> Iter
             yield layout, (value,)
 
 
-LATE_SECONDS = 60.0
-"""Seconds after which rules that are due, and are not evaluated, are behind. Clocks of two nodes may differ by some."""
-
-
-NO_RULES = "the agent evaluates no rules"
-
-
 class AlertsResponse(NamedTuple):
     """The answer of `/api/v1/alerts`.
 
@@ -205,12 +199,7 @@ class AlertsResponse(NamedTuple):
 
     def why_unjudged(self, now: float) -> str:
         """Return why the absence of alerts proves nothing at a wall second; empty if the rules are up to date."""
-        if not self.has_rules:
-            return NO_RULES
-        if self.next_evaluation is None:
-            return "the agent has not evaluated all of its rules yet"
-        late = now - self.next_evaluation
-        return f"the agent's rules are {late:.0f} s behind" if late > LATE_SECONDS else ""
+        return why_unjudged(self.has_rules, self.next_evaluation, now)
 
 
 def read_alerts(body: bytes) -> AlertsResponse:

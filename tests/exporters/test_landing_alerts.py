@@ -58,7 +58,7 @@ def page(*alerts: Alert, failed: int = 0, sampled: bool = True, served: Iterable
     broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
     reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
     snapshot = snapshot_of(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),)) if sampled else None
-    groups = (GroupReport("g", "f.yml", 15.0, rules=reports),)
+    groups = (GroupReport("g", "f.yml", 15.0, evaluated_at=NOW, rules=reports),)
     return overview(context(snapshot, rules=lambda: groups, runbooks=dict.fromkeys(served, "# It")))
 
 

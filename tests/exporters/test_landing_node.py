@@ -81,9 +81,12 @@ def page(
     reports: tuple[BackendReport, ...] = (),
     ready: tuple[bool, str] = (True, "fresh"),
     query: str = "",
+    evaluated_at: float | None = NOW,
 ) -> str:
     snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(readings), reports)
-    groups = (GroupReport("g", "f.yml", 15.0, rules=(RuleReport("A", True, "x", alerts=alerts),)),)
+    groups = (
+        GroupReport("g", "f.yml", 15.0, evaluated_at=evaluated_at, rules=(RuleReport("A", True, "x", alerts=alerts),)),
+    )
     runbooks = {each.rule: "# It" for each in alerts}
     view = context(snapshot, readiness=lambda: ready, node="node-17", rules=lambda: groups, runbooks=runbooks)
     return overview(view, query)
@@ -160,7 +163,26 @@ def test_a_pending_alert_is_shown_with_the_time_until_it_fires_and_colours_nothi
 
 def test_without_rules_nothing_is_well() -> None:
     snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(node()))
-    assert banner(overview(context(snapshot)))[1:] == ("· Unknown", ["all 8 GPUs answer; no rules are evaluated"])
+    assert banner(overview(context(snapshot)))[1:] == (
+        "· Unknown",
+        ["no rules are evaluated: what would fire is not known"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("evaluated_at", "why"),
+    [(None, "not all rules have been evaluated yet"), (NOW - 120.0, "the rules are 105 s behind")],
+)
+def test_until_the_rules_are_evaluated_nothing_is_well(evaluated_at: float | None, why: str) -> None:
+    text = page([*node(), *port("mlx5_0")], evaluated_at=evaluated_at)
+    assert banner(text) == ("", "· Unknown", [f"{why}: what would fire is not known"])
+    assert {tone for title in ("GPUs", "InfiniBand") for tone, _ in bodies(text, title)} == {""}
+    assert "<dt>Alerts</dt><dd>not known</dd>" in text
+    assert f"<p>Not known: {why}.</p>" in text
+    assert "No alert is pending or firing" not in text
+    fires = page(node(), firing("NodeHot", "critical"), evaluated_at=evaluated_at)
+    assert banner(fires)[1:] == ("✖ Critical", ["NodeHot", f"{why}: what would fire is not known"])
+    assert '<dt>Alerts</dt><dd><span class="bad">1 firing</span></dd>' in fires
 
 
 def test_the_state_is_what_a_gpu_did_most_in_the_last_minute() -> None:

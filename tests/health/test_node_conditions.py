@@ -177,8 +177,8 @@ def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_answers_nonsens
         (page(nextEvaluation=FUTURE), "synthetic", "has real devices"),
         (page(nextEvaluation=FUTURE, devices="replayed"), "replay", ""),
         (page(nextEvaluation=FUTURE), "auto", ""),
-        (page(), "auto", "evaluates no rules"),
-        (page(nextEvaluation=NEVER), "auto", "has not evaluated all of its rules yet"),
+        (page(), "auto", "no rules are evaluated"),
+        (page(nextEvaluation=NEVER), "auto", "not all rules have been evaluated yet"),
         (page(nextEvaluation=PAST), "auto", "s behind"),
     ],
 )

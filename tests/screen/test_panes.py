@@ -141,8 +141,9 @@ def test_the_head_line_names_the_node_whose_recording_is_played() -> None:
 
 def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
     scene = ViewKeeper(1.0).scene([Sighting("n", "from its agent", problem="no answer: Connection refused")], 5.0)
-    head = draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
-    assert "GPUs unknown" in head and "no GPU" not in head
+    lines = [line.plain for line in draw(scene, UiState(), TextLayout(80, 24))[0]]
+    assert "GPUs unknown" in lines[0] and "no GPU" not in lines[0]
+    assert "alerts n/a" in lines[2]
 
 
 def test_names_of_others_cannot_steer_the_terminal() -> None:

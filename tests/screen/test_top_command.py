@@ -45,6 +45,7 @@ def refused(*arguments: str) -> str:
 
 def test_json_and_csv_of_a_node_that_is_sampled_by_the_command_itself() -> None:
     (node,) = json.loads(top("--json", *IDLE))["nodes"]
+    assert node["unjudged"] == "not all rules have been evaluated yet"
     assert (node["origin"], node["synthetic"], node["problem"], node["alerts"]) == ("sampled here", "idle", None, [])
     assert [gpu["gpu"] for gpu in node["gpus"]] == list("01234567")
     gpu = node["gpus"][0]
@@ -65,7 +66,7 @@ def test_without_a_terminal_it_prints_one_picture_without_escapes_and_in_the_c_l
     for picture in (top("--ascii", *IDLE), ended.output.decode()):
         assert picture.isascii()
         assert "\x1b" not in picture
-        assert len(re.findall(r"^ +\d \S", picture, re.MULTILINE)) == 8
+        assert len(re.findall(r"^[. ] +\d \S", picture, re.MULTILINE)) == 8
 
 
 @pytest.mark.parametrize("words", [["--scenario", "idle"], ["--backend", "none"], ["--no-attach"]])
@@ -89,6 +90,7 @@ def test_it_attaches_to_the_agent_of_this_node_unless_told_not_to(tmp_path: Path
         assert "GpuImbalance" in {alert["alert"] for alert in node["alerts"]}
         assert node["gpus"][0]["nvlink_bytes_per_second"] is not None
         assert document["troubles"][0]["text"] == "GpuImbalance"
+        assert node["unjudged"] is None
         (own,) = json.loads(top("--json", "--no-attach", *options))["nodes"]
         assert (own["node"], own["origin"], own["gpus"]) == ("here", "sampled here", [])
 
@@ -110,6 +112,13 @@ def test_the_rack_is_this_node_and_its_peers(tmp_path: Path) -> None:
         document = json.loads(top("--json", "--rack", *options))
     told = {node["node"]: node["problem"] for node in document["nodes"]}
     assert told == {"here": None, there: None, "127.0.0.1:1": "no answer: Connection refused"}
+
+
+def test_an_agent_that_has_not_evaluated_its_rules_yet_is_said_to_be_unjudged() -> None:
+    with serving(canned("checkpoint-stall", 200, is_evaluated=False)) as place:
+        document = json.loads(top("--json", *QUICK, "--url", place))
+    assert document["nodes"][0]["unjudged"] == "not all rules have been evaluated yet"
+    assert "not all rules have been evaluated yet" in document["troubles"][-1]["text"]
 
 
 def test_other_nodes_by_url_and_none_that_answers() -> None:

@@ -29,6 +29,7 @@ from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import gpu_findings, xid_findings
 from agent.health.device_facts import devices_not_of_node
+from agent.health.evaluated_rules import NO_RULES
 from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import SeenNode
@@ -39,7 +40,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.proc_stat import parse_run_delay, parse_stat
 from agent.lib.wording import UserError, utc
 from agent.model import Outcome, Snapshot, Xid
-from agent.wiring.agent_client import NO_RULES, AgentClient
+from agent.wiring.agent_client import AgentClient
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import own_agent, state_file
 from agent.wiring.sources import family_of, make_sampling_loop, read_scenario

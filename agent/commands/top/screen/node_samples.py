@@ -26,9 +26,10 @@ class ProcessRow(Struct, frozen=True):
 class Sighting(Struct, frozen=True):
     """The last sample of one node: a snapshot, or the problem that prevents one.
 
-    `alerts`: None if no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
-    that was. `past` are the minutes before the command started, the oldest first. `processes` are those of the GPUs
-    whose driver lists them, None if the source is an agent, whose API does not give them.
+    `alerts`: None if no rules are evaluated. `unjudged` says why the absence of alerts proves nothing; empty if the
+    rules are up to date. `age` is that of the snapshot in seconds when it came, `mono` when that was. `past` are the
+    minutes before the command started, the oldest first. `processes` are those of the GPUs whose driver lists them,
+    None if the source is an agent, whose API does not give them.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Sighting(Struct, frozen=True):
     mono: float = 0.0
     past: Sequence[PastMoment] = ()
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
+    unjudged: str = ""
 
 
 class SightingBoard:

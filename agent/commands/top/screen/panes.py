@@ -78,8 +78,7 @@ def verdict(nodes: Sequence[NodeView], troubles: Sequence[Headline], look: TextL
 
 def _well(nodes: Sequence[NodeView]) -> Headline:
     conditions = [alert for node in nodes for alert in node.alerts or ()]
-    judged = sum(node.alerts is not None for node in nodes)
-    return well_line(sum(len(node.gpus) for node in nodes), conditions, judged if judged == len(nodes) else 0)
+    return well_line(sum(len(node.gpus) for node in nodes), conditions)
 
 
 def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
@@ -89,13 +88,13 @@ def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     power = f"{text_layout.kilowatts(sum(powers))} kW{source}" if powers else ABSENT
     fabric = _fabric([port for node in nodes for port in node.ports])
     parts: list[Part | str] = [("power ", DIM), power, *_rack(nodes, look), *fabric]
-    evaluated = [node.alerts for node in nodes if node.alerts is not None]
     counts = ConditionCounts()
-    for alert in chain.from_iterable(evaluated):
+    for alert in chain.from_iterable(node.alerts or () for node in nodes):
         counts.add(alert)
+    is_known = counts.total > 0 or not any(node.unjudged or node.alerts is None for node in nodes)
     if len(nodes) == 1 and look.width >= WIDE:
         parts += _host(nodes[0])
-    parts += [("  alerts ", DIM), (counts.text if evaluated else "n/a", STYLES[Tone.WARN] if counts.firing else "")]
+    parts += [("  alerts ", DIM), (counts.text if is_known else "n/a", STYLES[Tone.WARN] if counts.firing else "")]
     return look.line(*parts)
 
 
@@ -251,8 +250,8 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
         lines += sentence(look, Tone.CALM, gpu.row.silence_text)
     elif not gpu.row.is_known:
         lines += sentence(look, Tone.CALM, "its driver reports neither utilization nor power: its state is unknown")
-    elif node.alerts is None:
-        lines += sentence(look, Tone.CALM, "no rules are evaluated: it is not judged")
+    elif node.unjudged and not gpu.row.conditions:
+        lines += sentence(look, Tone.CALM, f"{node.unjudged}: it is not judged")
     elif not gpu.row.conditions:
         lines += sentence(look, Tone.GOOD, "no alert names this GPU")
     lines += _grid([*_values(gpu, look)], look)

@@ -11,8 +11,9 @@ from msgspec import Struct
 from agent.commands.top.screen.node_samples import Sighting, Traffic
 from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
 from agent.health.conditions import DeviceConditions
+from agent.health.evaluated_rules import NO_RULES
 from agent.lib.wording import age, index_runs
-from exporters.headlines import WORDS, Headline, condition_lines
+from exporters.headlines import WORDS, Headline, condition_lines, unjudged_line
 from exporters.markup import Tone
 
 MOST_NAMES = 3
@@ -43,16 +44,18 @@ def _of_node(node: NodeView) -> Iterator[Headline]:
         return
     yield from condition_lines(node.alerts or (), node.wall)
     yield from node.unread
+    if node.unjudged:
+        yield unjudged_line(node.unjudged)
 
 
 def join_conditions(node: NodeView) -> None:
     """Give each GPU and port the conditions that name it."""
-    conditions = DeviceConditions(node.alerts or ())
+    conditions = DeviceConditions(node.alerts or (), is_judged=not node.unjudged)
     for gpu in node.gpus:
-        gpu.row.conditions = conditions.of(gpu.row.gpu)
+        gpu.row.conditions, gpu.row.is_judged = conditions.of(gpu.row.gpu), conditions.is_judged
         gpu.row.state = gpu.doing
     for port in node.ports:
-        port.conditions = conditions.of(port.state.port)
+        port.conditions = conditions
     node.ports.sort(key=lambda port: (min(port.tone, Tone.CALM), len(port.name), port.name))
 
 
@@ -100,6 +103,7 @@ class ViewKeeper:
         traffic.take(sighting.snapshot)
         node = view_of(sighting.name, sighting.origin, sighting.snapshot, traffic)
         node.alerts, node.processes = sighting.alerts, sighting.processes
+        node.unjudged = NO_RULES if node.alerts is None else sighting.unjudged
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
         join_conditions(node)
         history.take(node, sighting.past)
