@@ -52,11 +52,6 @@ def gpus_section(
     yield TABLE_END
 
 
-def _state_until_known(device: SeenGpu) -> str:
-    """Return what stands for the state before the ledger has one; nothing is said of a GPU without readings."""
-    return "up" if device.is_known else ABSENT
-
-
 def gpu_tone(device: SeenGpu) -> Tone:
     return device_tone(device.conditions, device.up and device.is_known, device.is_judged)
 
@@ -69,7 +64,7 @@ def _rows(device: SeenGpu, served: Container[str], line: str, now: float | None)
     values, tone = device.values.get, gpu_tone(device)
     shown = (
         cell("GPU", f"<b>{escape(device.gpu.index)}</b>", "first"),
-        cell("State", badge(tone, device.word or _state_until_known(device))),
+        cell("State", badge(tone, device.shown_word or ABSENT)),
         cell("Busy", f"{line}{quantity(device.busy, 100.0, '%')}", "n"),
         cell("Power", quantity(values(POWER), 1.0, "W", values(LIMIT)), "n"),
         cell("Core", quantity(values("coldplate_gpu_temperature_celsius"), 1.0, "°C"), "n"),

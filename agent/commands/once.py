@@ -93,7 +93,7 @@ def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
     from exporters.snapshot_json import success
 
     if style == "json":
-        return success(snapshot, age)
+        return success(snapshot, age, {})
     return Encoder().render(snapshot, Format.OPENMETRICS if style == "openmetrics" else Format.TEXT, age)
 
 

@@ -79,6 +79,11 @@ class SeenGpu(Struct):
         return self.silence_word or self.state
 
     @property
+    def shown_word(self) -> str:
+        """The same; `up` while it is read and its state is not known, and empty if nothing is read of it."""
+        return self.word or ("up" if self.is_known else "")
+
+    @property
     def is_paused(self) -> bool:
         """Whether `coldplate pause` has released the driver: that the GPU is not read says nothing about it."""
         return self.silence is not None and self.silence.reason is Reason.PAUSED

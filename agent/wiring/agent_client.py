@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agent.catalogue import BY_NAME
@@ -89,10 +90,10 @@ class SnapshotReader:
     def __init__(self) -> None:
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
 
-    def read(self, body: bytes) -> tuple[Snapshot, float]:
-        """Return the snapshot and its age in seconds. Metrics that this program does not know are left out.
+    def read(self, body: bytes) -> tuple[Snapshot, float, dict[Gpu, str]]:
+        """Return the snapshot, its age in seconds, and the states of GPUs as far as they are known.
 
-        Raises AgentResponseError.
+        Metrics that this program does not know are left out. Raises AgentResponseError.
         """
         data = _data(body)
         try:
@@ -100,9 +101,12 @@ class SnapshotReader:
             sequence, age = int(_number(data["sequence"])), _number(data["age"])
             frame = Framer().frame(self._readings(data["readings"]))
             reports = tuple(_reports(data["reports"], data["gaps"]))
+            states = {
+                Gpu(str(each["gpu"]), str(each.get("uuid", ""))): str(each["state"]) for each in data.get("states", ())
+            }
         except (KeyError, TypeError, AttributeError) as error:
             raise AgentResponseError(f"the snapshot is not an agent's: {error!r}") from error
-        return Snapshot(sequence, at, (frame,), reports), age
+        return Snapshot(sequence, at, (frame,), reports), age, states
 
     def _readings(self, listed: list[dict[str, Any]]) -> Iterator[Reading]:
         kept: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
@@ -274,7 +278,7 @@ class AgentResponse(NamedTuple):
 
     Where no rules are evaluated, it has None for `alerts`; `unjudged` says why the absence of alerts proves nothing.
     `age` is that of the snapshot in seconds when it came, `mono` when that was. `past` are the minutes before the first
-    answer, the oldest first.
+    answer, the oldest first. `states` are what GPUs did for most of the last minute, as far as that is known.
     """
 
     snapshot: Snapshot | None = None
@@ -284,6 +288,7 @@ class AgentResponse(NamedTuple):
     mono: float = 0.0
     past: Sequence[PastMoment] = ()
     unjudged: str = ""
+    states: Mapping[Gpu, str] = MappingProxyType({})
 
 
 class AgentClient:
@@ -306,7 +311,7 @@ class AgentClient:
         try:
             body = self._get("/api/v1/snapshot", until)
             assert body is not None
-            snapshot, age = self._reader.read(body)
+            snapshot, age, states = self._reader.read(body)
             body = self._get("/api/v1/alerts", until, optional=True)
             answer = None if body is None else read_alerts(body)
             if self._past is None:
@@ -319,7 +324,7 @@ class AgentClient:
         now = self._clock()
         alerts = None if answer is None else answer.alerts
         unjudged = NO_RULES if answer is None else answer.why_unjudged(now.wall)
-        return AgentResponse(snapshot, alerts, "", age, now.mono, self._past, unjudged)
+        return AgentResponse(snapshot, alerts, "", age, now.mono, self._past, unjudged, states)
 
     def close(self) -> None:
         """Hang up; the next question opens another connection."""

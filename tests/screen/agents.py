@@ -26,7 +26,7 @@ def canned(scenario: str, second: int, *, is_evaluated: bool = True) -> Answers:
 
     def answer(path: str) -> Answer:
         if path == "/api/v1/snapshot":
-            return 200, snapshot_json.success(next(left), 0.1)
+            return 200, snapshot_json.success(next(left), 0.1, {})
         group = GroupReport("group", "file", 1.0, evaluated_at=clock().wall if is_evaluated else None, rules=(rule,))
         return 200, rules_json.alerts([group])
 

@@ -49,7 +49,7 @@ def test_json_and_csv_of_a_node_that_is_sampled_by_the_command_itself() -> None:
     assert (node["origin"], node["synthetic"], node["problem"], node["alerts"]) == ("sampled here", "idle", None, [])
     assert [gpu["gpu"] for gpu in node["gpus"]] == list("01234567")
     gpu = node["gpus"][0]
-    # The ledger's state is that of a minute.
+    # The ledger counts once a second.
     assert (gpu["up"], gpu["state"], gpu["utilization_ratio"]) == (True, None, 0.0)
     assert gpu["nvlink_bytes_per_second"] is not None
     assert gpu["driver_version"] and set(gpu["ecc_errors"]) == {"corrected", "uncorrected"}

@@ -29,7 +29,8 @@ class Sighting(Struct, frozen=True):
     `alerts`: None if no rules are evaluated. `unjudged` says why the absence of alerts proves nothing; empty if the
     rules are up to date. `age` is that of the snapshot in seconds when it came, `mono` when that was. `past` are the
     minutes before the command started, the oldest first. `processes` are those of the GPUs whose driver lists them,
-    None if the source is an agent, whose API does not give them.
+    None if the source is an agent, whose API does not give them. `states` are those that the agent gives, None where
+    there is no agent.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Sighting(Struct, frozen=True):
     past: Sequence[PastMoment] = ()
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
     unjudged: str = ""
+    states: Mapping[Gpu, str] | None = None
 
 
 class SightingBoard:

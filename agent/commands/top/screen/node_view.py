@@ -58,7 +58,7 @@ class GpuView(Struct):
 
     @property
     def doing(self) -> str:
-        """What it did for most of the last minute, by the ledger; empty where that is not known."""
+        """What it did for most of the last minute, or since the first sample, by the ledger; empty if not known."""
         return max(self.state_seconds, key=self.state_seconds.__getitem__) if any(self.state_seconds.values()) else ""
 
     @property
@@ -135,6 +135,8 @@ class NodeView(Struct):
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
     alerts: Sequence[Alert] | None = None
     unjudged: str = ""
+    states: Mapping[Gpu, str] | None = None
+    """The states that its agent gives, as on its page; None where the command reads the devices."""
     unread: Sequence[Headline] = ()
     """What could not be read."""
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None

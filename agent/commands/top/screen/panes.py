@@ -244,7 +244,9 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     """Return the pane from top to bottom; the caller cuts it if there is less room."""
     facts = gpu.row.facts
     about = "  ".join(filter(None, (facts.get("model", ""), facts.get("slot", ""), facts.get("serial", ""))))
-    lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word or ABSENT, STYLES[gpu.tone]), (f"  {about}", DIM))]
+    lines = [
+        look.line((f"GPU {gpu.index}  ", BOLD), (gpu.row.shown_word or ABSENT, STYLES[gpu.tone]), (f"  {about}", DIM))
+    ]
     lines.append(look.line((gpu.row.gpu.uuid, DIM)))
     if gpu.row.silence_text:
         lines += sentence(look, Tone.CALM, gpu.row.silence_text)
@@ -357,6 +359,7 @@ WORDS = (
     ("saving, loading", "idle while the node writes much; while it is filled for a job"),
     ("starved", "idle while much data is read for it"),
     ("held, free", "idle with a job, or with memory in use; idle without"),
+    ("up", "it answers, and its state is not known yet"),
     ("lost, no answer", "gone from the bus; the driver does not answer for it"),
     ("paused", "coldplate pause has released the driver"),
 )

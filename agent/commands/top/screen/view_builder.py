@@ -49,11 +49,11 @@ def _of_node(node: NodeView) -> Iterator[Headline]:
 
 
 def join_conditions(node: NodeView) -> None:
-    """Give each GPU and port the conditions that name it."""
+    """Give each GPU and port the conditions that name it, and each GPU its state."""
     conditions = DeviceConditions(node.alerts or (), is_judged=not node.unjudged)
     for gpu in node.gpus:
         gpu.row.conditions, gpu.row.is_judged = conditions.of(gpu.row.gpu), conditions.is_judged
-        gpu.row.state = gpu.doing
+        gpu.row.state = gpu.doing if node.states is None else node.states.get(gpu.row.gpu, "")
     for port in node.ports:
         port.conditions = conditions
     node.ports.sort(key=lambda port: (min(port.tone, Tone.CALM), len(port.name), port.name))
@@ -103,6 +103,7 @@ class ViewKeeper:
         traffic.take(sighting.snapshot)
         node = view_of(sighting.name, sighting.origin, sighting.snapshot, traffic)
         node.alerts, node.processes = sighting.alerts, sighting.processes
+        node.states = sighting.states
         node.unjudged = NO_RULES if node.alerts is None else sighting.unjudged
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
         join_conditions(node)
