@@ -25,16 +25,6 @@ _GPU_NUMERIC = frozenset(_GPU_HEADS[2:8])
 _MEMORY, _MEMORY_MAX = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
 
 
-def device_tone(conditions: Sequence[Alert], is_read: bool, is_judged: bool) -> Tone:
-    """Return the colour of a device: of the worst condition that fires.
-
-    It is good only if it is read, the rules were evaluated, and no condition is pending.
-    """
-    if conditions:
-        return min(map(tone_of, conditions))
-    return Tone.GOOD if is_read and is_judged else Tone.CALM
-
-
 def gpus_section(
     all_devices: Sequence[SeenGpu], served: Container[str], lines: Mapping[Entity, str], now: float | None
 ) -> Iterator[str]:
@@ -53,7 +43,10 @@ def gpus_section(
 
 
 def gpu_tone(device: SeenGpu) -> Tone:
-    return device_tone(device.conditions, device.up and device.is_known, device.is_judged)
+    """Return the tone of the worst condition; without any, good only if it is read and the rules were evaluated."""
+    is_known = device.up and device.is_known and device.is_judged
+    quiet = Tone.CALM if device.is_paused else Tone.GOOD if is_known else Tone.UNKNOWN
+    return min(map(tone_of, device.conditions), default=quiet)
 
 
 def _trouble(device: SeenGpu) -> tuple[Tone, bool]:
@@ -157,7 +150,10 @@ def fabric_section(found: SeenNode, ports: Sequence[PortFacts], conditions: Devi
 
 
 def port_tone(state: PortFacts, conditions: DeviceConditions) -> Tone:
-    return device_tone(conditions.of(state.port), state.is_up, conditions.is_judged)
+    """Return the tone of the worst condition; without any, good only if it is up and the rules were evaluated."""
+    is_known = state.word != "silent" and conditions.is_judged
+    quiet = Tone.UNKNOWN if not is_known else Tone.GOOD if state.is_up else Tone.CALM
+    return min(map(tone_of, conditions.of(state.port)), default=quiet)
 
 
 def _place(state: PortFacts, tone: Tone) -> tuple[object, ...]:

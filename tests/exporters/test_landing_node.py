@@ -140,9 +140,9 @@ def test_a_lost_gpu_is_said_to_be_unknown_until_a_rule_judges_and_stands_first_w
     reports = (BackendReport("nvml", Outcome.OK, 0.1, gaps=(gap,)),)
     text = page(node(lost(5)), reports=reports)
     told = "lost: nvmlDeviceGetPowerUsage: GPU is lost; last sample 2 min ago; slot 0000:c3:00.0; serial 165"
-    assert banner(text) == ("", "· Unknown", [f"GPU 5: {told}"])
+    assert banner(text) == ("", "? Unknown", [f"GPU 5: {told}"])
     tone, first = bodies(text, "GPUs")[0]
-    assert (tone, first.split()[:3]) == ("", ["5", "·", "lost"])
+    assert (tone, first.split()[:3]) == ("", ["5", "?", "lost"])
     assert told in first
     assert len(bodies(text, "GPUs")) == 8
     text = page(node(lost(5)), firing("GpuLost", "critical", gpu="5", uuid=GPUS[5].uuid), reports=reports)
@@ -156,15 +156,15 @@ def test_a_pending_alert_is_shown_with_the_time_until_it_fires_and_colours_nothi
         firing("GpuHot", "critical", gpu="3", uuid=GPUS[3].uuid), phase=Phase.PENDING, fires_at=NOW + 42.0
     )
     text = page(node(), pending)
-    assert banner(text) == ("", "· Pending", ["pending, fires in 42 s: GpuHot"])
+    assert banner(text) == ("", "○ Pending", ["pending, fires in 42 s: GpuHot"])
     assert bodies(text, "GPUs")[0][0] == ""
-    assert bodies(text, "GPUs")[0][1].endswith("· pending, fires in 42 s GpuHot")
+    assert bodies(text, "GPUs")[0][1].endswith("○ pending, fires in 42 s GpuHot")
 
 
 def test_without_rules_nothing_is_well() -> None:
     snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(node()))
     assert banner(overview(context(snapshot)))[1:] == (
-        "· Unknown",
+        "? Unknown",
         ["no rules are evaluated: what would fire is not known"],
     )
 
@@ -175,7 +175,7 @@ def test_without_rules_nothing_is_well() -> None:
 )
 def test_until_the_rules_are_evaluated_nothing_is_well(evaluated_at: float | None, why: str) -> None:
     text = page([*node(), *port("mlx5_0")], evaluated_at=evaluated_at)
-    assert banner(text) == ("", "· Unknown", [f"{why}: what would fire is not known"])
+    assert banner(text) == ("", "? Unknown", [f"{why}: what would fire is not known"])
     assert {tone for title in ("GPUs", "InfiniBand") for tone, _ in bodies(text, title)} == {""}
     assert "<dt>Alerts</dt><dd>not known</dd>" in text
     assert f"<p>Not known: {why}.</p>" in text
@@ -307,7 +307,7 @@ def test_ports_that_alerts_name_come_first_a_disabled_one_is_off_and_a_silent_on
         for device, reason in (("mlx5_9", Reason.TIMEOUT), ("mlx5_8", Reason.PAUSED))
     )
     reports = (BackendReport("infiniband", Outcome.OK, 0.1, gaps=gaps),)
-    assert bodies(page([], reports=reports), "InfiniBand") == [("", "mlx5_9/1 · silent – – – – – –")]
+    assert bodies(page([], reports=reports), "InfiniBand") == [("", "mlx5_9/1 ? silent – – – – – –")]
 
 
 def test_driver_memory_errors_traffic_of_ports_and_the_host_are_shown() -> None:
@@ -350,8 +350,8 @@ def test_a_job_is_shown_with_its_owner_its_gpus_and_what_it_has_had() -> None:
 def test_a_gpu_of_which_nothing_can_be_read_has_no_state_and_is_not_throttled_by_nothing() -> None:
     """As on a Tegra, whose NVML offers neither utilization nor power nor reasons for low clocks."""
     text = page([reading("coldplate_gpu_up", 1.0, GPUS[0])])
-    assert bodies(text, "GPUs") == [("", "0 · – – – – – – – – – – none")]
-    assert banner(text) == ("", "· Unknown", ["neither utilization nor power can be read: GPU 0"])
+    assert bodies(text, "GPUs") == [("", "0 ? – – – – – – – – – – none")]
+    assert banner(text) == ("", "? Unknown", ["neither utilization nor power can be read: GPU 0"])
     known = [each for each in gpu(0) if each.metric.name != "coldplate_gpu_throttle_active"]
     assert "GHz – 18 of" in bodies(page(known), "GPUs")[0][1]
     unthrottled = reading("coldplate_gpu_throttle_active", 0.0, GPUS[0], reason="sw_power_cap")
@@ -361,7 +361,7 @@ def test_a_gpu_of_which_nothing_can_be_read_has_no_state_and_is_not_throttled_by
 def test_a_host_without_a_gpu_is_neither_well_nor_ill() -> None:
     reports = (BackendReport("nvml", Outcome.ABSENT, 0.1, "no driver here"),)
     none_expected = [reading("coldplate_gpus_expected", 0.0, Node())]
-    assert banner(page(none_expected, reports=reports)) == ("", "· Unknown", ["no GPU here: no driver here"])
+    assert banner(page(none_expected, reports=reports)) == ("", "? Unknown", ["no GPU here: no driver here"])
 
 
 @pytest.mark.parametrize(

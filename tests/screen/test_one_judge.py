@@ -86,7 +86,7 @@ def test_page_and_top_show_the_same_state_at_the_onset_of_a_fault() -> None:
     (shown,) = scene.nodes[0].gpus
     assert max(shown.state_seconds, key=shown.state_seconds.__getitem__) == "waiting", "since top has looked"
     assert shown.word == "computing"
-    assert ">· computing<" in overview(view)
+    assert ">? computing<" in overview(view)
 
 
 def test_a_disabled_rule_is_no_trouble_anywhere() -> None:

@@ -66,7 +66,7 @@ def test_without_a_terminal_it_prints_one_picture_without_escapes_and_in_the_c_l
     for picture in (top("--ascii", *IDLE), ended.output.decode()):
         assert picture.isascii()
         assert "\x1b" not in picture
-        assert len(re.findall(r"^[. ] +\d \S", picture, re.MULTILINE)) == 8
+        assert len(re.findall(r"^[? ] +\d \S", picture, re.MULTILINE)) == 8
 
 
 @pytest.mark.parametrize("words", [["--scenario", "idle"], ["--backend", "none"], ["--no-attach"]])
@@ -101,7 +101,7 @@ def test_a_foreign_server_on_the_agents_port_is_told_of_and_not_attached_to(tmp_
     assert document["nodes"][0]["origin"] == "sampled here"
     told = document["troubles"][-1]
     assert told == {
-        "tone": "calm",
+        "tone": "unknown",
         "text": f"not attached to http://{place}: the answer is not JSON: is this the port of an agent?",
     }
 

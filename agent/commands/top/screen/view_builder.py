@@ -13,7 +13,7 @@ from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, 
 from agent.health.conditions import DeviceConditions
 from agent.health.evaluated_rules import NO_RULES
 from agent.lib.wording import age, index_runs
-from exporters.headlines import WORDS, Headline, condition_lines, unjudged_line
+from exporters.headlines import WORDS, Headline, condition_lines, unjudged_line, unknown_line
 from exporters.markup import Tone
 
 MOST_NAMES = 3
@@ -93,7 +93,7 @@ class ViewKeeper:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
         wall = max((node.wall for node in nodes if node.wall is not None), default=None)
-        notes = [Headline(Tone.CALM, WORDS[Tone.CALM], note)] if note else []
+        notes = [unknown_line(note)] if note else []
         return ScreenData(nodes, [*self._stale(nodes), *headlines(nodes), *notes], self._interval, wall)
 
     def _node(self, sighting: Sighting, mono: float) -> NodeView:
