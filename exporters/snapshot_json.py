@@ -8,10 +8,14 @@ from agent.model import BackendReport, Gap, Gpu, PastMoment, Reading, Series, Sn
 from exporters import envelope
 
 
-def success(snapshot: Snapshot, age: float, states: Mapping[Gpu, str]) -> bytes:
-    """Return the whole snapshot; `age` in seconds, `states` of those GPUs whose state is known."""
+def success(snapshot: Snapshot, age: float, node: str, states: Mapping[Gpu, str]) -> bytes:
+    """Return the whole snapshot of a node.
+
+    `age` in seconds, `node` is its name, `states` are those of the GPUs whose state is known.
+    """
     return envelope.success(
         {
+            "node": node,
             "sequence": snapshot.sequence,
             "timestamp": snapshot.at.wall,
             "monotonic": snapshot.at.mono,

@@ -84,17 +84,23 @@ class AgentResponseError(ValueError):
     """The response is not one of a coldplate agent; the text says what is wrong with it."""
 
 
+class AgentSample(NamedTuple):
+    """The answer of `/api/v1/snapshot`: `age` in seconds, the name of the node, the states of GPUs if known."""
+
+    snapshot: Snapshot
+    age: float
+    node: str
+    states: Mapping[Gpu, str]
+
+
 class SnapshotReader:
     """Reads `/api/v1/snapshot`. Keeps the series of the answer before: they are nearly always the same."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
 
-    def read(self, body: bytes) -> tuple[Snapshot, float, dict[Gpu, str]]:
-        """Return the snapshot, its age in seconds, and the states of GPUs as far as they are known.
-
-        Metrics that this program does not know are left out. Raises AgentResponseError.
-        """
+    def read(self, body: bytes) -> AgentSample:
+        """Return the sample. Metrics that this program does not know are left out. Raises AgentResponseError."""
         data = _data(body)
         try:
             at = Instant(_number(data["monotonic"]), _number(data["timestamp"]))
@@ -106,7 +112,7 @@ class SnapshotReader:
             }
         except (KeyError, TypeError, AttributeError) as error:
             raise AgentResponseError(f"the snapshot is not an agent's: {error!r}") from error
-        return Snapshot(sequence, at, (frame,), reports), age, states
+        return AgentSample(Snapshot(sequence, at, (frame,), reports), age, str(data.get("node", "")), states)
 
     def _readings(self, listed: list[dict[str, Any]]) -> Iterator[Reading]:
         kept: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
@@ -278,7 +284,8 @@ class AgentResponse(NamedTuple):
 
     Where no rules are evaluated, it has None for `alerts`; `unjudged` says why the absence of alerts proves nothing.
     `age` is that of the snapshot in seconds when it came, `mono` when that was. `past` are the minutes before the first
-    answer, the oldest first. `states` are what GPUs did for most of the last minute, as far as that is known.
+    answer, the oldest first. `node` is the node's own name. `states` are what GPUs did for most of the last minute,
+    as far as that is known.
     """
 
     snapshot: Snapshot | None = None
@@ -288,6 +295,7 @@ class AgentResponse(NamedTuple):
     mono: float = 0.0
     past: Sequence[PastMoment] = ()
     unjudged: str = ""
+    node: str = ""
     states: Mapping[Gpu, str] = MappingProxyType({})
 
 
@@ -311,7 +319,7 @@ class AgentClient:
         try:
             body = self._get("/api/v1/snapshot", until)
             assert body is not None
-            snapshot, age, states = self._reader.read(body)
+            sample = self._reader.read(body)
             body = self._get("/api/v1/alerts", until, optional=True)
             answer = None if body is None else read_alerts(body)
             if self._past is None:
@@ -324,7 +332,9 @@ class AgentClient:
         now = self._clock()
         alerts = None if answer is None else answer.alerts
         unjudged = NO_RULES if answer is None else answer.why_unjudged(now.wall)
-        return AgentResponse(snapshot, alerts, "", age, now.mono, self._past, unjudged, states)
+        return AgentResponse(
+            sample.snapshot, alerts, "", sample.age, now.mono, self._past, unjudged, sample.node, sample.states
+        )
 
     def close(self) -> None:
         """Hang up; the next question opens another connection."""

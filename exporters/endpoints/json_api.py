@@ -38,7 +38,8 @@ def _snapshot(context: EndpointContext, request: Request) -> Answer:
         return failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", NO_SAMPLE_YET)
 
     def render(now: float) -> bytes:
-        return snapshot_json.success(snapshot, age_of(snapshot, now), main_states(context.view.ledger()))
+        view = context.view
+        return snapshot_json.success(snapshot, age_of(snapshot, now), view.node_name, main_states(view.ledger()))
 
     return context.pages.get(PageSource("snapshot", None, (snapshot,), render, JSON), request)
 

@@ -81,8 +81,8 @@ def test_page_and_top_show_the_same_state_at_the_onset_of_a_fault() -> None:
     for at, waiting in ((Instant(50.0, 1e9 + 51.0), 0.0), (Instant(60.0, 1e9 + 60.0), 10.0)):
         view = context(snapshot_of(1, at, [*readings, *seconds(150.0, waiting)]), ledger=lambda: moments)
         body = ask(Routes(view), Request("GET", "/api/v1/snapshot")).body
-        snapshot, _, states = reader.read(body)
-        scene = keeper.scene([sighting_of("n", AgentResponse(snapshot, states=states))], at.mono)
+        sample = reader.read(body)
+        scene = keeper.scene([sighting_of("n", AgentResponse(sample.snapshot, states=sample.states))], at.mono)
     (shown,) = scene.nodes[0].gpus
     assert max(shown.state_seconds, key=shown.state_seconds.__getitem__) == "waiting", "since top has looked"
     assert shown.word == "computing"

@@ -163,6 +163,17 @@ def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
     assert "alerts n/a" in lines[2]
 
 
+def test_a_node_that_stops_answering_keeps_its_name() -> None:
+    keeper, up = ViewKeeper(1.0), [reading("coldplate_gpu_up", 1.0, Gpu("0", "GPU-a"))]
+    answer = Sighting("10.0.0.7", "from its agent", snapshot_of(1, Instant(5.0, 1e9), up), mono=5.0, node="node7")
+    silent = Sighting("10.0.0.7", "from its agent", problem="no answer: Connection refused")
+    assert [keeper.scene([each], 5.0).nodes[0].name for each in (silent, answer, silent)] == [
+        "10.0.0.7",
+        "node7",
+        "node7",
+    ]
+
+
 def test_names_of_others_cannot_steer_the_terminal() -> None:
     gpu = Gpu("0", "GPU-a")
     job = {"scheduler": "slurm", "job_id": "1", "user": "eve\x1b[2J\x9b", "name": "a\nb\u202e", "mig": "0"}

@@ -121,6 +121,18 @@ def test_an_agent_that_has_not_evaluated_its_rules_yet_is_said_to_be_unjudged() 
     assert "not all rules have been evaluated yet" in document["troubles"][-1]["text"]
 
 
+def test_nodes_are_called_by_their_own_names_and_by_address_where_two_have_one_name() -> None:
+    with (
+        serving(canned("idle", 20, node="node7")) as one,
+        serving(canned("idle", 20, node="node8")) as two,
+        serving(canned("idle", 20, node="node8")) as three,
+    ):
+        nodes = json.loads(top("--json", *QUICK, "--url", one, two, three))["nodes"]
+        (alone,) = json.loads(top("--json", *QUICK, "--url", two))["nodes"]
+    assert [each["node"] for each in nodes] == ["node7", f"node8 ({two})", f"node8 ({three})"]
+    assert alone["node"] == "node8"
+
+
 def test_other_nodes_by_url_and_none_that_answers() -> None:
     with serving(canned("checkpoint-stall", 200)) as place:
         rows = list(csv.DictReader(io.StringIO(top("--csv", *QUICK, "--url", place, "127.0.0.1:1"))))

@@ -128,7 +128,7 @@ STATES = {Gpu("0", "GPU-x"): "computing", Gpu("1", ""): "held"}
 
 
 def body() -> bytes:
-    return snapshot_json.success(played("gpu-lost", 75)[0][-1], 0.25, STATES)
+    return snapshot_json.success(played("gpu-lost", 75)[0][-1], 0.25, "node7", STATES)
 
 
 def told(snapshot: Snapshot) -> set[tuple[str, frozenset[tuple[str, str]], float]]:
@@ -139,8 +139,8 @@ def test_a_snapshot_is_read_back_as_it_was() -> None:
     sent = played("gpu-lost", 75)[0][-1]
     reader = SnapshotReader()
     for _ in range(2):  # the second time with the series of the first
-        got, age, states = reader.read(body())
-        assert (got.sequence, got.at, age, states) == (sent.sequence, sent.at, 0.25, STATES)
+        got, *others = reader.read(body())
+        assert (got.sequence, got.at, others) == (sent.sequence, sent.at, [0.25, "node7", STATES])
         assert told(got) == told(sent)
         gaps = {(gap.metric, gap.entity, gap.reason) for report in sent.reports for gap in report.gaps}
         assert gaps

@@ -3,8 +3,8 @@
 The rules judge, those of each node's agent or of this command. The view joins their conditions with the devices.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -87,21 +87,30 @@ class ViewKeeper:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
+        self._own_names: dict[str, str] = {}
+        """The names that agents give their nodes, by what they were asked by."""
         self._known = defaultdict[str, tuple[Traffic, NodeHistory]](lambda: (Traffic(), NodeHistory(interval)))
 
     def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> ScreenData:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
-        nodes = [self._node(each, mono) for each in sightings]
+        self._own_names.update((each.name, each.node) for each in sightings if each.node)
+        counts = Counter(self._own_names.get(each.name, each.name) for each in sightings)
+        nodes = [self._node(each, self._shown_name(each.name, counts), mono) for each in sightings]
         wall = max((node.wall for node in nodes if node.wall is not None), default=None)
         notes = [unknown_line(note)] if note else []
         return ScreenData(nodes, [*self._stale(nodes), *headlines(nodes), *notes], self._interval, wall)
 
-    def _node(self, sighting: Sighting, mono: float) -> NodeView:
+    def _shown_name(self, name: str, counts: Mapping[str, int]) -> str:
+        """Return the node's own name, as on its page, with what it was asked by where several have that name."""
+        own = self._own_names.get(name, name)
+        return own if counts[own] == 1 or own == name else f"{own} ({name})"
+
+    def _node(self, sighting: Sighting, name: str, mono: float) -> NodeView:
         if sighting.snapshot is None:
-            return NodeView(sighting.name, sighting.origin, problem=sighting.problem or "nothing known yet")
+            return NodeView(name, sighting.origin, problem=sighting.problem or "nothing known yet")
         traffic, history = self._known[sighting.name]
         traffic.take(sighting.snapshot)
-        node = view_of(sighting.name, sighting.origin, sighting.snapshot, traffic)
+        node = view_of(name, sighting.origin, sighting.snapshot, traffic)
         node.alerts, node.processes = sighting.alerts, sighting.processes
         node.states = sighting.states
         node.unjudged = NO_RULES if node.alerts is None else sighting.unjudged
