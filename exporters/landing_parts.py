@@ -123,7 +123,11 @@ def name_of(job: Mapping[str, str]) -> str:
     return f"{job.get('namespace', '')}/{pod}" if pod else job.get("job_id", "")
 
 
-_FABRIC_HEADS = ("Port", "State", "Rate", "Sent, peak", "Symbol errors", "Went down", "Link", "Adapter")
+_FABRIC_HEADS = ("Port", "State", "Rate", "Sent, rolling peak", "Symbol errors", "Went down", "Link", "Adapter")
+_PEAK_NOTE = (
+    "<p><small>Rolling peak: the highest rate from one sample to the next within <code>sampling.window</code>, by "
+    "default the last minute.</small></p>\n"
+)
 _PORT_NUMERIC = frozenset(_FABRIC_HEADS[2:6])
 _SENT = "coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"
 _SYMBOLS = "coldplate_infiniband_symbol_error_total"
@@ -146,7 +150,9 @@ def fabric_section(found: SeenNode, ports: Sequence[PortFacts], conditions: Devi
         _port_row(port, tones[port], counts, infos.get(port.port, {}))
         for port in sorted(ports, key=lambda port: _place(port, tones[port]))
     )
-    return table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC) + "".join(rows) + TABLE_END
+    return (
+        table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC) + "".join(rows) + TABLE_END + _PEAK_NOTE
+    )
 
 
 def port_tone(state: PortFacts, conditions: DeviceConditions) -> Tone:
@@ -172,7 +178,7 @@ def _port_row(
         cell("Port", f"<b>{escape(port.device)}/{escape(port.port)}</b>", "first"),
         cell("State", badge(tone, state.word)),
         cell("Rate", rate, "n"),
-        cell("Sent, peak", _traffic(sent), "n"),
+        cell("Sent, rolling peak", _traffic(sent), "n"),
         cell("Symbol errors", ABSENT if symbols is None else f"{symbols:.0f}", "n"),
         cell("Went down", ABSENT if downs is None else f"{downs:.0f} times" if downs != 1 else "once", "n"),
         cell("Link", state.link or ABSENT),
@@ -182,7 +188,7 @@ def _port_row(
 
 
 def _traffic(rate: float | None) -> str:
-    """Return the highest rate of the last minute, in bytes per second, as bits."""
+    """Return a rate in bytes per second as bits."""
     return ABSENT if rate is None else f"{rate * 8e-9:.1f} Gb/s"
 
 

@@ -290,6 +290,13 @@ def test_links_are_counted_and_a_source_that_fails_is_said_to() -> None:
     assert reasons == ["not ready: the last sample is 40 s old", "infiniband cannot be read: no answer"]
 
 
+def test_the_peak_of_a_port_says_over_which_time() -> None:
+    text = page([*node(), *port("mlx5_0")])
+    assert "<th class=n>Sent, rolling peak</th>" in text
+    assert re.search(r"Rolling peak: .* within <code>sampling.window</code>, by default the last minute\.", text)
+    assert "sampling.window" not in page(node()), "no port, no note"
+
+
 def test_ports_that_alerts_name_come_first_a_disabled_one_is_off_and_a_silent_one_is_listed() -> None:
     ports = [
         *port("mlx5_0"), *port("mlx5_1", up=0.0, physical=2.0), *port("mlx5_2", rate=25e9), *port("mlx5_3"),
