@@ -70,7 +70,8 @@ def _has_port(text: str) -> bool:
 
 
 LOGIN_FILE = "--http.config.file"
-REMEDIES = {400: "; if it speaks https, give its URL with https://", 401: f"; give its login with {LOGIN_FILE}"}
+REMEDIES = {400: "; if it speaks https, give its URL with https://", 401: f"; give its login with {LOGIN_FILE}",
+            404: "; is this the port of an agent? coldplate simulate serves metrics alone"}  # fmt: skip
 """By the status of an answer."""
 _LARGEST = sys.float_info.max
 _OUTCOMES = {each.value: each for each in Outcome}
