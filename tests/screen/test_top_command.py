@@ -121,6 +121,16 @@ def test_an_agent_that_has_not_evaluated_its_rules_yet_is_said_to_be_unjudged() 
     assert "not all rules have been evaluated yet" in document["troubles"][-1]["text"]
 
 
+def test_a_scenario_is_printed_once_its_faults_show_or_at_a_given_age() -> None:
+    def silent(*arguments: str) -> list[str]:
+        (node,) = json.loads(top("--json", *QUICK, "--scenario", "gpu-lost", *arguments))["nodes"]
+        return [gpu["gpu"] for gpu in node["gpus"] if not gpu["up"]]
+
+    assert silent() == ["3"]
+    assert silent("--at", "10s") == []
+    assert "--at: needs --scenario" in refused("--once", "--backend", "none", "--at", "10s")
+
+
 def test_nodes_are_called_by_their_own_names_and_by_address_where_two_have_one_name() -> None:
     with (
         serving(canned("idle", 20, node="node7")) as one,

@@ -34,7 +34,6 @@ from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
-from agent.lib import record
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.proc_stat import parse_run_delay, parse_stat
@@ -99,20 +98,6 @@ def deadline(timeout: float) -> float:
     with contextlib.suppress(OSError, ValueError):
         age = now - parse_stat(Path("/proc/self/stat").read_bytes()).started / os.sysconf("SC_CLK_TCK")
     return now + GATHERING_SHARE * timeout - (age if 0.0 <= age <= LONGEST_START_SECONDS else STARTING_SECONDS)
-
-
-def age_scenario(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
-    """Return the options, with the scenario `at` seconds old, or as old as it takes its faults to show.
-
-    Raises ConfigError.
-    """
-    if scenario_of(config) is None:
-        if at is not None:
-            raise ConfigError("--at: needs --scenario")
-        return options
-    from agent.backends.synthetic.synthetic_source import settled_at
-
-    return record.replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
 
 
 class CheckEvidence(Struct, frozen=True):
