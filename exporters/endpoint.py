@@ -18,6 +18,8 @@ class RouteContext(Struct, frozen=True):
     """What pages use of the daemon. Its functions are called in the server's thread, and must be quick."""
 
     node: str
+    """The node with its rack and cluster, for people."""
+    node_name: str
     version: str
     synthetic: str | None
     """The scenario, if the devices are synthetic."""

@@ -12,8 +12,9 @@ from agent.health.seen_node import DRIVER, SeenGpu, SeenNode, numbers
 from agent.model import Alert, BackendReport, Outcome, Phase, Severity
 from exporters.markup import SEVERITY_TONES, Tone
 
-WORDS = {Tone.BAD: "Critical", Tone.WARN: "Degraded", Tone.CALM: "Unknown", Tone.GOOD: "OK"}
-PENDING = "Pending"
+WORDS = {
+    Tone.BAD: "Critical", Tone.WARN: "Degraded", Tone.PENDING: "Pending", Tone.UNKNOWN: "Unknown", Tone.GOOD: "OK",
+}  # fmt: skip
 
 
 class Headline(NamedTuple):
@@ -37,7 +38,7 @@ def condition_lines(conditions: Iterable[Alert], now: float | None) -> Iterator[
         more = f" (and {len(alike) - 1} more)" if len(alike) > 1 else ""
         text = f"{condition_text(alike[0])}{more}"
         if phase is Phase.PENDING:
-            yield Headline(Tone.CALM, PENDING, f"{phase_text(alike[0], now)}: {text}")
+            yield Headline(Tone.PENDING, WORDS[Tone.PENDING], f"{phase_text(alike[0], now)}: {text}")
         else:
             tone = SEVERITY_TONES[severity]
             yield Headline(tone, WORDS[tone], text)
@@ -46,16 +47,16 @@ def condition_lines(conditions: Iterable[Alert], now: float | None) -> Iterator[
 def unread_lines(found: SeenNode, reports: Sequence[BackendReport]) -> Iterator[Headline]:
     """Yield what was not read: of it nothing is known, so the node is not well either."""
     gpus = list(found.by_gpu.values())
-    yield from (_unknown(f"{names}: {text}") for names, text in _silent(gpus))
+    yield from (unknown_line(f"{names}: {text}") for names, text in _silent(gpus))
     if not gpus and not found.expected_gpus:
         details = (report.detail for report in reports if report.backend == DRIVER and report.outcome is Outcome.ABSENT)
         detail = next(details, "")
-        yield _unknown(f"no GPU here: {detail}" if detail else "no GPU here")
+        yield unknown_line(f"no GPU here: {detail}" if detail else "no GPU here")
     if unknown := [gpu.gpu for gpu in gpus if gpu.up and not gpu.is_known]:
-        yield _unknown(f"neither utilization nor power can be read: {numbers(unknown)}")
+        yield unknown_line(f"neither utilization nor power can be read: {numbers(unknown)}")
     for report in reports:
         if report.outcome is Outcome.FAILED:
-            yield _unknown(f"{report.backend} cannot be read: {report.detail or 'no reason given'}")
+            yield unknown_line(f"{report.backend} cannot be read: {report.detail or 'no reason given'}")
 
 
 def _silent(gpus: Sequence[SeenGpu]) -> Iterator[tuple[str, str]]:
@@ -68,19 +69,25 @@ def _silent(gpus: Sequence[SeenGpu]) -> Iterator[tuple[str, str]]:
         yield numbers(gpu.gpu for gpu in alike), text
 
 
-def _unknown(text: str) -> Headline:
-    return Headline(Tone.CALM, WORDS[Tone.CALM], text)
+def unknown_line(text: str) -> Headline:
+    """Return the line of what is not known."""
+    return Headline(Tone.UNKNOWN, WORDS[Tone.UNKNOWN], text)
 
 
-def well_line(count: int, conditions: Iterable[Alert], rules: int) -> Headline:
-    """Return the line of a node of which nothing else is to be said, with `count` GPUs and `rules` that judge it."""
+def unjudged_line(why: str) -> Headline:
+    """Return the line of a node whose rules were not all evaluated, for the reason `why`: what fires is not known."""
+    return unknown_line(f"{why}: what would fire is not known")
+
+
+def well_line(count: int, conditions: Iterable[Alert]) -> Headline:
+    """Return the line of a node of which nothing else is to be said, with `count` GPUs; its rules were evaluated."""
     gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers"
-    if not rules:
-        return _unknown(f"{gpus}; no rules are evaluated")
     fires = any(counts_now(condition) for condition in conditions)
     return Headline(Tone.GOOD, WORDS[Tone.GOOD], gpus if fires else f"{gpus}, and nothing fires")
 
 
 def tone_of(condition: Alert) -> Tone:
-    """Return the colour of a condition: none while it is pending, and none for an effect of another."""
-    return SEVERITY_TONES[condition.severity] if counts_now(condition) else Tone.CALM
+    """Return how bad a condition is; an effect of another one is a note."""
+    if condition.inhibited_by:
+        return Tone.CALM
+    return SEVERITY_TONES[condition.severity] if counts_now(condition) else Tone.PENDING

@@ -18,7 +18,7 @@ from agent.health.seen_node import AGE, CLOCKS, JOBS, LINK_UP, POWER, SLOWDOWN, 
 from agent.model import BackendReport, Entity, Metric, Node, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_parts
 from exporters.endpoint import RouteContext
-from exporters.headlines import WORDS, Headline, condition_lines, unread_lines, well_line
+from exporters.headlines import WORDS, Headline, condition_lines, unjudged_line, unread_lines, well_line
 from exporters.landing_alerts import Overview
 from exporters.markup import (
     PAGE_END,
@@ -47,7 +47,7 @@ def _state(readiness: Readiness, snapshot: Snapshot | None, found: SeenNode, ale
         lines = [Headline(Tone.WARN, "Starting", readiness[1])]
     else:
         lines = sorted(_headlines(readiness, found, snapshot, alerts), key=lambda line: line.tone)
-        lines = lines or [well_line(len(found.by_gpu), alerts.worst, alerts.rules)]
+        lines = lines or [well_line(len(found.by_gpu), alerts.worst)]
     tone, word, _ = lines[0]
     items = "".join(f"<li>{cut(line.text)}</li>" for line in lines[:_MOST_LINES])
     if len(lines) > _MOST_LINES:
@@ -66,6 +66,8 @@ def _headlines(readiness: Readiness, found: SeenNode, snapshot: Snapshot, alerts
         text = f"rules that failed at their last evaluation: {alerts.failed}"
         yield Headline(Tone.WARN, WORDS[Tone.WARN], text)
     yield from unread_lines(found, snapshot.reports)
+    if alerts.unjudged:
+        yield unjudged_line(alerts.unjudged)
 
 
 HOST = (
@@ -111,10 +113,10 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
         now = snapshot.at.wall
         found.look(snapshot)
     devices = list(found.by_gpu.values())
-    alerts = landing_alerts.overview_of(groups)
+    alerts = landing_alerts.overview_of(groups, now)
     states = main_states(view.ledger())
     for device in devices:
-        device.conditions = alerts.of_device.of(device.gpu)
+        device.conditions, device.is_judged = alerts.of_device.of(device.gpu), not alerts.unjudged
         device.state = states.get(device.gpu, "")
     ports = port_facts(found)
     word, banner = _state(readiness, snapshot, found, alerts)
@@ -205,7 +207,7 @@ def _summary(
         tiles.append(("Jobs", str(len(jobs))))
     if ports:
         up = sum(port.is_up for port in ports)
-        worst = min(landing_parts.port_tone(port, alerts.of_device.of(port.port)) for port in ports)
+        worst = min(landing_parts.port_tone(port, alerts.of_device) for port in ports)
         tiles.append(("InfiniBand", span(min(worst, Tone.CALM), f"{up} of {len(ports)} up")))
     tiles += [*_power(found), *_host(found), *agent]
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"

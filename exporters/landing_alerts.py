@@ -5,12 +5,13 @@ that no browser can open. The whole list is at `/api/v1/alerts`.
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from heapq import nsmallest
 
 from msgspec import Struct, field
 
 from agent.health.conditions import ConditionCounts, DeviceConditions, is_active, order_of, phase_text, worst_severity
+from agent.health.evaluated_rules import next_evaluation, why_unjudged
 from agent.lib.wording import age
 from agent.model import Alert, GroupReport, RuleHealth
 from exporters.headlines import tone_of
@@ -39,18 +40,27 @@ _HEADS = ("Severity", "Alert", "Where", "Since", "Summary", "Runbook")
 
 
 class Overview(Struct):
-    """What the page shows of all rules: counts, and as many conditions as there is room for, the worst first."""
+    """What the page shows of all rules: counts, and as many conditions as there is room for, the worst first.
+
+    `unjudged` says why the absence of conditions proves nothing; empty if the rules are up to date.
+    """
 
     counts: ConditionCounts = field(default_factory=ConditionCounts)
     rules: int = 0
     failed: int = 0
+    unjudged: str = ""
     worst: list[Alert] = field(default_factory=list)
     of_device: DeviceConditions = field(default_factory=DeviceConditions)
 
 
-def overview_of(groups: Iterable[GroupReport]) -> Overview:
-    """Return the overview; a runaway rule may have ten thousand alerts."""
-    overview = Overview()
+def overview_of(groups: Sequence[GroupReport], now: float | None) -> Overview:
+    """Return the overview at `now`, in wall seconds, or None before the first sample.
+
+    A runaway rule may have ten thousand alerts.
+    """
+    due = next_evaluation(groups) if now is not None else None
+    why = why_unjudged(bool(groups), due, now or 0.0)
+    overview = Overview(unjudged=why, of_device=DeviceConditions(is_judged=not why))
     active = list(_active(groups, overview))
     overview.worst = nsmallest(MAX_ROWS, active, key=order_of)
     for condition in active:
@@ -98,7 +108,8 @@ def runbook(alert: Alert, served: Container[str]) -> str | None:
 def tile(overview: Overview) -> str:
     """Return how many alerts there are, for the summary."""
     worst = worst_severity(overview.worst)
-    return span(Tone.CALM if worst is None else SEVERITY_TONES[worst], overview.counts.text)
+    shown = "not known" if overview.unjudged and not overview.counts.total else overview.counts.text
+    return span(Tone.CALM if worst is None else SEVERITY_TONES[worst], shown)
 
 
 def section(overview: Overview, now: float | None, served: Container[str]) -> str:
@@ -106,6 +117,8 @@ def section(overview: Overview, now: float | None, served: Container[str]) -> st
     if overview.worst:
         rows = (_row(alert, now, served) for alert in overview.worst)
         parts = [table_head("Alerts", _HEADS, "cards alerts"), *rows, TABLE_END]
+    elif overview.unjudged:
+        parts = [f"<h2>Alerts</h2>\n<p>Not known: {overview.unjudged}.</p>\n"]
     else:
         rules = _count(overview.rules, "is", "are")
         parts = [f"<h2>Alerts</h2>\n<p>No alert is pending or firing. {rules} evaluated.</p>\n"]

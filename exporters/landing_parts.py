@@ -25,13 +25,6 @@ _GPU_NUMERIC = frozenset(_GPU_HEADS[2:8])
 _MEMORY, _MEMORY_MAX = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
 
 
-def device_tone(conditions: Sequence[Alert], is_read: bool) -> Tone:
-    """Return the colour of a device: of the worst condition that fires; good only if it is read and none is pending."""
-    if conditions:
-        return min(map(tone_of, conditions))
-    return Tone.GOOD if is_read else Tone.CALM
-
-
 def gpus_section(
     all_devices: Sequence[SeenGpu], served: Container[str], lines: Mapping[Entity, str], now: float | None
 ) -> Iterator[str]:
@@ -49,13 +42,11 @@ def gpus_section(
     yield TABLE_END
 
 
-def _state_until_known(device: SeenGpu) -> str:
-    """Return what stands for the state before the ledger has one; nothing is said of a GPU without readings."""
-    return "up" if device.is_known else ABSENT
-
-
 def gpu_tone(device: SeenGpu) -> Tone:
-    return device_tone(device.conditions, device.up and device.is_known)
+    """Return the tone of the worst condition; without any, good only if it is read and the rules were evaluated."""
+    is_known = device.up and device.is_known and device.is_judged
+    quiet = Tone.CALM if device.is_paused else Tone.GOOD if is_known else Tone.UNKNOWN
+    return min(map(tone_of, device.conditions), default=quiet)
 
 
 def _trouble(device: SeenGpu) -> tuple[Tone, bool]:
@@ -66,7 +57,7 @@ def _rows(device: SeenGpu, served: Container[str], line: str, now: float | None)
     values, tone = device.values.get, gpu_tone(device)
     shown = (
         cell("GPU", f"<b>{escape(device.gpu.index)}</b>", "first"),
-        cell("State", badge(tone, device.word or _state_until_known(device))),
+        cell("State", badge(tone, device.shown_word or ABSENT)),
         cell("Busy", f"{line}{quantity(device.busy, 100.0, '%')}", "n"),
         cell("Power", quantity(values(POWER), 1.0, "W", values(LIMIT)), "n"),
         cell("Core", quantity(values("coldplate_gpu_temperature_celsius"), 1.0, "°C"), "n"),
@@ -132,7 +123,11 @@ def name_of(job: Mapping[str, str]) -> str:
     return f"{job.get('namespace', '')}/{pod}" if pod else job.get("job_id", "")
 
 
-_FABRIC_HEADS = ("Port", "State", "Rate", "Sent, peak", "Symbol errors", "Went down", "Link", "Adapter")
+_FABRIC_HEADS = ("Port", "State", "Rate", "Sent, rolling peak", "Symbol errors", "Went down", "Link", "Adapter")
+_PEAK_NOTE = (
+    "<p><small>Rolling peak: the highest rate from one sample to the next within <code>sampling.window</code>, by "
+    "default the last minute.</small></p>\n"
+)
 _PORT_NUMERIC = frozenset(_FABRIC_HEADS[2:6])
 _SENT = "coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"
 _SYMBOLS = "coldplate_infiniband_symbol_error_total"
@@ -150,16 +145,21 @@ def fabric_section(found: SeenNode, ports: Sequence[PortFacts], conditions: Devi
         return ""
     counts = {name: found.by_entity(name) for name in (_SENT, _SYMBOLS, _DOWNS)}
     infos = {each.entity: each.labels for each in found.all(_INFO)}
-    tones = {port: port_tone(port, conditions.of(port.port)) for port in ports}
+    tones = {port: port_tone(port, conditions) for port in ports}
     rows = (
         _port_row(port, tones[port], counts, infos.get(port.port, {}))
         for port in sorted(ports, key=lambda port: _place(port, tones[port]))
     )
-    return table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC) + "".join(rows) + TABLE_END
+    return (
+        table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC) + "".join(rows) + TABLE_END + _PEAK_NOTE
+    )
 
 
-def port_tone(state: PortFacts, conditions: Sequence[Alert]) -> Tone:
-    return device_tone(conditions, state.is_up)
+def port_tone(state: PortFacts, conditions: DeviceConditions) -> Tone:
+    """Return the tone of the worst condition; without any, good only if it is up and the rules were evaluated."""
+    is_known = state.word != "silent" and conditions.is_judged
+    quiet = Tone.UNKNOWN if not is_known else Tone.GOOD if state.is_up else Tone.CALM
+    return min(map(tone_of, conditions.of(state.port)), default=quiet)
 
 
 def _place(state: PortFacts, tone: Tone) -> tuple[object, ...]:
@@ -178,7 +178,7 @@ def _port_row(
         cell("Port", f"<b>{escape(port.device)}/{escape(port.port)}</b>", "first"),
         cell("State", badge(tone, state.word)),
         cell("Rate", rate, "n"),
-        cell("Sent, peak", _traffic(sent), "n"),
+        cell("Sent, rolling peak", _traffic(sent), "n"),
         cell("Symbol errors", ABSENT if symbols is None else f"{symbols:.0f}", "n"),
         cell("Went down", ABSENT if downs is None else f"{downs:.0f} times" if downs != 1 else "once", "n"),
         cell("Link", state.link or ABSENT),
@@ -188,7 +188,7 @@ def _port_row(
 
 
 def _traffic(rate: float | None) -> str:
-    """Return the highest rate of the last minute, in bytes per second, as bits."""
+    """Return a rate in bytes per second as bits."""
     return ABSENT if rate is None else f"{rate * 8e-9:.1f} Gb/s"
 
 

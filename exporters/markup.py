@@ -14,17 +14,20 @@ class Tone(IntEnum):
 
     BAD = 0
     WARN = 1
-    CALM = 2
-    GOOD = 3
+    PENDING = 2
+    UNKNOWN = 3
+    CALM = 4
+    """A note: information, an effect of another alert, or what is switched off on purpose."""
+    GOOD = 5
 
     @property
     def css(self) -> str:
-        """The CSS class; empty for the tone without a colour."""
-        return {Tone.BAD: "bad", Tone.WARN: "warn", Tone.CALM: "", Tone.GOOD: "good"}[self]
+        """The CSS class; empty for a tone without a colour."""
+        return {Tone.BAD: "bad", Tone.WARN: "warn", Tone.GOOD: "good"}.get(self, "")
 
     @property
     def sign(self) -> str:
-        return {Tone.BAD: "✖", Tone.WARN: "▲", Tone.CALM: "·", Tone.GOOD: "✔"}[self]
+        return "✖▲○?·✔"[self]
 
 
 SEVERITY_TONES = {Severity.CRITICAL: Tone.BAD, Severity.WARNING: Tone.WARN, Severity.INFO: Tone.CALM}

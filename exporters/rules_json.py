@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from agent.health.evaluated_rules import next_evaluation
 from agent.lib.wording import with_exponent
 from agent.model import Alert, GroupReport, Phase, RuleReport
 from exporters import envelope
@@ -107,15 +108,8 @@ def alerts(groups: Iterable[GroupReport], devices: str = "") -> bytes:
     if devices:
         data["devices"] = devices
     if ordered:
-        data["nextEvaluation"] = _timestamp(_next_evaluation(ordered))
+        data["nextEvaluation"] = _timestamp(next_evaluation(ordered))
     return envelope.success(data)
-
-
-def _next_evaluation(groups: Iterable[GroupReport]) -> float | None:
-    """Return when the first group is due, in wall seconds; None while one has never been evaluated."""
-    due = [None if group.evaluated_at is None else group.evaluated_at + group.interval for group in groups]
-    known = [each for each in due if each is not None]
-    return min(known) if len(known) == len(due) else None
 
 
 def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> bytes:

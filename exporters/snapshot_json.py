@@ -1,17 +1,21 @@
 """The snapshot and the last minutes as JSON, in the envelope of Prometheus's own API."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.model import BackendReport, Gap, PastMoment, Reading, Series, Snapshot
+from agent.model import BackendReport, Gap, Gpu, PastMoment, Reading, Series, Snapshot
 from exporters import envelope
 
 
-def success(snapshot: Snapshot, age: float) -> bytes:
-    """Return the whole snapshot; `age` in seconds."""
+def success(snapshot: Snapshot, age: float, node: str, states: Mapping[Gpu, str]) -> bytes:
+    """Return the whole snapshot of a node.
+
+    `age` in seconds, `node` is its name, `states` are those of the GPUs whose state is known.
+    """
     return envelope.success(
         {
+            "node": node,
             "sequence": snapshot.sequence,
             "timestamp": snapshot.at.wall,
             "monotonic": snapshot.at.mono,
@@ -19,6 +23,7 @@ def success(snapshot: Snapshot, age: float) -> bytes:
             "readings": [_reading(reading) for reading in snapshot],
             "reports": [_report(report) for report in snapshot.reports],
             "gaps": [_gap(report.backend, gap) for report in snapshot.reports for gap in report.gaps],
+            "states": [{**dict(gpu.labels), "state": state} for gpu, state in states.items()],
         }
     )
 

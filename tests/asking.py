@@ -13,6 +13,7 @@ def context(latest: Snapshot | None = None, **more: Any) -> RouteContext:
     """What a site shows: this snapshot, at second 100 of a node that is ready, but for what is given."""
     usual: dict[str, Any] = {
         "node": "n",
+        "node_name": "n",
         "version": "1",
         "synthetic": None,
         "telemetry_path": "/metrics",

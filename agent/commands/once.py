@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 def sample_once(config: Config, options: CommandLineOptions, style: str, textfile: Path | None) -> int:
     """Take the sample and print it as `style`: text, openmetrics or json. The exit status. Raises UserError."""
     from agent.daemon.hub import Hub
+    from agent.wiring.identity import node_name
     from agent.wiring.peering import providers_of_one_run
     from agent.wiring.replaying import clock_of
     from agent.wiring.sources import make_sampling_loop
@@ -84,16 +85,16 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     if textfile is not None:
         _write_textfile(snapshot, textfile)
         return status
-    sys.stdout.write(_page(snapshot, style, age_of(snapshot, clock().mono)).decode())
+    sys.stdout.write(_page(snapshot, style, age_of(snapshot, clock().mono), node_name(config)).decode())
     return status
 
 
-def _page(snapshot: Snapshot, style: str, age: float) -> bytes:
+def _page(snapshot: Snapshot, style: str, age: float, node: str) -> bytes:
     from exporters.encoder import Encoder, Format
     from exporters.snapshot_json import success
 
     if style == "json":
-        return success(snapshot, age)
+        return success(snapshot, age, node, {})
     return Encoder().render(snapshot, Format.OPENMETRICS if style == "openmetrics" else Format.TEXT, age)
 
 

@@ -62,9 +62,13 @@ def condition_text(condition: Alert) -> str:
 
 
 class DeviceConditions:
-    """The worst conditions of each GPU and port, by the labels that name it."""
+    """The worst conditions of each GPU and port, by the labels that name it.
 
-    def __init__(self, conditions: Iterable[Alert] = ()) -> None:
+    `is_judged`: whether the rules were evaluated, so that a device without conditions has none.
+    """
+
+    def __init__(self, conditions: Iterable[Alert] = (), *, is_judged: bool = False) -> None:
+        self.is_judged = is_judged
         self._by_place: dict[Place, list[Alert]] = {}
         for condition in conditions:
             self.add(condition)

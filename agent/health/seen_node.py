@@ -63,6 +63,8 @@ class SeenGpu(Struct):
     silence: Gap | None = None
     conditions: Sequence[Alert] = ()
     """The conditions that name it, the worst first."""
+    is_judged: bool = False
+    """Whether the rules were evaluated: without, that no condition names it says nothing."""
     state: str = ""
     """What it did for most of the last minute, by the ledger; empty where that is not known."""
 
@@ -75,6 +77,11 @@ class SeenGpu(Struct):
     def word(self) -> str:
         """What it does, or why it is not read; empty where nothing says so."""
         return self.silence_word or self.state
+
+    @property
+    def shown_word(self) -> str:
+        """The same; `up` while it is read and its state is not known, and empty if nothing is read of it."""
+        return self.word or ("up" if self.is_known else "")
 
     @property
     def is_paused(self) -> bool:

@@ -49,14 +49,14 @@ def lock_directory(
     """Lock a directory, which is created if it is missing; `holder` is shown to those who try it meanwhile.
 
     Wait up to `seconds` for the process that holds it; `wait` sleeps for a number of seconds. Return None where the
-    directory offers no lock, such as one that cannot be written, after a warning: an agent without a state directory
-    still reports. Raises DirectoryInUseError.
+    directory offers no lock, such as one that cannot be written, after a warning: an agent that keeps no files still
+    reports. Raises DirectoryInUseError.
     """
     path = folder / FILE
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
-            log.warning("created the missing state directory %s as user %d", folder, os.geteuid())
+            log.warning("created the missing directory %s as user %d", folder, os.geteuid())
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         _warn(folder, error)
@@ -73,7 +73,7 @@ def _lock(
 ) -> DirectoryLock | None:
     for attempt in range(1 + round(seconds / RETRY_SECONDS)):
         if attempt == 1:
-            log.info("state directory in use: waiting for %s to stop", _holder(descriptor))
+            log.info("directory in use: waiting for %s to stop", _holder(descriptor))
         if attempt:
             wait(RETRY_SECONDS)
         try:
@@ -101,4 +101,4 @@ def _holder(descriptor: int) -> str:
 
 def _warn(folder: Path, error: OSError) -> None:
     reason = error.strerror or error
-    log.warning("state directory %s not locked: %s; another agent that uses it would not be noticed", folder, reason)
+    log.warning("directory %s not locked: %s; another agent that uses it would not be noticed", folder, reason)

@@ -8,9 +8,11 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agent.catalogue import BY_NAME
+from agent.health.evaluated_rules import NO_RULES, why_unjudged
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
@@ -68,7 +70,8 @@ def _has_port(text: str) -> bool:
 
 
 LOGIN_FILE = "--http.config.file"
-REMEDIES = {400: "; if it speaks https, give its URL with https://", 401: f"; give its login with {LOGIN_FILE}"}
+REMEDIES = {400: "; if it speaks https, give its URL with https://", 401: f"; give its login with {LOGIN_FILE}",
+            404: "; is this the port of an agent? coldplate simulate serves metrics alone"}  # fmt: skip
 """By the status of an answer."""
 _LARGEST = sys.float_info.max
 _OUTCOMES = {each.value: each for each in Outcome}
@@ -82,26 +85,35 @@ class AgentResponseError(ValueError):
     """The response is not one of a coldplate agent; the text says what is wrong with it."""
 
 
+class AgentSample(NamedTuple):
+    """The answer of `/api/v1/snapshot`: `age` in seconds, the name of the node, the states of GPUs if known."""
+
+    snapshot: Snapshot
+    age: float
+    node: str
+    states: Mapping[Gpu, str]
+
+
 class SnapshotReader:
     """Reads `/api/v1/snapshot`. Keeps the series of the answer before: they are nearly always the same."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
 
-    def read(self, body: bytes) -> tuple[Snapshot, float]:
-        """Return the snapshot and its age in seconds. Metrics that this program does not know are left out.
-
-        Raises AgentResponseError.
-        """
+    def read(self, body: bytes) -> AgentSample:
+        """Return the sample. Metrics that this program does not know are left out. Raises AgentResponseError."""
         data = _data(body)
         try:
             at = Instant(_number(data["monotonic"]), _number(data["timestamp"]))
             sequence, age = int(_number(data["sequence"])), _number(data["age"])
             frame = Framer().frame(self._readings(data["readings"]))
             reports = tuple(_reports(data["reports"], data["gaps"]))
+            states = {
+                Gpu(str(each["gpu"]), str(each.get("uuid", ""))): str(each["state"]) for each in data.get("states", ())
+            }
         except (KeyError, TypeError, AttributeError) as error:
             raise AgentResponseError(f"the snapshot is not an agent's: {error!r}") from error
-        return Snapshot(sequence, at, (frame,), reports), age
+        return AgentSample(Snapshot(sequence, at, (frame,), reports), age, str(data.get("node", "")), states)
 
     def _readings(self, listed: list[dict[str, Any]]) -> Iterator[Reading]:
         kept: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
@@ -184,13 +196,6 @@ def _parts(columns: list[tuple[Layout, list[float | None]]], place: int) -> Iter
             yield layout, (value,)
 
 
-LATE_SECONDS = 60.0
-"""Seconds after which rules that are due, and are not evaluated, are behind. Clocks of two nodes may differ by some."""
-
-
-NO_RULES = "the agent evaluates no rules"
-
-
 class AlertsResponse(NamedTuple):
     """The answer of `/api/v1/alerts`.
 
@@ -205,12 +210,7 @@ class AlertsResponse(NamedTuple):
 
     def why_unjudged(self, now: float) -> str:
         """Return why the absence of alerts proves nothing at a wall second; empty if the rules are up to date."""
-        if not self.has_rules:
-            return NO_RULES
-        if self.next_evaluation is None:
-            return "the agent has not evaluated all of its rules yet"
-        late = now - self.next_evaluation
-        return f"the agent's rules are {late:.0f} s behind" if late > LATE_SECONDS else ""
+        return why_unjudged(self.has_rules, self.next_evaluation, now)
 
 
 def read_alerts(body: bytes) -> AlertsResponse:
@@ -285,7 +285,8 @@ class AgentResponse(NamedTuple):
 
     Where no rules are evaluated, it has None for `alerts`; `unjudged` says why the absence of alerts proves nothing.
     `age` is that of the snapshot in seconds when it came, `mono` when that was. `past` are the minutes before the first
-    answer, the oldest first.
+    answer, the oldest first. `node` is the node's own name. `states` are what GPUs did for most of the last minute,
+    as far as that is known.
     """
 
     snapshot: Snapshot | None = None
@@ -295,6 +296,8 @@ class AgentResponse(NamedTuple):
     mono: float = 0.0
     past: Sequence[PastMoment] = ()
     unjudged: str = ""
+    node: str = ""
+    states: Mapping[Gpu, str] = MappingProxyType({})
 
 
 class AgentClient:
@@ -317,7 +320,7 @@ class AgentClient:
         try:
             body = self._get("/api/v1/snapshot", until)
             assert body is not None
-            snapshot, age = self._reader.read(body)
+            sample = self._reader.read(body)
             body = self._get("/api/v1/alerts", until, optional=True)
             answer = None if body is None else read_alerts(body)
             if self._past is None:
@@ -330,7 +333,9 @@ class AgentClient:
         now = self._clock()
         alerts = None if answer is None else answer.alerts
         unjudged = NO_RULES if answer is None else answer.why_unjudged(now.wall)
-        return AgentResponse(snapshot, alerts, "", age, now.mono, self._past, unjudged)
+        return AgentResponse(
+            sample.snapshot, alerts, "", sample.age, now.mono, self._past, unjudged, sample.node, sample.states
+        )
 
     def close(self) -> None:
         """Hang up; the next question opens another connection."""

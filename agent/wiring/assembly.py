@@ -50,7 +50,7 @@ flight_log = logging.getLogger("coldplate.flight")
 def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | None:
     """Return None without a recorder or a place for its files, and in a replay, which is recorded already."""
     recorder = config.recorder
-    if recorder.history == 0 or not recorder.dump_on or is_replay(config):
+    if not _has_flight_recorder(config):
         return None
     folder = Path(recorder.directory) if recorder.directory is not None else drill_file(config, "flight")
     if folder is None:
@@ -63,20 +63,34 @@ def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | N
     )
 
 
+def _has_flight_recorder(config: Config) -> bool:
+    return config.recorder.history > 0 and bool(config.recorder.dump_on) and not is_replay(config)
+
+
 RACK_STATE = "rack.state"
 
 
 @with_places
-def lock_state_directory(config: Config) -> DirectoryLock | None:
-    """Keep other agents from the state directory; None without one. Raises ConfigError if another agent has it."""
-    file = drill_file(config, FILE)
-    if file is None:
-        return None
-    try:
-        return lock_directory(file.parent, f"process {os.getpid()} on {node_name(config)}", time.sleep)
-    except DirectoryInUseError as error:
-        remedy = "stop it, or give each agent a state_dir of its own"
-        raise ConfigError(f"state_dir: {file.parent} is in use by another agent, {error}; {remedy}") from error
+def lock_directories(config: Config) -> list[DirectoryLock]:
+    """Keep other agents from the state directory and the flight recorder's own one, as far as there are any.
+
+    Raises ConfigError if another agent has one of them.
+    """
+    file, recorder = drill_file(config, FILE), config.recorder.directory
+    folders = {} if file is None else {file.parent.resolve(): ("state_dir", file.parent)}
+    if recorder is not None and _has_flight_recorder(config):  # the default one is in the state directory
+        folders.setdefault(Path(recorder).resolve(), ("recorder.directory", Path(recorder)))
+    locks: list[DirectoryLock] = []
+    for key, folder in folders.values():
+        try:
+            lock = lock_directory(folder, f"process {os.getpid()} on {node_name(config)}", time.sleep)
+        except DirectoryInUseError as error:
+            for each in locks:
+                each.stop()
+            remedy = f"stop it, or give each agent a {key} of its own"
+            raise ConfigError(f"{key}: {folder} is in use by another agent, {error}; {remedy}") from error
+        locks += [] if lock is None else [lock]
+    return locks
 
 
 log = logging.getLogger("coldplate")
@@ -85,7 +99,7 @@ log = logging.getLogger("coldplate")
 def make_service(options: CommandLineOptions, read_config: Callable[[], Config], notifier: Notifier) -> Service:
     """Make all parts, each of those before it. `read_config` reads the configuration again. Raises ConfigError."""
     config = read_config()
-    lock = lock_state_directory(config)  # before anything reads its state
+    locks = lock_directories(config)  # before anything reads its state
     now = clock_of(config)
     hub, threads = Hub(), Threads(time.monotonic)
     exposed = Exposed(hub, check(config), neighbours_of(config))
@@ -147,7 +161,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         hub.follow("keeping the last minutes", flight.observe)
     # Started in this order and stopped in the reverse: reloads end first, rules see the last snapshot, state files are
     # written after all who have state. The sources, whose driver may hang, are ended after all of them.
-    parts: tuple[Part | None, ...] = (lock, files, watch, server, rack, flight, rules, sampling, reloads)
+    parts: tuple[Part | None, ...] = (*locks, files, watch, server, rack, flight, rules, sampling, reloads)
     return Service(
         [part for part in parts if part is not None],
         hub=hub,

@@ -2,6 +2,7 @@
 
 from agent.config.schema import Config
 from agent.health.conditions import is_active
+from agent.health.evaluated_rules import next_evaluation, why_unjudged
 from agent.model import Alert, Instant, Snapshot
 from agent.wiring.identity import external_labels, target_labels
 from alerts.engine import RuleEngine, Ruleset
@@ -24,3 +25,8 @@ class LocalRules:
             self._inhibition.update(records, now.mono, self._external)
         reports = (mark(report, self._inhibition.causes) for report in self._engine.reports())
         return [alert for report in reports for rule in report.rules for alert in rule.alerts if is_active(alert)]
+
+    def why_unjudged(self, now: Instant) -> str:
+        """Return why the absence of conditions proves nothing; empty if the rules are up to date."""
+        groups = self._engine.reports()
+        return why_unjudged(bool(groups), next_evaluation(groups), self._engine.time(now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -139,6 +140,20 @@ def family_of(config: Config) -> str:
 def equipment_of(config: Config) -> tuple[str, ...]:
     """Return the names of the rack's services: configured ones, or else the scenario's. Raises ConfigError."""
     return tuple(config.rack.equipment or _services_of_scenario(config, 0.0))
+
+
+def age_scenario(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
+    """Return the options, with the scenario `at` seconds old, or as old as it takes its faults to show.
+
+    Raises ConfigError.
+    """
+    if scenario_of(config) is None:
+        if at is not None:
+            raise ConfigError("--at: needs --scenario")
+        return options
+    from agent.backends.synthetic.synthetic_source import settled_at
+
+    return dataclasses.replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
 
 
 def _services_of_scenario(config: Config, began: float) -> dict[str, Callable[[], RedfishSource]]:

@@ -146,6 +146,7 @@ def make_server(
     site = Routes(
         RouteContext(
             node=title(config),
+            node_name=node_name(config),
             version=__version__,
             synthetic=scenario_of(config),
             telemetry_path=web.telemetry_path,

@@ -3,6 +3,7 @@
 from http import HTTPStatus
 
 from agent.health.device_facts import devices_not_of_node
+from agent.health.ledger_states import main_states
 from exporters import rules_json, snapshot_json
 from exporters.deferred import Answer
 from exporters.endpoint import JSON, NO_SAMPLE_YET, Endpoint, EndpointContext, failure
@@ -37,7 +38,8 @@ def _snapshot(context: EndpointContext, request: Request) -> Answer:
         return failure(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", NO_SAMPLE_YET)
 
     def render(now: float) -> bytes:
-        return snapshot_json.success(snapshot, age_of(snapshot, now))
+        view = context.view
+        return snapshot_json.success(snapshot, age_of(snapshot, now), view.node_name, main_states(view.ledger()))
 
     return context.pages.get(PageSource("snapshot", None, (snapshot,), render, JSON), request)
 

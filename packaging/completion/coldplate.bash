@@ -30,7 +30,7 @@ _shtab_coldplate_rules_backtest_option_strings=(-h --help --rules --against --pe
 _shtab_coldplate_rules_option_strings=(-h --help)
 _shtab_coldplate_run_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --config.check --web.listen-address --web.config.file --web.telemetry-path --web.enable-lifecycle)
 _shtab_coldplate_simulate_option_strings=(-h --help --nodes --nodes-per-rack --topology --scenario --nodes-per-job --rack-budget --cluster --fault --seed --interval --metrics.profile --duration --web.listen-address --web.config.file --log.level --log.format)
-_shtab_coldplate_top_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --interval --url --http.config.file --rack --no-attach --once --json --csv --ascii --no-mouse)
+_shtab_coldplate_top_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --interval --url --at --http.config.file --rack --no-attach --once --json --csv --ascii --no-mouse)
 _shtab_coldplate_option_strings=(-h --help --version)
 
 _shtab_coldplate_check___config_file_COMPGEN=_shtab_compgen_files

@@ -95,6 +95,21 @@ def alerts(daemon: RunningDaemon) -> dict[str, dict[str, Any]]:
     return {each["labels"]["alertname"]: each for each in json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]}
 
 
+def test_a_second_agent_does_not_write_into_the_flight_recorders_directory(start: Start, tmp_path: Path) -> None:
+    def config(number: int, more: str = "") -> str:
+        recorder = f"recorder: {{directory: {tmp_path / 'flight'}{more}}}"
+        return f"state_dir: {tmp_path / f'state{number}'}\nbackends: {{devices: synthetic}}\n{recorder}\n"
+
+    start(config=config(1))
+    (tmp_path / "second.yaml").write_text(config(2))
+    options = ["--config.file", str(tmp_path / "second.yaml"), "--web.listen-address", "127.0.0.1:0"]
+    second = warm.command(["run", *options])
+    assert second.status == 2
+    words = f"recorder.directory: {tmp_path / 'flight'} is in use by another agent, process "
+    assert words in second.error.decode()
+    start(config=config(3, ", history: 0s"))  # it writes none
+
+
 def test_a_second_agent_on_a_state_directory_does_not_start_and_commands_do(start: Start, tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(f"state_dir: {tmp_path / 'state'}\nbackends: {{devices: synthetic}}\n")

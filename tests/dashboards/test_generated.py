@@ -23,6 +23,7 @@ from dashboards.panels import graph
 from dashboards.relabel import as_text
 from tests.dashboards.conftest import GENERATED, NAMES, ROOT, filled, load
 from tests.dashboards.rig import promtool
+from tests.rule_tests.command import run_files
 
 
 def test_the_committed_dashboards_are_current_and_no_two_share_an_identity() -> None:
@@ -113,7 +114,7 @@ def test_prometheus_loads_the_packaged_configuration_with_all_rules(tmp_path: Pa
 
 def test_promtool_and_coldplate_find_that_the_fleet_rules_say_what_they_should() -> None:
     promtool("test", "rules", str(FLEET_TEST))
-    assert cli.main(["rules", "test", str(FLEET_TEST)]) == 0
+    assert run_files([FLEET_TEST]) == 0
 
 
 def test_what_is_packaged_for_prometheus_and_grafana_agrees_with_agents_rules_and_documents() -> None:

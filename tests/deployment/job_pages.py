@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests import warm
+from tests.rule_tests.command import run_files
 
 RULES = Path(__file__).resolve().parents[2] / "packaging" / "fleet" / "rules"
 STEP_SECONDS = 15
@@ -176,5 +176,4 @@ def check_alerts(
         "tests": [{"interval": f"{interval}s", "input_series": pages, "promql_expr_test": queries}],
     }
     (folder / "t.yml").write_text(json.dumps(document))
-    ended = warm.command(["rules", "test", str(folder / "t.yml")])
-    assert ended.status == 0, (ended.output + ended.error).decode()
+    assert run_files([folder / "t.yml"]) == 0

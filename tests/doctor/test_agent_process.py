@@ -77,7 +77,7 @@ def test_an_agent_without_a_unit_is_found_by_the_port_that_it_listens_on(
     tree: NodeTree, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     tree.process(AGENT, "coldplate", "/user.slice/session-1.scope")
-    file = write(tmp_path / "c.yaml", "notify: {log: true}\n")
+    file = write(tmp_path / "c.yaml", "web: {listen: ['127.0.0.1:1']}\n")  # not that of an agent of this machine
     started(tree, "--config.file", str(file))
     assert "of the running agent" not in examined(tree, capsys)["configuration"][0][1]
     tree.connections(19400, AGENT)

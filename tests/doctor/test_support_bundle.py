@@ -143,7 +143,7 @@ def test_a_driver_that_cannot_be_opened_costs_its_trace_alone(tmp_path: Path) ->
 
 
 def test_a_part_that_fails_is_named_and_the_others_are_there(tmp_path: Path) -> None:
-    file, ended = bundle(tmp_path, config="rack: {peers: [nameofmine]}")
+    file, ended = bundle(tmp_path, "--url", "http://127.0.0.1:1", config="rack: {peers: [nameofmine]}")
     files = contents(file)
     missing = {each["file"]: each["missing"] for each in json.loads(files["index.json"]) if "missing" in each}
     assert missing.keys() == {"snapshot.json", "config.json", "recording.coldplate", "driver-calls.jsonl"}

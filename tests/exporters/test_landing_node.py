@@ -81,9 +81,12 @@ def page(
     reports: tuple[BackendReport, ...] = (),
     ready: tuple[bool, str] = (True, "fresh"),
     query: str = "",
+    evaluated_at: float | None = NOW,
 ) -> str:
     snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(readings), reports)
-    groups = (GroupReport("g", "f.yml", 15.0, rules=(RuleReport("A", True, "x", alerts=alerts),)),)
+    groups = (
+        GroupReport("g", "f.yml", 15.0, evaluated_at=evaluated_at, rules=(RuleReport("A", True, "x", alerts=alerts),)),
+    )
     runbooks = {each.rule: "# It" for each in alerts}
     view = context(snapshot, readiness=lambda: ready, node="node-17", rules=lambda: groups, runbooks=runbooks)
     return overview(view, query)
@@ -137,9 +140,9 @@ def test_a_lost_gpu_is_said_to_be_unknown_until_a_rule_judges_and_stands_first_w
     reports = (BackendReport("nvml", Outcome.OK, 0.1, gaps=(gap,)),)
     text = page(node(lost(5)), reports=reports)
     told = "lost: nvmlDeviceGetPowerUsage: GPU is lost; last sample 2 min ago; slot 0000:c3:00.0; serial 165"
-    assert banner(text) == ("", "· Unknown", [f"GPU 5: {told}"])
+    assert banner(text) == ("", "? Unknown", [f"GPU 5: {told}"])
     tone, first = bodies(text, "GPUs")[0]
-    assert (tone, first.split()[:3]) == ("", ["5", "·", "lost"])
+    assert (tone, first.split()[:3]) == ("", ["5", "?", "lost"])
     assert told in first
     assert len(bodies(text, "GPUs")) == 8
     text = page(node(lost(5)), firing("GpuLost", "critical", gpu="5", uuid=GPUS[5].uuid), reports=reports)
@@ -153,14 +156,33 @@ def test_a_pending_alert_is_shown_with_the_time_until_it_fires_and_colours_nothi
         firing("GpuHot", "critical", gpu="3", uuid=GPUS[3].uuid), phase=Phase.PENDING, fires_at=NOW + 42.0
     )
     text = page(node(), pending)
-    assert banner(text) == ("", "· Pending", ["pending, fires in 42 s: GpuHot"])
+    assert banner(text) == ("", "○ Pending", ["pending, fires in 42 s: GpuHot"])
     assert bodies(text, "GPUs")[0][0] == ""
-    assert bodies(text, "GPUs")[0][1].endswith("· pending, fires in 42 s GpuHot")
+    assert bodies(text, "GPUs")[0][1].endswith("○ pending, fires in 42 s GpuHot")
 
 
 def test_without_rules_nothing_is_well() -> None:
     snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(node()))
-    assert banner(overview(context(snapshot)))[1:] == ("· Unknown", ["all 8 GPUs answer; no rules are evaluated"])
+    assert banner(overview(context(snapshot)))[1:] == (
+        "? Unknown",
+        ["no rules are evaluated: what would fire is not known"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("evaluated_at", "why"),
+    [(None, "not all rules have been evaluated yet"), (NOW - 120.0, "the rules are 105 s behind")],
+)
+def test_until_the_rules_are_evaluated_nothing_is_well(evaluated_at: float | None, why: str) -> None:
+    text = page([*node(), *port("mlx5_0")], evaluated_at=evaluated_at)
+    assert banner(text) == ("", "? Unknown", [f"{why}: what would fire is not known"])
+    assert {tone for title in ("GPUs", "InfiniBand") for tone, _ in bodies(text, title)} == {""}
+    assert "<dt>Alerts</dt><dd>not known</dd>" in text
+    assert f"<p>Not known: {why}.</p>" in text
+    assert "No alert is pending or firing" not in text
+    fires = page(node(), firing("NodeHot", "critical"), evaluated_at=evaluated_at)
+    assert banner(fires)[1:] == ("✖ Critical", ["NodeHot", f"{why}: what would fire is not known"])
+    assert '<dt>Alerts</dt><dd><span class="bad">1 firing</span></dd>' in fires
 
 
 def test_the_state_is_what_a_gpu_did_most_in_the_last_minute() -> None:
@@ -268,6 +290,13 @@ def test_links_are_counted_and_a_source_that_fails_is_said_to() -> None:
     assert reasons == ["not ready: the last sample is 40 s old", "infiniband cannot be read: no answer"]
 
 
+def test_the_peak_of_a_port_says_over_which_time() -> None:
+    text = page([*node(), *port("mlx5_0")])
+    assert "<th class=n>Sent, rolling peak</th>" in text
+    assert re.search(r"Rolling peak: .* within <code>sampling.window</code>, by default the last minute\.", text)
+    assert "sampling.window" not in page(node()), "no port, no note"
+
+
 def test_ports_that_alerts_name_come_first_a_disabled_one_is_off_and_a_silent_one_is_listed() -> None:
     ports = [
         *port("mlx5_0"), *port("mlx5_1", up=0.0, physical=2.0), *port("mlx5_2", rate=25e9), *port("mlx5_3"),
@@ -285,7 +314,7 @@ def test_ports_that_alerts_name_come_first_a_disabled_one_is_off_and_a_silent_on
         for device, reason in (("mlx5_9", Reason.TIMEOUT), ("mlx5_8", Reason.PAUSED))
     )
     reports = (BackendReport("infiniband", Outcome.OK, 0.1, gaps=gaps),)
-    assert bodies(page([], reports=reports), "InfiniBand") == [("", "mlx5_9/1 · silent – – – – – –")]
+    assert bodies(page([], reports=reports), "InfiniBand") == [("", "mlx5_9/1 ? silent – – – – – –")]
 
 
 def test_driver_memory_errors_traffic_of_ports_and_the_host_are_shown() -> None:
@@ -328,8 +357,8 @@ def test_a_job_is_shown_with_its_owner_its_gpus_and_what_it_has_had() -> None:
 def test_a_gpu_of_which_nothing_can_be_read_has_no_state_and_is_not_throttled_by_nothing() -> None:
     """As on a Tegra, whose NVML offers neither utilization nor power nor reasons for low clocks."""
     text = page([reading("coldplate_gpu_up", 1.0, GPUS[0])])
-    assert bodies(text, "GPUs") == [("", "0 · – – – – – – – – – – none")]
-    assert banner(text) == ("", "· Unknown", ["neither utilization nor power can be read: GPU 0"])
+    assert bodies(text, "GPUs") == [("", "0 ? – – – – – – – – – – none")]
+    assert banner(text) == ("", "? Unknown", ["neither utilization nor power can be read: GPU 0"])
     known = [each for each in gpu(0) if each.metric.name != "coldplate_gpu_throttle_active"]
     assert "GHz – 18 of" in bodies(page(known), "GPUs")[0][1]
     unthrottled = reading("coldplate_gpu_throttle_active", 0.0, GPUS[0], reason="sw_power_cap")
@@ -339,7 +368,7 @@ def test_a_gpu_of_which_nothing_can_be_read_has_no_state_and_is_not_throttled_by
 def test_a_host_without_a_gpu_is_neither_well_nor_ill() -> None:
     reports = (BackendReport("nvml", Outcome.ABSENT, 0.1, "no driver here"),)
     none_expected = [reading("coldplate_gpus_expected", 0.0, Node())]
-    assert banner(page(none_expected, reports=reports)) == ("", "· Unknown", ["no GPU here: no driver here"])
+    assert banner(page(none_expected, reports=reports)) == ("", "? Unknown", ["no GPU here: no driver here"])
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_the_metrics(snapshot: Snapshot, fmt: Format) -> None:
 
 
 def test_the_snapshot_in_json(snapshot: Snapshot) -> None:
-    data = json.loads(snapshot_json.success(snapshot, 0.5))["data"]
+    data = json.loads(snapshot_json.success(snapshot, 0.5, "n", {}))["data"]
     assert (len(data["readings"]), len(data["gaps"])) == (len(snapshot.readings), 3600)
 
 

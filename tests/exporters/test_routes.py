@@ -305,7 +305,7 @@ def test_the_landing_page_shows_zero_as_zero_and_absent_as_absent(view: RouteCon
     readings = (Reading(series["coldplate_gpu_up"], 0), Reading(series["coldplate_gpu_power_watts"], 0.0))
     page = get(Routes(showing(view, lambda: snapshot_of(1, Instant(100.0, 0.0), readings))), "/").body.decode()
     assert "0 of 1 answer" in page
-    assert "· no answer" in page
+    assert "? no answer" in page
     assert '<td data-h="Power" class="n">0 W</td>' in page
     assert page.count('class="n">–</td>') == 5
 

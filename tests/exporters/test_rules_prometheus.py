@@ -214,6 +214,15 @@ def alerts(*found: Alert) -> list[dict[str, Any]]:
     return answer["data"]["alerts"]
 
 
+def test_every_key_of_an_alert_is_documented() -> None:
+    effect = Alert("A", (), Phase.PENDING, 1.0, 1.0, inhibited_by="B", fires_at=2.0)
+    document = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    section = document.partition("### Alerts and rules")[2].partition("A rule has")[0]
+    (keys,) = alerts(effect)
+    assert {"inhibitedBy", "firesAt", "activeAt"} < keys.keys()
+    assert [key for key in keys if f"`{key}`" not in section] == []
+
+
 def groups_of(query: str) -> list[dict[str, Any]]:
     answer = get(f"/api/v1/rules?{query}", *GROUPS)
     assert answer.status == HTTPStatus.OK

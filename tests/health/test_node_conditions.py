@@ -92,6 +92,16 @@ def test_what_a_site_changes_in_a_rule_holds_without_an_agent_as_well(look, tmp_
     assert (finding.name, finding.verdict.value, "site.yml" in finding.found) == ("alerts", "unknown", True)
 
 
+def test_a_rule_over_minutes_says_that_it_saw_one_sample(look) -> None:
+    hot = changed(look("idle"), of("gpu_throttle_active", 1, reason="hw_thermal_slowdown"))
+    (finding,) = condition_findings(shipped().evaluate(hot))
+    assert finding.found.startswith("by one sample: The hardware throttles GPU ")
+    (finding,) = condition_findings(shipped().evaluate(host(look("idle"), "coldplate_node_fabric_manager_up", 0)))
+    assert "sample" not in finding.found, "it looks at the newest one alone"
+    (finding,) = condition_findings(NodeConditions([fires("GpuThrottled", "critical")]))
+    assert finding.found == "GpuThrottled it is", "an agent has seen the minutes"
+
+
 def test_the_note_counts_the_rules_that_one_sample_cannot_serve(look) -> None:
     note = shipped().evaluate(look("idle")).note
     back, every = (int(word) for word in note.split() if word.isdecimal())
@@ -177,8 +187,8 @@ def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_answers_nonsens
         (page(nextEvaluation=FUTURE), "synthetic", "has real devices"),
         (page(nextEvaluation=FUTURE, devices="replayed"), "replay", ""),
         (page(nextEvaluation=FUTURE), "auto", ""),
-        (page(), "auto", "evaluates no rules"),
-        (page(nextEvaluation=NEVER), "auto", "has not evaluated all of its rules yet"),
+        (page(), "auto", "no rules are evaluated"),
+        (page(nextEvaluation=NEVER), "auto", "not all rules have been evaluated yet"),
         (page(nextEvaluation=PAST), "auto", "s behind"),
     ],
 )

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ class Shell:
         saying = saying if saying is not None else f'echo "{LINE.format(WORDS[status])}"'
         self.stand_in("coldplate", f'echo "$@" > {self.folder}/arguments\n{saying}\nexit {status}\n')
         environment = {"PATH": f"{self.folder}:{os.environ['PATH']}", "COLDPLATE": str(self.folder / "coldplate"),
-                       "COLDPLATE_TOLD": str(self.folder / "told"), "SLURMD_NODENAME": "n17"}  # fmt: skip
+                       "COLDPLATE_TOLD": str(self.folder / "told"), "SLURMD_NODENAME": "n17",
+                       "COLDPLATE_SCONTROL_LIMIT": "0.3s"}  # fmt: skip
         done = subprocess.run([ROOT / script], env=environment, capture_output=True, text=True, check=False)
         assert done.stderr == ""
         return done.returncode, done.stdout, self.calls.read_text().splitlines()
@@ -71,6 +73,21 @@ def test_the_health_check_drains_once_for_each_finding_and_forgets_it_when_it_is
     for told in ([drained], []):
         calls = shell.run("slurm/coldplate-health-check.sh", 2)[2]
         assert [call for call in calls if call.startswith("scontrol")] == told
+
+
+@pytest.mark.parametrize(("body", "ended"), [("exec sleep 60", 124), ("exit 1", 1)])
+def test_a_controller_that_does_not_answer_holds_up_no_health_check_and_is_asked_again(
+    shell: Shell, body: str, ended: int
+) -> None:
+    shell.stand_in("scontrol", f'echo scontrol "$@" >> {shell.calls}\n{body}\n')
+    started = time.monotonic()
+    for _ in range(2):
+        got, _, calls = shell.run("slurm/coldplate-health-check.sh", 2)
+        assert [call.split()[0] for call in calls] == ["logger", "scontrol", "logger"]
+        assert got == 1
+    assert time.monotonic() - started < 10.0
+    assert f"the node is not drained: scontrol ended with status {ended} " in (shell.folder / "log").read_text()
+    assert not (shell.folder / "told").exists()
 
 
 @pytest.mark.parametrize("script", ["coldplate-prolog.sh", "coldplate-health-check.sh"])

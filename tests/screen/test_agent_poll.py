@@ -43,6 +43,7 @@ def test_an_agent_tells_its_snapshot_and_its_alerts_and_without_rules_none_rathe
 ODD: list[tuple[Answers, str]] = [
     (lambda _: (503, b'{"status":"error"}'), "answers /api/v1/snapshot with status 503"),
     (lambda _: (401, b""), "answers /api/v1/snapshot with status 401; give its login with --http.config.file"),
+    (lambda _: (404, b""), "status 404; is this the port of an agent? coldplate simulate serves metrics alone"),
     (lambda _: (200, b"<html>\x1b[2J"), "the answer is not JSON"),
 ]
 

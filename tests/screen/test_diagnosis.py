@@ -1,5 +1,6 @@
 """Why a GPU is slow, in words, for scenarios and for jobs that span nodes; and whose processes are on it."""
 
+import json
 import os
 import pwd
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,11 @@ from agent.backends.synthetic.scenario import FIRST_PID, owner_of
 from agent.commands.top.local_sampling import MOST_PROCESSES, list_processes, procfs_owners, scenario_owners
 from agent.commands.top.screen.frame import draw
 from agent.commands.top.screen.key_input import OneGpu, UiState
+from agent.commands.top.screen.machine_output import as_json
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting
 from agent.commands.top.screen.text_layout import ASCII, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
-from agent.model import Alert, BackendReport, Gpu, Instant, Lane, Outcome, Phase, Reading, Snapshot
+from agent.model import Alert, BackendReport, Gpu, IbPort, Instant, Lane, Outcome, Phase, Reading, Snapshot
 from exporters.markup import Tone
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
@@ -33,7 +35,7 @@ SAID = [  # what a straggler does is in the committed panes
     ("nvlink-down", 200, "BAD NvLinkDown: NVLinks down on GPU 2 of"),
     ("power-brake", 90, "BAD GpuPowerBrake: "),
     ("ecc-remap", 200, "BAD GpuEccErrors: GPU 4 of"),
-    ("ib-flap", 75, "CALM pending, fires in 11 s: InfinibandPortDown: InfiniBand port mlx5_3/1 of"),
+    ("ib-flap", 75, "PENDING pending, fires in 11 s: InfinibandPortDown: InfiniBand port mlx5_3/1 of"),
 ]
 
 
@@ -63,7 +65,7 @@ def busy(number: int, share: float, watts: float, job: str = "77") -> list[Readi
 
 def seen(*nodes: tuple[str, list[Reading]], reports: tuple[BackendReport, ...] = ()) -> ScreenData:
     at = Instant(5.0, 1e9)
-    told = [Sighting(name, "here", snapshot_of(1, at, readings, reports), mono=5.0) for name, readings in nodes]
+    told = [Sighting(name, "here", snapshot_of(1, at, readings, reports), [], mono=5.0) for name, readings in nodes]
     return ViewKeeper(1.0).scene(told, 5.0)
 
 
@@ -90,18 +92,18 @@ def test_a_gpu_at_its_power_cap_is_shown_as_computing() -> None:
     lines, _ = draw(scene, UiState(), TextLayout(120, None, ASCII))
     shown = [line.plain for line in lines]
     assert "no rules are evaluated" in shown[1], "nothing judges it"
-    assert any(line.split()[:2] == ["0", "computing"] for line in shown)
+    assert any(line.split()[:3] == ["?", "0", "computing"] for line in shown)
 
 
 def test_what_cannot_be_read_is_told_and_no_verdict_on_the_node() -> None:
     failed = BackendReport("infiniband", Outcome.FAILED, 0.1, "no permission")
     absent = BackendReport("nvml", Outcome.ABSENT, 0.1, "no driver here")
     lines = texts(seen(("a", []), reports=(failed, absent)).troubles)
-    assert lines == ["CALM no GPU here: no driver here", "CALM infiniband cannot be read: no permission"]
+    assert lines == ["UNKNOWN no GPU here: no driver here", "UNKNOWN infiniband cannot be read: no permission"]
     quiet = draw(seen(("a", []), reports=(absent,)), UiState(), TextLayout(80, 24))[0]
     assert "no GPU here: no driver here" in quiet[1].plain
     silent = texts(seen(("a", [reading("coldplate_gpu_up", 0.0, GPUS[3])])).troubles)
-    assert silent == ["CALM GPU 3: no answer"]
+    assert silent == ["UNKNOWN GPU 3: no answer"]
 
 
 def alert(rule: str, severity: str, labels: dict[str, str], phase: Phase = Phase.FIRING) -> Alert:
@@ -125,7 +127,7 @@ def test_a_gpu_is_coloured_by_the_worst_condition_that_fires_and_names_it() -> N
     assert [each.rule for each in scene.nodes[0].gpus[1].row.conditions] == ["GpuHot", "GpuLost", "GpuXid"]
     assert scene.nodes[0].gpus[1].why.startswith("GpuHot: GpuHot it is; ")
     assert texts(scene.troubles) == [
-        "BAD GpuHot: GpuHot it is", "WARN GpuHot: GpuHot it is", "CALM pending, fires in 30 s: GpuXid: GpuXid it is",
+        "BAD GpuHot: GpuHot it is", "WARN GpuHot: GpuHot it is", "PENDING pending, fires in 30 s: GpuXid: GpuXid it is",
     ]  # fmt: skip
 
 
@@ -140,11 +142,31 @@ def test_nodes_that_say_the_same_share_a_line() -> None:
     ]
 
 
+def test_nothing_is_well_until_its_rules_are_evaluated() -> None:
+    keeper, at = ViewKeeper(1.0), Instant(5.0, 1e9)
+    ports = [reading("coldplate_infiniband_port_up", 1.0, IbPort("mlx5_0", "1"))]
+    snapshot = snapshot_of(1, at, [*busy(0, 1.0, 690.0), *ports])
+    shown = {}
+    for why in ("not all rules have been evaluated yet", ""):
+        sightings = [Sighting(name, "here", snapshot, [], mono=5.0, unjudged=why) for name in "ab"]
+        scene = keeper.scene(sightings, 5.0)
+        tones = {tone for node in scene.nodes for tone in (node.gpus[0].tone, node.ports[0].tone)}
+        zoomed = draw(scene, UiState(zoom=OneGpu(("a", GPUS[0].uuid))), TextLayout(80, 40))[0]
+        drawn = "\n".join(line.plain for line in (*draw(scene, UiState(), TextLayout(80, 24))[0], *zoomed))
+        shown[why] = (texts(scene.troubles), tones, "nothing fires" in drawn, "no alert names this GPU" in drawn)
+        assert f"alerts {'n/a' if why else 'none'}" in drawn
+        assert {node["unjudged"] for node in json.loads(as_json(scene))["nodes"]} == {why or None}
+    (late, early) = shown[""], shown["not all rules have been evaluated yet"]
+    assert late == ([], {Tone.GOOD}, True, True)
+    line = "UNKNOWN a, b: not all rules have been evaluated yet: what would fire is not known"
+    assert early == ([line], {Tone.UNKNOWN}, False, False)
+
+
 def test_old_data_are_said_to_be_old() -> None:
     watch = ViewKeeper(1.0)
-    sighting = Sighting("a", "here", Snapshot(1, Instant(5.0, 1e9), ()), age=2.0, mono=10.0)
-    assert texts(watch.scene([sighting], 11.0).troubles) == ["CALM no GPU here"]
-    assert texts(watch.scene([sighting], 19.0).troubles) == ["WARN a: what is shown is 11 s old", "CALM no GPU here"]
+    sighting = Sighting("a", "here", Snapshot(1, Instant(5.0, 1e9), ()), [], age=2.0, mono=10.0)
+    assert texts(watch.scene([sighting], 11.0).troubles) == ["UNKNOWN no GPU here"]
+    assert texts(watch.scene([sighting], 19.0).troubles) == ["WARN a: what is shown is 11 s old", "UNKNOWN no GPU here"]
 
 
 GPU = Gpu("0", "GPU-a")

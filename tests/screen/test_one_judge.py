@@ -7,12 +7,17 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.commands.check.node_conditions import NodeConditions, condition_findings, of_node
+from agent.commands.top.node_sources import sighting_of
 from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.view_builder import ViewKeeper
-from agent.model import GroupReport, Phase, RuleReport, Severity
-from agent.wiring.agent_client import read_alerts
+from agent.model import Gpu, GroupReport, Instant, PastMoment, Phase, Reading, RuleReport, Severity
+from agent.wiring.agent_client import AgentResponse, SnapshotReader, read_alerts
 from exporters import rules_json
-from tests.asking import context, overview
+from exporters.http_messages import Request
+from exporters.routes import Routes
+from tests.asking import ask, context, overview
+from tests.exporters.conftest import reading
+from tests.frames import frame_of, snapshot_of
 from tests.screen.scenes import played
 
 MOMENTS = [
@@ -54,6 +59,34 @@ def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenar
     counted = [each for each in told if each.phase is Phase.FIRING and not each.inhibited_by]
     assert of_check == {(each.rule, each.severity.value) for each in counted if each.severity is not Severity.INFO}
     assert json.loads(rules_json.alerts(groups))["status"] == "success"
+
+
+def test_page_and_top_show_the_same_state_at_the_onset_of_a_fault() -> None:
+    """Ten seconds of a minute after the fault: `top` has seen these alone, and the page the whole minute."""
+    gpu = Gpu("0", "GPU-a")
+
+    def seconds(computing: float, waiting: float) -> list[Reading]:
+        values = {"computing": computing, "waiting": waiting}
+        return [
+            reading("coldplate_gpu_state_seconds_total", value, gpu, state=state) for state, value in values.items()
+        ]
+
+    def moment(wall: float, computing: float, waiting: float) -> PastMoment:
+        frame = frame_of(tuple(seconds(computing, waiting)))
+        return PastMoment(wall, ((frame.layout, frame.values),))
+
+    moments = [moment(1e9, 100.0, 0.0), moment(1e9 + 60.0, 150.0, 10.0)]
+    readings = [reading("coldplate_gpu_up", 1.0, gpu), reading("coldplate_gpu_utilization_ratio", 1.0, gpu)]
+    keeper, reader = ViewKeeper(1.0), SnapshotReader()
+    for at, waiting in ((Instant(50.0, 1e9 + 51.0), 0.0), (Instant(60.0, 1e9 + 60.0), 10.0)):
+        view = context(snapshot_of(1, at, [*readings, *seconds(150.0, waiting)]), ledger=lambda: moments)
+        body = ask(Routes(view), Request("GET", "/api/v1/snapshot")).body
+        sample = reader.read(body)
+        scene = keeper.scene([sighting_of("n", AgentResponse(sample.snapshot, states=sample.states))], at.mono)
+    (shown,) = scene.nodes[0].gpus
+    assert max(shown.state_seconds, key=shown.state_seconds.__getitem__) == "waiting", "since top has looked"
+    assert shown.word == "computing"
+    assert ">? computing<" in overview(view)
 
 
 def test_a_disabled_rule_is_no_trouble_anywhere() -> None:

@@ -18,10 +18,11 @@ from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OneGpu, OneJob, Press, Sort, UiState, press
 from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.node_view import NodeView
-from agent.commands.top.screen.panes import help_lines, node_line
-from agent.commands.top.screen.text_layout import ASCII, UNICODE, TextLayout, glyphs_for
+from agent.commands.top.screen.panes import alert_lines, help_lines, node_line
+from agent.commands.top.screen.text_layout import ASCII, UNICODE, Glyphs, TextLayout, glyphs_for
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Gpu, Instant, Node, Phase
+from exporters.markup import Tone
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.panes.captured import DOCUMENT, HOT, PANES, PICTURE, RACK, STRAGGLER, documented, pane
@@ -64,7 +65,23 @@ def test_pending_and_inhibited_alerts_are_counted_beside_those_that_fire(
 ) -> None:
     effects = [Alert("B", (), Phase.FIRING, 1.0, 0.0, inhibited_by="A")] * inhibited
     node = NodeView("n", "from its agent", alerts=[*(Alert("A", (), phase, 1.0, 0.0) for phase in phases), *effects])
-    assert node_line([node], TextLayout(80, None, ASCII)).plain.endswith(shown)
+    assert node_line([node], TextLayout(60, None, ASCII)).plain.startswith(f"{shown}  power")
+
+
+def test_a_narrow_terminal_names_the_cause_of_an_effect() -> None:
+    effect = Alert("InfinibandBelowFabric", (), Phase.FIRING, 1.0, 0.0, inhibited_by="InfinibandPortDown")
+    (line,) = alert_lines([NodeView("n", "from its agent", alerts=[effect])], 60.0, TextLayout(60))
+    assert line.plain.startswith("· InfinibandBelowFabric    effect of InfinibandPortDown ")
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_each_tone_has_a_sign_of_its_own_and_the_help_names_it(glyphs: Glyphs) -> None:
+    helped = help_lines(TextLayout(80, 24, glyphs))[-1].plain
+    for tone, meaning in zip(
+        Tone, ("critical", "warning", "pending", "not known", "note", "nothing fires"), strict=True
+    ):
+        assert f"{glyphs.marks[tone]} {meaning}" in helped
+    assert len(set(glyphs.marks)) == len(glyphs.marks) == len(Tone)
 
 
 @settings(max_examples=40, deadline=None)
@@ -103,8 +120,8 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
         seen = snapshot_of(1, Instant(5.0, wall), readings)
         scene = keeper.scene([Sighting("n", "here", seen, mono=5.0)], 5.0)
     rows = [line.plain for line in draw(scene, UiState(), TextLayout(200, 24))[0]]
-    absent, zero = (next(line for line in rows if re.match(rf"[·✔]   {index} ", line)) for index in "01")
-    assert re.match(r"·   0 -  ", absent), "no state is made up"
+    absent, zero = (next(line for line in rows if re.match(rf"[?✔]   {index} ", line)) for index in "01")
+    assert re.match(r"\?   0 -  ", absent), "no state is made up"
     assert not re.search(r"[a-z\d]", absent[5:])
     assert "neither utilization nor power can be read: GPU 0" in "\n".join(rows)
     assert "0%" in zero
@@ -141,8 +158,20 @@ def test_the_head_line_names_the_node_whose_recording_is_played() -> None:
 
 def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
     scene = ViewKeeper(1.0).scene([Sighting("n", "from its agent", problem="no answer: Connection refused")], 5.0)
-    head = draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
-    assert "GPUs unknown" in head and "no GPU" not in head
+    lines = [line.plain for line in draw(scene, UiState(), TextLayout(80, 24))[0]]
+    assert "GPUs unknown" in lines[0] and "no GPU" not in lines[0]
+    assert "alerts n/a" in lines[2]
+
+
+def test_a_node_that_stops_answering_keeps_its_name() -> None:
+    keeper, up = ViewKeeper(1.0), [reading("coldplate_gpu_up", 1.0, Gpu("0", "GPU-a"))]
+    answer = Sighting("10.0.0.7", "from its agent", snapshot_of(1, Instant(5.0, 1e9), up), mono=5.0, node="node7")
+    silent = Sighting("10.0.0.7", "from its agent", problem="no answer: Connection refused")
+    assert [keeper.scene([each], 5.0).nodes[0].name for each in (silent, answer, silent)] == [
+        "10.0.0.7",
+        "node7",
+        "node7",
+    ]
 
 
 def test_names_of_others_cannot_steer_the_terminal() -> None:
@@ -286,7 +315,7 @@ def test_sorting_goes_through_all_orders_and_back_and_other_keys_help_freeze_and
     assert person.does("s").state.sort is Sort.TROUBLE
     assert person.does("r").rows[-1] == "5"
     person = straggler().does("?")
-    assert person.lines[0] == "coldplate top: keys"
+    assert person.lines[0].startswith("coldplate top: keys")
     assert person.does("x").state.is_helping is False
     assert "FROZEN" in person.does("space").lines[0]
     assert person.does("m").state.mouse is False

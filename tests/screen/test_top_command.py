@@ -45,10 +45,11 @@ def refused(*arguments: str) -> str:
 
 def test_json_and_csv_of_a_node_that_is_sampled_by_the_command_itself() -> None:
     (node,) = json.loads(top("--json", *IDLE))["nodes"]
+    assert node["unjudged"] == "not all rules have been evaluated yet"
     assert (node["origin"], node["synthetic"], node["problem"], node["alerts"]) == ("sampled here", "idle", None, [])
     assert [gpu["gpu"] for gpu in node["gpus"]] == list("01234567")
     gpu = node["gpus"][0]
-    # The ledger's state is that of a minute.
+    # The ledger counts once a second.
     assert (gpu["up"], gpu["state"], gpu["utilization_ratio"]) == (True, None, 0.0)
     assert gpu["nvlink_bytes_per_second"] is not None
     assert gpu["driver_version"] and set(gpu["ecc_errors"]) == {"corrected", "uncorrected"}
@@ -65,7 +66,7 @@ def test_without_a_terminal_it_prints_one_picture_without_escapes_and_in_the_c_l
     for picture in (top("--ascii", *IDLE), ended.output.decode()):
         assert picture.isascii()
         assert "\x1b" not in picture
-        assert len(re.findall(r"^ +\d \S", picture, re.MULTILINE)) == 8
+        assert len(re.findall(r"^[? ] +\d \S", picture, re.MULTILINE)) == 8
 
 
 @pytest.mark.parametrize("words", [["--scenario", "idle"], ["--backend", "none"], ["--no-attach"]])
@@ -89,6 +90,7 @@ def test_it_attaches_to_the_agent_of_this_node_unless_told_not_to(tmp_path: Path
         assert "GpuImbalance" in {alert["alert"] for alert in node["alerts"]}
         assert node["gpus"][0]["nvlink_bytes_per_second"] is not None
         assert document["troubles"][0]["text"] == "GpuImbalance"
+        assert node["unjudged"] is None
         (own,) = json.loads(top("--json", "--no-attach", *options))["nodes"]
         assert (own["node"], own["origin"], own["gpus"]) == ("here", "sampled here", [])
 
@@ -99,7 +101,7 @@ def test_a_foreign_server_on_the_agents_port_is_told_of_and_not_attached_to(tmp_
     assert document["nodes"][0]["origin"] == "sampled here"
     told = document["troubles"][-1]
     assert told == {
-        "tone": "calm",
+        "tone": "unknown",
         "text": f"not attached to http://{place}: the answer is not JSON: is this the port of an agent?",
     }
 
@@ -110,6 +112,35 @@ def test_the_rack_is_this_node_and_its_peers(tmp_path: Path) -> None:
         document = json.loads(top("--json", "--rack", *options))
     told = {node["node"]: node["problem"] for node in document["nodes"]}
     assert told == {"here": None, there: None, "127.0.0.1:1": "no answer: Connection refused"}
+
+
+def test_an_agent_that_has_not_evaluated_its_rules_yet_is_said_to_be_unjudged() -> None:
+    with serving(canned("checkpoint-stall", 200, is_evaluated=False)) as place:
+        document = json.loads(top("--json", *QUICK, "--url", place))
+    assert document["nodes"][0]["unjudged"] == "not all rules have been evaluated yet"
+    assert "not all rules have been evaluated yet" in document["troubles"][-1]["text"]
+
+
+def test_a_scenario_is_printed_once_its_faults_show_or_at_a_given_age() -> None:
+    def silent(*arguments: str) -> list[str]:
+        (node,) = json.loads(top("--json", *QUICK, "--scenario", "gpu-lost", *arguments))["nodes"]
+        return [gpu["gpu"] for gpu in node["gpus"] if not gpu["up"]]
+
+    assert silent() == ["3"]
+    assert silent("--at", "10s") == []
+    assert "--at: needs --scenario" in refused("--once", "--backend", "none", "--at", "10s")
+
+
+def test_nodes_are_called_by_their_own_names_and_by_address_where_two_have_one_name() -> None:
+    with (
+        serving(canned("idle", 20, node="node7")) as one,
+        serving(canned("idle", 20, node="node8")) as two,
+        serving(canned("idle", 20, node="node8")) as three,
+    ):
+        nodes = json.loads(top("--json", *QUICK, "--url", one, two, three))["nodes"]
+        (alone,) = json.loads(top("--json", *QUICK, "--url", two))["nodes"]
+    assert [each["node"] for each in nodes] == ["node7", f"node8 ({two})", f"node8 ({three})"]
+    assert alone["node"] == "node8"
 
 
 def test_other_nodes_by_url_and_none_that_answers() -> None:

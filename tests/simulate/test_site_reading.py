@@ -212,6 +212,12 @@ def test_the_list_shows_which_node_has_a_fault_now(site: AskedSite) -> None:
     assert page.index("straggler GPU 3") < page.index(">node1<"), "it stands first"
 
 
+def test_the_list_says_what_a_simulated_node_has_and_what_shows_the_rest(site: AskedSite) -> None:
+    page = site.ask("/").body.decode()
+    assert "metrics alone" in page and "<code>coldplate run --scenario NAME</code>" in page
+    assert site.ask("/api/v1/snapshot").status is HTTPStatus.NOT_FOUND
+
+
 def test_a_page_is_rendered_once_a_second_in_what_the_client_accepts(site: AskedSite) -> None:
     plain = site.ask("/nodes/node1/metrics")
     assert plain.content_type.startswith("text/plain; version=0.0.4")

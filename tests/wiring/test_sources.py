@@ -13,7 +13,7 @@ from agent.config.reading import parse
 from agent.config.schema import Config
 from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.sampling import SamplingLoop
-from agent.model import Alert, GroupReport, PastMoment, Phase, RuleReport, Series, Snapshot
+from agent.model import Alert, Gpu, GroupReport, PastMoment, Phase, RuleReport, Series, Snapshot
 from agent.sampler.node_sums import Coefficients
 from agent.sampler.schedule import SAMPLES, Ranges, slowest
 from agent.wiring import identity
@@ -124,8 +124,11 @@ def test_with_the_shipped_rules_there_is_room_and_every_range_holds_enough_reads
 LABELS = (("alertname", "GpuHot"), ("gpu", "3"), ("severity", "warning"), ("uuid", "GPU-x"))
 
 
+STATES = {Gpu("0", "GPU-x"): "computing", Gpu("1", ""): "held"}
+
+
 def body() -> bytes:
-    return snapshot_json.success(played("gpu-lost", 75)[0][-1], 0.25)
+    return snapshot_json.success(played("gpu-lost", 75)[0][-1], 0.25, "node7", STATES)
 
 
 def told(snapshot: Snapshot) -> set[tuple[str, frozenset[tuple[str, str]], float]]:
@@ -136,8 +139,8 @@ def test_a_snapshot_is_read_back_as_it_was() -> None:
     sent = played("gpu-lost", 75)[0][-1]
     reader = SnapshotReader()
     for _ in range(2):  # the second time with the series of the first
-        got, age = reader.read(body())
-        assert (got.sequence, got.at, age) == (sent.sequence, sent.at, 0.25)
+        got, *others = reader.read(body())
+        assert (got.sequence, got.at, others) == (sent.sequence, sent.at, [0.25, "node7", STATES])
         assert told(got) == told(sent)
         gaps = {(gap.metric, gap.entity, gap.reason) for report in sent.reports for gap in report.gaps}
         assert gaps

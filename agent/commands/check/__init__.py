@@ -95,13 +95,14 @@ def _obey(arguments: argparse.Namespace) -> int:
     from agent.config.schema import parse_value
     from agent.lib import logs
     from agent.wiring.agent_client import target_of
+    from agent.wiring.sources import age_scenario
     from agent.wiring.start_checks import load_expected
 
     refuse_beside_url(arguments, ("scenario", "backend", "learn", "at", "agent"), "judges what an agent reports")
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     config = read_config(arguments)
     at = arguments.at and parse_value("--at", duration_between, arguments.at, "0s", "1000d")
-    options = node_check.age_scenario(read_options(arguments), config, at)
+    options = age_scenario(read_options(arguments), config, at)
     names = _chosen(arguments.only, arguments.skip)
     source = arguments.expect or config.expectations
     expected = load_expected(source, Path.cwd() if arguments.expect else options.folder)

@@ -4,7 +4,6 @@ The agent, the kernel log and the driver are read in separate threads: one that 
 """
 
 import contextlib
-import dataclasses
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,6 +29,7 @@ from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import gpu_findings, xid_findings
 from agent.health.device_facts import devices_not_of_node
+from agent.health.evaluated_rules import NO_RULES
 from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import SeenNode
@@ -39,7 +39,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.proc_stat import parse_run_delay, parse_stat
 from agent.lib.wording import UserError, utc
 from agent.model import Outcome, Snapshot, Xid
-from agent.wiring.agent_client import NO_RULES, AgentClient
+from agent.wiring.agent_client import AgentClient
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import own_agent, state_file
 from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
@@ -98,20 +98,6 @@ def deadline(timeout: float) -> float:
     with contextlib.suppress(OSError, ValueError):
         age = now - parse_stat(Path("/proc/self/stat").read_bytes()).started / os.sysconf("SC_CLK_TCK")
     return now + GATHERING_SHARE * timeout - (age if 0.0 <= age <= LONGEST_START_SECONDS else STARTING_SECONDS)
-
-
-def age_scenario(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
-    """Return the options, with the scenario `at` seconds old, or as old as it takes its faults to show.
-
-    Raises ConfigError.
-    """
-    if scenario_of(config) is None:
-        if at is not None:
-            raise ConfigError("--at: needs --scenario")
-        return options
-    from agent.backends.synthetic.synthetic_source import settled_at
-
-    return dataclasses.replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
 
 
 class CheckEvidence(Struct, frozen=True):

@@ -36,12 +36,13 @@ class NodeConditions(Struct, frozen=True):
     """The alerts that fire and are of the node.
 
     `firing`: None where no rule was evaluated. `why` says why not all rules were, and is empty where none is to be.
-    `note` limits them.
+    `note` limits them. `looking_back` names the rules whose texts may speak of minutes, and that saw one sample.
     """
 
     firing: Sequence[Alert] | None = None
     why: str = ""
     note: str = ""
+    looking_back: frozenset[str] = frozenset()
 
 
 class AgentAnswer(Struct, frozen=True):
@@ -113,7 +114,7 @@ class OneSampleRules:
             self.problem = f"the rules cannot be used: {error}"
             return
         self._rules = for_one_sample(rules)
-        self._count, self._looking_back = sum(1 for _ in alerting_rules(rules)), len(looking_back(rules))
+        self._count, self._looking_back = sum(1 for _ in alerting_rules(rules)), looking_back(rules)
 
     def evaluate(self, snapshot: Snapshot) -> NodeConditions:
         """Return the conditions of a snapshot, each `for` counted as 0."""
@@ -124,8 +125,10 @@ class OneSampleRules:
         if not self._count:
             return NodeConditions()
         alerts = LocalRules(self._config, self._rules, snapshot.at).evaluate(snapshot, snapshot.at)
-        note = f"one sample: {self._looking_back} of {self._count} alert rules look back further, and may miss a fault"
-        return NodeConditions(of_node(alerts), note=note)
+        count = len(self._looking_back)
+        note = f"one sample: {count} of {self._count} alert rules look back further, and may miss a fault"
+        names = frozenset(rule.name for rule in self._looking_back)
+        return NodeConditions(of_node(alerts), note=note, looking_back=names)
 
 
 def condition_findings(conditions: NodeConditions, gpus: Iterable[SeenGpu] = ()) -> list[HealthFinding]:
@@ -141,7 +144,9 @@ def condition_findings(conditions: NodeConditions, gpus: Iterable[SeenGpu] = ())
             by_rule.setdefault((alert.rule, VERDICTS[alert.severity]), []).append(alert)
     places = {gpu.gpu.uuid: f"{name_of(gpu.gpu)}: {' '.join(gpu.place)}" for gpu in gpus if gpu.place}
     findings = [
-        HealthFinding(verdict, NO_ALERT, _summary_of(alerts), _remedy_of(alerts, places), rule)
+        HealthFinding(
+            verdict, NO_ALERT, _summary_of(alerts, rule in conditions.looking_back), _remedy_of(alerts, places), rule
+        )
         for (rule, verdict), alerts in by_rule.items()
     ]
     if conditions.why:
@@ -157,7 +162,11 @@ def _remedy_of(alerts: Sequence[Alert], places: Mapping[str, str]) -> str:
     return "; ".join([text, *(places[uuid] for uuid in uuids if uuid in places)])
 
 
-def _summary_of(alerts: Sequence[Alert]) -> str:
-    """Return the summary of the first of these alerts of one rule, and how many more there are."""
+def _summary_of(alerts: Sequence[Alert], saw_less: bool) -> str:
+    """Return the summary of the first of these alerts of one rule, and how many more there are.
+
+    `saw_less`: the rule saw one sample, though its text may speak of minutes.
+    """
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
-    return f"{alerts[0].annotations.get('summary', 'firing')}{more}"
+    limit = "by one sample: " if saw_less else ""  # first: the first line of the output cuts long texts
+    return f"{limit}{alerts[0].annotations.get('summary', 'firing')}{more}"

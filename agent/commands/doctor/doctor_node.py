@@ -141,7 +141,8 @@ def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[Runni
 def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
     """Return the snapshot in an answer of `where`."""
     try:
-        return RunningAgent(*SnapshotReader().read(body)), ""
+        sample = SnapshotReader().read(body)
+        return RunningAgent(sample.snapshot, sample.age), ""
     except AgentResponseError as error:
         return None, f"{where}: what answers is not a coldplate agent of this version: {error}"
 

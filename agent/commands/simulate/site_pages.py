@@ -146,6 +146,8 @@ _HEAD = """\
 <p class="banner" role="alert">A simulated site: nothing it shows is real.</p>
 <p><a href="/sd">/sd</a>: all nodes, for http_sd_configs of Prometheus; <a href="/api/v1/nodes">/api/v1/nodes</a>:
 all nodes, and which are up</p>
+<p>A simulated node has metrics alone, at the link of its name: no page, no alerts, and nothing for <code>coldplate
+top</code>. <code>coldplate run --scenario NAME</code> has all of them for one synthetic node.</p>
 """
 _HEADS = ("node", "state", "faults now", "rack", "topology", "plays", "jobs")
 

@@ -31,6 +31,7 @@ EXAMPLES = (
     ("coldplate top --url node1 node2", "see the agents of other nodes side by side"),
     ("coldplate top --rack --once", "print the state of every node of the rack"),
     ("coldplate top --scenario straggler", "see what a slow GPU looks like, without a GPU"),
+    ("coldplate top --scenario straggler --at 20m", "see it 20 minutes after its start"),
 )
 EXIT_STATUSES = {
     0: "success",
@@ -53,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--url", nargs="+", metavar="URL", help="show these nodes: host, host:port or URL of their agents"
     )
+    parser.add_argument(
+        "--at",
+        metavar="DURATION",
+        help="with --scenario: how long it has been running (default 0s; printed once: until all of its faults show)",
+    )
     add_http_config(parser)
     where.add_argument("--rack", action="store_true", help="show this node and all of rack.peers")
     parser.add_argument("--no-attach", action="store_true", help="read the devices even if an agent runs here")
@@ -74,14 +80,18 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.config.schema import parse_value
     from agent.lib import logs
     from agent.wiring.command_line import read_config, read_options
+    from agent.wiring.sources import age_scenario
 
-    refuse_beside_url(arguments, ("scenario", "backend", "no_attach"), "shows what agents sample")
+    refuse_beside_url(arguments, ("scenario", "backend", "no_attach", "at"), "shows what agents sample")
     arguments.interval = parse_value("--interval", duration_between, arguments.interval, "100ms", "60s")
     config = read_config(arguments)
-    options = read_options(arguments)
+    at = arguments.at and parse_value("--at", duration_between, arguments.at, "0s", "1000d")
     has_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
     is_asked_once = arguments.once or arguments.json or arguments.csv
     is_live = has_terminal and os.environ.get("TERM") != "dumb" and not is_asked_once
+    options = read_options(arguments)
+    if at is not None or not is_live:
+        options = age_scenario(options, config, at)
     if not (arguments.json or arguments.csv):
         _need_rich()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)

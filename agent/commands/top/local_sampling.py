@@ -105,8 +105,13 @@ class LocalSampler:
         processes = None  # a recording has none
         if self._owner is not None:
             processes = list_processes(self._loop.sampler.listed_processes(), self._owner, mono)
-        conditions = None if self._rules is None else self._rules.evaluate(snapshot, snapshot.at)
-        self._board.put(Sighting(self._name, ORIGIN, snapshot, conditions, mono=mono, processes=processes))
+        conditions, unjudged = None, ""
+        if self._rules is not None:
+            conditions = self._rules.evaluate(snapshot, snapshot.at)
+            unjudged = self._rules.why_unjudged(snapshot.at)
+        self._board.put(
+            Sighting(self._name, ORIGIN, snapshot, conditions, mono=mono, processes=processes, unjudged=unjudged)
+        )
 
 
 def _owners(config: Config, options: CommandLineOptions) -> OwnerOf | None:

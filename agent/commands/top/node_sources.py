@@ -30,7 +30,7 @@ END_SECONDS = 1.0
 def sighting_of(name: str, response: AgentResponse) -> Sighting:
     """Return the answer of an agent as the last sample of its node."""
     return Sighting(name, ORIGIN, response.snapshot, response.alerts, response.problem, response.age, response.mono,
-                    response.past)  # fmt: skip
+                    response.past, unjudged=response.unjudged, node=response.node, states=response.states)  # fmt: skip
 
 
 class AgentPoller:

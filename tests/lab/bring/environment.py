@@ -12,6 +12,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -83,6 +84,7 @@ class Environment:
         if os.path.lexists(self._folder):
             print("the .venv that is here is incomplete, or of another Python or place: making it anew ...", flush=True)
             self._remove()
+        print("making .venv: a Python environment in this checkout, with pip ...", flush=True)
         self._folder.mkdir()  # whoever may not write here is told so before all else
         try:
             self._fill()
@@ -137,7 +139,9 @@ class Environment:
             ) from None
 
     def _install(self, note: dict, extras: list[str]) -> None:
-        print(f"setting up .venv{' for development' if TOOLS in extras else ''} ...", flush=True)
+        purpose = " for development" if TOOLS in extras else ""
+        print(f"setting up .venv{purpose}: pip fetches and installs packages, for a minute or more ...", flush=True)
+        begun = time.monotonic()
         self._note.unlink()  # until pip is through, nobody knows what is there
         chosen = ",".join(each for each in extras if each != TOOLS)
         failed = self.pip("install", "--require-hashes", "-r", str(LOCKED)) if TOOLS in extras else []
@@ -152,6 +156,7 @@ class Environment:
                 "settings (pip.conf, PIP_INDEX_URL, HTTPS_PROXY); then run make again"
             )
         self._write({**note, "extras": extras, "project": self.made_from(extras)})
+        print(f".venv is ready, after {time.monotonic() - begun:.0f} s of pip", flush=True)
 
     def _write(self, note: dict) -> None:
         write(self._note, json.dumps(note, indent=1) + "\n")

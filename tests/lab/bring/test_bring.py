@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,16 @@ def made(fresh: Checkout, capsys: pytest.CaptureFixture[str]) -> Checkout:
     (fresh.venv / "mark").touch()  # which is gone when the environment is made again
     capsys.readouterr()
     return fresh
+
+
+def test_each_step_that_takes_long_is_named_before_it_and_the_end_is_said(
+    fresh: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fresh.provide() == 0
+    making, setting_up, ready = capsys.readouterr().out.splitlines()
+    assert making.startswith("making .venv: ")
+    assert setting_up.startswith("setting up .venv: pip fetches")
+    assert re.fullmatch(r"\.venv is ready, after \d+ s of pip", ready)
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:

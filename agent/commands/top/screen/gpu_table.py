@@ -68,7 +68,7 @@ class GpuColumn(Struct, frozen=True):
 
 def _state(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
     """Return what it does, or why it is not read, in the colour of the worst condition that names it."""
-    return gpu.word or ABSENT, STYLES[gpu.tone]
+    return gpu.row.shown_word or ABSENT, STYLES[gpu.tone]
 
 
 def _value(show: Callable[[GpuView], str]) -> ShowsGpu:
@@ -263,7 +263,9 @@ def matches(row: Row, words: str) -> bool:
         text = f"{row.name} {row.problem}"
     else:
         jobs = [" ".join((name_of(job), job.get("user", ""), job.get("name", ""))) for job in row.row.jobs]
-        text = " ".join((row.node, f"gpu{row.index}", row.word, row.row.gpu.uuid, *row.row.facts.values(), *jobs))
+        text = " ".join(
+            (row.node, f"gpu{row.index}", row.row.shown_word, row.row.gpu.uuid, *row.row.facts.values(), *jobs)
+        )
     return all(word in text.casefold() for word in words.casefold().split())
 
 

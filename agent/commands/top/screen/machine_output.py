@@ -50,6 +50,7 @@ def _node(node: NodeView) -> dict[str, Any]:
         "gpus": [{**_gpu(gpu), "processes": _processes(node, gpu)} for gpu in node.gpus],
         "ports": [_port(port) for port in node.ports],
         "alerts": None if node.alerts is None else [_alert(alert) for alert in node.alerts],
+        "unjudged": node.unjudged or None,
     }
 
 

@@ -26,9 +26,12 @@ class ProcessRow(Struct, frozen=True):
 class Sighting(Struct, frozen=True):
     """The last sample of one node: a snapshot, or the problem that prevents one.
 
-    `alerts`: None if no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
-    that was. `past` are the minutes before the command started, the oldest first. `processes` are those of the GPUs
-    whose driver lists them, None if the source is an agent, whose API does not give them.
+    `name` is what it was asked by, `node` the name that its agent gives it, empty if it gives none.
+    `alerts`: None if no rules are evaluated. `unjudged` says why the absence of alerts proves nothing; empty if the
+    rules are up to date. `age` is that of the snapshot in seconds when it came, `mono` when that was. `past` are the
+    minutes before the command started, the oldest first. `processes` are those of the GPUs whose driver lists them,
+    None if the source is an agent, whose API does not give them. `states` are those that the agent gives, None where
+    there is no agent.
     """
 
     name: str
@@ -40,6 +43,9 @@ class Sighting(Struct, frozen=True):
     mono: float = 0.0
     past: Sequence[PastMoment] = ()
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
+    unjudged: str = ""
+    node: str = ""
+    states: Mapping[Gpu, str] | None = None
 
 
 class SightingBoard:

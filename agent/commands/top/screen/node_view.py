@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from agent.catalogue import BY_NAME
 from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, ProcessRow, Traffic
-from agent.health.conditions import condition_text
+from agent.health.conditions import DeviceConditions, condition_text
 from agent.health.device_facts import PortFacts, port_facts
 from agent.health.ledger_states import STATE_SECONDS
 from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
@@ -58,7 +58,7 @@ class GpuView(Struct):
 
     @property
     def doing(self) -> str:
-        """What it did for most of the last minute, by the ledger; empty where that is not known."""
+        """What it did for most of the last minute, or since the first sample, by the ledger; empty if not known."""
         return max(self.state_seconds, key=self.state_seconds.__getitem__) if any(self.state_seconds.values()) else ""
 
     @property
@@ -86,13 +86,13 @@ class GpuView(Struct):
 
 
 class PortView(Struct):
-    """One InfiniBand or RoCE port; rates in bytes per second, `growth` as for a GPU, conditions that name it."""
+    """One InfiniBand or RoCE port; rates in bytes per second, `growth` as for a GPU; `conditions` of all devices."""
 
     state: PortFacts
     received: float | None = None
     sent: float | None = None
     growth: Mapping[str, float] = field(default_factory=dict)
-    conditions: Sequence[Alert] = ()
+    conditions: DeviceConditions = field(default_factory=DeviceConditions)
 
     @property
     def name(self) -> str:
@@ -106,8 +106,9 @@ class PortView(Struct):
 class NodeView(Struct):
     """One node. `problem` says why the node has no readings; empty if it has.
 
-    `alerts`: None if no rules are evaluated. `power` in watts with its source. The rack's, in watts: None without a
-    configured rack, and while its sum is not known.
+    `alerts`: None if no rules are evaluated. `unjudged` says why their absence proves nothing; empty if the rules are
+    up to date. `power` in watts with its source. The rack's, in watts: None without a configured rack, and while its
+    sum is not known.
     """
 
     name: str
@@ -133,6 +134,9 @@ class NodeView(Struct):
     rack_budget: float | None = None
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
     alerts: Sequence[Alert] | None = None
+    unjudged: str = ""
+    states: Mapping[Gpu, str] | None = None
+    """The states that its agent gives, as on its page; None where the command reads the devices."""
     unread: Sequence[Headline] = ()
     """What could not be read."""
     processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None

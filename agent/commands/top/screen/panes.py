@@ -78,24 +78,23 @@ def verdict(nodes: Sequence[NodeView], troubles: Sequence[Headline], look: TextL
 
 def _well(nodes: Sequence[NodeView]) -> Headline:
     conditions = [alert for node in nodes for alert in node.alerts or ()]
-    judged = sum(node.alerts is not None for node in nodes)
-    return well_line(sum(len(node.gpus) for node in nodes), conditions, judged if judged == len(nodes) else 0)
+    return well_line(sum(len(node.gpus) for node in nodes), conditions)
 
 
 def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
-    """Return power against the rack's budget, fabric, and how many alerts; of many nodes their sums."""
+    """Return how many alerts, power against the rack's budget, and fabric; of many nodes their sums."""
     powers = [node.power for node in nodes if node.power is not None]
     source = f" ({nodes[0].power_source})" if len(nodes) == 1 and nodes[0].power_source else ""
     power = f"{text_layout.kilowatts(sum(powers))} kW{source}" if powers else ABSENT
     fabric = _fabric([port for node in nodes for port in node.ports])
-    parts: list[Part | str] = [("power ", DIM), power, *_rack(nodes, look), *fabric]
-    evaluated = [node.alerts for node in nodes if node.alerts is not None]
     counts = ConditionCounts()
-    for alert in chain.from_iterable(evaluated):
+    for alert in chain.from_iterable(node.alerts or () for node in nodes):
         counts.add(alert)
+    is_known = counts.total > 0 or not any(node.unjudged or node.alerts is None for node in nodes)
+    shown = (counts.text if is_known else "n/a", STYLES[Tone.WARN] if counts.firing else "")
+    parts: list[Part | str] = [("alerts ", DIM), shown, ("  power ", DIM), power, *_rack(nodes, look), *fabric]
     if len(nodes) == 1 and look.width >= WIDE:
         parts += _host(nodes[0])
-    parts += [("  alerts ", DIM), (counts.text if evaluated else "n/a", STYLES[Tone.WARN] if counts.firing else "")]
     return look.line(*parts)
 
 
@@ -163,9 +162,9 @@ def _alert(node: str, alert: Alert, wall: float | None, look: TextLayout) -> Tex
     return look.line(
         (f"{look.glyphs.marks[tone]} ", STYLES[tone]),
         (look.pad(alert.rule, min(24, max(look.width - 20, 10))), STYLES[tone]),
+        f" effect of {alert.inhibited_by} " if alert.inhibited_by else "",  # first: it must not be cut
         f" {labels.get('severity', ''):<8} {phase_text(alert, wall):<7} {since:<9} ",
         where + "  " if where else "",
-        f"effect of {alert.inhibited_by}  " if alert.inhibited_by else "",
         (alert.annotations.get("summary", ""), DIM),
     )
 
@@ -245,14 +244,16 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     """Return the pane from top to bottom; the caller cuts it if there is less room."""
     facts = gpu.row.facts
     about = "  ".join(filter(None, (facts.get("model", ""), facts.get("slot", ""), facts.get("serial", ""))))
-    lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word or ABSENT, STYLES[gpu.tone]), (f"  {about}", DIM))]
+    lines = [
+        look.line((f"GPU {gpu.index}  ", BOLD), (gpu.row.shown_word or ABSENT, STYLES[gpu.tone]), (f"  {about}", DIM))
+    ]
     lines.append(look.line((gpu.row.gpu.uuid, DIM)))
     if gpu.row.silence_text:
-        lines += sentence(look, Tone.CALM, gpu.row.silence_text)
+        lines += sentence(look, Tone.UNKNOWN, gpu.row.silence_text)
     elif not gpu.row.is_known:
-        lines += sentence(look, Tone.CALM, "its driver reports neither utilization nor power: its state is unknown")
-    elif node.alerts is None:
-        lines += sentence(look, Tone.CALM, "no rules are evaluated: it is not judged")
+        lines += sentence(look, Tone.UNKNOWN, "its driver reports neither utilization nor power: its state is unknown")
+    elif node.unjudged and not gpu.row.conditions:
+        lines += sentence(look, Tone.UNKNOWN, f"{node.unjudged}: it is not judged")
     elif not gpu.row.conditions:
         lines += sentence(look, Tone.GOOD, "no alert names this GPU")
     lines += _grid([*_values(gpu, look)], look)
@@ -358,6 +359,7 @@ WORDS = (
     ("saving, loading", "idle while the node writes much; while it is filled for a job"),
     ("starved", "idle while much data is read for it"),
     ("held, free", "idle with a job, or with memory in use; idle without"),
+    ("up", "it answers, and its state is not known yet"),
     ("lost, no answer", "gone from the bus; the driver does not answer for it"),
     ("paused", "coldplate pause has released the driver"),
 )
@@ -376,9 +378,11 @@ def help_lines(look: TextLayout) -> list[Text]:
         ("m", "mouse off and on (off: the terminal selects text)"),
         ("?, q", "this page; quit"),
     )
-    lines = [look.line(("coldplate top: keys", HEAD))]
+    lines = [look.line(("coldplate top: keys (any key: back)", HEAD))]
     lines += [look.line((look.pad(f"  {name}", 14), BOLD), f" {what}") for name, what in keys]
     lines += [look.line(""), look.line(("States, coloured by the worst alert of the GPU", HEAD))]
     lines += [look.line((look.pad(f"  {word}", 18), BOLD), f" {meaning}") for word, meaning in WORDS]
-    lines += [look.line(""), look.line(("- stands where there is no value. Any key: back", DIM))]
+    meanings = ("critical", "warning", "pending", "not known", "note", "nothing fires")
+    signs = [f"{look.glyphs.marks[tone]} {meaning}" for tone, meaning in zip(Tone, meanings, strict=True)]
+    lines += [look.line(""), look.line(("  ".join([*signs, "- no value"]), DIM))]
     return lines

@@ -18,9 +18,9 @@ _PLAIN = str.maketrans({"°": "", "–": "-", "—": "-", "…": "~", "×": "x",
 
 
 class Glyphs(Struct, frozen=True):
-    """A set of signs: `marks` by tone, as colour is never the only one; `eighths` from the left, `levels` upwards."""
+    """A set of signs: `marks` by tone, since colour is never alone; `eighths` from the left, `levels` upwards."""
 
-    marks: tuple[str, str, str, str]
+    marks: str
     eighths: str
     full: str
     track: str
@@ -57,8 +57,8 @@ class Glyphs(Struct, frozen=True):
         return self.levels[min(int(max(value, 0.0) / most * len(self.levels)), len(self.levels) - 1)]
 
 
-UNICODE = Glyphs(("✖", "▲", "·", "✔"), "▏▎▍▌▋▊▉", "█", " ", "▁▂▃▄▅▆▇█", "─", "°", "⏎", "↑↓")
-ASCII = Glyphs(("x", "!", ".", " "), "", "#", ".", "_.-=+*#", "-", "C", "Enter", "Up/Down", True)
+UNICODE = Glyphs("".join(tone.sign for tone in Tone), "▏▎▍▌▋▊▉", "█", " ", "▁▂▃▄▅▆▇█", "─", "°", "⏎", "↑↓")
+ASCII = Glyphs("x!o?. ", "", "#", ".", "_.-=+*#", "-", "C", "Enter", "Up/Down", True)
 
 
 def glyphs_for(encoding: str | None, environment: Mapping[str, str], *, is_ascii: bool = False) -> Glyphs:
@@ -66,13 +66,13 @@ def glyphs_for(encoding: str | None, environment: Mapping[str, str], *, is_ascii
     if is_ascii or next(filter(None, map(environment.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "") in ("C", "POSIX"):
         return ASCII
     try:
-        "✖▏▁─°".encode(encoding or "ascii")
+        "✖○▏▁─°".encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
         return ASCII
     return UNICODE
 
 
-STYLES = {Tone.BAD: "bold red", Tone.WARN: "yellow", Tone.CALM: "", Tone.GOOD: "green"}
+STYLES = {**dict.fromkeys(Tone, ""), Tone.BAD: "bold red", Tone.WARN: "yellow", Tone.GOOD: "green"}
 DIM, BOLD, HEAD, BAR, SPARK, CHOSEN = "dim", "bold", "bold", "cyan", "cyan", "reverse"
 
 Part = tuple[str, str]

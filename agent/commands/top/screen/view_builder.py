@@ -3,16 +3,17 @@
 The rules judge, those of each node's agent or of this command. The view joins their conditions with the devices.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from agent.commands.top.screen.node_samples import Sighting, Traffic
 from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
 from agent.health.conditions import DeviceConditions
+from agent.health.evaluated_rules import NO_RULES
 from agent.lib.wording import age, index_runs
-from exporters.headlines import WORDS, Headline, condition_lines
+from exporters.headlines import WORDS, Headline, condition_lines, unjudged_line, unknown_line
 from exporters.markup import Tone
 
 MOST_NAMES = 3
@@ -43,16 +44,18 @@ def _of_node(node: NodeView) -> Iterator[Headline]:
         return
     yield from condition_lines(node.alerts or (), node.wall)
     yield from node.unread
+    if node.unjudged:
+        yield unjudged_line(node.unjudged)
 
 
 def join_conditions(node: NodeView) -> None:
-    """Give each GPU and port the conditions that name it."""
-    conditions = DeviceConditions(node.alerts or ())
+    """Give each GPU and port the conditions that name it, and each GPU its state."""
+    conditions = DeviceConditions(node.alerts or (), is_judged=not node.unjudged)
     for gpu in node.gpus:
-        gpu.row.conditions = conditions.of(gpu.row.gpu)
-        gpu.row.state = gpu.doing
+        gpu.row.conditions, gpu.row.is_judged = conditions.of(gpu.row.gpu), conditions.is_judged
+        gpu.row.state = gpu.doing if node.states is None else node.states.get(gpu.row.gpu, "")
     for port in node.ports:
-        port.conditions = conditions.of(port.state.port)
+        port.conditions = conditions
     node.ports.sort(key=lambda port: (min(port.tone, Tone.CALM), len(port.name), port.name))
 
 
@@ -84,22 +87,33 @@ class ViewKeeper:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
+        self._own_names: dict[str, str] = {}
+        """The names that agents give their nodes, by what they were asked by."""
         self._known = defaultdict[str, tuple[Traffic, NodeHistory]](lambda: (Traffic(), NodeHistory(interval)))
 
     def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> ScreenData:
         """Return what is shown at a monotonic second; `note` is said of the view itself."""
-        nodes = [self._node(each, mono) for each in sightings]
+        self._own_names.update((each.name, each.node) for each in sightings if each.node)
+        counts = Counter(self._own_names.get(each.name, each.name) for each in sightings)
+        nodes = [self._node(each, self._shown_name(each.name, counts), mono) for each in sightings]
         wall = max((node.wall for node in nodes if node.wall is not None), default=None)
-        notes = [Headline(Tone.CALM, WORDS[Tone.CALM], note)] if note else []
+        notes = [unknown_line(note)] if note else []
         return ScreenData(nodes, [*self._stale(nodes), *headlines(nodes), *notes], self._interval, wall)
 
-    def _node(self, sighting: Sighting, mono: float) -> NodeView:
+    def _shown_name(self, name: str, counts: Mapping[str, int]) -> str:
+        """Return the node's own name, as on its page, with what it was asked by where several have that name."""
+        own = self._own_names.get(name, name)
+        return own if counts[own] == 1 or own == name else f"{own} ({name})"
+
+    def _node(self, sighting: Sighting, name: str, mono: float) -> NodeView:
         if sighting.snapshot is None:
-            return NodeView(sighting.name, sighting.origin, problem=sighting.problem or "nothing known yet")
+            return NodeView(name, sighting.origin, problem=sighting.problem or "nothing known yet")
         traffic, history = self._known[sighting.name]
         traffic.take(sighting.snapshot)
-        node = view_of(sighting.name, sighting.origin, sighting.snapshot, traffic)
+        node = view_of(name, sighting.origin, sighting.snapshot, traffic)
         node.alerts, node.processes = sighting.alerts, sighting.processes
+        node.states = sighting.states
+        node.unjudged = NO_RULES if node.alerts is None else sighting.unjudged
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
         join_conditions(node)
         history.take(node, sighting.past)
