@@ -290,7 +290,7 @@ class RedfishPoll:
         if "error" in document and "@odata.id" not in document:
             raise self._service.error(Reason.MALFORMED, path, f"an error: {_error_text(document['error'])}")
         for oddity in _oddities(document):
-            self.note(str(self._service.error(Reason.MALFORMED, path, oddity)))
+            self.record_problem(str(self._service.error(Reason.MALFORMED, path, oddity)))
         return document
 
     def read(self, path: str) -> dict[str, Any] | None:
@@ -302,7 +302,7 @@ class RedfishPoll:
                 raise
             self.keep_fault(error)
             if self._linked or error.reason is not Reason.UNSUPPORTED:
-                self.note(str(error))
+                self.record_problem(str(error))
             return None
 
     def keep_fault(self, error: DeviceError) -> None:
@@ -333,7 +333,7 @@ class RedfishPoll:
             following = page.get(_NEXT)
             page = self._next_page(following, pages) if len(members) < MOST_MEMBERS else None
             if page is None and (following is not None or len(members) > MOST_MEMBERS):
-                self.note(f"{path}: only the first {min(len(members), MOST_MEMBERS)} members are read")
+                self.record_problem(f"{path}: only the first {min(len(members), MOST_MEMBERS)} members are read")
         return list(members)[:MOST_MEMBERS]
 
     def _next_page(self, link: Any, pages: set[str]) -> dict[str, Any] | None:
@@ -344,7 +344,7 @@ class RedfishPoll:
         pages.add(path)
         return self.read(path)
 
-    def note(self, problem: str) -> None:
+    def record_problem(self, problem: str) -> None:
         """Keep a problem, one of the first few."""
         known = [text for row, text in self.problems if row is self.row]
         if len(known) < MOST_PROBLEMS and problem not in known:

@@ -100,7 +100,7 @@ def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(two_gpus: Path, t
     (tmp_path / "calls.jsonl").write_bytes(calls)
     trace = DriverTrace(tmp_path / "calls.jsonl")
     assert trace.provenance["stand_in"] and trace.provenance["GPUs"].startswith("2 x ")
-    assert "coldplate_gpu_power_watts" in trace.shown["fast"]
+    assert "coldplate_gpu_power_watts" in trace.shown_metrics["fast"]
     assert b"GPU-c01d97a7" not in calls
     source = NvmlSource(ReplayDriver(trace), wall=lambda: 1e9)
     keys = [channel.key for channel in source.open(Instant(1.0, 1e9))]

@@ -42,7 +42,7 @@ def lines_of(mockup: Path) -> Iterator[str]:
 
 def read_by(reader: EquipmentReader) -> Iterator[str]:
     try:
-        seen = reader.look()
+        seen = reader.read_parts()
     except (AbsentError, DeviceError) as error:
         yield f"{reader.name}: {error}"
         return

@@ -274,11 +274,11 @@ def test_a_job_between_two_steps_keeps_counting_and_keeps_its_start(rig: Rig) ->
 def test_a_job_that_was_gone_for_long_is_forgotten() -> None:
     ledger, gpu, key = JobEnergy(), Gpu("0", "a"), ("slurm", "1")
     for mono, joules in ((0.0, 10.0), (15.0, 20.0)):
-        ledger.enter({gpu: key}, {gpu: joules})
-        ledger.keep({key: 5.0}, mono)
+        ledger.add_energy({gpu: key}, {gpu: joules})
+        ledger.remember_jobs({key: 5.0}, mono)
     assert (ledger.totals.get(key), ledger.started.get(key)) == (10.0, 5.0)
-    ledger.enter({}, {})
-    ledger.keep({}, 1000.0)
+    ledger.add_energy({}, {})
+    ledger.remember_jobs({}, 1000.0)
     assert (ledger.totals.get(key), ledger.started.get(key)) == (None, None)
 
 
@@ -291,8 +291,8 @@ def test_jobs_never_get_more_than_the_gpu_used_and_never_lose_any(turns) -> None
     ledger, counter, totals = JobEnergy(), 0.0, dict.fromkeys(KEYS, 0.0)
     for mono, (owner, used, shown) in enumerate(turns):
         counter += used or 0.0
-        ledger.enter({GPU: owner} if owner else {}, {GPU: counter} if shown else {})
-        ledger.keep(dict.fromkeys(KEYS), float(mono))
+        ledger.add_energy({GPU: owner} if owner else {}, {GPU: counter} if shown else {})
+        ledger.remember_jobs(dict.fromkeys(KEYS), float(mono))
         for key in KEYS:
             assert (ledger.totals.get(key) or 0.0) >= totals[key]
             totals[key] = ledger.totals.get(key) or 0.0

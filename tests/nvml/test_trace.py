@@ -234,7 +234,7 @@ def test_every_reading_is_possible_counters_only_grow_gaps_say_why_and_every_fas
 
 
 def test_every_metric_that_the_machine_showed_is_shown(replayed: Replayed) -> None:
-    recorded = {name for names in replayed.trace.shown.values() for name in names}  # of whichever lane
+    recorded = {name for names in replayed.trace.shown_metrics.values() for name in names}  # of whichever lane
     assert recorded <= {name for lane in LANES for name in families(replayed.of(lane))}
     expected = {"coldplate_gpu_power_watts", "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_total_bytes"}
     assert expected <= set(families(replayed.of(Lane.FAST)))

@@ -20,7 +20,7 @@ class Watched:
         self.watch.open()
         for gpu in driver.gpus:
             self.watch.watch(f"handle of {gpu.uuid}", gpu.uuid)
-        self.watch.settle(5.0)
+        self.watch.wait_for_registrations(5.0)
 
 
 @pytest.fixture

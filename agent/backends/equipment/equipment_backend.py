@@ -114,52 +114,52 @@ class EquipmentReader(PollableSource):
         self.name = name
         self._service = service
         self._clock = clock
-        self._found: Sequence[PartDocument] = ()
+        self._documents: Sequence[PartDocument] = ()
         self._problems: list[Problem] = []
         self._search_at = -inf
         self._once = LogOnce(log)
-        self.known: dict[PartKey, str | None] = {}
+        self.last_states: dict[PartKey, str | None] = {}
         """Every part with a state that ever was there, with what it said last."""
 
     @abstractmethod
-    def search(self, ask: RedfishPoll) -> Sequence[PartDocument]:
+    def search(self, poll: RedfishPoll) -> Sequence[PartDocument]:
         """Return the documents to read. Raises DeviceError."""
 
     @abstractmethod
     def refuse_nothing(self, problems: Sequence[Problem]) -> None:
         """Raise AbsentError or DeviceError if it is one that no part was found, with these problems."""
 
-    def look(self) -> EquipmentReadings:
+    def read_parts(self) -> EquipmentReadings:
         """Return all parts, as they are now. Raises AbsentError and DeviceError."""
         now = self._clock()
-        ask = RedfishPoll(self._service, self._clock, self.row, now + self.round_seconds, linked=self.linked)
+        poll = RedfishPoll(self._service, self._clock, self.row, now + self.round_seconds, linked=self.linked)
         if now >= self._search_at:
-            self._found = self.search(ask)[:MOST_DOCUMENTS]
-            self._problems = ask.problems[:]
-            soon = not self._found or self._problems
+            self._documents = self.search(poll)[:MOST_DOCUMENTS]
+            self._problems = poll.problems[:]
+            soon = not self._documents or self._problems
             self._search_at = now + (self.search_soon_seconds if soon else SEARCH_SECONDS)
-        if not self._found and not self.known:
+        if not self._documents and not self.last_states:
             self.refuse_nothing(self._problems)
-        states: dict[PartKey, str | None] = dict.fromkeys(self.known, UNAVAILABLE)
+        states: dict[PartKey, str | None] = dict.fromkeys(self.last_states, UNAVAILABLE)
         values: dict[PartKey, float] = {}
         silent: set[Names] = set()
-        for document in self._found:
-            ask.row = document.row
-            said = list(document.read(ask.read(document.path)))
-            if document.connector and not said:
+        for document in self._documents:
+            poll.row = document.row
+            part_values = list(document.read(poll.read(document.path)))
+            if document.connector and not part_values:
                 silent.add((document.unit, document.connector))
-            for row, names, value in said:
+            for row, names, value in part_values:
                 key = (row, (document.unit, *names))
                 if isinstance(value, float):
                     values[key] = value
                 else:
                     states[key] = value
-        self.known = states
-        problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
+        self.last_states = states
+        problems = tuple(dict.fromkeys((*self._problems, *poll.problems)))
         for text in dict.fromkeys(text for _, text in problems):
             self._once.passing(now, text, "%s", text, over="")
         self._once.ease(now)
-        return EquipmentReadings(states, values, frozenset(silent), problems, ask.calls)
+        return EquipmentReadings(states, values, frozenset(silent), problems, poll.calls)
 
     def close(self) -> None:
         self._service.close()
@@ -181,41 +181,41 @@ class NodeCoolingReader(EquipmentReader):
         if not problems:
             raise AbsentError("the management controller lists neither leak detectors, coolant connectors nor fans")
 
-    def search(self, ask: RedfishPoll) -> list[PartDocument]:
+    def search(self, poll: RedfishPoll) -> list[PartDocument]:
         if self._chassis is None:
-            paths = ask.members_in(CHASSIS, ask.require(CHASSIS))
+            paths = poll.members_in(CHASSIS, poll.require(CHASSIS))
         else:
             paths = [f"{CHASSIS}/{quote(self._chassis, '')}"]
-        found: list[PartDocument] = []
+        documents: list[PartDocument] = []
         for path in paths:
-            ask.row = LEAK_STATE
-            document = ask.at(path)
-            if len(found) < MOST_DOCUMENTS:
-                found += self._search_in(resource_id(path), document, ask)
-        return found
+            poll.row = LEAK_STATE
+            document = poll.at(path)
+            if len(documents) < MOST_DOCUMENTS:
+                documents += self._search_in(resource_id(path), document, poll)
+        return documents
 
     @staticmethod
-    def _search_in(chassis: str, document: Document, ask: RedfishPoll) -> Iterator[PartDocument]:
+    def _search_in(chassis: str, document: Document, poll: RedfishPoll) -> Iterator[PartDocument]:
         """Yield the detectors of a chassis, which lists them itself (since 2023), in its ThermalSubsystem, or both."""
 
         def part(row: Metric, path: str, read: ReadPart) -> PartDocument:
             name = resource_id(path)
             connector = name if row is SUPPLY else ""
-            return PartDocument(path, row, chassis, lambda known: read(name, known or {}), connector=connector)
+            return PartDocument(path, row, chassis, lambda document: read(name, document or {}), connector=connector)
 
-        thermal = ask.at(link_path(document.get("ThermalSubsystem")))
+        thermal = poll.at(link_path(document.get("ThermalSubsystem")))
         detection = link_path(thermal.get("LeakDetection"))
-        leaks = ask.at(detection)
-        detectors = [path for each in (document, leaks) for path in ask.members(link_path(each.get("LeakDetectors")))]
+        leaks = poll.at(detection)
+        detectors = [path for d in (document, leaks) for path in poll.members(link_path(d.get("LeakDetectors")))]
         for path in dict.fromkeys(detectors):
             yield part(LEAK_STATE, path, read_detector)
         if detection is not None and not detectors and any(True for _ in listed_detectors(leaks)):
             yield part(LEAK_STATE, detection, read_detector_groups)
-        ask.row = SUPPLY
-        for path in ask.members(link_path(thermal.get("CoolantConnectors"))):
+        poll.row = SUPPLY
+        for path in poll.members(link_path(thermal.get("CoolantConnectors"))):
             yield part(SUPPLY, path, read_connector)
-        ask.row = FAN_STATE
-        fans = ask.members(link_path(thermal.get("Fans")))
+        poll.row = FAN_STATE
+        fans = poll.members(link_path(thermal.get("Fans")))
         for path in fans:
             yield part(FAN_STATE, path, read_fan)
         metrics, older = link_path(thermal.get("ThermalMetrics")), link_path(document.get("Thermal"))
@@ -236,7 +236,7 @@ class EquipmentBackend:
         self._reader = reader
         self._entity = entity
         self._own = own
-        self._paced: PolledSource[EquipmentReadings] = PolledSource(reader, reader.look, spawn)
+        self._paced: PolledSource[EquipmentReadings] = PolledSource(reader, reader.read_parts, spawn)
         self._answer: EquipmentReadings | DeviceError | None = None
         self._sample = BackendSample()
         """What is shown of that answer, made once."""
@@ -253,27 +253,27 @@ class EquipmentBackend:
         if answer is self._answer:
             return self._sample._replace(calls=0)
         self._answer = answer
-        self._sample = self._refused(answer) if isinstance(answer, DeviceError) else self._shown(answer)
+        self._sample = self._refused(answer) if isinstance(answer, DeviceError) else self._sample_of(answer)
         return self._sample
 
     def close(self) -> None:
         self._paced.close()
 
-    def _shown(self, seen: EquipmentReadings) -> BackendSample:
-        values = (self._reading(row, names, value) for (row, names), value in seen.values.items())
-        readings = (*self._up(1), *self._states(seen.states), *values)
+    def _sample_of(self, equipment: EquipmentReadings) -> BackendSample:
+        values = (self._reading(row, names, value) for (row, names), value in equipment.values.items())
+        readings = (*self._up(1), *self._states(equipment.states), *values)
         silent = (
             (row, f"the coolant connector {names[1]} of {names[0]} has no values")
             for row, names in self._series
-            if names in seen.silent
+            if names in equipment.silent
         )
-        gaps = tuple(self._gap(row, Reason.MALFORMED, text) for row, text in (*silent, *seen.problems))
-        return BackendSample(readings, gaps, calls=seen.calls)
+        gaps = tuple(self._gap(row, Reason.MALFORMED, text) for row, text in (*silent, *equipment.problems))
+        return BackendSample(readings, gaps, calls=equipment.calls)
 
     def _refused(self, fault: DeviceError) -> BackendSample:
-        shown = {row for row, _ in self._series}
-        missing = [row for row in self._reader.value_rows if row in shown] or [self._reader.row]
-        readings = (*self._up(0), *self._states(dict.fromkeys(self._reader.known, UNAVAILABLE)))
+        read_rows = {row for row, _ in self._series}
+        missing = [row for row in self._reader.value_rows if row in read_rows] or [self._reader.row]
+        readings = (*self._up(0), *self._states(dict.fromkeys(self._reader.last_states, UNAVAILABLE)))
         return BackendSample(readings, tuple(self._gap(row, fault.reason, fault.detail) for row in missing), calls=1)
 
     def _up(self, value: int) -> Iterator[Reading]:
@@ -281,10 +281,10 @@ class EquipmentBackend:
             yield self._reading(self._reader.up_row, (), value)
 
     def _states(self, states: dict[PartKey, str | None]) -> Iterator[Reading]:
-        for (row, names), said in states.items():
-            if said is not None:
+        for (row, names), active_state in states.items():
+            if active_state is not None:
                 for state in LEAK_STATES:
-                    yield self._reading(row, (*names, state), int(state == said))
+                    yield self._reading(row, (*names, state), int(state == active_state))
 
     def _reading(self, row: Metric, names: Names, value: float) -> Reading:
         series = self._series.get((row, names))

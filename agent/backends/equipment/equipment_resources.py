@@ -43,12 +43,12 @@ def parse_leak_state(document: dict[str, Any]) -> str | None:
     Its word counts only while it is enabled: one that is switched off or broken, or that says what no schema knows, is
     unavailable.
     """
-    state, said = _state_in(document), document.get("DetectorState")
-    if _ABSENT in (state, said):
+    state, detector_state = _state_in(document), document.get("DetectorState")
+    if _ABSENT in (state, detector_state):
         return None
-    if state not in _DETECTOR_WORKS or not isinstance(said, str):
+    if state not in _DETECTOR_WORKS or not isinstance(detector_state, str):
         return UNAVAILABLE
-    return HEALTHS.get(said, UNAVAILABLE)
+    return HEALTHS.get(detector_state, UNAVAILABLE)
 
 
 def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -56,9 +56,9 @@ def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
     for number_of_group, group in enumerate(as_list(document.get("LeakDetectorGroups"))):
         detectors = as_list(group.get("Detectors")) if isinstance(group, dict) else []
         title = group.get("GroupName") if isinstance(group, dict) else None
-        for place, each in enumerate(detectors):
-            if isinstance(each, dict):
-                yield name_in(each, "DeviceName", f"{title or number_of_group}-{place}"), each
+        for place, detector in enumerate(detectors):
+            if isinstance(detector, dict):
+                yield name_in(detector, "DeviceName", f"{title or number_of_group}-{place}"), detector
 
 
 def read_detector(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
@@ -69,8 +69,8 @@ def read_detector(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
 
 
 def read_detector_groups(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
-    for name, each in listed_detectors(document):
-        yield from read_detector(name, each)
+    for name, detector in listed_detectors(document):
+        yield from read_detector(name, detector)
 
 
 def read_connector(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
@@ -84,8 +84,8 @@ def read_connector(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
 
 def scaled(value: Any, factor: float) -> float | None:
     """Return a number of a document in another unit; None for what is no number."""
-    found = as_number(value)
-    return None if found is None else found * factor
+    number = as_number(value)
+    return None if number is None else number * factor
 
 
 def _state_in(document: dict[str, Any]) -> Any:
@@ -95,8 +95,8 @@ def _state_in(document: dict[str, Any]) -> Any:
 
 def name_in(document: dict[str, Any], member: str, otherwise: str) -> str:
     """Return the name that a document gives itself, as a label's value."""
-    said = document.get(member)
-    name = said if isinstance(said, str) and said.isprintable() and said.strip() else otherwise
+    own_name = document.get(member)
+    name = own_name if isinstance(own_name, str) and own_name.isprintable() and own_name.strip() else otherwise
     return name.strip()[:LONGEST_NAME]
 
 
@@ -123,14 +123,14 @@ def parse_status(document: dict[str, Any] | None, *, spare: bool = False) -> str
     state, health = status.get("State"), status.get("Health")
     if state == _ABSENT:
         return None
-    said = HEALTHS.get(health, UNAVAILABLE) if isinstance(health, str) else None
-    if said in ("warning", "critical"):
-        return said
-    if state not in _SERVES and not (spare and (state, said) == (_OFF, "ok")):
+    health_state = HEALTHS.get(health, UNAVAILABLE) if isinstance(health, str) else None
+    if health_state in ("warning", "critical"):
+        return health_state
+    if state not in _SERVES and not (spare and (state, health_state) == (_OFF, "ok")):
         return UNAVAILABLE
-    if said is None and state is None:
+    if health_state is None and state is None:
         return None
-    return said or ("warning" if state == "Degraded" else "ok")
+    return health_state or ("warning" if state == "Degraded" else "ok")
 
 
 def worst_state(*states: str | None) -> str | None:
@@ -140,8 +140,8 @@ def worst_state(*states: str | None) -> str | None:
 
 def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, str]]:
     """Yield the redundancy groups that a document lists under `member`, one or several, with their states."""
-    found = document.get(member)
-    for place, group in enumerate(as_list(found)):
+    groups = document.get(member)
+    for place, group in enumerate(as_list(groups)):
         if not isinstance(group, dict):
             continue
         state = parse_status(group)
@@ -164,16 +164,16 @@ def read_fan(name: str, document: dict[str, Any]) -> Iterator[PartValue]:
 
 def read_thermal(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
     """Yield the fans, and the sensors at the intake, that a Thermal document lists."""
-    for place, each in enumerate(as_list(document.get("Fans"))):
-        if isinstance(each, dict):
-            name, reading = name_in(each, "Name", name_in(each, "FanName", str(place))), each.get("Reading")
-            is_rotation = each.get("ReadingUnits") == "RPM"
-            yield from _fan(name, each, None if is_rotation else reading, reading if is_rotation else None)
-    for place, each in enumerate(as_list(document.get("Temperatures"))):
-        if isinstance(each, dict) and each.get("PhysicalContext") == "Intake" and _works(each):
-            value = as_number(each.get("ReadingCelsius"))
+    for place, fan in enumerate(as_list(document.get("Fans"))):
+        if isinstance(fan, dict):
+            name, reading = name_in(fan, "Name", name_in(fan, "FanName", str(place))), fan.get("Reading")
+            is_rotation = fan.get("ReadingUnits") == "RPM"
+            yield from _fan(name, fan, None if is_rotation else reading, reading if is_rotation else None)
+    for place, sensor in enumerate(as_list(document.get("Temperatures"))):
+        if isinstance(sensor, dict) and sensor.get("PhysicalContext") == "Intake" and _works(sensor):
+            value = as_number(sensor.get("ReadingCelsius"))
             if value is not None:
-                yield INTAKE, (name_in(each, "Name", str(place)),), value
+                yield INTAKE, (name_in(sensor, "Name", str(place)),), value
 
 
 def read_thermal_metrics(_: str, document: dict[str, Any]) -> Iterator[PartValue]:
@@ -189,8 +189,8 @@ def _fan(name: str, document: dict[str, Any], percent: Any, turns: Any) -> Itera
     if _state_in(document) == _ABSENT:
         return
     state = parse_status(document)
-    found = ((FAN_SPEED, scaled(percent, _PERCENT)), (FAN_ROTATION, scaled(turns, _RPM)))
-    speeds = [(row, (name,), value) for row, value in found if value is not None and state != UNAVAILABLE]
+    values = ((FAN_SPEED, scaled(percent, _PERCENT)), (FAN_ROTATION, scaled(turns, _RPM)))
+    speeds = [(row, (name,), value) for row, value in values if value is not None and state != UNAVAILABLE]
     yield FAN_STATE, (name,), state if state or speeds else UNAVAILABLE
     yield from speeds
 

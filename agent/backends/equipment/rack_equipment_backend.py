@@ -46,32 +46,32 @@ class RackEquipmentReader(EquipmentReader):
         texts = ["it lists no coolant distribution unit, power shelf or rack PDU", *(text for _, text in problems)]
         raise self._service.error(Reason.UNSUPPORTED, ROOT, "; ".join(texts))
 
-    def search(self, ask: RedfishPoll) -> Sequence[PartDocument]:
+    def search(self, poll: RedfishPoll) -> Sequence[PartDocument]:
         """Return the documents of every unit that the service has."""
-        root = ask.read(ROOT)
+        root = poll.read(ROOT)
         if root is None:
-            raise DeviceError(Reason.MALFORMED, "; ".join(text for _, text in ask.problems))
-        found: list[PartDocument] = []
-        thermal = ask.at(link_path(root.get("ThermalEquipment")))
+            raise DeviceError(Reason.MALFORMED, "; ".join(text for _, text in poll.problems))
+        documents: list[PartDocument] = []
+        thermal = poll.at(link_path(root.get("ThermalEquipment")))
         for collection in COOLING_COLLECTIONS:
-            for path in ask.members(link_path(thermal.get(collection))):
-                if len(found) < MOST_DOCUMENTS:
-                    found += cooling_documents_of(path, ask)
-        cooling = bool(found)
-        power = ask.at(link_path(root.get("PowerEquipment")))
+            for path in poll.members(link_path(thermal.get(collection))):
+                if len(documents) < MOST_DOCUMENTS:
+                    documents += cooling_documents_of(path, poll)
+        cooling = bool(documents)
+        power = poll.at(link_path(root.get("PowerEquipment")))
         for collection, kind in POWER_COLLECTIONS:
-            for path in ask.members(link_path(power.get(collection))):
-                if len(found) < MOST_DOCUMENTS:
-                    found += power_documents_of(path, kind, ask)
+            for path in poll.members(link_path(power.get(collection))):
+                if len(documents) < MOST_DOCUMENTS:
+                    documents += power_documents_of(path, kind, poll)
         if not cooling:
-            supplied = {each.unit for each in found if each.kind == "power-supply"}
-            bare = [each.unit for each in found if each.kind == POWER_SHELF and each.unit not in supplied]
-            if bare or not found:
-                known = {each.path for each in found}
-                found += chassis_documents_of(link_path(root.get("Chassis")), bare, known, ask)
-        if len(found) > MOST_DOCUMENTS:
-            ask.note(f"{self.name} has more than {MOST_DOCUMENTS} parts; the rest is not read")
-        return found
+            supplied = {d.unit for d in documents if d.kind == "power-supply"}
+            bare = [d.unit for d in documents if d.kind == POWER_SHELF and d.unit not in supplied]
+            if bare or not documents:
+                paths = {d.path for d in documents}
+                documents += chassis_documents_of(link_path(root.get("Chassis")), bare, paths, poll)
+        if len(documents) > MOST_DOCUMENTS:
+            poll.record_problem(f"{self.name} has more than {MOST_DOCUMENTS} parts; the rest is not read")
+        return documents
 
 
 TIMEOUT_SECONDS = 10.0

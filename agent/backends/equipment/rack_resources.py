@@ -44,7 +44,7 @@ def _resource(unit: str, kind: str, name: str, path: str, read: ReadPart) -> Par
 def _values(part: EquipmentPart, read: ReadPart, document: Document | None) -> Iterator[PartValue]:
     """Yield what the document says; None is a document that could not be read."""
     state = parse_status(document, spare=part.kind in _SPARES)
-    return (each for each in read(part, document or {}, state) if each[2] is not None)
+    return (v for v in read(part, document or {}, state) if v[2] is not None)
 
 
 def _state(kind: str, name: str, state: str | None) -> PartValue:
@@ -93,8 +93,8 @@ def _of_pump(part: EquipmentPart, document: Document, state: str | None) -> Iter
 
 def _of_reservoir(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
     """Judge a reservoir by its level as the unit judges it, and by its Status."""
-    said = document.get("FluidLevelStatus")
-    level_state = None if said is None else HEALTHS.get(str(said), UNAVAILABLE)
+    fluid_level = document.get("FluidLevelStatus")
+    level_state = None if fluid_level is None else HEALTHS.get(str(fluid_level), UNAVAILABLE)
     yield _state(*part, worst_state(state, level_state))
     yield rows.RESERVOIR, (part.name,), scaled(document.get("FluidLevelPercent"), 0.01)
 
@@ -111,13 +111,13 @@ def _of_detector(part: EquipmentPart, document: Document, _: str | None) -> Iter
     yield _state(*part, parse_leak_state(document))
 
 
-def _of_detector_groups(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
+def _of_detector_groups(_: EquipmentPart, document: Document, _state_of_document: str | None) -> Iterator[PartValue]:
     """Yield the detectors listed within one document; if it cannot be read, those known stay unavailable."""
-    for name, each in listed_detectors(document):
-        yield _state("leak-detector", name, parse_leak_state(each))
+    for name, detector in listed_detectors(document):
+        yield _state("leak-detector", name, parse_leak_state(detector))
 
 
-def _of_environment(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
+def _of_environment(_: EquipmentPart, document: Document, _state_of_document: str | None) -> Iterator[PartValue]:
     air = as_number(document.get("TemperatureCelsius"))
     if air is None:
         air = as_number(document.get("AmbientTemperatureCelsius"))
@@ -137,19 +137,19 @@ _PARTS: tuple[tuple[str, str, ReadPart], ...] = (
 """Members of a unit that are collections, and what their members are."""
 
 
-def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartDocument]:
+def cooling_documents_of(path: str, poll: RedfishPoll) -> Iterator[PartDocument]:
     """Yield the documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
     unit = resource_id(path)
-    document = ask.at(path)
+    document = poll.at(path)
     yield _resource(unit, "unit", unit, path, _of_cooling_unit)
     for member, kind, read in _PARTS:
-        for each in ask.members(link_path(document.get(member))):
-            yield _resource(unit, kind, resource_id(each), each, read)
+        for resource in poll.members(link_path(document.get(member))):
+            yield _resource(unit, kind, resource_id(resource), resource, read)
     detection = link_path(document.get("LeakDetection"))
     if detection is not None:
-        detectors = ask.members(link_path(ask.at(detection).get("LeakDetectors")))
-        for each in detectors:
-            yield _resource(unit, "leak-detector", resource_id(each), each, _of_detector)
+        detectors = poll.members(link_path(poll.at(detection).get("LeakDetectors")))
+        for detector in detectors:
+            yield _resource(unit, "leak-detector", resource_id(detector), detector, _of_detector)
         if not detectors:
             yield _resource(unit, "leak-detectors", "groups", detection, _of_detector_groups)
     environment = link_path(document.get("EnvironmentMetrics"))
@@ -176,64 +176,64 @@ _INPUTS = {"LossOfInput": "critical", "OutOfRange": "warning"}
 _LINES = ("Line1", "Line2", "Line3")
 
 
-def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartDocument]:
+def power_documents_of(path: str, kind: str, poll: RedfishPoll) -> Iterator[PartDocument]:
     """Yield the documents of the unit at `path`, its supplies among them. Raises DeviceError.
 
     A unit lists its power supplies itself, or in the PowerSubsystem of the chassis that it links to, or that it is.
     """
     unit = resource_id(path)
-    document = ask.at(path)
+    document = poll.at(path)
     yield _resource(unit, kind, unit, path, _of_power_unit)
     metrics = link_path(document.get("Metrics"))
     if metrics is not None:
         yield _resource(unit, "distribution-metrics", unit, metrics, _of_distribution)
     for member, circuit in (("Mains", "mains"), ("Branches", "branch")):
-        for each in ask.members(link_path(document.get(member))):
-            yield _resource(unit, circuit, resource_id(each), each, _of_circuit)
-    yield from _supplies_of(unit, document, ask)
+        for resource in poll.members(link_path(document.get(member))):
+            yield _resource(unit, circuit, resource_id(resource), resource, _of_circuit)
+    yield from _supplies_of(unit, document, poll)
 
 
 def chassis_documents_of(
-    chassis: str | None, bare: Sequence[str], known: Collection[str], ask: RedfishPoll
+    chassis: str | None, bare: Sequence[str], known_paths: Collection[str], poll: RedfishPoll
 ) -> Iterator[PartDocument]:
-    """Yield the documents of power supplies in the chassis of this collection, of which nothing is `known`.
+    """Yield the documents of power supplies in the chassis of this collection that have none of `known_paths`.
 
     They belong to the shelf without supplies (`bare`) that has the chassis's Id, or that is the only one; else the
     chassis is a power shelf itself. Raises DeviceError.
     """
-    for path in ask.members(chassis):
+    for path in poll.members(chassis):
         name = resource_id(path)
         unit = bare[0] if len(bare) == 1 else name
-        found = list(_supplies_of(unit, ask.at(path), ask))
-        if any(each.kind == "power-supply" for each in found) and not any(each.path in known for each in found):
+        supplies = list(_supplies_of(unit, poll.at(path), poll))
+        if any(s.kind == "power-supply" for s in supplies) and not any(s.path in known_paths for s in supplies):
             if unit not in bare:
                 yield _resource(unit, POWER_SHELF, unit, path, _of_power_unit)
-            yield from found
+            yield from supplies
 
 
-def _supplies_of(unit: str, document: Document, ask: RedfishPoll) -> Iterator[PartDocument]:
+def _supplies_of(unit: str, document: Document, poll: RedfishPoll) -> Iterator[PartDocument]:
     supplies = link_path(document.get("PowerSupplies"))
     if supplies is None:
-        subsystem = _subsystem_of(document, ask)
+        subsystem = _subsystem_of(document, poll)
         if subsystem is not None:
             yield _resource(unit, "power-subsystem", unit, subsystem, _of_subsystem)
-            supplies = link_path(ask.at(subsystem).get("PowerSupplies"))
-    for each in ask.members(supplies):
-        name = resource_id(each)
-        yield _resource(unit, "power-supply", name, each, _of_supply)
-        measured = link_path(ask.at(each).get("Metrics"))
+            supplies = link_path(poll.at(subsystem).get("PowerSupplies"))
+    for supply in poll.members(supplies):
+        name = resource_id(supply)
+        yield _resource(unit, "power-supply", name, supply, _of_supply)
+        measured = link_path(poll.at(supply).get("Metrics"))
         if measured is not None:
             yield _resource(unit, "power-supply-metrics", name, measured, _of_supply_metrics)
 
 
-def _subsystem_of(document: Document, ask: RedfishPoll) -> str | None:
+def _subsystem_of(document: Document, poll: RedfishPoll) -> str | None:
     """Return the PowerSubsystem of a unit that is a chassis, or else of the first chassis that it links to."""
     own = link_path(document.get("PowerSubsystem"))
     if own is not None:
         return own
     links = document.get("Links")
     chassis = link_paths(links.get("Chassis")) if isinstance(links, dict) else []
-    return link_path(ask.at(chassis[0] if chassis else None).get("PowerSubsystem"))
+    return link_path(poll.at(chassis[0] if chassis else None).get("PowerSubsystem"))
 
 
 def _of_power_unit(part: EquipmentPart, document: Document, state: str | None) -> Iterator[PartValue]:
@@ -241,7 +241,7 @@ def _of_power_unit(part: EquipmentPart, document: Document, state: str | None) -
     yield from _groups(document, "MainsRedundancy", "PowerSupplyRedundancy")
 
 
-def _of_subsystem(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
+def _of_subsystem(_: EquipmentPart, document: Document, _state_of_document: str | None) -> Iterator[PartValue]:
     return _groups(document, "PowerSupplyRedundancy")
 
 
@@ -251,7 +251,7 @@ def _groups(document: Document, *members: str) -> Iterator[PartValue]:
             yield _state(_REDUNDANCIES[member], name, state)
 
 
-def _of_distribution(_: EquipmentPart, document: Document, _said: str | None) -> Iterator[PartValue]:
+def _of_distribution(_: EquipmentPart, document: Document, _state_of_document: str | None) -> Iterator[PartValue]:
     yield rows.DISTRIBUTION_POWER, (), as_number(document.get("PowerWatts"))
 
 
@@ -264,10 +264,10 @@ def _of_circuit(part: EquipmentPart, document: Document, state: str | None) -> I
     yield rows.CIRCUIT_POWER, part, as_number(document.get("PowerWatts"))
     # The current of each line of a circuit of several, or its one current.
     lines = document.get("PolyPhaseCurrentAmps")
-    found = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
-    if not any(value is not None for value in found.values()):
+    amperes_by_line = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
+    if not any(value is not None for value in amperes_by_line.values()):
         yield rows.CIRCUIT_CURRENT, part, as_number(document.get("CurrentAmps"))
-    for line, amperes in found.items():
+    for line, amperes in amperes_by_line.items():
         yield rows.CIRCUIT_CURRENT, (*part, line.removeprefix("Line")), amperes
     yield rows.CIRCUIT_RATING, part, as_number(document.get("RatedCurrentAmps"))
 

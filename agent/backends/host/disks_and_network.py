@@ -34,7 +34,7 @@ def all_mounts(procfs: str) -> list[Mount]:
     """Return the mounts in the kernel's order. Raises OSError."""
     lines = _complete_lines(f"{procfs}/self/mounts").split(b"\n")
     fields = ([_unescape(field) for field in line.split(b" ", 3)[:3]] for line in lines)
-    return [Mount(*each) for each in fields if len(each) == 3]
+    return [Mount(*f) for f in fields if len(f) == 3]
 
 
 def block_mounts(procfs: str) -> list[Mount]:
@@ -57,14 +57,14 @@ def _complete_lines(path: str) -> bytes:
 
 
 def _unescape(field: bytes) -> str:
-    return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
+    return os.fsdecode(_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), field))
 
 
-DISK = tuple(BY_NAME[f"coldplate_node_disk_{what}_bytes_total"] for what in ("read", "written"))
-FILESYSTEM = tuple(BY_NAME[f"coldplate_node_filesystem_{what}_bytes"] for what in ("size", "used"))
+DISK = tuple(BY_NAME[f"coldplate_node_disk_{direction}_bytes_total"] for direction in ("read", "written"))
+FILESYSTEM = tuple(BY_NAME[f"coldplate_node_filesystem_{kind}_bytes"] for kind in ("size", "used"))
 NETWORK = tuple(
-    (BY_NAME[f"coldplate_node_network_{what}_total"], field)
-    for what, field in (
+    (BY_NAME[f"coldplate_node_network_{counter}_total"], field)
+    for counter, field in (
         ("receive_bytes", "bytes_recv"),
         ("transmit_bytes", "bytes_sent"),
         ("receive_errors", "errin"),
@@ -132,10 +132,10 @@ def shown_mount_points(procfs: str) -> list[str]:
         if mount.fstype not in READ_ONLY_IMAGES
         and not any(mount.mountpoint == at or mount.mountpoint.startswith(f"{at}/") for at in SHORT_LIVED_MOUNTS)
     ]
-    seen = {mount.device for mount in mounts if mount.mountpoint == "/"}
-    for mount in sorted(mounts, key=lambda each: (len(each.mountpoint), each.mountpoint)):
-        if mount.device not in seen:
-            seen.add(mount.device)
+    devices = {mount.device for mount in mounts if mount.mountpoint == "/"}
+    for mount in sorted(mounts, key=lambda m: (len(m.mountpoint), m.mountpoint)):
+        if mount.device not in devices:
+            devices.add(mount.device)
             chosen.append(mount.mountpoint)
     return chosen
 

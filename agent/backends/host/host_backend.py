@@ -38,7 +38,7 @@ class _HostSample:
         self.left_out = 0
         self.calls = 0
 
-    def take(self, answer: GroupReadings | Exception, rows: Sequence[Metric], of: str = "") -> None:
+    def add_group(self, answer: GroupReadings | Exception, rows: Sequence[Metric], prefix: str = "") -> None:
         if isinstance(answer, GroupReadings):
             self.readings += answer.readings
             self.left_out += answer.left_out
@@ -46,7 +46,7 @@ class _HostSample:
         if isinstance(answer, UnansweredError):
             reason, detail = answer.reason, answer.detail
         else:  # psutil quotes whole lines
-            reason, detail = gap_reason(answer), f"{of}{type(answer).__name__}: {one_line(str(answer))}"
+            reason, detail = gap_reason(answer), f"{prefix}{type(answer).__name__}: {one_line(str(answer))}"
         for row in rows:
             self.gaps.setdefault((row, reason), Gap(row, Node(), reason, detail))
 
@@ -76,13 +76,13 @@ class HostBackend:
         """Read every group of the lane; a group that fails or hangs becomes one gap for each of its rows."""
         sample = _HostSample()
         self._faults.mono = now.mono
-        self._take(self._groups[lane], sample, now.mono)
+        self._read_groups(self._groups[lane], sample, now.mono)
         if lane is Lane.COLD:
             self._read_network_mounts(sample, now.mono)
         else:
             self._read_filesystems(sample, now.mono)
             sample.left_out += self._mounts_left_out
-            self._tell_left_out(sample)
+            self._log_left_out(sample)
         return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls, left_out=sample.left_out)
 
     def close(self) -> None:
@@ -91,36 +91,36 @@ class HostBackend:
     def _read_filesystems(self, sample: _HostSample, mono: float) -> None:
         listed = self._pool.read(self._mounts, mono, "mounts")
         if not isinstance(listed, list):
-            sample.take(listed, FILESYSTEM)
+            sample.add_group(listed, FILESYSTEM)
             return
         chosen = listed[:MAX_FILESYSTEMS]
         sample.left_out += len(FILESYSTEM) * (len(listed) - len(chosen))
-        known = self._filesystems
-        self._filesystems = {at: known.get(at) or filesystem(at) for at in chosen}
-        self._take(list(self._filesystems.values()), sample, mono)
+        previous = self._filesystems
+        self._filesystems = {at: previous.get(at) or filesystem(at) for at in chosen}
+        self._read_groups(list(self._filesystems.values()), sample, mono)
 
-    def _take(self, groups: Sequence[ReadingGroup], sample: _HostSample, mono: float) -> None:
+    def _read_groups(self, groups: Sequence[ReadingGroup], sample: _HostSample, mono: float) -> None:
         for group, answer in zip(groups, self._pool.read_each(groups, mono), strict=True):
             sample.calls += not isinstance(answer, UnansweredError)
-            sample.take(answer, group.rows, group.of)
+            sample.add_group(answer, group.rows, group.prefix)
 
     def _read_network_mounts(self, sample: _HostSample, mono: float) -> None:
         """Ask every network filesystem; one that gives no answer is down."""
         listed = self._pool.read(self._network_mounts, mono, "network mounts")
         if not isinstance(listed, list):
-            sample.take(listed, (MOUNT_UP,))
+            sample.add_group(listed, (MOUNT_UP,))
             return
         self._mounts_left_out = max(len(listed) - MAX_MOUNTS, 0)
         mounts = listed[:MAX_MOUNTS]
-        reads = [PathRead(each.mountpoint, answers) for each in mounts]
+        reads = [PathRead(mount.mountpoint, answers) for mount in mounts]
         figures = GroupReadings()
         for mount, answer in zip(mounts, self._pool.read_each(reads, mono), strict=True):
             if answer is not None:
                 figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
         sample.calls += 1
-        sample.take(figures, (MOUNT_UP,))
+        sample.add_group(figures, (MOUNT_UP,))
 
-    def _tell_left_out(self, sample: _HostSample) -> None:
+    def _log_left_out(self, sample: _HostSample) -> None:
         if bool(sample.left_out) != bool(self._left_out):
             facts = {"left_out": sample.left_out}
             log.info("disks, filesystems or interfaces over the limit are not exposed", extra={"facts": facts})

@@ -46,7 +46,7 @@ def network_mounts(procfs: str) -> list[Mount]:
     last = {mount.mountpoint: mount for mount in all_mounts(procfs)}
     return [
         mount
-        for mount in sorted(last.values(), key=lambda each: (len(each.mountpoint), each.mountpoint))
+        for mount in sorted(last.values(), key=lambda m: (len(m.mountpoint), m.mountpoint))
         if mount.fstype in NETWORK_TYPES or (mount.fstype.startswith("fuse.") and mount.fstype not in NO_STORAGE)
     ]
 
@@ -89,7 +89,7 @@ class HostFaultGroups:
         self._refuse_hidden()
         sleepers = dict(self._asleep()) if self._blocked() else {}
         self._sleepers = dict(list(sleepers.items())[:MAX_REMEMBERED])
-        stuck = {each for each, sleeper in self._sleepers.items() if self.mono - sleeper.since >= STUCK_SECONDS}
+        stuck = {key for key, sleeper in self._sleepers.items() if self.mono - sleeper.since >= STUCK_SECONDS}
         for pid, started in sorted(stuck - self._logged):
             seconds = int(self.mono - self._sleepers[pid, started].since)
             facts = {"pid": pid, "command": self._command(pid), "seconds": seconds}

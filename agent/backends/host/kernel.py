@@ -71,8 +71,8 @@ class KernelGroups:
         # One gap for all three: a kernel without pressure figures has none of them.
         detail = f"{at}/pressure: "
         for resource in PRESSURE_RESOURCES:
-            take = partial(self._pressure, resource)
-            groups.append(ReadingGroup(f"{at}/pressure/{resource}", take, (WAITING, STALLED), detail))
+            read_pressure = partial(self._pressure, resource)
+            groups.append(ReadingGroup(f"{at}/pressure/{resource}", read_pressure, (WAITING, STALLED), detail))
         return groups
 
     def _cpu_times(self, figures: GroupReadings) -> None:

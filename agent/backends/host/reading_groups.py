@@ -41,19 +41,19 @@ class GroupReadings:
 class ReadingGroup(Struct):
     """Figures that are read together, and missing together; `path` names what they are read from.
 
-    `of` comes before the reason why they are missing.
+    `prefix` comes before the reason why they are missing.
     """
 
     path: str
-    take: Callable[[GroupReadings], None]
+    fill: Callable[[GroupReadings], None]
     rows: Sequence[Metric]
-    of: str = ""
+    prefix: str = ""
 
     def read(self) -> GroupReadings | Exception:
         """Return the figures, or what went wrong: psutil raises a TypeError for a file with too few fields."""
         figures = GroupReadings()
         try:
-            self.take(figures)
+            self.fill(figures)
         except Exception as error:
             return error
         return figures

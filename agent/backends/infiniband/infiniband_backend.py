@@ -61,16 +61,20 @@ class PortReadPlan:
     def renew(self, ports: Collection[RdmaPort], ignored: int) -> None:
         depths = _depths(ports)
         for port in ports:
-            port.adopt(depths[port])
-        shown = {id(each) for port in ports for each in port.attributes.values()}
-        self._orphans += [(device, each) for device, each in self._all() if id(each) not in shown]
+            port.set_depth(depths[port])
+        planned = {id(attribute) for port in ports for attribute in port.attributes.values()}
+        self._orphans += [(device, attribute) for device, attribute in self._all() if id(attribute) not in planned]
         for lane in SAMPLED:
             by_device: dict[str, list[SysfsAttribute]] = {}
             for port in ports:
-                by_device.setdefault(port.device, []).extend(port.of(lane))
+                by_device.setdefault(port.device, []).extend(port.attributes_in(lane))
             self.devices[lane] = []
             for device, attributes in by_device.items():
-                trackers = [(place, each.tracker) for place, each in enumerate(attributes) if each.tracker is not None]
+                trackers = [
+                    (place, attribute.tracker)
+                    for place, attribute in enumerate(attributes)
+                    if attribute.tracker is not None
+                ]
                 if attributes:
                     self.devices[lane].append(DeviceLane(DeviceReads(device, attributes), attributes, trackers))
         self._count(ports, depths, ignored)
@@ -151,16 +155,16 @@ def describe(root: str, ports: Collection[RdmaPort], pool: FileReaderPool, mono:
     answers: dict[str, Answer] = {}
     for paths, batch in zip(of_device.values(), pool.round(batches, mono), strict=True):
         answers.update(zip(paths, batch, strict=True))
-    described = [_of(port, {path: answers[path] for path in _fact_files(root, port)}) for port in ports]
-    readings = [each for each in described if isinstance(each, Reading)]
-    return BackendSample(readings, [each for each in described if isinstance(each, Gap)], calls=len(described))
+    described = [_reading_of(port, {path: answers[path] for path in _fact_files(root, port)}) for port in ports]
+    readings = [d for d in described if isinstance(d, Reading)]
+    return BackendSample(readings, [d for d in described if isinstance(d, Gap)], calls=len(described))
 
 
 def _fact_files(root: str, port: RdmaPort) -> list[str]:
     return [*(f"{root}/{port.device}/{file}" for _, file in DEVICE_FACTS), f"{port.directory}/{PORT_FACT[1]}"]
 
 
-def _of(port: RdmaPort, answers: dict[str, Answer]) -> Reading | Gap:
+def _reading_of(port: RdmaPort, answers: dict[str, Answer]) -> Reading | Gap:
     """Return the facts; one that cannot be read is empty. The row is a gap if none can be, or an unknown one hangs."""
     for path, answer in answers.items():
         if isinstance(answer, str):
@@ -169,8 +173,8 @@ def _of(port: RdmaPort, answers: dict[str, Answer]) -> Reading | Gap:
             if path not in port.facts:
                 return Gap(INFO, port.entity, answer.reason, answer.detail)
             answers[path] = port.facts[path]
-    errors = [(path, each) for path, each in answers.items() if isinstance(each, OSError)]
-    texts = [printable(each) if isinstance(each, str) else "" for each in answers.values()]
+    errors = [(path, error) for path, error in answers.items() if isinstance(error, OSError)]
+    texts = [printable(answer) if isinstance(answer, str) else "" for answer in answers.values()]
     if errors and not any(texts):
         failed = device_error(*errors[-1])
         return Gap(INFO, port.entity, failed.reason, failed.detail)
@@ -198,7 +202,7 @@ class InfinibandBackend:
         """Read one lane. Raises AbsentError while this node has never shown a port."""
         gaps: list[Gap] = []
         if lane is Lane.SLOW or not self._census.ports:
-            gaps = self._look(now.mono)
+            gaps = self._update_ports(now.mono)
         if lane is Lane.COLD:
             return describe(self._root, self._census.ports.values(), self._pool, now.mono)
         return self._sample(lane, now.mono, gaps if lane is Lane.SLOW else [])
@@ -207,9 +211,9 @@ class InfinibandBackend:
         self._layout.release()
         self._pool.close()
 
-    def _look(self, mono: float) -> list[Gap]:
+    def _update_ports(self, mono: float) -> list[Gap]:
         try:
-            changed, gaps = self._census.take(mono)
+            changed, gaps = self._census.update(mono)
         except AbsentError:
             self._layout.release()
             raise

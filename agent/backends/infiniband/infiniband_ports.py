@@ -21,7 +21,7 @@ from agent.model import Gap, IbPort, Labels, Lane, Metric, Series
 ALWAYS = frozenset(file.path for row in DECODERS for file in row.origin if isinstance(file, PortFile))
 """Files that every port has (`ib_port_attribute` in the kernel's core), outside the counters' directories."""
 
-KNOWN = frozenset(file.path for row in FILES for file in row.origin if isinstance(file, PortFile))
+CATALOGUED = frozenset(file.path for row in FILES for file in row.origin if isinstance(file, PortFile))
 
 
 class PortMetrics(Struct, frozen=True):
@@ -44,10 +44,10 @@ def shape_of(present: frozenset[str], usable: frozenset[str]) -> PortMetrics:
     for row in FILES:
         files = _candidates(row, present)
         if files:
-            first = next((each for each in files if each.path in usable), files[0])
+            first = next((f for f in files if f.path in usable), files[0])
             catalogued.append((first.path, row, first.scale))
-    fast = [each for each in catalogued if each[1].lane is Lane.FAST]
-    slow = [each for each in catalogued if each[1].lane is not Lane.FAST]
+    fast = [c for c in catalogued if c[1].lane is Lane.FAST]
+    slow = [c for c in catalogued if c[1].lane is not Lane.FAST]
     rest = sorted(present.difference(path for path, _, _ in catalogued))
     named = [(path, driver_counter(path)) for path in rest]
     own = [(path, row, 1.0) for path, row in named if row is not None]
@@ -58,11 +58,11 @@ def shape_of(present: frozenset[str], usable: frozenset[str]) -> PortMetrics:
 def competing_files(present: frozenset[str]) -> list[str]:
     """Return the files that compete for a row with another one."""
     files = [_candidates(row, present) for row in FILES]
-    return [each.path for group in files if len(group) > 1 for each in group]
+    return [f.path for group in files if len(group) > 1 for f in group]
 
 
 def _candidates(row: Metric, present: frozenset[str]) -> list[PortFile]:
-    return [each for each in row.origin if isinstance(each, PortFile) and each.path in present]
+    return [o for o in row.origin if isinstance(o, PortFile) and o.path in present]
 
 
 class RdmaPort:
@@ -90,19 +90,19 @@ class RdmaPort:
         self._watch = LinkStateTracker(self.entity)
         self._info: Series | None = None
 
-    def of(self, lane: Lane) -> Iterator[SysfsAttribute]:
-        return (each for each in self.attributes.values() if each.series.metric.lane is lane)
+    def attributes_in(self, lane: Lane) -> Iterator[SysfsAttribute]:
+        return (attribute for attribute in self.attributes.values() if attribute.series.metric.lane is lane)
 
-    def adopt(self, depth: int) -> None:
+    def set_depth(self, depth: int) -> None:
         """Show the rows of the shape up to a depth, 0 to 2."""
         rows = self.shape.rows[: self.shape.sizes[depth]]
         before, self.attributes = self.attributes, {}
         for path, row, scale in rows:
-            known = before.get(path)
-            if known is None or known.series.metric is not row:
+            attribute = before.get(path)
+            if attribute is None or attribute.series.metric is not row:
                 watch = self._watch if row is STATE_ID else None
-                known = SysfsAttribute(f"{self.directory}/{path}", Series(row, self.entity), scale, watch)
-            self.attributes[path] = known
+                attribute = SysfsAttribute(f"{self.directory}/{path}", Series(row, self.entity), scale, watch)
+            self.attributes[path] = attribute
 
     def info(self, facts: Labels) -> Series:
         """Return the info series with these facts; the same object while they are the same."""
@@ -145,9 +145,9 @@ def _files(port: str) -> PortFiles:
         except FileNotFoundError:
             continue  # irdma and EFA have no `counters`, mlx4 no `hw_counters`
         except OSError:  # the directory may not be listed: try the files that are known
-            listed = [path for path in KNOWN if path.startswith(f"{directory}/")]
-        unknown = [path for path in listed if path not in KNOWN]
-        present.update(KNOWN.intersection(listed), unknown[:MAX_UNKNOWN_FILES])
+            listed = [path for path in CATALOGUED if path.startswith(f"{directory}/")]
+        unknown = [path for path in listed if path not in CATALOGUED]
+        present.update(CATALOGUED.intersection(listed), unknown[:MAX_UNKNOWN_FILES])
         left_out += max(len(unknown) - MAX_UNKNOWN_FILES, 0)
     return PortFiles(frozenset(present), left_out)
 
@@ -172,7 +172,7 @@ class PortDiscovery:
         self._root = root
         self._pool = pool
 
-    def take(self, mono: float) -> tuple[bool, list[Gap]]:
+    def update(self, mono: float) -> tuple[bool, list[Gap]]:
         """Find out what there is now: whether it changed, and a gap for each device that cannot be looked into.
 
         Raises AbsentError if no port was ever seen, and DeviceError if that cannot be known.
@@ -186,18 +186,18 @@ class PortDiscovery:
             DeviceReads(name, [CaughtRead(f"{self._root}/{name}/ports", _listing_of, OSError)]) for name in devices
         ]
         answers = dict(zip(devices, (answer for (answer,) in self._pool.round(batches, mono)), strict=True))
-        found = {name: answer for name, answer in answers.items() if isinstance(answer, DeviceListing)}
+        listings = {name: answer for name, answer in answers.items() if isinstance(answer, DeviceListing)}
         silent = {name for name, answer in answers.items() if isinstance(answer, UnansweredError)}
-        known = {port.device for port in self.ports.values()}
+        known_devices = {port.device for port in self.ports.values()}
         gaps = [
             self._gap(name, answer)
             for name, answer in answers.items()
-            if isinstance(answer, OSError) or (isinstance(answer, UnansweredError) and name not in known)
+            if isinstance(answer, OSError) or (isinstance(answer, UnansweredError) and name not in known_devices)
         ]
-        forgot = self._forget(found, silent)
-        changed = self._meet(found)
+        forgot = self._forget(listings, silent)
+        changed = self._update_files(listings)
         self.ignored += max(beyond, 0)
-        self._learn(changed, mono)
+        self._update_shapes(changed, mono)
         if not self.ports and not gaps:
             raise AbsentError(f"{self._root} has no ports: no InfiniBand or RoCE device, or its driver is not loaded")
         return forgot or bool(changed) or ignored != self.ignored, gaps
@@ -222,33 +222,33 @@ class PortDiscovery:
         error = answer if isinstance(answer, UnansweredError) else device_error(f"{self._root}/{device}/ports", answer)
         return Gap(INFO, IbPort(printable(device), ""), error.reason, error.detail)
 
-    def _forget(self, found: dict[str, DeviceListing], silent: set[str]) -> bool:
+    def _forget(self, listings: dict[str, DeviceListing], silent: set[str]) -> bool:
         """Drop virtual ports that are gone, and the oldest of the lost hardware ports if there are too many."""
-        gone = [
+        missing = [
             port
             for port in self.ports.values()
             if port.device not in silent
-            and port.number not in (found[port.device].ports if port.device in found else ())
+            and port.number not in (listings[port.device].ports if port.device in listings else ())
         ]
-        surplus = sum(len(each.ports) for each in found.values()) + len(gone) - MAX_PORTS
-        drop = [port for port in gone if not port.lasting]
-        drop += [port for port in gone if port.lasting][: max(surplus - len(drop), 0)]
+        surplus = sum(len(listing.ports) for listing in listings.values()) + len(missing) - MAX_PORTS
+        drop = [port for port in missing if not port.lasting]
+        drop += [port for port in missing if port.lasting][: max(surplus - len(drop), 0)]
         for port in drop:
             del self.ports[port.entity]
         return bool(drop)
 
-    def _meet(self, found: dict[str, DeviceListing]) -> list[RdmaPort]:
+    def _update_files(self, listings: dict[str, DeviceListing]) -> list[RdmaPort]:
         """Take in the ports that were found; returns those that are new or whose files have changed."""
         changed = []
         self.ignored = 0
         # Hardware first: if there are too many, the virtual functions are left out.
-        for device, each in sorted(found.items(), key=lambda item: not item[1].lasting):
-            for number, files in each.ports.items():
+        for device, listing in sorted(listings.items(), key=lambda item: not item[1].lasting):
+            for number, files in listing.ports.items():
                 port = self._port(device, number)
                 if port is None:
                     self.ignored += len(files.present) + files.left_out
                     continue
-                port.lasting = each.lasting
+                port.lasting = listing.lasting
                 if (port.present, port.left_out) != (files.present, files.left_out):
                     port.present, port.left_out = files.present, files.left_out
                     changed.append(port)
@@ -262,7 +262,7 @@ class PortDiscovery:
             port = self.ports[entity] = RdmaPort(self._root, device, number)
         return port if port is not None and (port.device, port.number) == (device, number) else None
 
-    def _learn(self, changed: Sequence[RdmaPort], mono: float) -> None:
+    def _update_shapes(self, changed: Sequence[RdmaPort], mono: float) -> None:
         """Decide which row each file feeds. Files are read only where two of one driver could feed the same row."""
         contested = [(port, paths) for port in changed if (paths := competing_files(port.present))]
         batches = [

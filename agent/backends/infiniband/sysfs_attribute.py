@@ -39,19 +39,19 @@ def parse_counter(raw: bytes) -> int:
 def parse_state_code(raw: bytes) -> int:
     """Return the code of a state: `4: ACTIVE` is 4."""
     text = raw.strip()
-    found = _CODE.match(text)
-    if found is None:
+    match = _CODE.match(text)
+    if match is None:
         raise _invalid(text, "a state such as '4: ACTIVE'")
-    return int(found[1])
+    return int(match[1])
 
 
 def parse_rate(raw: bytes) -> int:
     """Return a rate in bytes per second: `400 Gb/sec (4X NDR)` is 50,000,000,000."""
     text = raw.strip()
-    found = _RATE.match(text)
-    if found is None:
+    match = _RATE.match(text)
+    if match is None:
         raise _invalid(text, "a rate such as '400 Gb/sec (4X NDR)'")
-    return round(float(found[1]) * BYTES_PER_GIGABIT)
+    return round(float(match[1]) * BYTES_PER_GIGABIT)
 
 
 DECODERS: dict[Metric, Callable[[bytes], int]] = {
@@ -65,10 +65,10 @@ DECODERS: dict[Metric, Callable[[bytes], int]] = {
 def _invalid(text: bytes, expected: str) -> DeviceError:
     if not text:
         return DeviceError(Reason.MALFORMED, f"is empty, expected {expected}")
-    shown = ascii(text[:32].decode("utf-8", "replace"))
+    content = ascii(text[:32].decode("utf-8", "replace"))
     if text.upper().startswith(b"N/A"):  # 'N/A (no PMA)': iWARP drivers (node_exporter issue 966)
-        return DeviceError(Reason.UNSUPPORTED, f"contains {shown}")
-    return DeviceError(Reason.MALFORMED, f"contains {shown}, expected {expected}")
+        return DeviceError(Reason.UNSUPPORTED, f"contains {content}")
+    return DeviceError(Reason.MALFORMED, f"contains {content}, expected {expected}")
 
 
 class LinkStateTracker:
@@ -94,7 +94,7 @@ class LinkStateTracker:
         readings.append(Reading(self._events, self._count))
 
 
-GONE = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF})
+DEVICE_GONE_ERRNOS = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF})
 """Errors of an open descriptor whose device went away; there may be a new device at the same path."""
 
 
@@ -123,7 +123,7 @@ class SysfsAttribute:
         try:
             raw = pread(self.fd, MAX_BYTES, 0) if self.fd >= 0 else self._open()
         except OSError as error:
-            if self.fd < 0 or error.errno not in GONE:
+            if self.fd < 0 or error.errno not in DEVICE_GONE_ERRNOS:
                 return self.gap(device_error(self.path, error, missing=self._reason_if_missing()))
             if error.errno == errno.EBADF:
                 self.fd = -1  # the number may belong to another file by now: do not close it
@@ -150,12 +150,12 @@ class SysfsAttribute:
     def _open(self) -> bytes:
         """Read a file that is not open; keep its descriptor if it was readable and there is room."""
         fd = os.open(self.path, FLAGS)
-        keep = False
+        is_kept = False
         try:
             content = pread(fd, MAX_BYTES, 0)
-            keep = self.keep_open
+            is_kept = self.keep_open
         finally:
-            if keep:
+            if is_kept:
                 self.fd = fd
             else:
                 os.close(fd)

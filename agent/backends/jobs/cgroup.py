@@ -36,7 +36,7 @@ _OF_USERS = re.compile(
     r"/user\.slice(?:/|$)|/user-[0-9]+\.slice(?:/|$)|/user@[0-9]+\.service(?:/|$)|^/user/[^/]+(?:/|$)"
 )
 _NUMBERED = re.compile(r"/user[-@]([0-9]{1,11})\.(?:slice|service)(?:/|$)")
-_GIVEN = re.compile(r".+\.(?:service|scope)")
+_NAMED_UNIT = re.compile(r".+\.(?:service|scope)")
 """Units, whose part of the tree Delegate= may give to a user."""
 _ABOVE = re.compile(
     rf"\.\.|[^/]+\.slice|(?:[^/]*[-:])?{_HEX}(?:\.scope)?|docker|kubelet|kubepods|burstable|besteffort"
@@ -87,43 +87,47 @@ class CgroupOwner(Struct, frozen=True):
 
 def paths(text: str) -> tuple[str, ...]:
     """Return the distinct paths in a /proc/PID/cgroup, in its order."""
-    found = (line.split(":", 2) for line in text.split("\n", MAX_LINES)[:MAX_LINES])
-    return tuple(dict.fromkeys(fields[2][:MAX_PATH] for fields in found if len(fields) == 3))
+    lines = (line.split(":", 2) for line in text.split("\n", MAX_LINES)[:MAX_LINES])
+    return tuple(dict.fromkeys(fields[2][:MAX_PATH] for fields in lines if len(fields) == 3))
 
 
 def parse_cgroup(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> CgroupOwner:
     """Return what the text of /proc/PID/cgroup says, by the shapes of these schedulers, the most trusted first."""
-    known = paths(text)
+    cgroup_paths = paths(text)
     for scheduler in schedulers:
-        match = _first(scheduler.shapes, known)
+        match = _first(scheduler.shapes, cgroup_paths)
         if match and _roots_own(match):
             top = match.string[: match.end()].rstrip("/:")
             strange = match.string if match.groupdict().get("unknown") else ""
             job = scheduler.job_id(match)
             return CgroupOwner(scheduler.name, job, _uid(match), scheduler.contained, strange=strange, top=top)
-    home = _home(known, schedulers)
-    container = _container(known, home)
+    home = _home(cgroup_paths, schedulers)
+    container = _container(cgroup_paths, home)
     if container is not None:
         return container
-    for path in known:
+    for path in cgroup_paths:
         unit = _unit(path)
         if unit and not home:
             return CgroupOwner("systemd", unit, service=bool(_SERVICE.match(path) and not _OF_USERS.search(path)))
-    strange = next((path for path in known if not _plain(path)), "" if known else text[:MAX_PATH] or "(empty)")
+    strange = next(
+        (path for path in cgroup_paths if not _plain(path)), "" if cgroup_paths else text[:MAX_PATH] or "(empty)"
+    )
     return CgroupOwner("session", home=home, strange="" if home else strange)
 
 
-def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], of_users: bool = False) -> re.Match[str] | None:
+def _first(
+    patterns: Sequence[re.Pattern[str]], cgroup_paths: Sequence[str], of_users: bool = False
+) -> re.Match[str] | None:
     """Return the first match among the paths outside users' parts of the tree, or, with `of_users`, inside them."""
-    paths = [path for path in known if bool(_OF_USERS.search(path)) is of_users]
-    return next((match for pattern in patterns for path in paths if (match := pattern.search(path))), None)
+    candidates = [path for path in cgroup_paths if bool(_OF_USERS.search(path)) is of_users]
+    return next((match for pattern in patterns for path in candidates if (match := pattern.search(path))), None)
 
 
-def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
+def _container(cgroup_paths: Sequence[str], home: str) -> CgroupOwner | None:
     """Return the container that a path names; below a user's part of the tree, or a unit, it is that one's."""
     for of_users in (False, True):
         for engine, pattern in CONTAINERS:
-            match = _first((pattern,), known, of_users)
+            match = _first((pattern,), cgroup_paths, of_users)
             if match is None:
                 continue
             job = match["id"][:SHORT_ID] if engine in ENGINES else match["id"]
@@ -133,7 +137,7 @@ def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
                 uid = int(owner[1]) if owner else None
                 return CgroupOwner(engine, job, uid=uid, home=home)
             unit = next(
-                (part for part in above.split("/") if _GIVEN.fullmatch(part) and not _ABOVE.fullmatch(part)), ""
+                (part for part in above.split("/") if _NAMED_UNIT.fullmatch(part) and not _ABOVE.fullmatch(part)), ""
             )
             return CgroupOwner(engine, f"{job}@{unit}" if unit else job, contained=True, home=home)
     return None
@@ -149,12 +153,12 @@ def may_hold_schedulers(path: str) -> bool:
     return bool(_ABOVE.fullmatch(path.rpartition("/")[2])) and not _OF_USERS.search(path)
 
 
-def _home(known: Sequence[str], schedulers: Sequence[Scheduler]) -> str:
+def _home(cgroup_paths: Sequence[str], schedulers: Sequence[Scheduler]) -> str:
     """Return the scheduler whose daemons started the process: what they start stays below their unit."""
-    if any(_OF_USERS.search(path) for path in known):
+    if any(_OF_USERS.search(path) for path in cgroup_paths):
         return ""
     for scheduler in schedulers:
-        for path in known:
+        for path in cgroup_paths:
             for part in path.split("/")[1:]:
                 if scheduler.daemons is not None and scheduler.daemons.fullmatch(part):
                     return scheduler.name

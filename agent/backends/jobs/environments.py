@@ -7,7 +7,7 @@ from math import inf
 
 from agent.backends.file_reader_pool import FileReaderPool, PathRead
 from agent.backends.jobs.job import to_label_value
-from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, describe_error
+from agent.backends.jobs.job_files import GONE_ERRNOS, REFUSED, ReadFile, describe_error
 from agent.broker.asking import BrokerError, explained
 
 MAX_ENVIRON_BYTES = 256 * 1024
@@ -45,7 +45,7 @@ class ProcessEnvironments:
         self._silent_until = -inf
         self._failure: BrokerError | None = None
 
-    def of(self, pid: int, started: int, mono: float) -> bytes:
+    def read_variables(self, pid: int, started: int, mono: float) -> bytes:
         """Return the environment, or the job variables in it.
 
         Raises EnvironmentUnavailableError, and OSError for a process that ended.
@@ -54,26 +54,26 @@ class ProcessEnvironments:
         try:
             return self._read(path, MAX_ENVIRON_BYTES)
         except OSError as error:
-            if error.errno in GONE:
+            if error.errno in GONE_ERRNOS:
                 raise
-            why = describe_error(path, error)
+            problem = describe_error(path, error)
             if error.errno == errno.ETIMEDOUT:
-                raise EnvironmentUnavailableError(why, late=True, retry=0.0) from error
+                raise EnvironmentUnavailableError(problem, late=True, retry=0.0) from error
             if error.errno not in REFUSED:
-                raise EnvironmentUnavailableError(why) from error
+                raise EnvironmentUnavailableError(problem) from error
         if mono < self._silent_until and self._failure is not None:
-            raise EnvironmentUnavailableError(f"{why}; {explained(self._failure)}")
+            raise EnvironmentUnavailableError(f"{problem}; {explained(self._failure)}")
         try:
             return self._ask(pid, started)
         except BrokerError as error:
             self._silent_until, self._failure = mono + RETRY_SECONDS, error
             # The broker may hang because of this very process: let the others come first next time.
             retry = 2 * RETRY_SECONDS if error.errno == errno.ETIMEDOUT else RETRY_SECONDS
-            raise EnvironmentUnavailableError(f"{why}; {explained(error)}", retry=retry) from error
+            raise EnvironmentUnavailableError(f"{problem}; {explained(error)}", retry=retry) from error
         except OSError as error:
-            if error.errno in GONE:
+            if error.errno in GONE_ERRNOS:
                 raise
-            raise EnvironmentUnavailableError(f"{why}; {explained(error)}") from error
+            raise EnvironmentUnavailableError(f"{problem}; {explained(error)}") from error
 
 
 NAME_RETRY_SECONDS = 600.0
@@ -107,17 +107,17 @@ class UserNames:
         name, until = self._names.get(uid, _UNKNOWN)
         if mono < until:
             return name
-        self._pool.read(PathRead(f"user {uid}", lambda _: self._ask(uid, mono)), mono, "user database")
+        self._pool.read(PathRead(f"user {uid}", lambda _: self._look_up(uid, mono)), mono, "user database")
         return self._names.get(uid, _UNKNOWN)[0]
 
     def close(self) -> None:
         self._pool.close()
 
-    def _ask(self, uid: int, mono: float) -> None:
+    def _look_up(self, uid: int, mono: float) -> None:
         try:
-            known = to_label_value(self._lookup(uid)), inf
+            entry = to_label_value(self._lookup(uid)), inf
         except (KeyError, OSError, OverflowError):
-            known = "", mono + NAME_RETRY_SECONDS
+            entry = "", mono + NAME_RETRY_SECONDS
         if len(self._names) >= MAX_USERS:
             self._names.clear()
-        self._names[uid] = known
+        self._names[uid] = entry

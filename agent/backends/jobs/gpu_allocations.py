@@ -51,14 +51,14 @@ MIG_INFO = "coldplate_gpu_mig_info"
 
 def mig_slots(readings: Iterable[Reading]) -> dict[str, GpuSlot]:
     """Return the slot of each MIG device by its UUID, from coldplate_gpu_mig_info in a snapshot."""
-    found = {}
+    slots = {}
     for reading in readings:
         if reading.series.metric.name == MIG_INFO:
             labels = dict(reading.series.labels)
             gpu = reading.series.entity
             if isinstance(gpu, Gpu):
-                found[labels.get("mig_uuid", "")] = GpuSlot(gpu, labels.get("gpu_instance", UNKNOWN))
-    return found
+                slots[labels.get("mig_uuid", "")] = GpuSlot(gpu, labels.get("gpu_instance", UNKNOWN))
+    return slots
 
 
 class GpuSlots:
@@ -140,11 +140,11 @@ def usage_of(slot: GpuSlot, pids: Container[int], processes: Iterable[GpuProcess
 
     Memory is absent (None) if that of any of them is unknown. A process that ran no kernel has no share of time.
     """
-    own = [each for each in processes if each.pid in pids and (each.instance is None or str(each.instance) == slot.mig)]
-    memory = [each.memory for each in own if each.memory is not None]
-    shares = [each.sm for each in own if each.sm is not None]
-    known = bool(own) and len(memory) == len(own)
-    return sum(memory) if known else None, min(sum(shares), 1.0) if shares else None
+    own = [p for p in processes if p.pid in pids and (p.instance is None or str(p.instance) == slot.mig)]
+    memory = [p.memory for p in own if p.memory is not None]
+    shares = [p.sm for p in own if p.sm is not None]
+    is_memory_known = bool(own) and len(memory) == len(own)
+    return sum(memory) if is_memory_known else None, min(sum(shares), 1.0) if shares else None
 
 
 KUBERNETES = "kubernetes"
@@ -195,12 +195,14 @@ class AllocationTable:
         if len(holdings) == 1:
             next(iter(holdings.values())).pids.update(pids)
 
-    def settle(self) -> None:
+    def resolve_unknown_instances(self) -> None:
         """Place processes whose MIG instance is not known on the instance that their job has on that GPU, if any."""
         for slot in [slot for slot in self.slots if slot.mig == UNKNOWN]:
             for key, holding in list(self.slots[slot].items()):
-                others = (held for each, held in self.slots.items() if each.gpu == slot.gpu and each != slot)
-                home = next((held[key] for held in others if key in held), None)
+                holdings_elsewhere = (
+                    held for other, held in self.slots.items() if other.gpu == slot.gpu and other != slot
+                )
+                home = next((held[key] for held in holdings_elsewhere if key in held), None)
                 if home is not None:
                     home.pids.update(holding.pids)
                     del self.slots[slot][key]
@@ -216,17 +218,17 @@ class AllocationTable:
 
     def summaries(self) -> dict[Key, Allocation]:
         """Return each job with its GPUs and processes; what is known of a job on one slot counts for all."""
-        found: dict[Key, Allocation] = {}
+        summaries: dict[Key, Allocation] = {}
         for slot, holdings in self.slots.items():
             for key, holding in holdings.items():
-                summary = found.get(key)
+                summary = summaries.get(key)
                 if summary is None:
-                    summary = found[key] = Allocation(holding.job)
+                    summary = summaries[key] = Allocation(holding.job)
                 else:
                     summary.job = merge_jobs(summary.job, holding.job)
                 summary.gpus.add(slot.gpu)
                 summary.pids |= holding.pids
-        return found
+        return summaries
 
     def owners(self) -> dict[Gpu, Key]:
         """Return the job of each GPU that one job has to itself."""
@@ -243,46 +245,48 @@ class PodNames:
     def __init__(self) -> None:
         self._names: dict[str, PodName] = {}
 
-    def known(self, uids: Iterable[str]) -> set[PodName]:
+    def names_of(self, uids: Iterable[str]) -> set[PodName]:
         """Return the names of those pods whose names are known."""
         return {self._names[uid] for uid in uids if uid in self._names}
 
-    def name(self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str], logged: Mapping[str, PodName]) -> None:
+    def name_pods(
+        self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str], logged: Mapping[str, PodName]
+    ) -> None:
         """Replace uids by names wherever it is certain which pod it is.
 
         `hosts` are host names by process, `logged` are those, by uid, of the kubelet's log directories.
         """
-        self._learn(board, pods, hosts)
+        self._update_names(board, pods, hosts)
         for slot, holdings in list(board.slots.items()):
             board.slots[slot] = {}
             for holding in holdings.values():
                 job = holding.job
                 if job.scheduler == KUBERNETES:
-                    known = logged.get(job.id) or self._names.get(job.id)
+                    pod = logged.get(job.id) or self._names.get(job.id)
                     job = (
                         replace(job, name=_host(holding, hosts))
-                        if known is None
-                        else merge_jobs(pod_job(known, pods.get(slot, ())), job)
+                        if pod is None
+                        else merge_jobs(pod_job(pod, pods.get(slot, ())), job)
                     )
                 board.add(slot, job, holding.pids)
 
-    def _learn(self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str]) -> None:
+    def _update_names(self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str]) -> None:
         """Learn names; a privileged pod that uses GPUs of others must not be named after the pods that own them."""
         claims: dict[str, set[Claim]] = {}
         for slot, holdings in board.slots.items():
             for holding in holdings.values():
                 if holding.job.scheduler == KUBERNETES:
-                    mine = claims.setdefault(holding.job.id, set())
+                    pod_claims = claims.setdefault(holding.job.id, set())
                     pod = _pod_of(slot, _host(holding, hosts), pods)
                     if pod is not None:
-                        mine.add((slot, pod))
+                        pod_claims.add((slot, pod))
         self._names = {uid: pod for uid, pod in self._names.items() if uid in claims}
-        sure = {uid: mine for uid, mine in claims.items() if len({name for _, name in mine}) == 1}
-        claimants = Counter(claim for mine in sure.values() for claim in mine)
-        for uid, mine in claims.items():
-            if uid in sure and all(claimants[claim] == 1 for claim in mine):
-                self._names[uid] = next(name for _, name in mine)
-            elif mine:
+        sure = {uid: pod_claims for uid, pod_claims in claims.items() if len({name for _, name in pod_claims}) == 1}
+        claimants = Counter(claim for pod_claims in sure.values() for claim in pod_claims)
+        for uid, pod_claims in claims.items():
+            if uid in sure and all(claimants[claim] == 1 for claim in pod_claims):
+                self._names[uid] = next(name for _, name in pod_claims)
+            elif pod_claims:
                 self._names.pop(uid, None)
 
 
@@ -292,7 +296,7 @@ def pod_job(pod: PodName, devices: Sequence[PodDevice]) -> Job:
     `devices` are those of a slot: they name its container there, if it is only one.
     """
     namespace, name = map(to_label_value, pod)
-    containers = {each.container for each in devices if each.pod_name == pod}
+    containers = {d.container for d in devices if d.pod_name == pod}
     container = to_label_value(containers.pop()) if len(containers) == 1 else ""
     return Job(KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=container)
 
@@ -301,7 +305,7 @@ def add_pods(board: AllocationTable, pods: Pods) -> None:
     """Add the pods that hold a slot: beside its named pods, or in place of jobs without a scheduler."""
     for slot, devices in pods.items():
         present = board.jobs_on(slot)
-        jobs = {job.key: job for job in (pod_job(each.pod_name, devices) for each in devices)}
+        jobs = {job.key: job for job in (pod_job(d.pod_name, devices) for d in devices)}
         if all(job.plain for job in present):
             board.replace_plain(slot, jobs.values())
         elif all(job.scheduler == KUBERNETES and job.pod for job in present if not job.plain):
@@ -318,12 +322,12 @@ def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) 
 
 def _pod_of(slot: GpuSlot, host: str, pods: Pods) -> PodName | None:
     """Return the pod of a process on this slot: the only one there, else the one with its host's name."""
-    here = {each.pod_name for each in pods.get(slot, ())}
-    if len(here) == 1:
-        return here.pop()
-    if not here:
-        here = {each.pod_name for devices in pods.values() for each in devices}
-    named = [name for name in here if host and name[1][:LONGEST_HOST].rstrip("-.") == host]
+    names = {d.pod_name for d in pods.get(slot, ())}
+    if len(names) == 1:
+        return names.pop()
+    if not names:
+        names = {d.pod_name for devices in pods.values() for d in devices}
+    named = [n for n in names if host and n[1][:LONGEST_HOST].rstrip("-.") == host]
     return named[0] if len(named) == 1 else None
 
 

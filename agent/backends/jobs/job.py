@@ -57,7 +57,7 @@ def merge_jobs(job: Job, other: Job) -> Job:
 def to_label_value(text: str) -> str:
     """Return a text of unknown origin as the value of a label: bounded, and without control characters."""
     text = text[:LONGEST]
-    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 _ID = re.compile(r"[\w.@+:/\\\[\]{}(),=~#%^-]+")
@@ -77,8 +77,8 @@ Facts = Mapping[str, str]
 
 def job_with(scheduler: str, id: str, env: Mapping[str, str], facts: Facts, **more: Any) -> Job:
     """Return a job with these facts of the environment, and more."""
-    known: dict[str, Any] = {name: env.get(variable, "") for name, variable in facts.items()}
-    return Job(scheduler, id, **known, **more)
+    values: dict[str, Any] = {name: env.get(variable, "") for name, variable in facts.items()}
+    return Job(scheduler, id, **values, **more)
 
 
 def _named(match: re.Match[str]) -> str:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 ReadFile = Callable[[str, int], bytes]
 """From a path and the most bytes to read, to the content. Raises OSError."""
 
-GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV})
+GONE_ERRNOS = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV})
 """Errors of a process that ended: its directory is gone, or reading its open file fails with ESRCH."""
 REFUSED = frozenset({errno.EACCES, errno.EPERM})
 
@@ -121,21 +121,21 @@ def read_minors(procfs: str, read: TimedReader) -> dict[int, str]:
     them in /proc/driver/nvidia/gpus/BUS/information, beside the UUID. They may differ from the indices of NVML, which
     follow the PCI bus.
     """
-    found: dict[int, str] = {}
+    uuids: dict[int, str] = {}
     try:
         folders = read.names(f"{procfs}/{DEVICE_FOLDER}").folders[:MOST]
     except OSError:
-        return found
+        return uuids
     for folder in folders:
         try:
             content = read(f"{procfs}/{DEVICE_FOLDER}/{folder}/information", INFORMATION)
         except OSError:
             continue
-        known = facts(content)
-        number = known.get("Device Minor", "")
-        if number.isascii() and number.isdigit() and len(number) < 9 and "GPU UUID" in known:
-            found[int(number)] = known["GPU UUID"]
-    return found
+        fields = facts(content)
+        number = fields.get("Device Minor", "")
+        if number.isascii() and number.isdigit() and len(number) < 9 and "GPU UUID" in fields:
+            uuids[int(number)] = fields["GPU UUID"]
+    return uuids
 
 
 def facts(content: bytes) -> dict[str, str]:
@@ -172,7 +172,7 @@ class MappingFiles:
         self._directories = directories
         self._read = read
         self._problems = problems
-        self.seen = False
+        self.directory_exists = False
         """Whether one of the directories was there at the last look."""
         self.failed = False
         """Whether a directory or file that existed at the last look could not be read."""
@@ -180,8 +180,8 @@ class MappingFiles:
 
     def entries(self) -> list[MappingEntry]:
         """Return every line of every file, in the order of the directories and then of the names."""
-        self.seen = self.failed = False
-        found: dict[MappingEntry, None] = {}
+        self.directory_exists = self.failed = False
+        entries: dict[MappingEntry, None] = {}
         for directory in self._directories:
             for path, name in self._files(directory):
                 try:
@@ -192,8 +192,8 @@ class MappingFiles:
                 except OSError as error:
                     self._fail(path, error)
                     continue
-                found.update(dict.fromkeys(parse(path, name, content)))
-        return list(found)
+                entries.update(dict.fromkeys(parse(path, name, content)))
+        return list(entries)
 
     def _files(self, directory: str) -> list[tuple[str, str]]:
         try:
@@ -201,17 +201,17 @@ class MappingFiles:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            self.seen = True
+            self.directory_exists = True
             self._fail(directory, error)
             return []
-        self.seen = True
+        self.directory_exists = True
         for name in listing.odd[:MAX_FILES]:
-            self._problems.note("mapping", f"{directory}/{name}: is not a regular file")
+            self._problems.record("mapping", f"{directory}/{name}: is not a regular file")
             self.failed = True
         return [(f"{directory}/{name}", name) for name in listing.files[:MAX_FILES] if not name.startswith(".")]
 
     def _fail(self, path: str, error: OSError) -> None:
-        self._problems.note("mapping", describe_error(path, error))
+        self._problems.record("mapping", describe_error(path, error))
         self.failed = True
 
 
@@ -266,17 +266,17 @@ class AttributionProblems:
     def count(self, problem: str) -> None:
         self.counts[problem] += 1
 
-    def note(self, problem: str, detail: str) -> None:
+    def record(self, problem: str, detail: str) -> None:
         self.counts[problem] += 1
         level = LEVELS.get(problem, logging.WARNING) if self.counts[problem] == 1 else logging.DEBUG
         log.log(level, "%s", detail, extra={"facts": {"problem": problem}})
 
-    def note_once(self, problem: str, subject: str, detail: str) -> None:
+    def record_once(self, problem: str, subject: str, detail: str) -> None:
         """Note a problem once for each subject, up to a limit: what lasts must not count again at each poll."""
-        known = self._subjects[problem]
-        if subject not in known and len(known) < MAX_SUBJECTS:
-            known.add(subject)
-            self.note(problem, detail)
+        subjects = self._subjects[problem]
+        if subject not in subjects and len(subjects) < MAX_SUBJECTS:
+            subjects.add(subject)
+            self.record(problem, detail)
 
     def readings(self) -> list[Reading]:
         return [Reading(self._series[problem], count) for problem, count in self.counts.items()]

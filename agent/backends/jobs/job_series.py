@@ -23,11 +23,11 @@ class JobEnergy:
         self.totals: dict[Key, float] = {}
         """Joules of each job so far, of those that ever had a GPU with a counter to themselves."""
         self._last: dict[Gpu, tuple[Key, float]] = {}
-        self._seen: dict[Key, float] = {}
+        self._last_seen: dict[Key, float] = {}
         self.started: dict[Key, float] = {}
         """When jobs began, in seconds since the epoch, as far as that is known."""
 
-    def enter(self, owners: Mapping[Gpu, Key], energy: Mapping[Gpu, float]) -> None:
+    def add_energy(self, owners: Mapping[Gpu, Key], energy: Mapping[Gpu, float]) -> None:
         """Take in which job has which GPU to itself now, and the counters (joules; a GPU without one is left out)."""
         last: dict[Gpu, tuple[Key, float]] = {}
         for gpu, key in owners.items():
@@ -44,15 +44,15 @@ class JobEnergy:
             last[gpu] = key, joules
         self._last = last
 
-    def keep(self, keys: Mapping[Key, float | None], mono: float) -> None:
+    def remember_jobs(self, keys: Mapping[Key, float | None], mono: float) -> None:
         """Remember these jobs, and the earliest start known of each; forget those long gone."""
         for key, started in keys.items():
-            self._seen[key] = mono
-            known = self.started.get(key)
-            if started is not None and (known is None or started < known):
+            self._last_seen[key] = mono
+            earliest = self.started.get(key)
+            if started is not None and (earliest is None or started < earliest):
                 self.started[key] = started
-        for key in [key for key, at in self._seen.items() if mono - at > ENERGY_KEEP_SECONDS]:
-            del self._seen[key]
+        for key in [key for key, at in self._last_seen.items() if mono - at > ENERGY_KEEP_SECONDS]:
+            del self._last_seen[key]
             self.totals.pop(key, None)
             self.started.pop(key, None)
 

@@ -63,13 +63,13 @@ CGROUPS = "/sys/fs/cgroup"
 def check_jobs(jobs: JobsConfig) -> None:
     """Refuse sources and schedulers that do not exist. Raises ConfigError."""
     schedulers = tuple(scheduler.name for scheduler in SCHEDULERS)
-    for key, names, known in (
+    for key, names, allowed in (
         ("sources", jobs.sources, (ALL, *SOURCES)),
         ("trust_environment", jobs.trust_environment, schedulers),
     ):
         for name in names:
-            if name not in known:
-                raise ConfigError(f"jobs.{key}: {name!r} is unknown; use any of {', '.join(known)}")
+            if name not in allowed:
+                raise ConfigError(f"jobs.{key}: {name!r} is unknown; use any of {', '.join(allowed)}")
 
 
 def is_enabled(source: str, sources: Sequence[str]) -> bool:
@@ -160,7 +160,7 @@ class JobsBackend:
         `trust_environment` names schedulers whose variables count in every process, for nodes where neither cgroups
         nor a unit of the scheduler show what it started. Every user who can log in there can name any job.
         """
-        enabled = tuple(each for each in schedulers if is_enabled(each.name, sources))
+        enabled = tuple(s for s in schedulers if is_enabled(s.name, sources))
         self._processes = processes
         self._last_processes = LastProcesses()
         self._readings = readings
@@ -186,7 +186,7 @@ class JobsBackend:
         self._barred: dict[str, str] = {}
         """The detail of each source that is barred for lack of a permission, as of the last look."""
         self._ledger = JobEnergy()
-        self._shown = JobReadings()
+        self._job_readings = JobReadings()
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
         """Return who holds the GPUs now. Nothing in a process or a file makes it raise."""
@@ -195,21 +195,21 @@ class JobsBackend:
         running = self._last_processes.complete(listed)
         latest = list(self._readings())
         devices = GpuSlots(running, mig_slots(latest), lambda: read_minors(self._procfs, self._reader))
-        self._shown = JobReadings()
+        self._job_readings = JobReadings()
         self._barred = {}
-        before = self._table.reads + self._files.reads
-        board, known, granted = self._by_processes(running, devices, now.mono)
-        self._add_pods(board, known, devices, now.mono)
+        reads_before = self._table.reads + self._files.reads
+        board, processes, granted = self._by_processes(running, devices, now.mono)
+        self._add_pods(board, processes, devices, now.mono)
         self._add_mapped(board, granted, devices, now.mono)
-        board.settle()
+        board.resolve_unknown_instances()
         for slot in board.limit(MAX_JOBS):
-            self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the rest are ignored")
-        self._show(board, {gpu: processes or () for gpu, processes in listed.items()}, latest, now.mono)
+            self._problems.record("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the rest are ignored")
+        self._show(board, {gpu: p or () for gpu, p in listed.items()}, latest, now.mono)
         if self._barred:
-            self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._barred.values())))
-        calls = self._table.reads + self._files.reads - before
-        readings = [*self._shown.readings, *self._problems.readings()]
-        return BackendSample(readings, self._shown.gaps, calls=calls)
+            self._job_readings.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._barred.values())))
+        calls = self._table.reads + self._files.reads - reads_before
+        readings = [*self._job_readings.readings, *self._problems.readings()]
+        return BackendSample(readings, self._job_readings.gaps, calls=calls)
 
     def close(self) -> None:
         self._reader.close()
@@ -227,40 +227,44 @@ class JobsBackend:
         self, running: Mapping[Gpu, Sequence[GpuProcess]], devices: GpuSlots, mono: float
     ) -> tuple[AllocationTable, dict[int, GpuProcessFacts], Mapping[Key, set[GpuSlot]]]:
         """Return the jobs of processes and steps, the processes, and the slots that the steps' variables name."""
-        taken: dict[int, list[GpuSlot]] = {}
+        slots_by_pid: dict[int, list[GpuSlot]] = {}
         for gpu, processes in running.items():
             if len(processes) > MAX_PROCESSES:
                 text = f"GPU {gpu.index}: {len(processes)} processes; only the first {MAX_PROCESSES} are examined"
-                self._problems.note("too_many", text)
-            for each in processes[:MAX_PROCESSES]:
-                if each.pid > 0:
-                    taken.setdefault(each.pid, []).append(devices.of_process(gpu, each.instance))
-        steps = self._steps.look() if self._steps is not None and not devices.is_divided else {}
-        known = unify_job_ids(self._table.look(sorted({*taken, *steps}), mono))
-        for gpu, pid in self._last_processes.remove_ended(known):
-            taken[pid] = [slot for slot in taken.get(pid, ()) if slot.gpu != gpu]
+                self._problems.record("too_many", text)
+            for gpu_process in processes[:MAX_PROCESSES]:
+                if gpu_process.pid > 0:
+                    slots_by_pid.setdefault(gpu_process.pid, []).append(devices.of_process(gpu, gpu_process.instance))
+        steps = self._steps.running_steps() if self._steps is not None and not devices.is_divided else {}
+        facts_by_pid = unify_job_ids(self._table.read_processes(sorted({*slots_by_pid, *steps}), mono))
+        for gpu, pid in self._last_processes.remove_ended(facts_by_pid):
+            slots_by_pid[pid] = [slot for slot in slots_by_pid.get(pid, ()) if slot.gpu != gpu]
         board = AllocationTable()
         users = {
-            (slot, each.owner)
-            for pid, each in known.items()
-            if each.job and not each.serves
-            for slot in taken.get(pid, ())
+            (slot, process.owner)
+            for pid, process in facts_by_pid.items()
+            if process.job and not process.serves
+            for slot in slots_by_pid.get(pid, ())
         }
-        for pid, process in known.items():
-            for slot in taken.get(pid, ()):
+        for pid, process in facts_by_pid.items():
+            for slot in slots_by_pid.get(pid, ()):
                 if process.job is not None and not (process.serves and (slot, process.owner) in users):
                     board.add(slot, process.job, (pid,))
-        self._tell_hidden(taken, known)
-        return board, known, self._add_granted(board, steps, known, devices)
+        self._report_hidden(slots_by_pid, facts_by_pid)
+        return board, facts_by_pid, self._add_granted(board, steps, facts_by_pid, devices)
 
     def _add_granted(
-        self, board: AllocationTable, steps: Mapping[int, str], known: Mapping[int, GpuProcessFacts], devices: GpuSlots
+        self,
+        board: AllocationTable,
+        steps: Mapping[int, str],
+        processes: Mapping[int, GpuProcessFacts],
+        devices: GpuSlots,
     ) -> dict[Key, set[GpuSlot]]:
         """Add the jobs to which Slurm gave GPUs on which no process computes, and return what it gave to each job."""
         granted: dict[Key, set[GpuSlot]] = {}
         free: dict[GpuSlot, list[Job]] = {}
         for pid, variable in steps.items():
-            process = known.get(pid)
+            process = processes.get(pid)
             if process is None or process.job is None or process.job.scheduler != SLURM:
                 continue
             for number in gpu_numbers(process.variables.get(variable, "")):
@@ -275,59 +279,63 @@ class JobsBackend:
                 board.add(slot, job)
         return granted
 
-    def _tell_hidden(self, taken: Mapping[int, Sequence[GpuSlot]], known: Mapping[int, GpuProcessFacts]) -> None:
+    def _report_hidden(
+        self, slots_by_pid: Mapping[int, Sequence[GpuSlot]], processes: Mapping[int, GpuProcessFacts]
+    ) -> None:
         """Report what procfs does not show: whole processes, or their environments."""
-        if taken:
-            self._shown.way("jobs_procfs", not self._table.missing)
-        for pid, why in self._table.missing.items():
-            for slot in taken.get(pid, ()):
-                self._shown.miss(Gap(HOLDER, slot.gpu, why.reason, why.detail))
-        looked = [process for process in known.values() if process.job is not None]
-        if looked:
-            hidden = [(process.late, process.hidden) for process in looked if process.hidden]
-            self._shown.way("jobs_environ", not hidden)
+        if slots_by_pid:
+            self._job_readings.way("jobs_procfs", not self._table.missing)
+        for pid, error in self._table.missing.items():
+            for slot in slots_by_pid.get(pid, ()):
+                self._job_readings.miss(Gap(HOLDER, slot.gpu, error.reason, error.detail))
+        with_job = [process for process in processes.values() if process.job is not None]
+        if with_job:
+            hidden = [(process.late, process.hidden) for process in with_job if process.hidden]
+            self._job_readings.way("jobs_environ", not hidden)
             unanswered, reason = min(hidden, default=(False, ""))
-            self._note("job names", reason, denied=not unanswered)
+            self._log_source("job names", reason, denied=not unanswered)
 
-    def _note(self, what: str, barred: str, denied: bool = True) -> None:
+    def _log_source(self, source: str, problem: str, denied: bool = True) -> None:
         """Record whether a protected source is available: `barred` says why it is not, "" if it is."""
-        if not barred:
-            self._once.over(what, "source recovered: %s", what)
+        if not problem:
+            self._once.over(source, "source recovered: %s", source)
             return
         if denied:
-            self._barred[what] = f"{what}: {barred}"
-        self._once.problem(what, "%s: %s", what, barred, facts={"missing": what})
+            self._barred[source] = f"{source}: {problem}"
+        self._once.problem(source, "%s: %s", source, problem, facts={"missing": source})
 
     def _add_pods(
-        self, board: AllocationTable, known: Mapping[int, GpuProcessFacts], devices: GpuSlots, mono: float
+        self, board: AllocationTable, processes: Mapping[int, GpuProcessFacts], devices: GpuSlots, mono: float
     ) -> None:
         uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
         logged = self._pod_logs.names(uids)
-        active = self._names.known(uids) | set(logged.values())
+        active = self._names.names_of(uids) | set(logged.values())
         listed = self._ask_kubelet(mono)
         contested = self._pod_owners.contested(listed)
         created = self._pod_logs.creation_times(contested) if contested else {}
         pods = self._by_slot(self._pod_owners.current(listed, active, created), devices)
-        self._names.name(board, pods, {pid: process.host for pid, process in known.items()}, logged)
+        self._names.name_pods(board, pods, {pid: process.host for pid, process in processes.items()}, logged)
         add_pods(board, pods)
         named = [bool(job.pod) for job in board.jobs() if job.scheduler == KUBERNETES]
         if named and (all(named) or self._pod_logs.denied):
-            self._note("pod names", "" if all(named) else self._pod_logs.denied)
+            self._log_source("pod names", "" if all(named) else self._pod_logs.denied)
 
     def _by_slot(self, listed: Iterable[PodDevice], devices: GpuSlots) -> dict[GpuSlot, list[PodDevice]]:
         pods: dict[GpuSlot, list[PodDevice]] = {}
-        for each in listed:
-            slot = devices.find(each.device)
-            if is_invalid_job_id(each.namespace) or is_invalid_job_id(each.pod):
-                name = f"{each.namespace!r:.80}/{each.pod!r:.80}"
-                self._problems.note_once("foul_id", name, f"the kubelet reports an invalid pod name {name}")
+        for entry in listed:
+            slot = devices.find(entry.device)
+            if is_invalid_job_id(entry.namespace) or is_invalid_job_id(entry.pod):
+                name = f"{entry.namespace!r:.80}/{entry.pod!r:.80}"
+                self._problems.record_once("foul_id", name, f"the kubelet reports an invalid pod name {name}")
             elif slot is not None:
-                pods.setdefault(slot, []).append(each)
-            elif devices.is_share(each.device):
-                self._problems.note_once("unknown_device", "HAMi", f"pod {each.namespace}/{each.pod}: {NOT_IN_SHARES}")
+                pods.setdefault(slot, []).append(entry)
+            elif devices.is_share(entry.device):
+                self._problems.record_once(
+                    "unknown_device", "HAMi", f"pod {entry.namespace}/{entry.pod}: {NOT_IN_SHARES}"
+                )
             else:
-                text = f"pod {each.namespace}/{each.pod} holds {each.device:.80}, which is not a GPU of this node"
-                self._problems.note_once("unknown_device", each.device, text + self._hint(devices))
+                text = f"pod {entry.namespace}/{entry.pod} holds {entry.device:.80}, which is not a GPU of this node"
+                self._problems.record_once("unknown_device", entry.device, text + self._hint(devices))
         return pods
 
     def _hint(self, devices: GpuSlots) -> str:
@@ -342,8 +350,8 @@ class JobsBackend:
         if fault is not None and fault.counts:
             self._problems.count("kubelet")
         if self._kubelet.is_there:
-            self._shown.way("jobs_kubelet", fault is None)
-            self._note("pods by the kubelet", str(fault or ""), denied=fault is not None and fault.denied)
+            self._job_readings.way("jobs_kubelet", fault is None)
+            self._log_source("pods by the kubelet", str(fault or ""), denied=fault is not None and fault.denied)
         return pods
 
     def _add_mapped(
@@ -354,23 +362,23 @@ class JobsBackend:
             slot = devices.find_file(entry.device, by_minor=self._mapping_by_minor)
             if is_invalid_job_id(entry.job):
                 text = f"{entry.path}: {entry.job!r:.80} is not a job id"
-                self._problems.note_once("foul_id", text, text)
+                self._problems.record_once("foul_id", text, text)
             elif slot is None:
                 text = f"{entry.path}: there is no GPU {entry.device!r:.80}"
-                self._problems.note_once("unknown_device", text, text + self._hint(devices))
+                self._problems.record_once("unknown_device", text, text + self._hint(devices))
             else:
                 job = self._mapped_job(entry, mono)
                 entries.setdefault(job.key, []).append((slot, job))
         mapped: dict[GpuSlot, list[Job]] = {}
         for key, named in entries.items():
             if not granted.get(key, set()) <= {slot for slot, _ in named}:
-                self._problems.note_once("mapping", "names", f"{key[0]} job {key[1]}: {CONTRADICTED}")
+                self._problems.record_once("mapping", "names", f"{key[0]} job {key[1]}: {CONTRADICTED}")
                 continue
             for slot, job in named:
                 mapped.setdefault(slot, []).append(job)
         add_mapped(board, mapped)
-        if self._files.seen:
-            self._shown.way("jobs_mapping", not self._files.failed)
+        if self._files.directory_exists:
+            self._job_readings.way("jobs_mapping", not self._files.failed)
 
     def _mapped_job(self, entry: MappingEntry, mono: float) -> Job:
         user = "" if entry.uid is None else self._users.name(entry.uid, mono) or str(entry.uid)
@@ -389,14 +397,14 @@ class JobsBackend:
             for reading in latest
             if reading.series.metric is ENERGY_OF and isinstance(reading.series.entity, Gpu)
         }
-        self._ledger.enter(board.owners(), energy)
-        self._ledger.keep({key: summary.job.started for key, summary in jobs.items()}, mono)
+        self._ledger.add_energy(board.owners(), energy)
+        self._ledger.remember_jobs({key: summary.job.started for key, summary in jobs.items()}, mono)
         for slot in sorted(board.slots, key=lambda slot: (slot.gpu.uuid, slot.mig)):
             holdings = board.slots[slot]
             named = [(jobs[key].job, holdings[key].job.container) for key in sorted(holdings)]
-            self._shown.holders(slot, named, held=not any(holding.pids for holding in holdings.values()))
+            self._job_readings.holders(slot, named, held=not any(holding.pids for holding in holdings.values()))
             for key, holding in sorted(holdings.items()):
                 usage = usage_of(slot, holding.pids, running.get(slot.gpu, ()))
-                self._shown.share(slot, jobs[key].job, holding.job.container, usage)
+                self._job_readings.share(slot, jobs[key].job, holding.job.container, usage)
         for key in sorted(jobs):
-            self._shown.job(jobs[key], self._ledger.started.get(key), self._ledger.totals.get(key))
+            self._job_readings.job(jobs[key], self._ledger.started.get(key), self._ledger.totals.get(key))

@@ -56,7 +56,7 @@ class Kubelet:
     def __init__(self, sockets: Sequence[str] = SOCKETS) -> None:
         self._sockets = sockets
         self._socket = ""
-        self._made: tuple[int, int] | None = None
+        self._socket_identity: tuple[int, int] | None = None
         self._channel: Any = None
         self._ask: Callable[[bytes], bytes] | None = None
         self._failures: type[Exception] = OSError
@@ -76,19 +76,19 @@ class Kubelet:
             self._pods = ()
         promise = f"; the last known pods are shown for up to {KEEP_SECONDS:.0f} s" if self._pods else ""
         try:
-            found = self._devices()
+            devices = self._devices()
         except KubeletError as error:
             self._doubted = True
             self.fault = KubeletError(f"{error}{promise}", denied=error.denied, counts=True)
             return self._pods
-        self._doubted = self._doubted or found is None
-        if not found and self._doubted and self._pods:
-            why = "its socket is gone" if found is None else "it was restarted and reports no pods yet"
-            self.fault = KubeletError(f"{why}{promise}")
-        elif found is None:
+        self._doubted = self._doubted or devices is None
+        if not devices and self._doubted and self._pods:
+            problem = "its socket is gone" if devices is None else "it was restarted and reports no pods yet"
+            self.fault = KubeletError(f"{problem}{promise}")
+        elif devices is None:
             self.is_there = False
         else:
-            self._pods, self._listed_at, self._doubted = found, mono, False
+            self._pods, self._listed_at, self._doubted = devices, mono, False
         return self._pods
 
     def _devices(self) -> list[PodDevice] | None:
@@ -120,12 +120,12 @@ class Kubelet:
         refusal = ""
         for path in self._sockets:
             try:
-                found = os.stat(path)  # noqa: PTH116 - one call, no object
+                status = os.stat(path)  # noqa: PTH116 - one call, no object
                 if os.access(path, os.W_OK, effective_ids=True):
-                    made = found.st_ino, found.st_mtime_ns
+                    identity = status.st_ino, status.st_mtime_ns
                     # Every start of the kubelet makes a new socket.
-                    self._doubted = self._doubted or self._made not in (None, made)
-                    self._made = made
+                    self._doubted = self._doubted or self._socket_identity not in (None, identity)
+                    self._socket_identity = identity
                     return path
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
             except (FileNotFoundError, NotADirectoryError):

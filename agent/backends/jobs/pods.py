@@ -121,18 +121,18 @@ def is_gpu(resource: str, device: str) -> bool:
 
 def pod_devices(response: bytes) -> list[PodDevice]:
     """Return the GPUs in a ListPodResourcesResponse, at most MAX_DEVICES. Raises ProtobufError."""
-    found: list[PodDevice] = []
+    devices: list[PodDevice] = []
     for number, pod in fields_of(memoryview(response)):
         if number == RESPONSE_PODS:
-            _read_pod(pod, found)
-    return found[:MAX_DEVICES]
+            _read_pod(pod, devices)
+    return devices[:MAX_DEVICES]
 
 
 def _by_number(data: memoryview) -> dict[int, list[memoryview]]:
-    found: dict[int, list[memoryview]] = defaultdict(list)
+    contents: dict[int, list[memoryview]] = defaultdict(list)
     for number, content in fields_of(data):
-        found[number].append(content)
-    return found
+        contents[number].append(content)
+    return contents
 
 
 def _text_of(contents: Sequence[memoryview]) -> str:
@@ -140,23 +140,23 @@ def _text_of(contents: Sequence[memoryview]) -> str:
     return read_text(contents[-1]) if contents else ""
 
 
-def _read_pod(data: memoryview, found: list[PodDevice]) -> None:
+def _read_pod(data: memoryview, devices: list[PodDevice]) -> None:
     fields = _by_number(data)
     namespace, name = _text_of(fields[POD_NAMESPACE]), _text_of(fields[POD_NAME])
     for container in fields[POD_CONTAINERS]:
-        _read_container(container, namespace, name, found)
+        _read_container(container, namespace, name, devices)
 
 
-def _read_container(data: memoryview, namespace: str, pod: str, found: list[PodDevice]) -> None:
+def _read_container(data: memoryview, namespace: str, pod: str, pod_gpus: list[PodDevice]) -> None:
     fields = _by_number(data)
     name = _text_of(fields[CONTAINER_NAME])
     for content in fields[CONTAINER_DEVICES]:
         devices = _by_number(content)
         resource = _text_of(devices[DEVICES_RESOURCE])
         ids = [read_text(device) for device in devices[DEVICES_IDS]]
-        found.extend(PodDevice(namespace, pod, name, device) for device in ids if is_gpu(resource, device))
+        pod_gpus.extend(PodDevice(namespace, pod, name, device) for device in ids if is_gpu(resource, device))
     for content in fields[CONTAINER_CLAIMS]:
-        found.extend(PodDevice(namespace, pod, name, device, shareable=True) for device in _claimed(content))
+        pod_gpus.extend(PodDevice(namespace, pod, name, device, shareable=True) for device in _claimed(content))
 
 
 def _claimed(claim: memoryview) -> Iterator[str]:
@@ -235,12 +235,12 @@ class PodLogDirectories:
         Of several pods with one name, the latest counts. A pod without a directory is missing; all are if the directory
         may not be listed.
         """
-        found: dict[PodName, float] = {}
+        created: dict[PodName, float] = {}
         with suppress(OSError):
             for _, name, entry in self._listed():
                 if name in pods:
-                    found[name] = max(found.get(name, 0.0), entry.stat().st_ctime)
-        return found
+                    created[name] = max(created.get(name, 0.0), entry.stat().st_ctime)
+        return created
 
     def _listed(self) -> Iterator[tuple[str, PodName, os.DirEntry[str]]]:
         """Yield the uid and the name of the pod of each directory. Raises OSError."""
@@ -269,9 +269,9 @@ class PodDeviceOwners:
     def contested(listed: Sequence[PodDevice]) -> set[PodName]:
         """Return the pods that share a device of a device plugin with another pod in the list."""
         by_device: dict[str, set[PodName]] = {}
-        for each in listed:
-            if not each.shareable:
-                by_device.setdefault(each.device, set()).add(each.pod_name)
+        for device in listed:
+            if not device.shareable:
+                by_device.setdefault(device.device, set()).add(device.pod_name)
         return {name for names in by_device.values() if len(names) > 1 for name in names}
 
     def current(
@@ -283,16 +283,16 @@ class PodDeviceOwners:
         nothing decides between two pods, both stay.
         """
         self._poll += 1
-        named = [(each, (each.device, each.pod_name)) for each in listed]
-        self._first_polls = {key: self._first_polls.get(key, self._poll) for _, key in named}
+        keyed = [(entry, (entry.device, entry.pod_name)) for entry in listed]
+        self._first_polls = {key: self._first_polls.get(key, self._poll) for _, key in keyed}
         latest: dict[str, tuple[bool, int, float]] = {}
-        for _, (device, name) in named:
+        for _, (device, name) in keyed:
             order = self._order(device, name, active, created)
             latest[device] = max(latest.get(device, order), order)
         return [
-            each
-            for each, (device, name) in named
-            if each.shareable or self._order(device, name, active, created) == latest[device]
+            entry
+            for entry, (device, name) in keyed
+            if entry.shareable or self._order(device, name, active, created) == latest[device]
         ]
 
     def _order(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, parse_cgroup
 from agent.backends.jobs.environments import AskVariables, EnvironmentUnavailableError, ProcessEnvironments, UserNames
 from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id, merge_jobs, to_label_value
-from agent.backends.jobs.job_files import GONE, REFUSED, AttributionProblems, ReadFile, describe_error
+from agent.backends.jobs.job_files import GONE_ERRNOS, REFUSED, AttributionProblems, ReadFile, describe_error
 from agent.backends.protocol import DeviceError
 from agent.broker.questions import job_variables
 from agent.lib.proc_stat import ProcStat, parse_stat
@@ -91,7 +91,7 @@ def _explain(path: str, error: OSError | ValueError) -> tuple[str, DeviceError]:
         return "unreadable", DeviceError(Reason.DENIED, describe_error(path, error))
     if error.errno == errno.ETIMEDOUT:
         return "unreadable", DeviceError(Reason.TIMEOUT, str(error.strerror))
-    problem = "vanished" if error.errno in GONE else "malformed"
+    problem = "vanished" if error.errno in GONE_ERRNOS else "malformed"
     return problem, DeviceError(Reason.LOST, describe_error(path, error))
 
 
@@ -126,7 +126,7 @@ class ProcessTable:
         self._schedulers = schedulers
         self._trusted = trusted
         self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
-        self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
+        self._keys = frozenset(name.encode("ascii") for s in schedulers for name in s.variables)
         self._plain_too = plain
         self._read = read
         self._environments = ProcessEnvironments(procfs, read, ask)
@@ -134,7 +134,7 @@ class ProcessTable:
         self._problems = problems
         self._ticks = ticks
         self._job_id_of = job_id_of
-        self._known: dict[int, GpuProcessFacts] = {}
+        self._processes: dict[int, GpuProcessFacts] = {}
         self._unseen: frozenset[int] = frozenset()
         self._boot: int | None = None
         self.missing: dict[int, DeviceError] = {}
@@ -142,26 +142,26 @@ class ProcessTable:
         looks: then it shows another machine or container."""
         self.reads = 0
 
-    def look(self, pids: Iterable[int], mono: float) -> dict[int, GpuProcessFacts]:
+    def read_processes(self, pids: Iterable[int], mono: float) -> dict[int, GpuProcessFacts]:
         """Return those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
         before, self.missing = self._unseen, {}
         self._boot = None  # it moves when the clock is set
-        known: dict[int, GpuProcessFacts] = {}
+        processes: dict[int, GpuProcessFacts] = {}
         unseen: set[int] = set()
         for pid in pids:
             try:
-                known[pid] = self._process(pid, mono)
+                processes[pid] = self._process(pid, mono)
             except (OSError, ValueError) as error:
                 unseen.add(pid)
-                problem, why = _explain(f"{self._procfs}/{pid}", error)
+                problem, device_error = _explain(f"{self._procfs}/{pid}", error)
                 if pid not in before:
-                    self._problems.note(problem, why.detail)
+                    self._problems.record(problem, device_error.detail)
                 if problem == "unreadable":
-                    self.missing[pid] = why
+                    self.missing[pid] = device_error
                 elif pid in before:
                     self.missing[pid] = DeviceError(Reason.LOST, f"{self._procfs}/{pid} {NOT_SHOWN}")
-        self._unseen, self._known = frozenset(unseen), known
-        return {pid: self._named(process, mono) for pid, process in known.items()}
+        self._unseen, self._processes = frozenset(unseen), processes
+        return {pid: self._named(process, mono) for pid, process in processes.items()}
 
     def _named(self, process: GpuProcessFacts, mono: float) -> GpuProcessFacts:
         """Return the process with its user's name as now known: a directory server may have been unreachable."""
@@ -173,15 +173,15 @@ class ProcessTable:
 
     def _process(self, pid: int, mono: float) -> GpuProcessFacts:
         stat = self._stat(pid)
-        known = self._known.get(pid)
-        if known is not None and known.started != stat.started:
-            known = None
-        if known is not None and mono < known.again:
-            return known
+        previous = self._processes.get(pid)
+        if previous is not None and previous.started != stat.started:
+            previous = None
+        if previous is not None and mono < previous.again:
+            return previous
         process = self._investigate(pid, stat, mono)
         if self._stat(pid).started != stat.started:
             raise ProcessLookupError(3, "replaced while it was read")
-        if process.hidden and known is None:
+        if process.hidden and previous is None:
             self._problems.count("unreadable")
         return process
 
@@ -192,12 +192,12 @@ class ProcessTable:
         hidden, late, again = "", False, inf
         self.reads += 1
         try:
-            env = self._variables_in(self._environments.of(pid, stat.started, mono))
+            env = self._variables_in(self._environments.read_variables(pid, stat.started, mono))
         except EnvironmentUnavailableError as error:
             hidden, late, again = str(error), error.late, mono + error.retry
-            known = self._known.get(pid)
-            if late and known is not None and known.started == stat.started:
-                return known
+            previous = self._processes.get(pid)
+            if late and previous is not None and previous.started == stat.started:
+                return previous
         job = self._job(pid, stat, where, env, uid)
         serves = stat.command in SERVERS
         if serves and (uid == 0 or where.service) and (job is None or job.plain):
@@ -214,42 +214,42 @@ class ProcessTable:
         if where.strange:
             text = to_label_value(where.strange)
             detail = f"{self._procfs}/{pid}/cgroup: {text} has an unknown format"
-            self._problems.note_once("unknown_cgroup", where.top or text, detail)
+            self._problems.record_once("unknown_cgroup", where.top or text, detail)
         named = Job(where.scheduler, self._job_id_of(where)) if where.scheduler in self._by_name else None
         plain = self._plain(pid, stat, where, uid) if named is None else None
         # A Ray cluster belongs to its user: to that user's container or unit, or else to the user alone.
         owner = str(uid) if plain is None or where.scheduler == "session" else plain.id
-        found = self._by_environment(where, env, owner) if named is None else self._completed(named, env)
-        for job in (found, named, plain if self._plain_too else None):
+        candidate = self._by_environment(where, env, owner) if named is None else self._completed(named, env)
+        for job in (candidate, named, plain if self._plain_too else None):
             if job is None:
                 continue
             if not is_invalid_job_id(job.id):
                 return job
             text = f"{self._procfs}/{pid}: {to_label_value(job.id)!r:.80} is not a valid {job.scheduler} job id"
-            self._problems.note_once("foul_id", job.id, text)
+            self._problems.record_once("foul_id", job.id, text)
         return self._bare(pid, stat, uid) if self._plain_too else None
 
     def _variables_in(self, environ: bytes) -> dict[str, str]:
         """Return the schedulers' variables in a /proc/PID/environ, as the values of labels."""
-        found = job_variables(environ, self._keys).items()
-        return {key.decode("ascii"): to_label_value(value.decode("utf-8", "replace")) for key, value in found}
+        variables = job_variables(environ, self._keys).items()
+        return {key.decode("ascii"): to_label_value(value.decode("utf-8", "replace")) for key, value in variables}
 
     def _completed(self, job: Job, env: Mapping[str, str]) -> Job:
         """Return a job that the cgroup names, which the kernel keeps, with the facts of an environment that names the
         same one: users write that."""
-        found = self._by_name[job.scheduler].job(env, job.id)
-        return job if found is None else merge_jobs(replace(job, id=found.id), found)
+        completed = self._by_name[job.scheduler].job(env, job.id)
+        return job if completed is None else merge_jobs(replace(job, id=completed.id), completed)
 
     def _by_environment(self, where: CgroupOwner, env: Mapping[str, str], owner: str) -> Job | None:
         """Return the job that only the environment names, of the most trusted scheduler; None if none claims it.
 
         It is believed below the scheduler's own daemons. `owner` distinguishes a cluster that a user runs from others.
         """
-        for each in self._schedulers:
-            if each.everywhere or each.name == where.home or each.name in self._trusted:
-                found = each.job(env, owner if each.everywhere else "")
-                if found is not None:
-                    return found
+        for scheduler in self._schedulers:
+            if scheduler.everywhere or scheduler.name == where.home or scheduler.name in self._trusted:
+                job = scheduler.job(env, owner if scheduler.everywhere else "")
+                if job is not None:
+                    return job
         return None
 
     def _plain(self, pid: int, stat: ProcStat, where: CgroupOwner, uid: int) -> Job:

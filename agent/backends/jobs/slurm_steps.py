@@ -38,14 +38,14 @@ _TITLE = re.compile(rb"slurmstepd: \[([0-9]+)\.")
 
 def gpu_numbers(text: str) -> list[int]:
     """Return the numbers in a list such as `0,2-3`; empty if it is another text."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             return []
         first, last = int(match[1]), int(match[2] or match[1])
-        found += range(first, min(last, first + MAX_GPUS) + 1)
-    return found[:MAX_GPUS]
+        numbers += range(first, min(last, first + MAX_GPUS) + 1)
+    return numbers[:MAX_GPUS]
 
 
 class SlurmSteps:
@@ -59,19 +59,19 @@ class SlurmSteps:
         self._searched = -inf
         """When the scopes were last looked for, in monotonic seconds."""
 
-    def look(self) -> dict[int, str]:
+    def running_steps(self) -> dict[int, str]:
         """Return one process of each step that runs now, with the variable that names the step's GPUs.
 
         Empty on a node without Slurm's cgroups.
         """
-        found: dict[int, str] = {}
+        variables: dict[int, str] = {}
         for job in self._jobs():
             for step in self._folders(job, _STEP)[:MAX_STEPS]:
                 pid = next(self._processes(step), None)
                 if pid is not None:
                     name = step.rpartition("/")[2]
-                    found[pid] = JOB_GPUS if name in _WHOLE_JOB else STEP_GPUS
-        return found
+                    variables[pid] = JOB_GPUS if name in _WHOLE_JOB else STEP_GPUS
+        return variables
 
     def job_number(self, cgroup: str) -> str:
         """Return the number of the job that has this cgroup, by the title of its slurmstepd; "" if none can be seen.

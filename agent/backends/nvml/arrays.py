@@ -68,7 +68,7 @@ class FieldArray:
         self.buffer = (ctypes.c_char * (self.RECORD * self.count))()
         for i, pair in enumerate(self.pairs):
             struct.pack_into("=II", self.buffer, i * self.RECORD, *pair)
-        self._learn((0,) * self.count)
+        self._set_types((0,) * self.count)
 
     def stored(self, index: int) -> tuple[int, int, int | float]:
         """Return what the library wrote into a record: its return code, the type of the value, and the value."""
@@ -82,7 +82,7 @@ class FieldArray:
         at = index * self.RECORD + self._TYPE
         struct.pack_into(f"=II{_type_of(kind)[0]}", self.buffer, at, kind, code, value)
 
-    def _learn(self, kinds: tuple[int, ...]) -> None:
+    def _set_types(self, kinds: tuple[int, ...]) -> None:
         """Remember how values of these types are read: they rarely change."""
         types = [_type_of(kind) for kind in kinds]
         self._kinds = kinds
@@ -96,7 +96,7 @@ class FieldArray:
         """
         words = self._layout.unpack(self.buffer)
         if words[::3] != self._kinds:
-            self._learn(words[::3])
+            self._set_types(words[::3])
             words = self._layout.unpack(self.buffer)
         codes, values = words[1::3], words[2::3]
         are_values = max(self._kinds, default=0) < len(_TYPES) and not any(map(eq, values, self._ones))
@@ -162,10 +162,13 @@ class GpmArray:
         codes, values = self.stored()
         if not any(codes) and all(map(math.isfinite, values)):
             return values
-        return [
-            slot_error(code) if code else value if math.isfinite(value) else _NOT_FINITE
-            for code, value in zip(codes, values, strict=True)
-        ]
+        return list(map(_gpm_slot, codes, values))
+
+
+def _gpm_slot(code: int, value: float) -> Slot:
+    if code:
+        return slot_error(code)
+    return value if math.isfinite(value) else _NOT_FINITE
 
 
 _RATIO_BITS = 12
@@ -198,5 +201,5 @@ def sum_of(slots: Sequence[Slot]) -> Slot:
 def highest_of(slots: Sequence[Slot]) -> float | SlotError:
     """Return the highest ratio of the slots that have one (a link that is down has none), or why the first has none."""
     ratios = [ratio_in(slot) for slot in slots]
-    known = [ratio for ratio in ratios if not isinstance(ratio, SlotError)]
-    return max(known) if known else ratios[0]
+    valid = [ratio for ratio in ratios if not isinstance(ratio, SlotError)]
+    return max(valid) if valid else ratios[0]

@@ -123,8 +123,7 @@ def one_hot(metric: Metric, entity: Entity, names: tuple[str, ...]) -> CodeTable
     label = metric.labels[0]
     series = [Series(metric, entity, ((label, name),)) for name in names]
     return {
-        code: tuple(Reading(each, 1.0 if i == code else 0.0) for i, each in enumerate(series))
-        for code in range(len(names))
+        code: tuple(Reading(s, 1.0 if i == code else 0.0) for i, s in enumerate(series)) for code in range(len(names))
     }
 
 
@@ -141,9 +140,9 @@ def field_codes(field: int, metric: Metric, entity: Entity) -> CodeTable | None:
 def clock_event_reasons(metric: Metric, entity: Entity, bit: int | None) -> Callable[[int], list[Reading]]:
     """Return what splits `nvmlDeviceGetCurrentClocksEventReasons`: a reading for each named bit, or for one bit."""
     if bit is not None:
-        shown = [(bit, Series(metric, entity))]
+        bit_series = [(bit, Series(metric, entity))]
     else:
         label = metric.labels[0]
-        shown = [(each, Series(metric, entity, ((label, name),))) for each, name in EVENT_REASONS]
-    bits = [(each, Reading(series, 1.0), Reading(series, 0.0)) for each, series in shown]
+        bit_series = [(bit, Series(metric, entity, ((label, name),))) for bit, name in EVENT_REASONS]
+    bits = [(bit, Reading(series, 1.0), Reading(series, 0.0)) for bit, series in bit_series]
     return lambda mask: [on if mask & bit else off for bit, on, off in bits]

@@ -76,7 +76,7 @@ class FabricReader:
         for aspect, problems in self._aspects:
             code = mask >> aspect.shift & (1 << aspect.width) - 1
             if code == aspect.good or code in problems:
-                problems_read.extend(Reading(series, float(each == code)) for each, series in problems.items())
+                problems_read.extend(Reading(series, float(problem == code)) for problem, series in problems.items())
             elif code:
                 unknown.append(f"code {code} at bit {aspect.shift} is unknown to this version")
         readings.extend(problems_read)
@@ -146,8 +146,8 @@ class ProcessReader:
         entries = self._holder.ask(lambda: [*self._device.call(_PROCESSES_CALL), *self._mps_clients()], gaps)
         if entries is None:
             return None
-        found = {(pid, instance): memory for pid, memory, instance, *_ in entries}
-        shares = self._shares(gaps) if len(found) > 1 else {}
+        memory_by_process = {(pid, instance): memory for pid, memory, instance, *_ in entries}
+        shares = self._shares(gaps) if len(memory_by_process) > 1 else {}
         return tuple(
             GpuProcess(
                 pid,
@@ -155,7 +155,7 @@ class ProcessReader:
                 None if instance == _NO_INSTANCE else instance,
                 shares.get(pid),
             )
-            for (pid, instance), memory in sorted(found.items())
+            for (pid, instance), memory in sorted(memory_by_process.items())
         )
 
     def _mps_clients(self) -> list[tuple[int, ...]]:
@@ -191,7 +191,7 @@ class ProcessReader:
             if stamp > self._newest and percent <= 100:  # some drivers fill unused samples with all ones
                 percents.setdefault(pid, []).append(percent)
         self._newest = max([self._newest, *(stamp for _, stamp, percent in samples if percent <= 100)])
-        return {pid: sum(some) / len(some) / 100 for pid, some in percents.items()}
+        return {pid: sum(shares) / len(shares) / 100 for pid, shares in percents.items()}
 
 
 class NvmlGpuChannel:

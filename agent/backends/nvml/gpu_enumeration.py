@@ -181,7 +181,7 @@ class GpuEnumerator:
     def roster(self) -> Roster:
         """Return the channels of the identified GPUs, and the GPUs still pending."""
         with self._lock:
-            missing = [Unidentified(str(each.index), each.reason, each.detail) for each in self._pending.values()]
+            missing = [Unidentified(str(gpu.index), gpu.reason, gpu.detail) for gpu in self._pending.values()]
             return Roster(tuple(self._channels.values()), tuple(missing))
 
     def _start_call(self, gpu: _PendingGpu, now: float) -> None:

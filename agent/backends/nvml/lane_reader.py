@@ -65,7 +65,7 @@ class LaneReader:
         self._values: list[Number | Code] = []
         self._columns: _SlotColumns | None = None
 
-    def take(self, value: Number | Code) -> None:
+    def add_value(self, value: Number | Code) -> None:
         """Read this value from now on, and its source."""
         if value.source not in self.sources:
             self.sources.append(value.source)
@@ -73,9 +73,9 @@ class LaneReader:
 
     def move(self, source: SlotSource, other: LaneReader) -> None:
         """Let another lane read a source, and the values in it."""
-        for value in [each for each in self._values if each.source is source]:
+        for value in [v for v in self._values if v.source is source]:
             self._values.remove(value)
-            other.take(value)
+            other.add_value(value)
         self.sources.remove(source)
 
     def read(self, device: GpuHandle, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
@@ -95,20 +95,20 @@ class _SlotColumns:
     """The values of a lane in columns. Its slots are those of the sources, from `starts` on, then the combined."""
 
     def __init__(self, values: Sequence[Number | Code], starts: Mapping[SlotSource, int], count: int) -> None:
-        numbers = [each for each in values if isinstance(each, Number)]
-        self._codes = [(starts[each.source] + each.place, each) for each in values if isinstance(each, Code)]
+        numbers = [v for v in values if isinstance(v, Number)]
+        self._codes = [(starts[v.source] + v.place, v) for v in values if isinstance(v, Code)]
         # 57 / 100 is 0.57, and 57 * 0.01 is not.
-        scales = [each.scale for each in numbers]
+        scales = [n.scale for n in numbers]
         self._multipliers = [max(scale, 1.0) for scale in scales]
         self._divisors = [1.0 if scale >= 1.0 else float(round(1.0 / scale)) for scale in scales]
-        self._series = [each.series for each in numbers]
-        self._names = [each.name for each in numbers]
+        self._series = [n.series for n in numbers]
+        self._names = [n.name for n in numbers]
         self._combined: list[tuple[Callable[[Sequence[Slot]], tuple[Slot, ...]], Combine]] = []
         chosen = []
-        for each in numbers:
-            places = [starts[each.source] + place for place in each.places]
-            if each.combine is not None:
-                self._combined.append((picker(places), each.combine))
+        for number in numbers:
+            places = [starts[number.source] + place for place in number.places]
+            if number.combine is not None:
+                self._combined.append((picker(places), number.combine))
                 places = [count + len(self._combined) - 1]
             chosen += places
         self._pick = picker(chosen)
@@ -120,8 +120,10 @@ class _SlotColumns:
             slot = slots[place]
             if isinstance(slot, SlotError):
                 gaps.append(Gap(metric, entity, slot.reason, f"{name}: {slot.text}"))
-            elif (made := decode(int(slot))) is not None:
-                readings += made
+                continue
+            decoded = decode(int(slot))
+            if decoded is not None:
+                readings += decoded
             else:
                 detail = f"{name}: code {int(slot)} is unknown to this version"
                 gaps.append(Gap(metric, entity, Reason.MALFORMED, detail))

@@ -56,7 +56,7 @@ class _MigActivity:
         labels = (("mig_uuid", instance.uuid), ("gpu_instance", str(instance.gpu_instance)))
         self._means = LaneReader()
         for row, binding in _MIG_ACTIVITY.items():
-            self._means.take(self._sampler.number(binding, Series(row, gpu, labels)))
+            self._means.add_value(self._sampler.number(binding, Series(row, gpu, labels)))
         self._probed = False
         self._rows = RefusableRows(gpu, *_MIG_ACTIVITY)
 
@@ -108,7 +108,7 @@ class MigReader:
 
     def read_info(self, readings: list[Reading], gaps: list[Gap]) -> None:
         self._list(gaps)
-        readings.extend(each.info for each in self._instances or ())
+        readings.extend(instance.info for instance in self._instances or ())
 
     def read_usage(self, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
         """Read each GPU instance's activity, first so that `now` is the time of its sample, and its memory."""
@@ -145,7 +145,7 @@ class MigReader:
                     readings.append(Reading(series, float(answer[part])))
 
     def _list(self, gaps: list[Gap]) -> None:
-        found: list[_MigInstance] = []
+        instances: list[_MigInstance] = []
         self._instances = None
         try:
             for index in range(self._parent.call("nvmlDeviceGetMaxMigDeviceCount")):
@@ -153,24 +153,24 @@ class MigReader:
                 if handle is None:
                     continue
                 try:
-                    found.append(self._identify(GpuHandle(self._driver, handle)))
+                    instances.append(self._identify(GpuHandle(self._driver, handle)))
                 except DriverError as error:  # destroyed since its handle was read: that affects no other
                     gaps.extend(self._all_rows.gaps(error))
         except DriverError as error:
             gaps.extend(self._all_rows.gaps(error))
             return
-        self._instances = tuple(found)
-        self._follow(found)
+        self._instances = tuple(instances)
+        self._update_activity(instances)
 
-    def _follow(self, found: Iterable[_MigInstance]) -> None:
+    def _update_activity(self, instances: Iterable[_MigInstance]) -> None:
         """Sample the GPU instances that were found, those already known further on, and free the samples of others."""
-        known, self._activity = self._activity, {}
-        for gpu_instance, first in {each.gpu_instance: each for each in reversed(tuple(found))}.items():
+        previous, self._activity = self._activity, {}
+        for gpu_instance, first in {i.gpu_instance: i for i in reversed(tuple(instances))}.items():
             key = (gpu_instance, first.uuid)
-            activity = known.pop(key, None)
+            activity = previous.pop(key, None)
             self._activity[key] = activity or _MigActivity(self._driver, self._parent, self._gpu, first)
-        for gone in known.values():
-            gone.close()
+        for ended in previous.values():
+            ended.close()
 
     def _handle(self, index: int) -> object | None:
         try:

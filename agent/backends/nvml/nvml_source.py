@@ -113,7 +113,7 @@ class NvmlSource:
 
         self._enumerator = GpuEnumerator(driver, self._call_threads, make, self._timeout)
         self._enumerator.start(count, now.mono)
-        watch.settle(min(self._timeout, REGISTRATION_SECONDS))
+        watch.wait_for_registrations(min(self._timeout, REGISTRATION_SECONDS))
         self.roster(now)
         return self._enumerator.channels()
 

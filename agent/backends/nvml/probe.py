@@ -22,7 +22,7 @@ from agent.backends.nvml.driver import (
     reason_of,
 )
 from agent.backends.nvml.fields import FieldBatch, GpmSampler, Pair, fetch
-from agent.backends.nvml.lane_reader import Code, LaneReader, Number
+from agent.backends.nvml.lane_reader import Code, Combine, LaneReader, Number
 from agent.backends.protocol import DeviceError, SourceError
 from agent.catalogue import ROWS
 from agent.catalogue import nvml_constants as nvml
@@ -56,7 +56,7 @@ def lane_of(metric: Metric, binding: NvmlBinding) -> Lane:
 
 def metric_requests() -> tuple[MetricRequest, ...]:
     """Return what NVML serves of the catalogue, in its order; bindings with equal labels are alternatives."""
-    found: list[MetricRequest] = []
+    requests: list[MetricRequest] = []
     for row in ROWS:
         if row.entity not in (Gpu, NvLink):
             continue
@@ -64,8 +64,8 @@ def metric_requests() -> tuple[MetricRequest, ...]:
         for binding in row.origin:
             if isinstance(binding, Field | Call | Gpm):
                 groups.setdefault(binding.labels, []).append(binding)
-        found.extend(MetricRequest(row, labels, tuple(bindings)) for labels, bindings in groups.items())
-    return tuple(found)
+        requests.extend(MetricRequest(row, labels, tuple(bindings)) for labels, bindings in groups.items())
+    return tuple(requests)
 
 
 FAST_CALLS = 7
@@ -97,20 +97,20 @@ class _UnsupportedMetrics:
     def __init__(self) -> None:
         self._tried: dict[tuple[Lane, Metric, Reason], dict[str, list[str]]] = {}
 
-    def add(self, want: MetricRequest, faults: Sequence[tuple[str, SlotError]]) -> None:
+    def add(self, request: MetricRequest, faults: Sequence[tuple[str, SlotError]]) -> None:
         denied = any(fault.reason is Reason.DENIED for _, fault in faults)
         reason = Reason.DENIED if denied else faults[0][1].reason
-        texts = self._tried.setdefault((lane_of(want.metric, want.bindings[0]), want.metric, reason), {})
+        texts = self._tried.setdefault((lane_of(request.metric, request.bindings[0]), request.metric, reason), {})
         for source, fault in faults:
             texts.setdefault(fault.text, []).append(source)
 
-    def gaps(self, lane: Lane, gpu: Gpu, served: set[Metric], note: str) -> Iterable[Gap]:
-        for (where, metric, reason), texts in self._tried.items():
+    def gaps(self, lane: Lane, gpu: Gpu, served: set[Metric], suffix: str) -> Iterable[Gap]:
+        for (gap_lane, metric, reason), texts in self._tried.items():
             # The error types of links come in families, one per generation: a GPU has only one of them.
-            if where is not lane or (metric in served and _by_generation(metric)):
+            if gap_lane is not lane or (metric in served and _by_generation(metric)):
                 continue
             detail = "; ".join(f"{', '.join(dict.fromkeys(sources))}: {text}" for text, sources in texts.items())
-            yield Gap(metric, gpu, reason, detail + note)
+            yield Gap(metric, gpu, reason, detail + suffix)
 
 
 class Prober:
@@ -132,24 +132,24 @@ class Prober:
     def plan(self) -> GpuReadPlan:
         """Ask the device. Raises DeviceError or SourceError when it is out of order as a whole."""
         try:
-            return self._ask()
+            return self._make_plan()
         except (DeviceError, SourceError):
             self._gpm.close()
             raise
 
-    def _ask(self) -> GpuReadPlan:
+    def _make_plan(self) -> GpuReadPlan:
         mig = self._mig_enabled()
         links = fetch(self._device, [_LINK_COUNT])[_LINK_COUNT]
         self._links: range | SlotError = links if isinstance(links, SlotError) else range(int(links))
         self._is_provisional |= isinstance(links, SlotError) and links.code not in PERMANENT_CODES
         self._slots = fetch(self._device, self._pairs())
         self._gpm_fault = self._probe_gpm()
-        for want in self._requests:
-            self._resolve(want)
+        for request in self._requests:
+            self._resolve(request)
         self._hold_to_budget()
-        note = "; MIG is enabled" if mig else ""
+        suffix = "; MIG is enabled" if mig else ""
         for lane, reader in self._lanes.items():
-            reader.gaps = tuple(self._missing.gaps(lane, self._gpu, self._served, note))
+            reader.gaps = tuple(self._missing.gaps(lane, self._gpu, self._served, suffix))
         return GpuReadPlan(self._lanes, self._gpm, mig, self._is_provisional)
 
     def _mig_enabled(self) -> bool:
@@ -175,8 +175,8 @@ class Prober:
 
     def _pairs(self) -> list[Pair]:
         pairs: dict[Pair, None] = {}
-        for want in self._requests:
-            for binding in want.bindings:
+        for request in self._requests:
+            for binding in request.bindings:
                 if isinstance(binding, Field):
                     pairs.update(dict.fromkeys(self._scopes(binding)))
         return list(pairs)
@@ -186,81 +186,85 @@ class Prober:
             return [(binding.id, binding.scope)]
         return [] if isinstance(self._links, SlotError) else [(binding.id, link) for link in self._links]
 
-    def _resolve(self, want: MetricRequest) -> None:
+    def _resolve(self, request: MetricRequest) -> None:
         faults: list[tuple[str, SlotError]] = []
-        for binding in want.bindings:
+        for binding in request.bindings:
             if isinstance(binding, Call) and binding.name in _ELSEWHERE:
                 return
-            fault = self._take(want, binding)
+            fault = self._plan_binding(request, binding)
             if fault is None:
-                self._served.add(want.metric)
+                self._served.add(request.metric)
                 return
             faults.append((_source(binding), fault))
-        self._missing.add(want, faults)
+        self._missing.add(request, faults)
 
-    def _take(self, want: MetricRequest, binding: NvmlBinding) -> SlotError | None:
+    def _plan_binding(self, request: MetricRequest, binding: NvmlBinding) -> SlotError | None:
         """Put the binding into the plan; else the fault that keeps it out."""
-        lane = lane_of(want.metric, binding)
+        lane = lane_of(request.metric, binding)
         if isinstance(binding, Call):
-            return self._take_call(want, binding, self._lanes[lane])
+            return self._plan_call(request, binding, self._lanes[lane])
         if isinstance(binding, Field):
-            return self._take_field(want, binding, lane)
+            return self._plan_field(request, binding, lane)
         if self._gpm_fault is None:
-            self._lanes[lane].take(self._gpm.number(binding, self._series(want)))
+            self._lanes[lane].add_value(self._gpm.number(binding, self._series(request)))
         return self._gpm_fault
 
-    def _series(self, want: MetricRequest, entity: Gpu | NvLink | None = None) -> Series:
-        labels = tuple(zip(want.metric.labels, want.labels, strict=True)) if want.metric.labels else ()
-        return Series(want.metric, entity or self._gpu, labels)
+    def _series(self, request: MetricRequest, entity: Gpu | NvLink | None = None) -> Series:
+        labels = tuple(zip(request.metric.labels, request.labels, strict=True)) if request.metric.labels else ()
+        return Series(request.metric, entity or self._gpu, labels)
 
-    def _take_field(self, want: MetricRequest, binding: Field, lane: Lane) -> SlotError | None:
+    def _plan_field(self, request: MetricRequest, binding: Field, lane: Lane) -> SlotError | None:
         """Plan a field; a link that is down now stays in, as long as any link offers the field."""
         if binding.per_link and isinstance(self._links, SlotError):
             return SlotError(self._links.reason, f"the number of NVLinks is unknown, {self._links.text}")
         pairs = self._scopes(binding)
         if not pairs:
-            return None if want.per_link else SlotError(Reason.UNSUPPORTED, "the GPU has no NVLink")
+            return None if request.per_link else SlotError(Reason.UNSUPPORTED, "the GPU has no NVLink")
         faults = [_permanent(self._slots[pair]) for pair in pairs]
         able = [pair for pair, fault in zip(pairs, faults, strict=True) if fault is None]
         if not able:
             return faults[0]
-        if want.per_link:
+        if request.per_link:
             for pair in pairs:
-                self._add_field(want, binding, lane, [pair], NvLink(self._gpu, pair[1]))
+                self._add_field(request, binding, lane, [pair], NvLink(self._gpu, pair[1]))
         else:
-            self._add_field(want, binding, lane, able, self._gpu)
+            self._add_field(request, binding, lane, able, self._gpu)
         return None
 
     def _add_field(
-        self, want: MetricRequest, binding: Field, lane: Lane, pairs: Sequence[Pair], entity: Gpu | NvLink
+        self, request: MetricRequest, binding: Field, lane: Lane, pairs: Sequence[Pair], entity: Gpu | NvLink
     ) -> None:
         """Plan a field of the GPU or of one link; of several links their sum, or the highest of packed ratios."""
         batch, reader = self._fields[lane], self._lanes[lane]
         places = [batch.place(pair) for pair in pairs]
-        table = field_codes(binding.id, want.metric, entity)
+        table = field_codes(binding.id, request.metric, entity)
         if table is not None:
-            reader.take(Code(batch, places[0], str(binding), want.metric, entity, table.get))
+            reader.add_value(Code(batch, places[0], str(binding), request.metric, entity, table.get))
             return
-        combine = highest_of if binding.packed else sum_of if len(pairs) > 1 else None
-        reader.take(Number(batch, places, str(binding), binding.scale, self._series(want, entity), combine))
+        combine: Combine | None = None
+        if binding.packed:
+            combine = highest_of
+        elif len(pairs) > 1:
+            combine = sum_of
+        reader.add_value(Number(batch, places, str(binding), binding.scale, self._series(request, entity), combine))
 
-    def _take_call(self, want: MetricRequest, binding: Call, lane: LaneReader) -> SlotError | None:
+    def _plan_call(self, request: MetricRequest, binding: Call, lane: LaneReader) -> SlotError | None:
         key = (binding.name, arguments(binding.name, binding.labels))
         if key not in self._queries:
             self._queries[key] = self._try_call(*key)
-        tried = self._queries[key]
-        if isinstance(tried, SlotError):
-            return tried
-        query, answer = tried
+        outcome = self._queries[key]
+        if isinstance(outcome, SlotError):
+            return outcome
+        query, answer = outcome
         spec = SPECS[binding.name]
         part = binding.labels[0] if spec.parts else ""
         if isinstance(answer, dict) and part not in answer:
             return SlotError(Reason.UNSUPPORTED, f"only {query.name} is available, which counts it as used")
-        if binding.bit is not None or (want.metric.labels and not binding.labels):
-            decode = clock_event_reasons(want.metric, self._gpu, binding.bit)
-            lane.take(Code(query, query.place(part), query.name, want.metric, self._gpu, decode))
+        if binding.bit is not None or (request.metric.labels and not binding.labels):
+            decode = clock_event_reasons(request.metric, self._gpu, binding.bit)
+            lane.add_value(Code(query, query.place(part), query.name, request.metric, self._gpu, decode))
         else:
-            lane.take(Number(query, [query.place(part)], query.name, spec.scale, self._series(want)))
+            lane.add_value(Number(query, [query.place(part)], query.name, spec.scale, self._series(request)))
         return None
 
     def _try_call(self, name: str, args: tuple[object, ...]) -> tuple[DeviceCall, object] | SlotError:
@@ -289,13 +293,13 @@ class Prober:
         """
         fast = self._lanes[Lane.FAST]
         if len(fast.sources) > FAST_CALLS:
-            for source in [each for each in fast.sources if isinstance(each, DeviceCall) and each.name == _CLOCK]:
+            for source in [s for s in fast.sources if isinstance(s, DeviceCall) and s.name == _CLOCK]:
                 fast.move(source, self._lanes[Lane.SLOW])
 
 
 def _by_generation(metric: Metric) -> bool:
     """Return whether different generations of NVLink count this by different types."""
-    return metric.entity is NvLink or any(isinstance(each, Field) and each.per_link for each in metric.origin)
+    return metric.entity is NvLink or any(isinstance(b, Field) and b.per_link for b in metric.origin)
 
 
 def _source(binding: NvmlBinding) -> str:

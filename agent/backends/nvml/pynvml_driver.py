@@ -51,11 +51,11 @@ def _binding() -> ModuleType:
     """
     stand_in = ModuleType("ctypes.util")
     vars(stand_in)["find_library"] = _find_library
-    found = sys.modules.setdefault("ctypes.util", stand_in)
+    loaded = sys.modules.setdefault("ctypes.util", stand_in)
     try:
         return import_module("pynvml")
     finally:
-        if found is stand_in:
+        if loaded is stand_in:
             del sys.modules["ctypes.util"]
 
 
@@ -189,8 +189,8 @@ class PynvmlDriver:
     def _batches(self) -> dict[str, Callable[..., Any]]:
         fields = self._pointer("nvmlDeviceGetFieldValues")
         alloc, free = self._pointer("nvmlGpmSampleAlloc"), self._pointer("nvmlGpmSampleFree")
-        take, compute = self._pointer("nvmlGpmSampleGet"), self._pointer("nvmlGpmMetricsGet")
-        take_of = self._pointer("nvmlGpmMigSampleGet")
+        sample_get, metrics_get = self._pointer("nvmlGpmSampleGet"), self._pointer("nvmlGpmMetricsGet")
+        mig_sample_get = self._pointer("nvmlGpmMigSampleGet")
 
         def sample_alloc() -> int:
             sample = ctypes.c_void_p()
@@ -202,7 +202,9 @@ class PynvmlDriver:
             "nvmlGpmQueryDeviceSupport": lambda device: self._nvml.nvmlGpmQueryDeviceSupport(device).isSupportedDevice,
             "nvmlGpmSampleAlloc": sample_alloc,
             "nvmlGpmSampleFree": lambda sample: free(ctypes.c_void_p(sample)),
-            "nvmlGpmSampleGet": lambda device, sample: take(device, ctypes.c_void_p(sample)),
-            "nvmlGpmMigSampleGet": lambda device, instance, sample: take_of(device, instance, ctypes.c_void_p(sample)),
-            "nvmlGpmMetricsGet": lambda array: compute(array.buffer),
+            "nvmlGpmSampleGet": lambda device, sample: sample_get(device, ctypes.c_void_p(sample)),
+            "nvmlGpmMigSampleGet": lambda device, instance, sample: mig_sample_get(
+                device, instance, ctypes.c_void_p(sample)
+            ),
+            "nvmlGpmMetricsGet": lambda array: metrics_get(array.buffer),
         }

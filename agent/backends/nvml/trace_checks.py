@@ -52,7 +52,7 @@ def _has(*parts: str) -> AnswerCheck:
 
 def _is_row(least: int) -> AnswerCheck:
     return lambda value: (
-        isinstance(value, list) and len(value) >= least and all(_is_whole(each) and each >= 0 for each in value)
+        isinstance(value, list) and len(value) >= least and all(_is_whole(number) and number >= 0 for number in value)
     )
 
 
@@ -100,7 +100,7 @@ ANSWERS: Mapping[str, AnswerCheck] = {
     "nvmlDeviceGetGpuFabricInfoV": _is_fabric,
     "nvmlDeviceGetComputeRunningProcesses_v3": _is_list,
     "nvmlDeviceGetMPSComputeRunningProcesses_v3": _is_list,
-    "nvmlDeviceGetProcessUtilization": lambda value: _is_list(value) and all(len(each) == 3 for each in value),
+    "nvmlDeviceGetProcessUtilization": lambda value: _is_list(value) and all(len(row) == 3 for row in value),
     WAIT: _is_event,
 }  # fmt: skip
 """What each call that this version makes may answer, but for those that fill an array."""
@@ -112,7 +112,7 @@ def check_call(line: Mapping[str, Any]) -> int:
     if not _is_text(name):
         raise ValueError("is neither a call nor the end of the trace")
     assert isinstance(name, str)
-    if not isinstance(args, list) or not all(_is_whole(each) or _is_handle(each) for each in args):
+    if not isinstance(args, list) or not all(_is_whole(arg) or _is_handle(arg) for arg in args):
         raise ValueError(f"{name}: args: is not a list of numbers, texts and handles")
     if name in (FIELDS, WAIT, *TAKES) and not (args and _is_handle(args[0])):
         raise ValueError(f"{name}: args: does not begin with a handle")
@@ -169,8 +169,8 @@ def _is_real(value: object) -> bool:
     return isinstance(value, float) or _is_whole(value)
 
 
-def _as_many(line: Mapping[str, Any], key: str, others: Sequence[Any]) -> list[Any]:
-    found = line.get(key)
-    if not isinstance(found, list) or len(found) != len(others):
-        raise ValueError(f"{key}: is not a list of {len(others)}")
-    return found
+def _as_many(line: Mapping[str, Any], key: str, requested: Sequence[Any]) -> list[Any]:
+    answers = line.get(key)
+    if not isinstance(answers, list) or len(answers) != len(requested):
+        raise ValueError(f"{key}: is not a list of {len(requested)}")
+    return answers

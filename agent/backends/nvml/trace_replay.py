@@ -48,13 +48,13 @@ class DriverTrace:
     def __init__(self, path: Path) -> None:
         self.provenance: dict[str, Any] = {}
         self.calls: list[dict[str, Any]] = []
-        self.shown: dict[str, list[str]] = {}
+        self.shown_metrics: dict[str, list[str]] = {}
         self._is_whole = False
         name, number, answers = one_line(str(path)), 0, 0
         text, member = _read(path, name)
         try:
             for number, content in enumerate(text.splitlines(), 1):  # noqa: B007 - the error names it
-                answers += self._take(content)
+                answers += self._add_line(content)
                 if answers > MOST_ANSWERS:
                     raise ValueError(f"is beyond the limit of {MOST_ANSWERS} answers")
             if not self._is_whole:
@@ -62,7 +62,7 @@ class DriverTrace:
         except ValueError as error:
             raise DriverTraceError(f"{name}:{member}{number}: {error}; {REMEDY}") from error
 
-    def _take(self, content: bytes) -> int:
+    def _add_line(self, content: bytes) -> int:
         """Keep a line; returns the number of its answers. Raises ValueError."""
         line = _parsed(content)
         if not self.provenance:
@@ -75,7 +75,7 @@ class DriverTrace:
         if "shown" in line:
             if not isinstance(line["shown"], dict):
                 raise ValueError("shown: is not an object")
-            self.shown, self._is_whole = line["shown"], True
+            self.shown_metrics, self._is_whole = line["shown"], True
             return 0
         self.calls.append(line)
         return check_call(line)
@@ -105,8 +105,10 @@ def _read(path: Path, name: str) -> tuple[bytes, str]:
     except (EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         raise DriverTraceError(f"{name}: is not a bundle, or damaged: {one_line(str(error))}; {REMEDY}") from error
     except OSError as error:
-        why = error.strerror or f"is damaged: {one_line(str(error))}"
-        raise DriverTraceError(f"{name}: cannot be read: {why}; name a trace of driver calls, or a bundle") from error
+        problem = error.strerror or f"is damaged: {one_line(str(error))}"
+        raise DriverTraceError(
+            f"{name}: cannot be read: {problem}; name a trace of driver calls, or a bundle"
+        ) from error
     if text is None:
         raise DriverTraceError(f"{name}: has no {MEMBER}: index.json in it says why; {REMEDY}")
     member = f" {MEMBER}:" if packed else ""
@@ -128,15 +130,15 @@ def _find(archive: GzipFile) -> bytes | None:
             if len(text) < min(member.size, MOST_BYTES + 1):
                 raise EOFError("it ends too early")
             return text
-        left = -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-        before += left
-        if left < 0 or before > MOST_UNPACKED:
+        remaining = -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        before += remaining
+        if remaining < 0 or before > MOST_UNPACKED:
             raise ValueError(f"it unpacks to more than {MOST_UNPACKED // 2**20} MiB")
-        while left > 0:
-            data = archive.read(min(left, _CHUNK))
+        while remaining > 0:
+            data = archive.read(min(remaining, _CHUNK))
             if not data:
                 raise EOFError("it ends too early")
-            left -= len(data)
+            remaining -= len(data)
     return None
 
 
@@ -158,10 +160,10 @@ class ReplayDriver:
         self.unknown: set[object] = set()
         """Requests that were not made while recording."""
         for line in trace.calls:
-            self._learn(line)
+            self._add_answers(line)
 
-    def _learn(self, line: dict[str, Any]) -> None:
-        name, args = line["call"], tuple(_thaw(each) for each in line["args"])
+    def _add_answers(self, line: dict[str, Any]) -> None:
+        name, args = line["call"], tuple(_thaw(arg) for arg in line["args"])
         if name == FIELDS and "code" not in line:
             for pair, slot in zip(line["fields"], line["slots"], strict=True):
                 self._answers.setdefault((args[0], tuple(pair)), []).append(slot)
@@ -238,7 +240,7 @@ def open_trace(path: str) -> ReplayDriver:
 def _thaw(value: Any) -> Any:
     if isinstance(value, dict):
         return value["is"] if set(value) == {"is"} else value
-    return tuple(_thaw(each) for each in value) if isinstance(value, list) else value
+    return tuple(_thaw(part) for part in value) if isinstance(value, list) else value
 
 
 def _question(name: str, args: Sequence[Any]) -> object:

@@ -52,7 +52,7 @@ class XidEventSet:
         self._gpus[handle] = uuid
         self._call_threads.start(_call_name(uuid), lambda: self._register(handle, uuid))
 
-    def settle(self, seconds: float) -> None:
+    def wait_for_registrations(self, seconds: float) -> None:
         """Wait until the registrations under way are done, for at most `seconds` seconds in all."""
         self._call_threads.wait([_call_name(uuid) for uuid in list(self._gpus.values())], seconds)
 
@@ -124,7 +124,7 @@ class XidEventSet:
         self.open()
         for handle, uuid in list(self._gpus.items()):
             self.watch(handle, uuid)
-        self.settle(timeout)
+        self.wait_for_registrations(timeout)
 
     def _free(self) -> None:
         events, self._set = self._set, None  # before the look at the registrations: later ones find none

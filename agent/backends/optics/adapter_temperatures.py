@@ -40,34 +40,34 @@ class AdapterSensor(NamedTuple):
 def read_degrees(path: str) -> float:
     """Return a temperature. Raises DeviceError."""
     try:
-        said = text(path)
+        content = text(path)
     except OSError as error:
         raise device_error(path, error) from error
-    if not _MILLIDEGREES.fullmatch(said):
-        raise DeviceError(Reason.MALFORMED, f"{path}: contains {said[:32]!a}, expected millidegrees")
-    return int(said) * _MILLI
+    if not _MILLIDEGREES.fullmatch(content):
+        raise DeviceError(Reason.MALFORMED, f"{path}: contains {content[:32]!a}, expected millidegrees")
+    return int(content) * _MILLI
 
 
 def _sensors_by_adapter(sysfs: str) -> dict[str, list[AdapterSensor]]:
-    found: dict[str, list[AdapterSensor]] = {}
-    left = SENSORS
+    sensors_by_adapter: dict[str, list[AdapterSensor]] = {}
+    remaining = SENSORS
     for name, hardware in _adapters(sysfs):
-        sensors = list(_sensors_of(name, hardware))[:left]
+        sensors = list(_sensors_of(name, hardware))[:remaining]
         if sensors:
-            found[name] = sensors
-            left -= len(sensors)
-    return found
+            sensors_by_adapter[name] = sensors
+            remaining -= len(sensors)
+    return sensors_by_adapter
 
 
 def _adapters(sysfs: str) -> Iterator[tuple[str, str]]:
     """Yield names and folders of the adapters, each once. Virtual functions have no sensors of their own."""
-    seen = set()
+    adapters = set()
     for kind in _CLASSES:
         folder = f"{sysfs}/class/{kind}"
         for name in list_if_possible(folder):
             hardware = os.path.realpath(f"{folder}/{name}/device")
-            if hardware not in seen and not os.path.exists(f"{hardware}/physfn"):  # noqa: PTH110 - Path's may raise
-                seen.add(hardware)
+            if hardware not in adapters and not os.path.exists(f"{hardware}/physfn"):  # noqa: PTH110 - Path's may raise
+                adapters.add(hardware)
                 yield printable(name), hardware
 
 
@@ -87,14 +87,14 @@ class AdapterTemperatures:
     def read(self, mono: float) -> BackendSample:
         """Return all. Raises AbsentError if no adapter has a sensor, and DeviceError if that is not known."""
         if mono >= self._due:
-            found = self._pool.read(self._search, mono)
-            if isinstance(found, UnansweredError):
-                raise found
-            self._sensors, self._due = found, mono + SEARCH_SECONDS
+            sensors_by_adapter = self._pool.read(self._search, mono)
+            if isinstance(sensors_by_adapter, UnansweredError):
+                raise sensors_by_adapter
+            self._sensors, self._due = sensors_by_adapter, mono + SEARCH_SECONDS
         if not self._sensors:
             raise AbsentError(f"no sensor in {self._search.path}")
         batches = [
-            DeviceReads(f"sensors of {name}", [CaughtRead(each.path, read_degrees, DeviceError) for each in sensors])
+            DeviceReads(f"sensors of {name}", [CaughtRead(s.path, read_degrees, DeviceError) for s in sensors])
             for name, sensors in self._sensors.items()
         ]
         readings: list[Reading] = []
@@ -112,16 +112,16 @@ class AdapterTemperatures:
 
 def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
     """Yield each sensor of an adapter once, by its label; two with the same label keep their number beside it."""
-    taken = set()
+    labels_in_use = set()
     for chip in list_if_possible(f"{hardware}/hwmon"):
         folder = f"{hardware}/hwmon/{chip}"
         for file in list_if_possible(folder):
             if not (channel := _INPUT.fullmatch(file)):
                 continue
             label = printable(text_if_possible(f"{folder}/temp{channel[1]}_label")) or f"temp{channel[1]}"
-            if label in taken:
+            if label in labels_in_use:
                 label = f"{label} {chip} {channel[1]}"
-            taken.add(label)
+            labels_in_use.add(label)
             labels = (("device", name), ("sensor", label))
             limit = _limit_in(f"{folder}/temp{channel[1]}_crit")
             yield AdapterSensor(

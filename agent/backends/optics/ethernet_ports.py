@@ -115,7 +115,9 @@ class PortStatistics:
         """Ask about every port. Raises AbsentError without ports or without the kernel's interface, and DeviceError."""
         ports = self._census.find_ports(mono)
         family = self._census.find_family(mono)
-        batches = [DeviceReads(port, [self._request(each, family, port) for each in QUESTIONS]) for port in ports]
+        batches = [
+            DeviceReads(port, [self._request(question, family, port) for question in QUESTIONS]) for port in ports
+        ]
         answers = self._pool.round(batches, mono)
         readings: dict[Series, Reading] = {}
         missing = MissingPortMetrics()
@@ -124,10 +126,10 @@ class PortStatistics:
             device = printable(port)
             for question, answer in zip(QUESTIONS, batch, strict=True):
                 calls += not isinstance(answer, UnansweredError)
-                for each in answer if isinstance(answer, list) else ():
-                    reading = each.reading(device)
+                for value in answer if isinstance(answer, list) else ():
+                    reading = value.reading(device)
                     readings[reading.series] = reading  # once, should the kernel say it twice
-                missing.take(question, device, answer)
+                missing.record_answer(question, device, answer)
         left_out = self._census.left_out * len(self.rows)
         return BackendSample(list(readings.values()), list(missing.gaps()), calls=calls, left_out=left_out)
 

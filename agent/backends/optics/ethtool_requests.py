@@ -181,7 +181,7 @@ def _read_link_modes(attributes: Attributes) -> Iterator[PortValue]:
         yield PortValue(optics.RATE, (), speed * _MEGABIT_BYTES)
 
 
-_WANTED = nest(
+_REQUESTED_GROUPS = nest(
     _GROUPS, attribute(_BITSET_NO_MASK, b""), u32(_BITSET_SIZE, 2), u32(_BITSET_VALUE, _GROUPS_WANTED)
 )  # fmt: skip
 _COUNTED = (optics.CORRECTED_BLOCKS, optics.UNCORRECTABLE_BLOCKS, optics.CORRECTED_BIT_ERRORS)
@@ -190,7 +190,7 @@ _DOWNS = (optics.LINK_DOWN_EVENTS,)
 
 QUESTIONS = (
     EthtoolRequest("FEC_GET", 29, 30, 1, COMPACT | _STATISTICS, _read_fec, (optics.FEC_INFO, *_COUNTED), _COUNTED),
-    EthtoolRequest("STATS_GET", 32, 33, 2, COMPACT, _read_statistics, _ERRORS, _ERRORS, (_WANTED,)),
+    EthtoolRequest("STATS_GET", 32, 33, 2, COMPACT, _read_statistics, _ERRORS, _ERRORS, (_REQUESTED_GROUPS,)),
     EthtoolRequest("LINKSTATE_GET", 6, 6, 1, _STATISTICS, _read_link_state, _DOWNS, _DOWNS),
     # A link that is down has no rate, which is no gap.
     EthtoolRequest("LINKMODES_GET", 4, 4, 1, COMPACT, _read_link_modes, (optics.RATE,), ()),
@@ -229,31 +229,31 @@ class MissingPortMetrics:
     """Which rows are missing, of which ports, and why. What only some drivers do not offer is not missing."""
 
     def __init__(self) -> None:
-        self._given: set[Metric] = set()
+        self._answered: set[Metric] = set()
         self._missing: dict[tuple[Metric, Reason], list[str]] = {}
 
-    def take(self, question: EthtoolRequest, device: str, answer: list[PortValue] | DeviceError) -> None:
+    def record_answer(self, question: EthtoolRequest, device: str, answer: list[PortValue] | DeviceError) -> None:
         if isinstance(answer, list):
-            given = {each.row for each in answer}
-            self.give(given)
-            rows: Iterable[Metric] = (row for row in question.offered if row not in given)
-            why = DeviceError(Reason.UNSUPPORTED, "not counted by this driver")
+            answered = {v.row for v in answer}
+            self.mark_answered(answered)
+            rows: Iterable[Metric] = (row for row in question.offered if row not in answered)
+            error = DeviceError(Reason.UNSUPPORTED, "not counted by this driver")
         else:
-            rows, why = question.rows, answer
-        detail = why.detail if isinstance(why, UnansweredError) else f"{question.name} {device}: {why.detail}"
+            rows, error = question.rows, answer
+        detail = error.detail if isinstance(error, UnansweredError) else f"{question.name} {device}: {error.detail}"
         for row in rows:
-            self.miss(row, why.reason, detail)
+            self.add_missing(row, error.reason, detail)
 
-    def give(self, rows: Iterable[Metric]) -> None:
-        self._given.update(rows)
+    def mark_answered(self, rows: Iterable[Metric]) -> None:
+        self._answered.update(rows)
 
-    def miss(self, row: Metric, reason: Reason, detail: str) -> None:
+    def add_missing(self, row: Metric, reason: Reason, detail: str) -> None:
         """Note that a port lacks a row; `detail` names the port and the reason."""
         self._missing.setdefault((row, reason), []).append(detail)
 
     def gaps(self) -> Iterator[Gap]:
         """Yield one for each row and reason; it names one port, and how many there are."""
         for (row, reason), details in self._missing.items():
-            if reason is not Reason.UNSUPPORTED or row not in self._given:
+            if reason is not Reason.UNSUPPORTED or row not in self._answered:
                 more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
                 yield Gap(row, Node(), reason, f"{details[0]}{more}")

@@ -75,10 +75,10 @@ def messages_in(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
         at += length + -length % _ALIGN
 
 
-def _first_number(layout: struct.Struct, payload: bytes, what: str) -> int:
+def _first_number(layout: struct.Struct, payload: bytes, message: str) -> int:
     """Return the first number with which a message of this kind begins. Raises NetlinkFormatError."""
     if len(payload) < layout.size:
-        raise NetlinkFormatError(f"{what} of {len(payload)} bytes")
+        raise NetlinkFormatError(f"{message} of {len(payload)} bytes")
     return int(layout.unpack_from(payload)[0])
 
 
@@ -150,7 +150,7 @@ def send_request(
     talk = connect()
     try:
         talk.send(question(family, command, version, _SEQUENCE, *attributes))
-        for kind, payload in _heard(talk):
+        for kind, payload in _replies(talk):
             if kind == ERROR:
                 number = -_first_number(_ERRNO, payload, "an error message")
                 raise OSError(number, "refused") if number > 0 else NetlinkFormatError("an acknowledgement, no answer")
@@ -170,13 +170,13 @@ def resolve_family(connect: Connect, name: str) -> int:
     return whole_number(reply[_FAMILY_ID])
 
 
-def _heard(talk: NetlinkSocket) -> Iterator[tuple[int, bytes]]:
+def _replies(talk: NetlinkSocket) -> Iterator[tuple[int, bytes]]:
     """Yield type and payload of the first messages that belong to the question."""
-    seen = 0
-    while seen < MOST_MESSAGES:
+    count = 0
+    while count < MOST_MESSAGES:
         datagram = talk.recv(LONGEST)
         for kind, sequence, payload in messages_in(datagram):
-            seen += 1
+            count += 1
             if sequence == _SEQUENCE:
                 yield kind, payload
-        seen += not datagram
+        count += not datagram

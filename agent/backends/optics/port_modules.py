@@ -53,8 +53,8 @@ class ModuleReading(NamedTuple):
     lacking: Sequence[tuple[Metric, DeviceError]]
 
 
-def read_module(memory: Memory, known: PluggedModule | None) -> ModuleReading:
-    """Return the module behind `memory`, of which `known` was read before. Raises as `memory`, and DeviceError."""
+def read_module(memory: Memory, module: PluggedModule | None) -> ModuleReading:
+    """Return the module behind `memory`; `module` is its earlier read. Raises as `memory`, and DeviceError."""
     head = read_span(memory, HEAD)
     kind = _kind_of(head[0])
     upper = read_span(memory, kind.identity_span)
@@ -62,27 +62,27 @@ def read_module(memory: Memory, known: PluggedModule | None) -> ModuleReading:
         raise DeviceError(
             Reason.MALFORMED, f"changes while it is read: byte 0 is {head[0]:#04x}, and byte 128 {upper[0]:#04x}"
         )
-    if known is None or (head[:2], upper) != (known.head[:2], known.upper) or not known.complete:
-        known = _know(kind(head, upper), memory)
-    now = known.read_values(memory)
+    if module is None or (head[:2], upper) != (module.head[:2], module.upper) or not module.complete:
+        module = _read_constants(kind(head, upper), memory)
+    present = module.read_values(memory)
     diagnostics: Iterable[PortValue] | DeviceError = ()
-    if now.ready:
-        places = known.diagnosed
+    if present.ready:
+        places = module.diagnosed
         diagnostics = places if isinstance(places, DeviceError) else tried(lambda: _diagnosed(memory, places))
     at = kind.serial_span.offset - kind.identity_span.offset
     if read_span(memory, kind.serial_span, blank=True) != upper[at : at + kind.serial_span.length]:
         raise DeviceError(Reason.MALFORMED, "changes while it is read: two serials")
-    values = [known.info, *now.values]
-    lacking = [(rows.RECEIVE_LOWEST, DeviceError(Reason.LOST, now.trouble))] if now.trouble else []
-    for row, found in ((rows.RECEIVE_LIMIT, known.limits), (rows.ERRORS_HIGHEST, diagnostics)):
-        if isinstance(found, DeviceError):
-            lacking.append((row, found))
+    values = [module.info, *present.values]
+    lacking = [(rows.RECEIVE_LOWEST, DeviceError(Reason.LOST, present.trouble))] if present.trouble else []
+    for row, values_or_error in ((rows.RECEIVE_LIMIT, module.limits), (rows.ERRORS_HIGHEST, diagnostics)):
+        if isinstance(values_or_error, DeviceError):
+            lacking.append((row, values_or_error))
         else:
-            values += found
-    return ModuleReading(known, values, lacking)
+            values += values_or_error
+    return ModuleReading(module, values, lacking)
 
 
-def _know(module: PluggedModule, memory: Memory) -> PluggedModule:
+def _read_constants(module: PluggedModule, memory: Memory) -> PluggedModule:
     """Return the module with all that is read once."""
     module.read_traits(memory)
     module.limits = tried(lambda: module.read_limits(memory))
@@ -129,12 +129,12 @@ def memory_of_port(connect: Connect, family: int, device: str) -> Memory:
 
 
 def _read_modules(modules: Sequence[tuple[Memory, PluggedModule | None]], _: str) -> list[ModuleReading | DeviceError]:
-    return [_answer_of(memory, known) for memory, known in modules]
+    return [_answer_of(memory, module) for memory, module in modules]
 
 
-def _answer_of(memory: Memory, known: PluggedModule | None) -> ModuleReading | DeviceError:
-    answer = tried(lambda: read_module(memory, known))
-    if isinstance(answer, DeviceError) and answer.reason is Reason.LOST and known is None:
+def _answer_of(memory: Memory, module: PluggedModule | None) -> ModuleReading | DeviceError:
+    answer = tried(lambda: read_module(memory, module))
+    if isinstance(answer, DeviceError) and answer.reason is Reason.LOST and module is None:
         # An empty cage, which no driver distinguishes from a silent module.
         return DeviceError(Reason.UNSUPPORTED, f"no module answers: {answer.detail}")
     return answer
@@ -148,18 +148,18 @@ _FUNCTION = re.compile(r"\.[0-7]$")
 
 
 class PortModule(Struct):
-    """One port, what is known of its module, and what was said last."""
+    """One port, its module, and the latest answer."""
 
-    known: PluggedModule | None = None
-    said: ModuleReading | DeviceError | None = None
+    module: PluggedModule | None = None
+    latest: ModuleReading | DeviceError | None = None
     due: float = float("-inf")
     pause: FailurePause = field(default_factory=FailurePause)
 
-    def take(self, answer: ModuleReading | DeviceError, mono: float) -> None:
+    def store_answer(self, answer: ModuleReading | DeviceError, mono: float) -> None:
         """Note an answer, and when to ask again."""
-        self.said = answer
+        self.latest = answer
         if isinstance(answer, ModuleReading):
-            self.known = answer.module
+            self.module = answer.module
         self.pause.record(None if isinstance(answer, ModuleReading) else answer.reason, mono)
         self.due = max(mono + MODULE_SECONDS, self.pause.end)
 
@@ -175,31 +175,33 @@ class TransceiverReader:
         self._ports: dict[str, PortModule] = {}
 
     def read(self, mono: float) -> BackendSample:
-        """Return what all modules said last. Raises AbsentError without ports or without the kernel's interface."""
+        """Return the modules' latest answers. Raises AbsentError without ports or without the kernel's interface."""
         try:
             ports = self._census.find_ports(mono)
             family = self._census.find_family(mono)
         except DeviceError as fault:
             return BackendSample(gaps=[Gap(rows.INFO, Node(), fault.reason, fault.detail)])
         self._ports = {port: self._ports.get(port) or PortModule() for port in ports}
-        asked = self._ask(family, mono)
+        polled = self._poll(family, mono)
         readings: list[Reading] = []
         missing = MissingPortMetrics()
         for port, module in self._ports.items():
             device = printable(port)
-            if isinstance(module.said, ModuleReading):
-                readings += [each.reading(device) for each in module.said.values]
-                missing.give(each.row for each in module.said.values)
-                for row, why in module.said.lacking:
-                    missing.miss(row, why.reason, f"{EEPROM_REQUEST} {device}: {why.detail}")
-            elif module.said is not None:  # the row that names the module stands for all of them
-                missing.miss(rows.INFO, module.said.reason, f"{EEPROM_REQUEST} {device}: {module.said.detail}")
-        return BackendSample(readings, list(missing.gaps()), calls=asked)
+            if isinstance(module.latest, ModuleReading):
+                readings += [v.reading(device) for v in module.latest.values]
+                missing.mark_answered(v.row for v in module.latest.values)
+                for row, error in module.latest.lacking:
+                    missing.add_missing(row, error.reason, f"{EEPROM_REQUEST} {device}: {error.detail}")
+            elif module.latest is not None:  # the row that names the module stands for all of them
+                missing.add_missing(
+                    rows.INFO, module.latest.reason, f"{EEPROM_REQUEST} {device}: {module.latest.detail}"
+                )
+        return BackendSample(readings, list(missing.gaps()), calls=polled)
 
     def close(self) -> None:
         self._pool.close()
 
-    def _ask(self, family: int, mono: float) -> int:
+    def _poll(self, family: int, mono: float) -> int:
         """Ask those that are due; how many there were."""
         cards: dict[str, list[str]] = {}
         for port, module in self._ports.items():
@@ -207,14 +209,14 @@ class TransceiverReader:
                 cards.setdefault(self._card_of(port), []).append(port)
         batches = []
         for card, ports in cards.items():
-            modules = [(memory_of_port(self._connect, family, port), self._ports[port].known) for port in ports]
+            modules = [(memory_of_port(self._connect, family, port), self._ports[port].module) for port in ports]
             # One after another: a card has one bus, or one firmware.
             read = PathRead(f"modules of {card}", partial(_read_modules, modules))
             batches.append(DeviceReads(card, [read]))
         for ports, (answer,) in zip(cards.values(), self._pool.round(batches, mono), strict=True):
             for place, port in enumerate(ports):
-                said = answer if isinstance(answer, UnansweredError) else answer[place]
-                self._ports[port].take(said, mono)
+                result = answer if isinstance(answer, UnansweredError) else answer[place]
+                self._ports[port].store_answer(result, mono)
         return sum(map(len, cards.values()))
 
     def _card_of(self, port: str) -> str:
@@ -225,16 +227,16 @@ class TransceiverReader:
 def _diagnosed(memory: Memory, places: Places) -> list[PortValue]:
     """Return what a module diagnoses: of each side the worst, and each lane. Raises as `read_span`."""
     values = read_samples(memory, places)
-    found = []
-    for each, worst, choose in (
+    diagnostics = []
+    for lane_row, worst, choose in (
         (rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
         (rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
     ):
         for side in (MEDIA, HOST):
-            lanes = {one.lane: value for one, value in values.items() if (one.row, one.side) == (each, side)}
+            lanes = {one.lane: value for one, value in values.items() if (one.row, one.side) == (lane_row, side)}
             if lanes:
-                found.append(PortValue(worst, (("side", side),), choose(lanes.values())))
+                diagnostics.append(PortValue(worst, (("side", side),), choose(lanes.values())))
             for lane, value in sorted(lanes.items()):
                 if lane != WHOLE:
-                    found.append(PortValue(each, (("side", side), ("lane", str(lane))), value))
-    return found
+                    diagnostics.append(PortValue(lane_row, (("side", side), ("lane", str(lane))), value))
+    return diagnostics

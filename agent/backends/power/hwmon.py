@@ -66,8 +66,8 @@ def _meters_of(device: str) -> list[HwmonMeter]:
 
 def _channels(folder: str, suffix: str) -> list[str]:
     """Return the power channels that have a file in the folder with this suffix."""
-    found = [_POWER.fullmatch(name) for name in list_if_possible(folder)]  # only one of the two folders has them
-    return [match[1] for match in found if match and match[2] == suffix][:METERS]
+    matches = [_POWER.fullmatch(name) for name in list_if_possible(folder)]  # only one of the two folders has them
+    return [match[1] for match in matches if match and match[2] == suffix][:METERS]
 
 
 def _name_in(path: str) -> str:
@@ -168,7 +168,7 @@ class HwmonPower(PollableSource):
             self._gaps = [_gap(listed)]
             return
         devices, self._left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
-        answers = self._pool.read_each([CaughtRead(each, _meters_of, DeviceError) for each in devices], mono)
+        answers = self._pool.read_each([CaughtRead(device, _meters_of, DeviceError) for device in devices], mono)
         before, self._by_device, self._gaps = self._by_device, {}, []
         for device, answer in zip(devices, answers, strict=True):
             if isinstance(answer, list):
@@ -177,16 +177,16 @@ class HwmonPower(PollableSource):
             self._gaps.append(_gap(answer))
             if isinstance(answer, UnansweredError):
                 self._by_device[device] = before.get(device, [])
-        self._admit([meter for meters in self._by_device.values() for meter in meters])
+        self._set_meters([meter for meters in self._by_device.values() for meter in meters])
 
-    def _admit(self, meters: Sequence[HwmonMeter]) -> None:
+    def _set_meters(self, meters: Sequence[HwmonMeter]) -> None:
         """Take in these meters, up to the limit; of two with one name, the first."""
         self._meters = []
         parts: dict[Series, HwmonMeter] = {}
         for meter in meters:
-            known = parts.setdefault(meter.series, meter) if meter.series is not None else meter
-            if known is not meter:
-                detail = f"{meter.path} and {known.path} are both named {meter.label!r}"
+            first = parts.setdefault(meter.series, meter) if meter.series is not None else meter
+            if first is not meter:
+                detail = f"{meter.path} and {first.path} are both named {meter.label!r}"
                 row = COMPONENT if meter.series is None else meter.series.metric
                 self._gaps.append(Gap(row, Node(), Reason.MALFORMED, detail))
             elif len(self._meters) < METERS:

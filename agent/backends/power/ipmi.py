@@ -78,10 +78,10 @@ def open_transport(
     try:
         return opener(path)
     except PermissionError as error:
-        asked = broker if broker is not None else BrokerClient()
-        if not asked.installed:
+        client = broker if broker is not None else BrokerClient()
+        if not client.installed:
             raise PermissionError(error.errno, f"{error.strerror}; {REMEDY}", path) from error
-        return asked
+        return client
 
 
 def _fault(error: OSError) -> DeviceError:

@@ -106,14 +106,14 @@ class RaplEnergy:
         fresh = [path for path in paths if path not in self._zones]
         answers = self._pool.read_each([CaughtRead(path, _zone_at, DeviceError) for path in fresh], mono)
         self._gaps = [_gap(answer) for answer in answers if isinstance(answer, DeviceError)]
-        known = {**self._zones, **dict(zip(fresh, answers, strict=True))}
-        self._zones = {path: zone for path in paths if isinstance(zone := known[path], RaplZone)}
+        zones = {**self._zones, **dict(zip(fresh, answers, strict=True))}
+        self._zones = {path: zone for path in paths if isinstance(zone := zones[path], RaplZone)}
         self._name_domains()
 
     def _name_domains(self) -> None:
         """Name each `package-0`; a part of it, `intel-rapl:0:1`, with its parent before it: `package-0-dram`."""
         domains: dict[str, RaplDomain] = {}
-        taken: set[str] = set()
+        names: set[str] = set()
         for path, zone in self._zones.items():
             name, (parent, _, number) = zone.name, path.rpartition(":")
             nested = ":" in parent.removeprefix(f"{self._root}/")
@@ -122,12 +122,12 @@ class RaplEnergy:
                     self._gaps.append(Gap(ENERGY, Node(), Reason.LOST, f"{path}: its parent {parent} is unknown"))
                     continue
                 name = f"{self._zones[parent].name}-{name}"
-            if name in taken:
+            if name in names:
                 name += f"-{number}"  # each of two sockets may have a psys
-            if name in taken:
+            if name in names:
                 self._gaps.append(Gap(ENERGY, Node(), Reason.MALFORMED, f"{path}: a second zone is named {name}"))
                 continue
-            taken.add(name)
+            names.add(name)
             series = Series(_row(zone.name, nested), Node(), (("domain", name),))
             before = self._domains.get(path)
             domains[path] = before if before is not None and before.series == series else RaplDomain(zone.wrap, series)

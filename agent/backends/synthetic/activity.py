@@ -119,7 +119,7 @@ class ActivityCycle:
         """Return `base` plus what has accumulated since the cycle's origin, for each channel, in one pass."""
         turns, piece, into = self.locate(x)
         parts = zip(base, self.total, self._prefix[piece], self.pieces[piece], strict=True)
-        return [start + turns * each + before + rate * into for start, each, before, rate in parts]
+        return [start + turns * total + before + rate * into for start, total, before, rate in parts]
 
     def added_of(self, base: list[float], x: float, channels: tuple[int, ...]) -> list[float]:
         """Return the same for some channels only."""

@@ -38,10 +38,10 @@ class CoolantLoop:
     def flow(self, t: float) -> float:
         """Return the flow, as a share of what it is rated for."""
         failed = self.failed(t)
-        left = min((fault.parameters["flow"] for fault in self._slow if fault.window.holds(t)), default=1.0)
+        remaining = min((fault.parameters["flow"] for fault in self._slow if fault.window.holds(t)), default=1.0)
         if not failed:
-            return FLOW * left
-        return FLOW * left * (STANDING if _stands(self._machine, failed) else ALONE)
+            return FLOW * remaining
+        return FLOW * remaining * (STANDING if _stands(self._machine, failed) else ALONE)
 
 
 def warmed(machine: MachineType, faults: Iterable[ScenarioFault]) -> float:

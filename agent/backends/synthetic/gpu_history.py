@@ -53,8 +53,8 @@ class Segment:
         """Return the temperature at the start of each piece, once the swing of the cycle has settled."""
         swing, factor = 0.0, 1.0
         for target, duration in zip(self._targets, self.cycle.durations, strict=True):
-            keep = exp(-duration / TAU_SECONDS)
-            swing, factor = target + (swing - target) * keep, factor * keep
+            decay = exp(-duration / TAU_SECONDS)
+            swing, factor = target + (swing - target) * decay, factor * decay
         at, starts = swing / (1.0 - factor), []
         for target, duration in zip(self._targets, self.cycle.durations, strict=True):
             starts.append(at)
@@ -63,14 +63,14 @@ class Segment:
 
     def begin(self, totals: list[float], ripple: float, temperature: float, mean: float) -> None:
         """Continue from the segment before: the integrals, the noise's integral, the temperatures."""
-        before = self.cycle.added([0.0] * ch.WIDTH, self.start - self.origin)
-        self._offset = [total - each for total, each in zip(totals, before, strict=True)]
+        accumulated = self.cycle.added([0.0] * ch.WIDTH, self.start - self.origin)
+        self._offset = [total - added for total, added in zip(totals, accumulated, strict=True)]
         self._offset[ch.POWER] -= self.ripple * ripple
         self._coefficient = temperature - self._settled(self.start)
         target, _ = self.mean
         self.mean = (target, mean - target)
 
-    def settle(self) -> None:
+    def skip_settled_swing(self) -> None:
         """Leave out the first swing if the mean is in balance already."""
         if abs(self.mean[1]) < 1e-6:
             self._coefficient = 0.0
@@ -120,9 +120,9 @@ class Track:
             or (fault.kind in WHOLE_JOB and not peers.isdisjoint(fault.gpus))
         ]
         awaited = [
-            (-2 - number, scenario.jobs[each.job], each.fault)
-            for number, each in enumerate(scenario.awaited)
-            if gpu in scenario.jobs[each.job].gpus and gpu not in each.fault.gpus
+            (-2 - number, scenario.jobs[wait.job], wait.fault)
+            for number, wait in enumerate(scenario.awaited)
+            if gpu in scenario.jobs[wait.job].gpus and gpu not in wait.fault.gpus
         ]
         self._faults: Sequence[tuple[int, ScenarioJob | None, ScenarioFault]] = (*faults, *awaited)
         """What changes the GPU's work: number, the one job that waits for it if it is elsewhere, and the fault."""
@@ -192,7 +192,7 @@ class Track:
             last = self._after(last)
             segments.append(last)
         if t < last.start:
-            return next(each for each in reversed(segments) if each.start <= t)
+            return next(s for s in reversed(segments) if s.start <= t)
         while len(segments) > 1 and segments[0].end < t - KEPT_SECONDS:
             del segments[0]
         return last
@@ -203,7 +203,7 @@ class Track:
         healthy = self._work(job, _phase_at(job, 0.0), [], [])
         heat = self._machine.inlet + self._resistance * healthy.mean_power
         segment = self._build(0.0, list(self._initial), heat, heat)
-        segment.settle()
+        segment.skip_settled_swing()
         return segment
 
     def _after(self, segment: Segment) -> Segment:
@@ -215,7 +215,7 @@ class Track:
         """Return the segment from `start` to the next edge of the scenario, or of the heat."""
         job = self.job_at(start)
         phase = _phase_at(job, start)
-        holding = [each for each in self._faults if each[2].window.holds(start) and each[1] in (None, job)]
+        holding = [f for f in self._faults if f[2].window.holds(start) and f[1] in (None, job)]
         mine = [fault for _, _, fault in holding if self._gpu in fault.gpus]
         theirs = [
             fault
@@ -226,8 +226,8 @@ class Track:
         begun = [fault.window.begun(start) or 0.0 for fault in theirs if fault.kind in PACED]
         origin = max([phase.window.at if phase is not None else 0.0, *begun])
         hot = [fault.parameters for fault in mine if fault.kind == "hot"]
-        inlet = self._machine.inlet + (sum(each["inlet"] for each in hot) + warmed(self._machine, mine))
-        resistance = self._resistance * max([each["resistance"] for each in hot], default=1.0)
+        inlet = self._machine.inlet + (sum(h["inlet"] for h in hot) + warmed(self._machine, mine))
+        resistance = self._resistance * max([h["resistance"] for h in hot], default=1.0)
         key = (job and job.window, phase and phase.window, *(number for number, _, _ in holding))
         cycle = self._remembered(key, lambda: self._changed(self._work(job, phase, mine, theirs), mine))
         cycle, limit = self._throttled(key, cycle, (inlet, resistance), mean)

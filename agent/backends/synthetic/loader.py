@@ -89,11 +89,13 @@ class ScenarioReader:
         self.file = file
         self.fail = file.fail
 
-    def mapping(self, raw: object, path: str, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, object]:
+    def mapping(
+        self, raw: object, path: str, allowed: Iterable[str], required: Iterable[str] = ()
+    ) -> dict[str, object]:
         """Return a mapping with only known keys, and all of the required ones."""
         if not isinstance(raw, dict):
             self.fail(path, f"expected a mapping of keys, found {shown(raw)}")
-        self.file.check_keys(raw, path, known, dict.fromkeys(required, "it"))
+        self.file.check_keys(raw, path, allowed, dict.fromkeys(required, "it"))
         return raw
 
     def sequence(self, raw: object, path: str) -> Sequence[object]:
@@ -128,14 +130,14 @@ class ScenarioReader:
 
     def scenario(self, name: str, machine: MachineType | None = None) -> Scenario:
         """Return the whole file, on its own machine or on another."""
-        known = ("description", "topology", "seed", "jobs", "faults", "expect")
-        keys = self.mapping(self.file.raw, "", known, ("description", "topology"))
+        allowed = ("description", "topology", "seed", "jobs", "faults", "expect")
+        keys = self.mapping(self.file.raw, "", allowed, ("description", "topology"))
         topology = str(self.value(keys, "topology", "", Parameter(choice(TOPOLOGIES), None)))
         machine = machine or TOPOLOGIES[topology]
         seed = self.seed(keys)
         expect = keys.get("expect", [])
         notes = [expect] if isinstance(expect, str) else self.sequence(expect, "expect")
-        jobs = tuple(self.job(each, path, machine) for path, each in self.items(keys.get("jobs"), "jobs"))
+        jobs = tuple(self.job(item, path, machine) for path, item in self.items(keys.get("jobs"), "jobs"))
         self.apart(jobs)
         return Scenario(
             name,
@@ -143,8 +145,8 @@ class ScenarioReader:
             machine,
             seed,
             jobs,
-            tuple(self.fault(each, path, machine) for path, each in self.items(keys.get("faults"), "faults")),
-            tuple(" ".join(str(note).split()) for note in notes),
+            tuple(self.fault(item, path, machine) for path, item in self.items(keys.get("faults"), "faults")),
+            tuple(" ".join(str(n).split()) for n in notes),
         )
 
     def seed(self, keys: Mapping[str, object]) -> int:
@@ -160,8 +162,8 @@ class ScenarioReader:
         if end is not None and end <= start:
             self.fail(f"{path}.end", "comes before the job's start")
         phases, last = self._phases(keys["phases"], f"{path}.phases", start)
-        end = min((each for each in (end, last) if each is not None), default=None)
-        values: dict[str, Any] = {key: self.value(keys, key, path, each) for key, each in _OF_JOB.items()}
+        end = min((e for e in (end, last) if e is not None), default=None)
+        values: dict[str, Any] = {key: self.value(keys, key, path, parameter) for key, parameter in _OF_JOB.items()}
         gpus = self.gpus(keys["gpus"], f"{path}.gpus", machine)
         window = Window(start, None if end is None else end - start)
         return ScenarioJob(gpus=gpus, phases=phases, window=window, **values)
@@ -179,17 +181,17 @@ class ScenarioReader:
             length = self.optional(keys, "duration", here)
             if length is None and number < len(items) - 1:
                 self.fail(f"{here}.duration", "is missing; only the last phase may have no duration")
-            values = {name: self.number(keys, name, here, each) for name, each in parameters.items()}
+            values = {name: self.number(keys, name, here, parameter) for name, parameter in parameters.items()}
             phases.append(ScenarioPhase(kind, Window(at, length), values))
             if length is None:
                 return tuple(phases), None
             at += length
         return tuple(phases), at
 
-    def kind(self, item: object, path: str, known: Iterable[str]) -> str:
+    def kind(self, item: object, path: str, allowed: Iterable[str]) -> str:
         if not isinstance(item, dict):
             self.fail(path, f"expected a mapping of keys, found {shown(item)}")
-        return str(self.value(item, "kind", path, Parameter(choice(known), None)))
+        return str(self.value(item, "kind", path, Parameter(choice(allowed), None)))
 
     def fault(self, raw: object, path: str, machine: MachineType) -> ScenarioFault:
         name = self.kind(raw, path, FAULTS)
@@ -197,15 +199,15 @@ class ScenarioReader:
         targets = [word for target in kind.targets for word in target.split("|")]
         keys = self.mapping(raw, path, ("kind", "at", "duration", "repeat", *targets, *kind.parameters))
         for target in kind.targets:
-            given = [word for word in target.split("|") if word in keys]
-            if len(given) != 1:
-                self.fail(key_path(path, target.replace("|", " or ")), "is missing" if not given else "name only one")
+            present = [word for word in target.split("|") if word in keys]
+            if len(present) != 1:
+                self.fail(key_path(path, target.replace("|", " or ")), "is missing" if not present else "name only one")
         if name in ("coolant-warm", "coolant-slow") and not machine.connectors:
             self.fail(f"{path}.kind", f"{machine.name} is not cooled by water")
         if name in ("reservoir-low", "humid-air") and not machine.rack:
             self.fail(f"{path}.kind", f"{machine.name} has no distribution unit")
         part = next((word for word in PARTS if word in keys), "")
-        values = {key: self.value(keys, key, path, each) for key, each in kind.parameters.items()}
+        values = {key: self.value(keys, key, path, parameter) for key, parameter in kind.parameters.items()}
         if name == "checkpoint-stall" and float(values["takes"]) >= float(values["every"]):
             self.fail(f"{path}.takes", "must be shorter than `every`")
         return ScenarioFault(
@@ -256,7 +258,7 @@ class ScenarioReader:
         """Return GPU numbers: one, a list, a range such as 0-3, or all."""
         if raw == "all":
             return tuple(range(machine.gpus))
-        found: list[int] = []
+        gpus: list[int] = []
         for part in raw if isinstance(raw, list) else [raw]:
             match = _GPUS.fullmatch(str(part))
             if isinstance(part, bool) or match is None:
@@ -264,12 +266,12 @@ class ScenarioReader:
                 self.fail(path, f"{problem}; found {shown(part)}")
             first, last = int(match[1]), int(match[2] or match[1])
             if max(first, last) >= machine.gpus:
-                found = []
+                gpus = []
                 break
-            found += range(first, last + 1)
-        if not found or len(set(found)) < len(found):
+            gpus += range(first, last + 1)
+        if not gpus or len(set(gpus)) < len(gpus):
             self.fail(path, f"{machine.name} has GPUs 0 to {machine.gpus - 1}, each named once; found {shown(raw)}")
-        return tuple(found)
+        return tuple(gpus)
 
     def apart(self, jobs: Sequence[ScenarioJob], path: str = "") -> None:
         """Check that no two jobs hold a GPU at the same time: the model has no time-slicing.

@@ -155,5 +155,5 @@ _ALL = (
     ),
 )  # fmt: skip
 
-TOPOLOGIES: dict[str, MachineType] = {each.name: each for each in _ALL}
+TOPOLOGIES: dict[str, MachineType] = {machine.name: machine for machine in _ALL}
 """Every machine by its name."""

@@ -47,16 +47,16 @@ class TrayWater:
             states = {state: Series(row, Node(), (*labels, ("state", state))) for state in LEAK_STATES}
             self._detectors.append(([fault for fault in leaks if fault.part == detector], states))
         self._connectors = [
-            {row: Series(row, Node(), (("chassis", CHASSIS), ("connector", each))) for row in equipment.COOLANT}
-            for each in self._machine.connectors
+            {row: Series(row, Node(), (("chassis", CHASSIS), ("connector", connector))) for row in equipment.COOLANT}
+            for connector in self._machine.connectors
         ]
 
     def readings(self, t: float) -> Iterator[Reading]:
         """Yield what the detectors and the connectors say at `t`."""
         for leaks, states in self._detectors:
-            said = leak_said(leaks, t)
+            active_state = leak_state(leaks, t)
             for state, series in states.items():
-                yield Reading(series, float(state == said))
+                yield Reading(series, float(state == active_state))
         values = self._values(t) if self._connectors else {}
         for rows in self._connectors:
             for row, series in rows.items():
@@ -89,10 +89,10 @@ def rise_of(heat: float, flow: float) -> float:
     return min(heat / (flow * JOULES_PER_LITER), MOST_RISE)
 
 
-def leak_said(faults: Sequence[ScenarioFault], t: float) -> str:
+def leak_state(faults: Sequence[ScenarioFault], t: float) -> str:
     """Return what a detector says to which these are done."""
-    said = (fault.options["state"] for fault in faults if fault.window.holds(t))
-    return max(said, key=WORST_LAST.__getitem__, default="ok")
+    states = (fault.options["state"] for fault in faults if fault.window.holds(t))
+    return max(states, key=WORST_LAST.__getitem__, default="ok")
 
 
 class PlacedJob:
@@ -133,7 +133,7 @@ class PlacedJob:
 
 def _series(name: str, entity: Gpu | Node, facts: dict[str, str]) -> Series:
     row = BY_NAME[name]
-    return Series(row, entity, tuple((each, facts.get(each, "")) for each in row.labels))
+    return Series(row, entity, tuple((label, facts.get(label, "")) for label in row.labels))
 
 
 BMC_STEP = 25.0  # watts: a power supply's sensor is coarse
@@ -178,8 +178,8 @@ class NonGpuChannel:
         readings: list[Reading] = []
         gaps: list[Gap] = []
         for port in self._ports:
-            found, missing = port.readings(lane, t)
-            readings += found
+            port_readings, missing = port.readings(lane, t)
+            readings += port_readings
             gaps += missing
         for optic in self._optics:
             readings += optic.readings(lane, t)
@@ -190,7 +190,7 @@ class NonGpuChannel:
         elif lane is Lane.SLOW:
             unnamed = {identity.gpu for identity in list(self._waiting.values())}
             for job in self._jobs:
-                readings += [each for each in job.readings(t, now) if each.entity not in unnamed]
+                readings += [r for r in job.readings(t, now) if r.entity not in unnamed]
             readings += self._water.readings(t)
         return BackendSample(readings, gaps, calls=CALLS.get(lane, 0) * len(self._ports))
 

@@ -13,7 +13,7 @@ from agent.backends.redfish_service import ROOT
 from agent.backends.synthetic.coolant_loop import CoolantLoop
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.machines import RackPlant
-from agent.backends.synthetic.non_gpu_channel import JOULES_PER_LITER, NodePowerModel, heat_of, leak_said, rise_of
+from agent.backends.synthetic.non_gpu_channel import JOULES_PER_LITER, NodePowerModel, heat_of, leak_state, rise_of
 from agent.backends.synthetic.scenario import Scenario
 from agent.model import Reason
 
@@ -31,24 +31,24 @@ class Collection(dict[str, Document]):
 
 def documents_below(path: str, document: Document) -> dict[str, Document]:
     """Return a document, and all that it links to, by their paths."""
-    shown: Document = {"@odata.id": path}
-    found = {path: shown}
+    own_document: Document = {"@odata.id": path}
+    documents = {path: own_document}
     for member, value in document.items():
         place = f"{path.rstrip('/')}/{member}"
         if isinstance(value, Collection):
-            for each, part in value.items():
-                found |= documents_below(f"{place}/{each}", part)
-            value = Linked(Members=[{"@odata.id": f"{place}/{each}"} for each in value])
+            for resource, part in value.items():
+                documents |= documents_below(f"{place}/{resource}", part)
+            value = Linked(Members=[{"@odata.id": f"{place}/{resource}"} for resource in value])
         if isinstance(value, Linked):
-            found |= documents_below(place, value)
+            documents |= documents_below(place, value)
             value = {"@odata.id": place}
-        shown[member] = value
-    return found
+        own_document[member] = value
+    return documents
 
 
-def status(health: str = OK, **said: Any) -> Document:
+def status(health: str = OK, **members: Any) -> Document:
     """Return a part that is switched on, how it is, and what else it says."""
-    return {"Status": {"State": "Enabled", "Health": health}, **said}
+    return {"Status": {"State": "Enabled", "Health": health}, **members}
 
 
 def excerpt(value: float, digits: int = 1) -> Document:
@@ -81,12 +81,13 @@ def cooling_root(scenario: Scenario, plant: RackPlant, heat: float, t: float) ->
     loop, leaks = CoolantLoop(scenario), scenario.faults_of("leak")
     failed = loop.failed(t)
     is_low = any(fault.window.holds(t) for fault in scenario.faults_of("reservoir-low"))
-    humid = (100 * each.parameters["humidity"] for each in scenario.faults_of("humid-air") if each.window.holds(t))
+    humid = (100 * fault.parameters["humidity"] for fault in scenario.faults_of("humid-air") if fault.window.holds(t))
     reservoir = status(FluidLevelStatus=WARNING if is_low else OK, FluidLevelPercent=excerpt(LOW if is_low else LEVEL))
     pressure = excerpt(FILTER_KPA * loop.flow(t) ** 2)
     strainer = status(DeltaLiquidPressurekPa=pressure, ServiceHours=2100, RatedServiceHours=8760)
     detectors = {
-        name: _detector(leak_said([fault for fault in leaks if fault.part == name], t)) for name in plant.leak_detectors
+        name: _detector(leak_state([fault for fault in leaks if fault.part == name], t))
+        for name in plant.leak_detectors
     }
     unit = status(
         Id="1",
@@ -122,9 +123,9 @@ def _loops(loop: CoolantLoop, inlet: float, plant: RackPlant, heat: float, t: fl
     }
 
 
-def _detector(said: str) -> Document:
+def _detector(state: str) -> Document:
     """Return a detector; one that is unavailable is switched on and says nothing that a schema knows."""
-    return status(DetectorState=_DETECTOR_SAYS.get(said, "Unknown"))
+    return status(DetectorState=_DETECTOR_SAYS.get(state, "Unknown"))
 
 
 def _pump(pump: str, failed: set[str]) -> Document:
@@ -166,12 +167,12 @@ def power_root(scenario: Scenario, plant: RackPlant, draw: float, t: float) -> D
 
 def _shelf(plant: RackPlant, feed: str, load: float | None, fails: bool) -> Document:
     """Return a shelf at this load in watts (None without an input); its first supply may fail."""
-    given, has_input = load or 0.0, load is not None
-    taken = given / EFFICIENCY
-    line = excerpt(taken / (sqrt(3) * plant.input_volts))
+    output, has_input = load or 0.0, load is not None
+    input_watts = output / EFFICIENCY
+    line = excerpt(input_watts / (sqrt(3) * plant.input_volts))
     mains = status(
         Voltage=excerpt(plant.input_volts if has_input else 0.0),
-        PowerWatts=excerpt(taken, 0),
+        PowerWatts=excerpt(input_watts, 0),
         PolyPhaseCurrentAmps={"Line1": line, "Line2": line, "Line3": line},
         RatedCurrentAmps=round(HEADROOM * plant.supplies * plant.supply_rating / (sqrt(3) * plant.input_volts)),
     )
@@ -180,7 +181,7 @@ def _shelf(plant: RackPlant, feed: str, load: float | None, fails: bool) -> Docu
             CRITICAL if fails and number == 0 else OK,
             PowerCapacityWatts=plant.supply_rating,
             LineInputStatus="Normal" if has_input else "LossOfInput",
-            Metrics=Linked(OutputPowerWatts=excerpt(given / plant.supplies, 0)),
+            Metrics=Linked(OutputPowerWatts=excerpt(output / plant.supplies, 0)),
         )
         for number in range(plant.supplies)
     }
@@ -188,7 +189,7 @@ def _shelf(plant: RackPlant, feed: str, load: float | None, fails: bool) -> Docu
     return status(
         EquipmentType="PowerShelf",
         PowerSupplyRedundancy=redundancy("Supplies", plant.supplies - 1, plant.supplies, fed),
-        Metrics=Linked(PowerWatts=excerpt(given, 0)),
+        Metrics=Linked(PowerWatts=excerpt(output, 0)),
         Mains=Collection({feed: mains}),
         PowerSupplies=Collection(supplies),
     )
@@ -207,13 +208,13 @@ class SyntheticService:
 
     def __init__(self, name: str, root: Callable[[float], Document], age: Callable[[], float]) -> None:
         self._name, self._root, self._age = name, root, age
-        self._made: tuple[float, dict[str, Document]] | None = None
+        self._cached: tuple[float, dict[str, Document]] | None = None
 
     def get(self, path: str) -> dict[str, Any]:
         t = max(0.0, self._age() // RENEWED_SECONDS * RENEWED_SECONDS)
-        if self._made is None or self._made[0] != t:
-            self._made = (t, documents_below(ROOT, self._root(t)))
-        document = self._made[1].get(path)
+        if self._cached is None or self._cached[0] != t:
+            self._cached = (t, documents_below(ROOT, self._root(t)))
+        document = self._cached[1].get(path)
         if document is None:
             raise self.error(Reason.UNSUPPORTED, path, "not found (HTTP status 404)")
         return document
@@ -222,7 +223,7 @@ class SyntheticService:
         return DeviceError(reason, f"synthetic {self._name}{path}: {text}")
 
     def close(self) -> None:
-        self._made = None
+        self._cached = None
 
 
 def services_of_scenario(scenario: Scenario, age: Callable[[], float]) -> dict[str, Callable[[], SyntheticService]]:

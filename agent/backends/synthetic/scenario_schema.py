@@ -105,8 +105,8 @@ def text(raw: object) -> str:
     return str(raw)
 
 
-def choice(known: Iterable[str]) -> Parser:
-    words = tuple(known)
+def choice(allowed: Iterable[str]) -> Parser:
+    words = tuple(allowed)
 
     def parse(raw: object) -> str:
         word = text(raw)

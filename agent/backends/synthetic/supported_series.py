@@ -92,7 +92,7 @@ def gpu_gaps(gpu: Gpu, machine: MachineType, lane: Lane) -> tuple[Gap, ...]:
 def unoffered(row: Metric, machine: MachineType) -> str:
     """Return why GPUs of this machine do not offer the row; empty when they do."""
     name = row.name
-    if not machine.gpm and row.origin and all(isinstance(each, Gpm) for each in row.origin):
+    if not machine.gpm and row.origin and all(isinstance(o, Gpm) for o in row.origin):
         return f"nvmlGpmQueryDeviceSupport: {machine.model} has no GPM, which needs Hopper or newer"
     if not machine.module_power and name == "coldplate_gpu_module_power_watts":
         return f"NVML field 186, scope 1: {machine.model} is not a Grace module"

@@ -34,8 +34,8 @@ _THROTTLES: tuple[tuple[Key, Key, int], ...] = tuple(
     )
 )  # fmt: skip
 _MEANS: tuple[tuple[Key, int], ...] = tuple(
-    ((f"coldplate_gpu_{what}_ratio",), ch.SM + place)
-    for place, what in enumerate(
+    ((f"coldplate_gpu_{activity}_ratio",), ch.SM + place)
+    for place, activity in enumerate(
         ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp64_active", "fp32_active", "fp16_active")
     )
 )

@@ -86,8 +86,8 @@ class OpticalLoss:
         ]
         self._after = steps[-1]
         self._sums = [NO_ERRORS]
-        for before, each in pairwise(steps):
-            self._sums.append(_added(self._sums[-1], _added(before, each), self._ramp / STEPS / 2.0))
+        for before, after in pairwise(steps):
+            self._sums.append(_added(self._sums[-1], _added(before, after), self._ramp / STEPS / 2.0))
 
     def decibels(self, t: float) -> float:
         begun = self.window.begun(t)
@@ -148,15 +148,15 @@ class SyntheticOptic:
         self._spoiler = ReadingCorruptor(scenario, part=self._device)
         # Links that are well differ by orders of magnitude.
         own = 10.0 ** uniform_signed(self._noise, 83)
-        self._healthy = LinkErrorRates(*(own * each for each in error_rates(0.0, LANES, bits)))
+        self._healthy = LinkErrorRates(*(own * rate for rate in error_rates(0.0, LANES, bits)))
 
     def readings(self, lane: Lane, t: float) -> Sequence[Reading]:
-        found: list[Reading] = []
+        readings: list[Reading] = []
         if lane is Lane.SLOW:
-            found += self._link(t)
+            readings += self._link(t)
         elif lane is Lane.COLD and not self._is_out(t):
-            found += self._module(t)
-        return self._spoiler.readings(found, t)[0]
+            readings += self._module(t)
+        return self._spoiler.readings(readings, t)[0]
 
     def _is_out(self, t: float) -> bool:
         begun = ((fault.window.begun(t), fault.parameters["out"]) for fault in self._swaps)
@@ -167,18 +167,18 @@ class SyntheticOptic:
         for loss in self._losses:
             errors = _added(errors, loss.errors(t))
         bits, corrected, lost = errors
-        yield self._of(optics.FEC_INFO, 1.0, ("mode", "rs"))
+        yield self._reading(optics.FEC_INFO, 1.0, ("mode", "rs"))
         if not self._is_out(t):
-            yield self._of(optics.RATE, self._rate)
-        yield self._of(optics.LINK_DOWN_EVENTS, float(self._exchanges(t)))
-        yield self._of(optics.CORRECTED_BIT_ERRORS, bits // 1.0)
-        yield self._of(optics.CORRECTED_BLOCKS, corrected // 1.0)
-        yield self._of(optics.UNCORRECTABLE_BLOCKS, lost // 1.0)
-        yield self._of(optics.SYMBOL_ERRORS, lost // 1.0)
-        yield self._of(optics.FCS_ERRORS, 0.0)
+            yield self._reading(optics.RATE, self._rate)
+        yield self._reading(optics.LINK_DOWN_EVENTS, float(self._exchanges(t)))
+        yield self._reading(optics.CORRECTED_BIT_ERRORS, bits // 1.0)
+        yield self._reading(optics.CORRECTED_BLOCKS, corrected // 1.0)
+        yield self._reading(optics.UNCORRECTABLE_BLOCKS, lost // 1.0)
+        yield self._reading(optics.SYMBOL_ERRORS, lost // 1.0)
+        yield self._reading(optics.FCS_ERRORS, 0.0)
         chip = round(CHIP_CELSIUS + self._wander(int(t // 60.0), 0))
-        yield self._of(optics.HCA_TEMPERATURE, chip, ("sensor", "asic"))
-        yield self._of(optics.HCA_TEMPERATURE_LIMIT, CHIP_CRITICAL, ("sensor", "asic"))
+        yield self._reading(optics.HCA_TEMPERATURE, chip, ("sensor", "asic"))
+        yield self._reading(optics.HCA_TEMPERATURE_LIMIT, CHIP_CRITICAL, ("sensor", "asic"))
 
     def _exchanges(self, t: float) -> int:
         return sum(fault.window.started(t) for fault in self._swaps)
@@ -186,22 +186,22 @@ class SyntheticOptic:
     def _module(self, t: float) -> Iterator[Reading]:
         minute = int(t // 60.0)
         serial = f"SYN{hash64(self._noise, self._exchanges(t)) % 10**8:08d}"
-        yield self._of(optics.INFO, 1.0, ("form_factor", FORM_FACTOR), ("media", "optical"),
+        yield self._reading(optics.INFO, 1.0, ("form_factor", FORM_FACTOR), ("media", "optical"),
                        ("vendor", VENDOR), ("part_number", PART), ("serial", serial))  # fmt: skip
-        yield self._of(optics.TEMPERATURE, MODULE_CELSIUS + self._wander(minute, 0))
-        yield self._of(optics.SUPPLY, SUPPLY_VOLTS)
+        yield self._reading(optics.TEMPERATURE, MODULE_CELSIUS + self._wander(minute, 0))
+        yield self._reading(optics.SUPPLY, SUPPLY_VOLTS)
         received = [watts_of(self._received(lane, minute, t)) for lane in range(1, LANES + 1)]
         sent = [watts_of(SENT_DBM + LANE_SPREAD * uniform_signed(self._noise, lane, 1)) for lane in range(LANES)]
         bias = [BIAS * (1.0 + 0.05 * uniform_signed(self._noise, lane, 2)) for lane in range(LANES)]
-        yield self._of(optics.RECEIVE_LOWEST, min(received))
-        yield self._of(optics.RECEIVE_HIGHEST, max(received))
-        yield self._of(optics.TRANSMIT_LOWEST, min(sent))
-        yield self._of(optics.BIAS_HIGHEST, max(bias))
+        yield self._reading(optics.RECEIVE_LOWEST, min(received))
+        yield self._reading(optics.RECEIVE_HIGHEST, max(received))
+        yield self._reading(optics.TRANSMIT_LOWEST, min(sent))
+        yield self._reading(optics.BIAS_HIGHEST, max(bias))
         for lane, (into, out, current) in enumerate(zip(received, sent, bias, strict=True), 1):
             label = ("lane", str(lane))
-            yield self._of(optics.RECEIVE_LANE, into, label)
-            yield self._of(optics.TRANSMIT_LANE, out, label)
-            yield self._of(optics.BIAS_LANE, current, label)
+            yield self._reading(optics.RECEIVE_LANE, into, label)
+            yield self._reading(optics.TRANSMIT_LANE, out, label)
+            yield self._reading(optics.BIAS_LANE, current, label)
         yield from self._limits()
 
     def _limits(self) -> Iterator[Reading]:
@@ -211,8 +211,8 @@ class SyntheticOptic:
             (optics.TRANSMIT_LIMIT, watts_of(WARNING_DBM), watts_of(ALARM_DBM)),
             (optics.BIAS_LIMIT, BIAS_WARNING, BIAS_ALARM),
         ):
-            yield self._of(row, alarm, ("level", "alarm"))
-            yield self._of(row, warning, ("level", "warning"))
+            yield self._reading(row, alarm, ("level", "alarm"))
+            yield self._reading(row, warning, ("level", "warning"))
 
     def _received(self, lane: int, minute: int, t: float) -> float:
         """Return the light on a lane, in dBm."""
@@ -220,11 +220,11 @@ class SyntheticOptic:
         spread = LANE_SPREAD * uniform_signed(self._noise, lane)
         return RECEIVED_DBM + spread + self._wander(minute, lane) * WOBBLE - lost
 
-    def _wander(self, minute: int, what: int) -> float:
+    def _wander(self, minute: int, topic: int) -> float:
         """Return a number from -1 to 1, another in each minute."""
-        return uniform_signed(self._noise, minute, what, 82)
+        return uniform_signed(self._noise, minute, topic, 82)
 
-    def _of(self, row: Metric, value: float, *labels: tuple[str, str]) -> Reading:
+    def _reading(self, row: Metric, value: float, *labels: tuple[str, str]) -> Reading:
         return Reading(_series(row, self._device, labels), value)
 
 
@@ -267,7 +267,7 @@ class SyntheticPort:
         for fault in faults:
             if fault.kind == "ib-errors":
                 errors.setdefault(fault.options["counter"], []).append(fault)
-        self._counts = {counter: ErrorTally(each, "rate", "burst") for counter, each in errors.items()}
+        self._counts = {counter: ErrorTally(faults, "rate", "burst") for counter, faults in errors.items()}
         self._history = [1e12 * (1.0 + uniform(scenario.seed, number, way, 51)) for way in (0, 1)]
         self._spoiler = ReadingCorruptor(scenario, port=device)
         self._restart()
@@ -282,14 +282,18 @@ class SyntheticPort:
     def _restart(self) -> None:
         self._at = 0.0
         self._carried: Traffic = (self._history[0], self._history[1])
-        self._seen: Traffic = self._demand(0.0)
+        self._last_demand: Traffic = self._demand(0.0)
 
     def readings(self, lane: Lane, t: float) -> tuple[list[Reading], list[Gap]]:
-        values = self._fast(t) if lane is Lane.FAST else self._slow_values(t) if lane is Lane.SLOW else _COLD
-        get = values.get
-        found = [Reading(series, get(suffix, 0.0)) for suffix, series in self._series.get(lane, ())]
-        kept, gaps = self._spoiler.readings(found, t)
+        get = self._values(lane, t).get
+        readings = [Reading(series, get(suffix, 0.0)) for suffix, series in self._series.get(lane, ())]
+        kept, gaps = self._spoiler.readings(readings, t)
         return list(kept), gaps
+
+    def _values(self, lane: Lane, t: float) -> dict[str, float]:
+        if lane is Lane.FAST:
+            return self._fast(t)
+        return self._slow_values(t) if lane is Lane.SLOW else _COLD
 
     def _demand(self, t: float) -> Traffic:
         """Return what the GPUs on this rail have needed to send and receive so far."""
@@ -316,7 +320,7 @@ class SyntheticPort:
         limits = (*self._down, *self._avoided)
         while (edge := min((fault.window.next_edge(self._at) for fault in limits), default=inf)) <= t:
             self._carried = self._carried_by(edge)
-            self._at, self._seen = edge, self._demand(edge)
+            self._at, self._last_demand = edge, self._demand(edge)
         return self._carried_by(t)
 
     def _carried_by(self, t: float) -> Traffic:
@@ -324,8 +328,8 @@ class SyntheticPort:
         share = self._share(self._at)
         if not share:
             return self._carried
-        (sent, received), demand, seen = self._carried, self._demand(t), self._seen
-        return sent + share * (demand[0] - seen[0]), received + share * (demand[1] - seen[1])
+        (sent, received), demand, last_demand = self._carried, self._demand(t), self._last_demand
+        return sent + share * (demand[0] - last_demand[0]), received + share * (demand[1] - last_demand[1])
 
     def _drops(self, t: float) -> float:
         return float(sum(fault.window.started(t) for fault in self._down))

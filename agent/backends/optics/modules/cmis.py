@@ -166,7 +166,7 @@ def _lanes_of(head: bytes, upper: bytes, applications: bytes, advertised: bytes)
         if interface == _LAST:
             break
         for lanes, count, firsts in zip(sides, (counts & 0xF, counts >> 4), (begins[number], host_begins), strict=True):
-            lanes |= {first + each for first in _bits_of(firsts or 1) for each in range(count)}
+            lanes |= {first + offset for first in _bits_of(firsts or 1) for offset in range(count)}
     media, host = sides
     most = _LANES // 2 if head[0] == _FOUR_LANES else _LANES
     whole = set(range(1, most + 1))
@@ -183,13 +183,13 @@ def _in_banks(lanes: set[int], banks: int) -> tuple[int, ...]:
 
 
 def _of_banks(banks: Sequence[bytes], at: int, lanes: Sequence[int], step: float) -> dict[int, float]:
-    found: dict[int, float] = {}
+    values_by_lane: dict[int, float] = {}
     for number, bank in enumerate(banks):
         first = number * _LANES
         within = [lane - first for lane in lanes if first < lane <= first + _LANES]
         values = lanes_in(bank, at - _LANE_VALUES, within, step)
-        found |= {lane + first: value for lane, value in values.items()}
-    return found
+        values_by_lane |= {lane + first: value for lane, value in values.items()}
+    return values_by_lane
 
 
 VDM_GROUPS = ModuleSpan(0x2F, 128, 1)
@@ -213,17 +213,17 @@ def find_samples(pages: Sequence[bytes], media: Collection[int], host: Collectio
     """Return where the values of each side's lanes are, of what the pages of descriptions have; the first place of each
     counts."""
     lanes = {MEDIA: media, HOST: host}
-    known: set[VdmSample] = set()
+    placed: set[VdmSample] = set()
     places: dict[int, dict[int, VdmSample]] = {}
     for group, page in enumerate(pages):
         for at in range(0, _PAGE, 2):
             lane = (page[at] & _LANE) + 1
             if page[at + 1] not in _TYPES:
                 continue
-            found = VdmSample(*_TYPES[page[at + 1]], lane)
-            if found not in known and (lane == WHOLE or (lane <= _LANES and lane in lanes[found.side])):
-                known.add(found)
-                places.setdefault(_VALUES + group, {})[_UPPER + at] = found
+            sample = VdmSample(*_TYPES[page[at + 1]], lane)
+            if sample not in placed and (lane == WHOLE or (lane <= _LANES and lane in lanes[sample.side])):
+                placed.add(sample)
+                places.setdefault(_VALUES + group, {})[_UPPER + at] = sample
     return places
 
 
@@ -232,17 +232,17 @@ def read_samples(memory: Memory, places: Places) -> dict[VdmSample, float]:
 
     An error ratio above 1 is left out: it was not measured.
     """
-    found: dict[VdmSample, float] = {}
+    ratios: dict[VdmSample, float] = {}
     for page, places_of_page in places.items():
         first = min(places_of_page)
         part = read_span(memory, ModuleSpan(page, first, max(places_of_page) + 2 - first))
         for at, measurement in places_of_page.items():
             (word,) = read_u16_array(part, at - first, 1)
             if measurement.row is rows.SIGNAL_LANE:
-                found[measurement] = _power_ratio(word)
+                ratios[measurement] = _power_ratio(word)
             elif (errors := _small_float(word)) <= 1:
-                found[measurement] = errors
-    return found
+                ratios[measurement] = errors
+    return ratios
 
 
 def _power_ratio(word: int) -> float:

@@ -172,13 +172,13 @@ def lane_values(
     quantity: tuple[Metric, Metric | None, Metric | None], values: Mapping[int, float]
 ) -> Iterator[PortValue]:
     """Yield one of the quantities above, by lane."""
-    each, lowest, highest = quantity
+    lane_row, lowest, highest = quantity
     if values and lowest:
         yield PortValue(lowest, (), min(values.values()))
     if values and highest:
         yield PortValue(highest, (), max(values.values()))
     for lane, value in values.items():
-        yield PortValue(each, (("lane", str(lane)),), value)
+        yield PortValue(lane_row, (("lane", str(lane)),), value)
 
 
 def limits_in(

@@ -144,11 +144,11 @@ def use_redfish(data: bytes, folder: Path) -> None:
         with refusals(DeviceError):
             assert -1e9 < RedfishPower(target, None, lambda: 0.0).watts() < 1e9
         with refusals(DeviceError, AbsentError):
-            cooling = NodeCoolingReader(target, None, lambda: 0.0).look()
+            cooling = NodeCoolingReader(target, None, lambda: 0.0).read_parts()
             assert set(cooling.states.values()) <= {*LEAK_STATES, None}
             assert all(-1e13 < value < 1e13 for value in cooling.values.values())
         with refusals(DeviceError):
-            rack = RackEquipmentReader("cdu", service, lambda: 0.0).look()
+            rack = RackEquipmentReader("cdu", service, lambda: 0.0).read_parts()
             assert set(rack.states.values()) <= set(LEAK_STATES)
             assert all(-1e13 < value < 1e13 for value in rack.values.values())
             assert all(word.isprintable() for _, names in rack.states for word in names)
