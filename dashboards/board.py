@@ -1,19 +1,13 @@
-"""A dashboard: place panels on the grid, narrow their queries by the board's variables, and make what Grafana reads.
+"""A dashboard: place panels on the grid, narrow their queries by the board's variables, and link boards.
 
-Panels are written as current Grafana reads them. grafanalib makes the rest of the JSON, and `dashboards.grafana_json`
-corrects it. `to_json_data` is all that grafanalib's own commands need of a dashboard.
+`to_json_data` is all that grafanalib's own commands need of a dashboard.
 """
 
-from string import ascii_uppercase
-from typing import Any
-
 from grafanalib import core
-from msgspec import Struct
 
 from dashboards import grafana_json
-from dashboards.grafana_json import Json, override
-from dashboards.panels import DashboardPanel, Mapped
-from dashboards.queries import ACTIVE_ALERTS, PanelQuery, alerts_of_job, legend_for, narrowed
+from dashboards.grafana_json import NATURAL_ORDER, SCHEMA_VERSION, SOURCE, Json, override
+from dashboards.queries import ACTIVE_ALERTS, alerts_of_job, legend_for, narrowed
 
 BOARDS = {
     "fleet": "Fleet",
@@ -29,39 +23,41 @@ BOARD_OF = {"instance": "node", "rack": "rack", "job_id": "job"}
 UID = "coldplate-{}"
 
 
-class BoardVariable(Struct, frozen=True):
-    """A variable that is filled by a query about one label."""
+def _variable(name: str, title: str, query: str, *, many: bool) -> core.Template:
+    return core.Template(
+        name=name,
+        label=title,
+        query=query,
+        dataSource=SOURCE,
+        multi=many,
+        includeAll=many,
+        allValue=".*" if many else None,
+        refresh=core.REFRESH_ON_TIME_RANGE_CHANGE,
+        sort=NATURAL_ORDER,
+    )
 
-    name: str
-    label: str
-    title: str
-    query: str
-    many: bool
 
-    @property
-    def matcher(self) -> str:
-        return f'{self.label}=~"${self.name}"' if self.many else f'{self.label}="${self.name}"'
-
-
-CLUSTER = BoardVariable("cluster", "cluster", "Cluster", "label_values(coldplate_build_info, cluster)", many=True)
 RACKS_QUERY = 'label_values(coldplate_rack_nodes_expected{cluster=~"$cluster"}, rack)'
-RACKS = BoardVariable("rack", "rack", "Rack", RACKS_QUERY, many=True)
-RACK = BoardVariable("rack", "rack", "Rack", RACKS_QUERY, many=False)
 NODES_QUERY = 'label_values(coldplate_build_info{cluster=~"$cluster"}, instance)'
-NODES = BoardVariable("node", "instance", "Node", NODES_QUERY, many=True)
-NODE = BoardVariable("node", "instance", "Node", NODES_QUERY, many=False)
-GPU = BoardVariable("gpu", "gpu", "GPU", 'label_values(coldplate_gpu_up{instance="$node"}, gpu)', many=True)
-JOB_QUERY = 'label_values(coldplate_gpu_job_info{cluster=~"$cluster", job_id!=""}, job_id)'
-JOB = BoardVariable("job", "job_id", "Job", JOB_QUERY, many=False)
+JOBS_QUERY = 'label_values(coldplate_gpu_job_info{cluster=~"$cluster", job_id!=""}, job_id)'
+SOURCES = core.Template(name="datasource", type="datasource", query="prometheus", label="Data source")
+CLUSTERS = _variable("cluster", "Cluster", "label_values(coldplate_build_info, cluster)", many=True)
+RACKS = _variable("rack", "Rack", RACKS_QUERY, many=True)
+RACK = _variable("rack", "Rack", RACKS_QUERY, many=False)
+NODES = _variable("node", "Node", NODES_QUERY, many=True)
+NODE = _variable("node", "Node", NODES_QUERY, many=False)
+GPUS = _variable("gpu", "GPU", 'label_values(coldplate_gpu_up{instance="$node"}, gpu)', many=True)
+JOB = _variable("job", "Job", JOBS_QUERY, many=False)
 
 VARIABLES = {
-    "fleet": (CLUSTER, RACKS),
-    "rack": (CLUSTER, RACK),
-    "node": (CLUSTER, NODE, GPU),
-    "job": (CLUSTER, JOB),
-    "fabric": (CLUSTER, NODES),
-    "agents": (CLUSTER, NODES),
+    "fleet": {"cluster": CLUSTERS, "rack": RACKS},
+    "rack": {"cluster": CLUSTERS, "rack": RACK},
+    "node": {"cluster": CLUSTERS, "instance": NODE, "gpu": GPUS},
+    "job": {"cluster": CLUSTERS, "job_id": JOB},
+    "fabric": {"cluster": CLUSTERS, "instance": NODES},
+    "agents": {"cluster": CLUSTERS, "instance": NODES},
 }
+"""The variables of each board, by the label that each narrows."""
 
 
 def link(source: str, target: str, **values: str) -> str:
@@ -69,18 +65,15 @@ def link(source: str, target: str, **values: str) -> str:
 
     `values` take a variable's place.
     """
-    takes_many = {each.name: each.many for each in VARIABLES[target] if each.name not in values}
-    own = [each for each in VARIABLES[source] if each.name in takes_many]
-    kept = [each.name for each in own if takes_many[each.name] or not each.many]
+    takes_many = {each.name: each.multi for each in VARIABLES[target].values() if each.name not in values}
+    own = [each for each in VARIABLES[source].values() if each.name in takes_many]
+    kept = [each.name for each in own if takes_many[each.name] or not each.multi]
     parts = ["${datasource:queryparam}", *(f"${{{name}:queryparam}}" for name in kept)]
     parts += [f"var-{name}={value}" for name, value in values.items()]
     return f"/d/{UID.format(target)}?{'&'.join(parts)}"
 
 
 COLUMNS = 24
-NATURAL_ORDER = 7  # node2 before node10; grafanalib has no name for it
-SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-_ALERT_TEXT = "{{severity}} {{instance}} {{rack}} {{gpu}} {{device}} {{job_id}}"
 
 
 class Board:
@@ -94,35 +87,41 @@ class Board:
         self.profile = profile
         self._description = f"{description} Needs metrics.profile {profile}, or more, on every node."
         self._variables = VARIABLES[name]
-        self._matchers = {each.label: each.matcher for each in self._variables}
-        self._pinned = frozenset(each.label for each in self._variables if not each.many) | {"cluster"}
-        self._panels: list[Json] = []
+        self._matchers = {
+            label: f'{label}=~"${variable.name}"' if variable.multi else f'{label}="${variable.name}"'
+            for label, variable in self._variables.items()
+        }
+        single = (label for label, variable in self._variables.items() if not variable.multi)
+        self._pinned = frozenset(("cluster", *single))
+        self._panels: list[core.Panel] = []
         """Rows and panels. Those of a collapsed row are inside it: Grafana asks nothing for them."""
         self._beside = self._panels
-        self._count = 0
         self._x = self._y = self._tallest = 0
 
     def row(self, title: str, *, collapsed: bool = False) -> None:
         """Begin a new row under a heading; a collapsed one is for what most sites do not have."""
         self._break()
-        row: Json = {"type": "row", "title": title, "panels": [], "collapsed": collapsed}
-        self._place(row, self._panels, width=COLUMNS, height=1)
-        self._beside = row["panels"] if collapsed else self._panels
+        row = core.RowPanel(title=title, collapsed=collapsed, gridPos=core.GridPos(w=COLUMNS, h=1, x=0, y=self._y))
+        self._panels.append(row)
+        self._beside = row.panels if collapsed else self._panels
         self._y += 1
 
-    def add(self, *panels: DashboardPanel) -> None:
+    def add(self, *panels: core.Panel) -> None:
         """Put panels beside each other, and on the next line when a line is full."""
         for panel in panels:
-            if self._x + panel.width > COLUMNS:
+            place = panel.gridPos
+            if self._x + place.w > COLUMNS:
                 self._break()
-            self._place(self._panel(panel), self._beside, panel.width, panel.height)
-            self._x += panel.width
-            self._tallest = max(self._tallest, panel.height)
-
-    def _place(self, made: Json, beside: list[Json], width: int, height: int) -> None:
-        self._count += 1
-        place = {"h": height, "w": width, "x": self._x, "y": self._y}
-        beside.append({**made, "id": self._count, "gridPos": place})
+            place.x, place.y = self._x, self._y
+            self._x += place.w
+            self._tallest = max(self._tallest, place.h)
+            for target in panel.targets:
+                if target.legendFormat is None:
+                    target.legendFormat = legend_for(target.expr, panel.title, self._pinned)
+                target.expr = narrowed(target.expr, self._matchers)
+            if isinstance(panel, core.Table):
+                panel.overrides += self._links(panel)
+            self._beside.append(panel)
 
     def _break(self) -> None:
         self._y += self._tallest
@@ -130,97 +129,42 @@ class Board:
 
     def to_json_data(self) -> Json:
         """Return the finished dashboard."""
-        made = core.Dashboard(
+        dashboard = core.Dashboard(
             title=f"coldplate / {BOARDS[self.name]}",
             uid=UID.format(self.name),
             description=self._description,
+            schemaVersion=SCHEMA_VERSION,
             tags=["coldplate", "gpu"],
             timezone="browser",
             time=core.Time("now-1h", "now"),
             refresh="30s",
             graphTooltip=core.GRAPH_TOOLTIP_MODE_SHARED_CROSSHAIR,
-            templating=core.Templating([_SOURCE_VARIABLE, *map(_variable, self._variables)]),
-            annotations=core.Annotations([_GRAFANA_ANNOTATIONS, *self._alert_annotations()]),
-            links=[self._board_link(each) for each in BOARDS if each != self.name],
+            templating=core.Templating([SOURCES, *self._variables.values()]),
+            annotations=core.Annotations([grafana_json.GRAFANA_ANNOTATIONS, *self._alert_annotations()]),
+            links=[
+                core.DashboardLink(type="link", title=title, uri=link(self.name, board), icon="dashboard")
+                for board, title in BOARDS.items()
+                if board != self.name
+            ],
             panels=self._panels,
         )
-        return grafana_json.fix_dashboard(made)
+        return grafana_json.finished(dashboard.auto_panel_ids())
 
-    def _panel(self, panel: DashboardPanel) -> Json:
-        return {
-            "type": panel.look,
-            "title": panel.title,
-            "description": panel.description,
-            "datasource": SOURCE,
-            "transparent": False,
-            "pluginVersion": grafana_json.PLUGIN_VERSION,
-            "targets": [self._target(panel, *each) for each in zip(ascii_uppercase, panel.queries, strict=False)],
-            "transformations": _transformations(panel),
-            **self._panel_options(panel),
-        }
-
-    def _target(self, panel: DashboardPanel, letter: str, query: PanelQuery) -> Json:
-        return {
-            "refId": letter,
-            "datasource": SOURCE,
-            "editorMode": "code",
-            "expr": narrowed(query.expr, self._matchers),
-            "legendFormat": legend_for(query, panel.title, self._pinned),
-            "instant": panel.instant,
-            "range": not panel.instant,
-            "format": "table" if panel.look == "table" else "time_series",
-        }
-
-    def _panel_options(self, panel: DashboardPanel) -> Json:
-        """Return the panel's options and field configuration."""
-        extra = {**panel.extra, "limits": bool(panel.limits), "unit": panel.unit}
-        options, custom = grafana_json.LOOKS[panel.look](extra)
-        defaults: Json = {
-            "unit": panel.unit,
-            "color": grafana_json.coloring(panel.look, bool(panel.limits)),
-            "thresholds": grafana_json.thresholds(panel.limits or (("green", None),)),
-            "mappings": [*_mappings(panel.mapped), *_absence(panel)],
-            "custom": custom,
-        }
-        if panel.none:
-            defaults["noValue"] = panel.none
-        ends = zip(("min", "max"), panel.span, strict=True)
-        defaults.update({key: value for key, value in ends if value is not None})
-        if panel.decimals is not None:
-            defaults["decimals"] = panel.decimals
-        overrides = [*_column_overrides(panel), *self._label_links(panel), *_line_overrides(panel)]
-        return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
-
-    def _label_links(self, panel: DashboardPanel) -> list[Json]:
-        """Return widths and links of the columns of a table: a node, rack or job links to its board."""
-        if panel.look != "table":
-            return []
-        made = [override(header, {"custom.width": width}) for header, width in _widths(panel).items()]
-        for label, header in panel.labels:
-            target = BOARD_OF.get(label, self.name)
-            if target == self.name:
+    def _links(self, panel: core.Table) -> list[Json]:
+        """Return links of the columns of a table: a node, rack or job links to its board."""
+        headers = panel.transformations[-1]["options"]["renameByName"]
+        links = []
+        for label, board in BOARD_OF.items():
+            if label not in headers or board == self.name:
                 continue
             values = {
-                each.name: f'${{__data.fields["{shown}"]}}'
-                for name, shown in panel.labels
-                for each in VARIABLES[target]
-                if each.label == name and not each.many  # an alert without a GPU would select none
+                variable.name: f'${{__data.fields["{headers[known]}"]}}'
+                for known, variable in VARIABLES[board].items()
+                if known in headers and not variable.multi  # an alert without a GPU would select none
             }
-            url = link(self.name, target, **values) + "&${__url_time_range}"
-            made.append(override(header, {"links": [grafana_json.data_link(f"Open {BOARDS[target]}", url)]}))
-        for header, texts in panel.texts:
-            made.append(override(header, {"mappings": [grafana_json.texts_of(texts)]}))
-        if panel.runbook:
-            alert = dict(panel.labels)["alertname"]
-            address = f'http://${{__value.raw}}/runbooks/${{__data.fields["{alert}"]}}'
-            opened = {**grafana_json.data_link("Open the runbook", address), "targetBlank": True}
-            made.append(override(panel.runbook, {"links": [opened]}))
-            made.append(override(panel.runbook, {"mappings": [grafana_json.OPEN]}))
-        return made
-
-    def _board_link(self, target: str) -> Any:
-        url = link(self.name, target)
-        return core.DashboardLink(type="link", title=BOARDS[target], uri=url, icon="dashboard", keepTime=True)
+            url = link(self.name, board, **values) + "&${__url_time_range}"
+            links.append(override(headers[label], {"links": [core.DataLink(f"Open {BOARDS[board]}", url)]}))
+        return links
 
     def _alert_annotations(self) -> list[Json]:
         active, pending = ACTIVE_ALERTS, 'coldplate_alert{alertstate="pending"}'
@@ -228,143 +172,9 @@ class Board:
             active, pending = f"{ACTIVE_ALERTS}{{{self._matchers['rack']}}}", ""
         if self.name == "job":
             active, pending = alerts_of_job("15m"), ""
-        made = [_annotation("Alerts", narrowed(active, self._matchers), shown=True)]
+        annotations = [grafana_json.alert_annotation("Alerts", narrowed(active, self._matchers), shown=True)]
         if pending:
-            made.append(_annotation("Pending alerts", narrowed(pending, self._matchers), shown=False))
-        return made
-
-
-_SOURCE_VARIABLE = core.Template(name="datasource", type="datasource", query="prometheus", label="Data source")
-_GRAFANA_ANNOTATIONS: Json = {
-    "builtIn": 1, "datasource": {"type": "grafana", "uid": "-- Grafana --"}, "enable": True, "hide": True,
-    "iconColor": "rgba(0, 211, 255, 1)", "name": "Annotations & Alerts", "type": "dashboard",
-}  # fmt: skip
-"""Grafana's own annotations, which it would add itself to a board without them."""
-
-
-def _annotation(name: str, expr: str, *, shown: bool) -> Json:
-    return {
-        "name": name, "datasource": SOURCE, "enable": shown, "hide": False, "iconColor": "red", "expr": expr,
-        "step": "60s", "titleFormat": "{{alertname}}", "textFormat": _ALERT_TEXT, "tagKeys": "severity",
-        "useValueForTime": False,
-    }  # fmt: skip
-
-
-def _variable(variable: BoardVariable) -> Any:
-    return core.Template(
-        name=variable.name,
-        label=variable.title,
-        query=variable.query,
-        dataSource=SOURCE,
-        multi=variable.many,
-        includeAll=variable.many,
-        allValue=".*" if variable.many else None,
-        refresh=core.REFRESH_ON_TIME_RANGE_CHANGE,
-        sort=NATURAL_ORDER,
-    )
-
-
-_WIDE = {"alertname": 210, "metric": 340, "cluster_uuid": 320, "instance": 150, "equipment": 150, "part": 150}
-"""Columns with longer texts than the rest, and their widths in pixels."""
-
-
-_SCREEN = 1600
-"""The width of screen in pixels for which columns are laid out."""
-_LEAST = {"dateTimeFromNow": 150}
-"""Pixels that values need, by unit, if that is more than headers need."""
-
-
-def _needed(header: str, unit: str) -> int:
-    """Return the pixels of a column whose header is not cut: its letters, the sort sign, and the padding."""
-    return max(_LEAST.get(unit, 70), 8 * len(header) + 36)
-
-
-def _widths(panel: DashboardPanel) -> dict[str, int]:
-    """Return widths of the columns that need more than their share, or have longer texts; the others share the rest."""
-    needs = {shown: _WIDE.get(label, _needed(shown, "")) for label, shown in panel.labels}
-    needs |= {column.header: _needed(column.header, column.unit or "") for column in panel.columns}
-    fixed = {shown: _WIDE[label] for label, shown in panel.labels if label in _WIDE}
-    fixed |= {column.header: needs[column.header] for column in panel.columns if column.first}
-    if panel.runbook:  # a table of alerts: what they mean has all the room that the rest leaves
-        return {header: need for header, need in needs.items() if header not in dict(panel.texts)}
-    room = panel.width * _SCREEN // COLUMNS - 30
-    while True:
-        left = {header: need for header, need in needs.items() if header not in fixed}
-        share = (room - sum(fixed.values())) / max(1, len(left))
-        more = {header: need for header, need in left.items() if need > share}
-        if not more:
-            return fixed
-        fixed |= more
-
-
-def _absence(panel: DashboardPanel) -> list[Json]:
-    """Return how a series without a value is shown."""
-    if panel.absent == "-":
-        return []
-    result = {"text": panel.absent, "color": "red", "index": len(panel.mapped)}
-    return [{"type": "special", "options": {"match": "null+nan", "result": result}}]
-
-
-def _mappings(mapped: Mapped) -> list[Json]:
-    if not mapped:
-        return []
-    options = {
-        f"{value:g}": {"text": text, "color": color, "index": index}
-        for index, (value, text, color) in enumerate(mapped)
-    }
-    return [{"type": "value", "options": options}]
-
-
-def _column_overrides(panel: DashboardPanel) -> list[Json]:
-    made = []
-    for column in panel.columns:
-        properties: Json = {"unit": column.unit}
-        if column.first:
-            properties["custom.align"] = "left"
-        if column.decimals is not None:
-            properties["decimals"] = column.decimals
-        if column.limits:
-            properties["thresholds"] = grafana_json.thresholds(column.limits)
-        properties["mappings"] = [*_mappings(column.mapped), grafana_json.NOTHING]
-        if column.limits or column.mapped:
-            cell: Json = {"type": "color-background", "mode": "basic", **({"applyToRow": True} if column.row else {})}
-            properties["custom.cellOptions"] = cell
-        made.append(override(column.header, properties))
-    return made
-
-
-def _line_overrides(panel: DashboardPanel) -> list[Json]:
-    """Return series that are limits, drawn as dashed lines beside what they limit."""
-    style: Json = {
-        "custom.lineStyle": {"fill": "dash", "dash": [10, 10]},
-        "custom.fillOpacity": 0,
-        "custom.stacking": {"group": "limits", "mode": "none"},
-    }
-    made = []
-    for line in panel.lines:
-        name, color = (line, "red") if isinstance(line, str) else line
-        colored = {"mode": "fixed", "fixedColor": color}
-        made.append(override(f"/{name}/", {**style, "color": colored}, by="byRegexp"))
-    return made
-
-
-def _transformations(panel: DashboardPanel) -> list[Json]:
-    if panel.look != "table":
-        return []
-    single = len(panel.columns) == 1
-    columns = {f"Value #{letter}": each for letter, each in zip(ascii_uppercase, panel.columns, strict=False)}
-    if single:
-        columns = {"Value": panel.columns[0], **columns}
-    values = {name: each.header for name, each in columns.items()}
-    first = [name for name, each in columns.items() if each.first]
-    order = [*first, *(label for label, _ in panel.labels), *(name for name in values if name not in first)]
-    organize = {
-        "excludeByName": {"Time": True},
-        "includeByName": {},
-        "indexByName": {name: number for number, name in enumerate(order)},
-        "renameByName": {**dict(panel.labels), **values},
-    }
-    # Rows are joined by their labels: the times are removed, since some servers give a different one for each query.
-    timeless = {"id": "filterFieldsByName", "options": {"exclude": {"names": ["Time"]}}}
-    merge = [] if single else [timeless, {"id": "merge", "options": {}}]
-    return [*merge, {"id": "organize", "options": organize}]
+            annotations.append(
+                grafana_json.alert_annotation("Pending alerts", narrowed(pending, self._matchers), shown=False)
+            )
+        return annotations

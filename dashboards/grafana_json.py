@@ -1,162 +1,60 @@
-"""The options of panels in current Grafana, and the corrections of what grafanalib 0.7.1 writes.
+"""What current Grafana reads and grafanalib 0.7.1 does not write.
 
-grafanalib writes schema version 12, variables without an identity, and keys that Grafana no longer reads. Its panels,
-with options from before Grafana 9, are not used. No other module handles this.
+Boards are made of grafanalib's classes. Here is what its panels lack, for their `extraJson`; what it has no class for:
+thresholds with a base, field overrides, mappings of absent values, annotations; and `finished`, which leaves out the
+keys that Grafana no longer reads. No other module handles this.
 """
 
 import json
 from typing import Any
 
+from grafanalib import core
 from grafanalib._gen import DashboardEncoder
+
+from dashboards.alert_thresholds import Steps
 
 Json = dict[str, Any]
 PLUGIN_VERSION = "12.0.0"
+SCHEMA_VERSION = 41
+NATURAL_ORDER = 7
+"""The order of a variable's values in which node2 is before node10."""
+SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 
-_LAST: Json = {"calcs": ["lastNotNull"], "fields": "", "values": False}
-_LEGEND: Json = {"calcs": ["lastNotNull", "max"], "displayMode": "table", "placement": "right", "showLegend": True}
-_SOFT = {"percentunit": 0.01, "short": 1, "cps": 1, "Bps": 1}
-"""The end of the axis if all values are 0: without it Grafana draws 0 in a range up to 100, or 10,000%."""
-
-
-def _timeseries(extra: Json) -> tuple[Json, Json]:
-    legend = {**_LEGEND, **({"displayMode": "list", "placement": "bottom", "calcs": []} if extra.get("few") else {})}
-    if extra.get("quiet"):
-        legend = {"calcs": [], "displayMode": "hidden", "placement": "bottom", "showLegend": False}
-    custom = {
-        "drawStyle": "line",
-        "lineWidth": 1,
-        "lineInterpolation": "linear",
-        "fillOpacity": 30 if extra.get("stack") else 0,  # overlapping fills of lines would blur into each other
-        "gradientMode": "none",
-        "showPoints": "never",
-        "spanNulls": False,
-        "axisPlacement": "auto",
-        "stacking": {"group": "A", "mode": "normal" if extra.get("stack") else "none"},
-        "thresholdsStyle": {"mode": "dashed" if extra.get("limits") else "off"},
-    }
-    if extra.get("stack"):
-        custom["axisSoftMin"] = 0  # else the area that is drawn is no share of the sum
-    if extra["unit"] in _SOFT:
-        custom |= {"axisSoftMin": 0, "axisSoftMax": _SOFT[extra["unit"]]}
-    return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}, custom
+LAST: Json = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}}
+BY_THRESHOLDS: Json = {"mode": "thresholds"}
 
 
-def _stat(extra: Json) -> tuple[Json, Json]:
-    return {
-        "colorMode": "background" if extra.get("limits") else "value",
-        "graphMode": "area" if extra.get("trend") else "none",
-        "justifyMode": "auto",
-        "orientation": "auto",
-        "reduceOptions": _LAST,
-        "textMode": "auto",
-        "wideLayout": True,
-    }, {}
+def extra(no_value: str, options: Json | None = None, **defaults: Any) -> Json:
+    """Return the `extraJson` of a panel: the text in place of series, further options and defaults of its fields."""
+    fields = {"noValue": no_value, **defaults}
+    return {"pluginVersion": PLUGIN_VERSION, "options": options or {}, "fieldConfig": {"defaults": fields}}
 
 
-def _bargauge(_: Json) -> tuple[Json, Json]:
-    return {
-        "displayMode": "basic",
-        "orientation": "horizontal",
-        "reduceOptions": _LAST,
-        "showUnfilled": True,
-        "valueMode": "color",
-        "namePlacement": "auto",
-        "sizing": "auto",
-        "maxVizHeight": 40,
-        "minVizHeight": 12,
-        "minVizWidth": 8,
-    }, {}
-
-
-def _gauge(_: Json) -> tuple[Json, Json]:
-    return {
-        "minVizHeight": 75,
-        "minVizWidth": 75,
-        "orientation": "auto",
-        "reduceOptions": _LAST,
-        "showThresholdLabels": False,
-        "showThresholdMarkers": True,
-        "sizing": "auto",
-    }, {}
-
-
-def _heatmap(extra: Json) -> tuple[Json, Json]:
-    custom = {"hideFrom": {"legend": False, "tooltip": False, "viz": False}, "scaleDistribution": {"type": "linear"}}
+def heatmap_options(unit: str, limit: float | None) -> Json:
+    """Return the options of a heatmap, which grafanalib knows only as they were before Grafana 9."""
     return {
         "calculate": False,
-        "cellGap": 1,
-        "cellValues": {"unit": extra["unit"]},
+        "cellValues": {"unit": unit},
         "color": {
-            "mode": "scheme", "scheme": "Viridis", "fill": "dark-orange", "reverse": False,
-            "steps": 64, "exponent": 0.5, "scale": "exponential",
-            "min": 0, **({"max": extra["max"]} if "max" in extra else {}),
+            "mode": "scheme",
+            "scheme": "Viridis",
+            "fill": "dark-orange",
+            "steps": 64,
+            "scale": "exponential",
+            "exponent": 0.5,
+            "min": 0,
+            "max": limit,
         },
-        "exemplars": {"color": "rgba(255,0,255,0.7)"},
         "filterValues": {"le": -1e9},
-        "legend": {"show": True},
         "rowsFrame": {"layout": "auto"},
         "showValue": "never",
-        "tooltip": {"mode": "single", "showColorScale": False, "yHistogram": False},
         "yAxis": {"axisPlacement": "left", "reverse": True},
-    }, custom  # fmt: skip
+    }
 
 
-def _states(_: Json) -> tuple[Json, Json]:
-    return {
-        "alignValue": "left",
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
-        "mergeValues": True,
-        "rowHeight": 0.85,
-        "showValue": "never",
-        "tooltip": {"mode": "single", "sort": "none"},
-    }, {"fillOpacity": 80, "lineWidth": 0}
-
-
-def _table(extra: Json) -> tuple[Json, Json]:
-    sort = extra.get("sort", ())
-    keys = [sort] if isinstance(sort, str) else sort
-    order = [{"desc": not key.startswith("+"), "displayName": key.removeprefix("+")} for key in keys]
-    return {
-        "cellHeight": "sm",
-        "footer": {"countRows": False, "enablePagination": False, "fields": "", "reducer": ["sum"], "show": False},
-        "showHeader": True,
-        "sortBy": order,
-    }, {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True, "inspect": False, "minWidth": 70}
-
-
-LOOKS = {
-    "timeseries": _timeseries, "stat": _stat, "bargauge": _bargauge, "gauge": _gauge, "heatmap": _heatmap,
-    "state-timeline": _states, "table": _table,
-}  # fmt: skip
-
-
-def thresholds(steps: tuple[tuple[str, float | None], ...]) -> Json:
-    """Return steps as Grafana reads them: the base has the value null, which is not the text "null"."""
-    return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
-
-
-def coloring(look: str, limits: bool) -> Json:
-    """Return the rule by which values get their colour."""
-    if look == "timeseries":
-        return {"mode": "palette-classic"}
-    return {"mode": "thresholds"} if limits or look != "stat" else {"mode": "fixed", "fixedColor": "text"}
-
-
-NOTHING: Json = {
-    "type": "special",
-    "options": {"match": "null+nan", "result": {"text": "-", "color": "transparent", "index": 9}},
-}
-"""An empty cell of a table has no colour: absent is neither good nor bad."""
-
-
-OPEN: Json = {"type": "regex", "options": {"pattern": ".+", "result": {"text": "open", "index": 0}}}
-"""Any text is shown as `open`: what a link leads to is more than what it is called."""
-
-
-def texts_of(texts: dict[str, str]) -> Json:
-    """Return the texts that are shown in place of values."""
-    shown = {value: {"text": text, "index": index} for index, (value, text) in enumerate(texts.items())}
-    return {"type": "value", "options": shown}
+def threshold_steps(limits: Steps) -> list[Json]:
+    """Return steps of thresholds. The base has the value null; grafanalib's Threshold writes the text "null"."""
+    return [{"color": color, "value": value} for color, value in limits or (("green", None),)]
 
 
 def override(of: str, properties: Json, by: str = "byName") -> Json:
@@ -165,34 +63,111 @@ def override(of: str, properties: Json, by: str = "byName") -> Json:
     return {"matcher": {"id": by, "options": of}, "properties": listed}
 
 
-def data_link(title: str, url: str) -> Json:
-    """Return a link of a value."""
-    return {"title": title, "url": url, "targetBlank": False}
+def absent_as(text: str, color: str) -> Json:
+    """Return the mapping of absent values to a text. Mappings are ordered by their index: it is the last."""
+    result = {"text": text, "color": color, "index": 9}
+    return {"type": "special", "options": {"match": "null+nan", "result": result}}
 
 
-SCHEMA_VERSION = 41
-_TOP = ("annotations", "description", "editable", "graphTooltip", "links", "panels", "refresh", "schemaVersion",
-        "tags", "templating", "time", "timepicker", "timezone", "title", "uid", "version")  # fmt: skip
-_VARIABLE = ("allValue", "datasource", "hide", "includeAll", "label", "multi", "name", "query", "refresh", "regex",
-             "sort", "type")  # fmt: skip
+def any_text_as(text: str) -> Json:
+    """Return the mapping of every text to this one."""
+    return {"type": "regex", "options": {"pattern": ".+", "result": {"text": text, "index": 0}}}
 
 
-def fix_dashboard(dashboard: Any) -> Json:
-    """Return the dashboard as JSON."""
-    raw = json.loads(json.dumps(dashboard.to_json_data(), cls=DashboardEncoder))
-    made = {key: raw[key] for key in _TOP}
-    made["schemaVersion"] = SCHEMA_VERSION
-    made["timepicker"] = {}
-    made["templating"] = {"list": [_variable(each) for each in raw["templating"]["list"]]}
-    return made
+GRAFANA_ANNOTATIONS: Json = {
+    "builtIn": 1,
+    "datasource": {"type": "grafana", "uid": "-- Grafana --"},
+    "enable": True,
+    "hide": True,
+    "iconColor": "rgba(0, 211, 255, 1)",
+    "name": "Annotations & Alerts",
+    "type": "dashboard",
+}
+"""Grafana's own annotations, which it would add itself to a board without them."""
+
+
+def alert_annotation(name: str, expr: str, *, shown: bool) -> Json:
+    """Return annotations with the time of alerts."""
+    return {
+        "name": name,
+        "datasource": SOURCE,
+        "enable": shown,
+        "hide": False,
+        "iconColor": "red",
+        "expr": expr,
+        "step": "60s",
+        "titleFormat": "{{alertname}}",
+        "textFormat": "{{severity}} {{instance}} {{rack}} {{gpu}} {{device}} {{job_id}}",
+        "tagKeys": "severity",
+        "useValueForTime": False,
+    }
+
+
+_DASHBOARD = (
+    "annotations description editable graphTooltip links refresh schemaVersion tags time timezone title uid version"
+)
+_ROW = "collapsed gridPos id title type"
+_PANEL = "datasource description gridPos id options pluginVersion title transformations transparent type"
+_FIELDS = "color custom decimals mappings max min noValue thresholds unit"
+_TARGET = "datasource expr format instant legendFormat refId"
+_VARIABLE = "allValue datasource hide includeAll label multi name options query refresh sort type"
+_OLD_OPTIONS = ("fieldOptions", "showThresholdLabels", "showThresholdMarkers")
+"""Options of grafanalib's BarGauge as they were before Grafana 7."""
+
+
+def finished(dashboard: core.Dashboard) -> Json:
+    """Return the dashboard as JSON, with the keys that Grafana reads."""
+    raw = _without_absent(json.loads(json.dumps(dashboard, cls=DashboardEncoder)))
+    return {
+        **_only(_DASHBOARD, raw),
+        "panels": [_panel(panel) for panel in raw["panels"]],
+        "templating": {"list": [_variable(variable) for variable in raw["templating"]["list"]]},
+        "timepicker": {},
+    }
+
+
+def _only(names: str, raw: Json) -> Json:
+    return {name: raw[name] for name in names.split() if name in raw}
+
+
+def _without_absent(value: Any) -> Any:
+    """Return the value without nulls, but for the value of a threshold's base, and without colours that are ""."""
+    if isinstance(value, list):
+        return [_without_absent(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_absent(inner)
+        for key, inner in value.items()
+        if (inner is not None or key == "value") and (key, inner) != ("color", "")
+    }
+
+
+def _panel(raw: Json) -> Json:
+    if raw["type"] == "row":
+        return {**_only(_ROW, raw), "panels": [_panel(panel) for panel in raw["panels"]]}
+    panel = _only(_PANEL, raw)
+    for option in _OLD_OPTIONS:
+        panel["options"].pop(option, None)
+    fields = _only(_FIELDS, raw["fieldConfig"]["defaults"])
+    if raw["type"] == "table":
+        del fields["custom"]["displayMode"]
+    panel["fieldConfig"] = {"defaults": fields, "overrides": raw["fieldConfig"].get("overrides", [])}
+    panel["targets"] = [
+        {**_only(_TARGET, target), "range": not target["instant"], "editorMode": "code"} for target in raw["targets"]
+    ]
+    return panel
 
 
 def _variable(raw: Json) -> Json:
-    made = {key: raw[key] for key in _VARIABLE if raw[key] is not None}
+    variable = _only(_VARIABLE, raw) | {"current": {}, "regex": ""}
+    if raw["includeAll"]:
+        variable["current"] = {"text": ["All"], "value": ["$__all"]}
     if raw["type"] == "query":
-        made["definition"] = raw["query"]
-        made["query"] = {"query": raw["query"], "refId": "PrometheusVariableQueryEditor-VariableQuery", "qryType": 5}
-    made["options"] = []
-    made["current"] = {"text": ["All"], "value": ["$__all"]} if raw["includeAll"] else {}
-    made["regex"] = raw["regex"] or ""
-    return made
+        variable["definition"] = raw["query"]
+        variable["query"] = {
+            "query": raw["query"],
+            "refId": "PrometheusVariableQueryEditor-VariableQuery",
+            "qryType": 5,
+        }
+    return variable

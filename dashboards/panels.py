@@ -1,29 +1,32 @@
-"""Panels as a board writes them: one line each, with what the catalogue and the rules know filled in.
+"""Panels of grafanalib as a board writes them: one line each, with what the catalogue and the rules know filled in.
 
-Nothing here knows Grafana's JSON or where on the board a panel will be.
+A panel has its size and queries from here; the board gives it a place, narrows the queries, and makes the legends that
+are missing.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from string import ascii_uppercase
 from typing import Any, Union
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from grafanalib import core
 
 from agent.catalogue import BY_NAME
-from dashboards.alert_thresholds import Steps, alert_meanings, recorded_series
-from dashboards.queries import ACTIVE_ALERTS, AGENT, PanelQuery, names_in, title_of, unit_of_query
+from dashboards import grafana_json
+from dashboards.alert_thresholds import Steps, recorded_series
+from dashboards.grafana_json import Json, extra, override
+from dashboards.queries import names_in, title_of, unit_of_query
 
 About = Union[str, Sequence[Union[str, "tuple[str, str]"]]]
 """A query, or several; a pair is a query and its legend."""
 Mapped = tuple[tuple[float, str, str], ...]
 """Values that are shown as a text and a colour."""
+Lines = Sequence[Union[str, "tuple[str, str]"]]
+"""Series that are limits, by regular expressions, each with its colour if it is not red."""
+Size = tuple[int, int]
+"""Width and height on the grid."""
 
-_SIZES = {
-    "stat": (4, 4), "gauge": (6, 6), "timeseries": (12, 8), "bargauge": (12, 8), "heatmap": (12, 8),
-    "state-timeline": (12, 8),
-}  # fmt: skip
-"""Width and height if the board gives none."""
 YES_NO: Mapped = ((1, "yes", "orange"), (0, "no", "green"))
 UP_DOWN: Mapped = ((1, "up", "green"), (0, "down", "red"))
 NONE: Steps = (("green", None), ("red", 1))
@@ -31,60 +34,8 @@ FEW: Steps = (("green", None), ("orange", 1))
 """Limits of what should be 0."""
 
 
-class TableColumn(Struct, frozen=True):
-    """One column of a table: a query whose result has just the table's labels.
-
-    `zero` says that an absent value is 0: a count of what has not happened. `first` puts the column before the labels.
-    `row` gives its colour to all of the row.
-    """
-
-    header: str
-    expr: str
-    unit: str | None = None
-    limits: Steps = ()
-    mapped: Mapped = ()
-    zero: bool = False
-    first: bool = False
-    decimals: int | None = None
-    row: bool = False
-
-
-class DashboardPanel(Struct, frozen=True):
-    """One panel, before it has a place.
-
-    `texts` are pairs of a header and the text that is shown for each of its values. `runbook` is the header of the
-    column whose values are the addresses of agents that have the runbooks. `lines` are the series that are limits,
-    by regular expressions, each with its colour if it is not red.
-    """
-
-    look: str
-    title: str
-    queries: tuple[PanelQuery, ...]
-    description: str
-    unit: str
-    width: int
-    height: int
-    limits: Steps = ()
-    span: tuple[float | None, float | None] = (None, None)
-    mapped: Mapped = ()
-    decimals: int | None = None
-    columns: tuple[TableColumn, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
-    texts: tuple[tuple[str, dict[str, str]], ...] = ()
-    runbook: str = ""
-    lines: Sequence[str | tuple[str, str]] = ()
-    instant: bool = False
-    none: str = ""
-    absent: str = "-"
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-def _queries(about: About) -> tuple[PanelQuery, ...]:
-    given = [about] if isinstance(about, str) else about
-    return tuple(PanelQuery(each) if isinstance(each, str) else PanelQuery(*each) for each in given)
-
-
-def _subject(expr: str) -> str:
+def subject_of(expr: str) -> str:
+    """Return the series that the query is about. Raises ValueError if it reads none that is known."""
     names = names_in(expr)
     if not names:
         raise ValueError(f"no known series in {expr!r}")
@@ -92,142 +43,210 @@ def _subject(expr: str) -> str:
     return known[0] if known else names[0]
 
 
-def _meaning(subject: str, what: str | None, good: str) -> str:
+def heading(title: str, subject: str, what: str | None, good: str, size: Size) -> Json:
+    """Return what a panel of any kind begins with. Without `what`, the catalogue says what it shows."""
     if what is None:
         what = BY_NAME[subject].help if subject in BY_NAME else ""
-    return f"{what}\n\n**Good:** {good}".strip()
+    description = f"{what}\n\n**Good:** {good}".strip()
+    place = core.GridPos(w=size[0], h=size[1], x=0, y=0)
+    return {"title": title, "description": description, "gridPos": place, "dataSource": grafana_json.SOURCE}
 
 
-NOT_OFFERED = "no series: this hardware, its driver or the configuration does not offer it"
-NONE_REPORTED = "no series: nothing of this kind is reported"
+def targets(queries: Sequence[str | tuple[str, str]], **options: Any) -> list[core.Target]:
+    """Return a target for each query, with its legend if it is a pair."""
+    pairs = [(query, None) if isinstance(query, str) else query for query in queries]
+    return [
+        core.Target(refId=letter, datasource=grafana_json.SOURCE, expr=expr, legendFormat=legend, **options)
+        for letter, (expr, legend) in zip(ascii_uppercase, pairs, strict=False)
+    ]
 
 
-def _emptiness(good: str) -> str:
+def no_series(good: str) -> str:
     """Return the text of a panel without any series. Silence is no proof that all is well."""
-    return NONE_REPORTED if good.startswith(("empty", "no value")) else NOT_OFFERED
+    if good.startswith(("empty", "no value")):
+        return "no series: nothing of this kind is reported"
+    return "no series: this hardware, its driver or the configuration does not offer it"
 
 
-def _decimals(unit: str, look: str) -> int | None:
+def decimals_of(unit: str, *, axis: bool = False) -> int | None:
     """Return how many decimals values of a unit have, None if Grafana shall choose.
 
     Of shares it would show four digits, of which no sensor knows more than two; an axis needs one more.
     """
     if unit == "percentunit":
-        return 1 if look == "timeseries" else 0
+        return 1 if axis else 0
     return 0 if unit == "celsius" else None
 
 
-def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel:
-    queries = _queries(about)
-    subject = _subject(queries[0].expr)
-    unit = options.pop("unit", None) or unit_of_query(queries[0].expr, subject)
-    title = options.pop("title", None) or title_of(subject)
-    what = options.pop("what", None)
-    size = options.pop("size", _SIZES[look])
-    options.setdefault("none", _emptiness(good))
-    known = {"limits", "span", "mapped", "decimals", "lines", "instant", "absent", "none"}
-    given = {key: options.pop(key) for key in known & options.keys()}
-    given["extra"] = options
-    given.setdefault("decimals", _decimals(unit, look))
-    if unit == "percentunit" and "span" not in given and look != "timeseries":
-        given["span"] = (0, 1)
-    return DashboardPanel(look, title, queries, _meaning(subject, what, good), unit, *size, **given)
+def mappings(mapped: Mapped) -> list[core.StatValueMappings]:
+    """Return the mapping of values to texts in a list, which is empty without values."""
+    items = [
+        core.StatValueMappingItem(text, f"{value:g}", color, index) for index, (value, text, color) in enumerate(mapped)
+    ]
+    return [core.StatValueMappings(*items)] if items else []
 
 
-graph = partial(_panel, "timeseries")
-"""Values over time."""
-small_graph = partial(graph, size=(8, 8), few=True)
-"""The same on a third of a line, with its legend in a list below."""
-bar_gauge = partial(_panel, "bargauge", instant=True)
-"""A bar for each series, now."""
-gauge = partial(_panel, "gauge", instant=True)
-"""A dial for each series, now."""
-heatmap = partial(_panel, "heatmap")
-"""A row for each series, coloured by value over time."""
-state_timeline = partial(_panel, "state-timeline")
-"""A row for each series, coloured by state over time."""
+@dataclass(frozen=True)
+class PanelFacts:
+    """What the board, the catalogue and the rules say of a panel; `shared` is what panels of all kinds have."""
+
+    unit: str
+    decimals: int | None
+    min: float | None
+    max: float | None
+    limits: Steps
+    none: str
+    shared: Json
 
 
-def stat(about: About, good: str, **options: Any) -> DashboardPanel:
-    """Return one number, large."""
-    return _panel("stat", about, good, instant=not options.get("trend"), **options)
-
-
-def table(
-    title: str,
-    columns: Sequence[TableColumn],
+def _facts(
+    about: About,
     good: str,
     *,
-    labels: dict[str, str],
+    size: Size = (12, 8),
+    title: str = "",
     what: str | None = None,
-    size: tuple[int, int] = (12, 9),
-    rows: str = "",
+    unit: str = "",
+    limits: Steps = (),
+    span: tuple[float | None, float | None] | None = None,
+    decimals: int | None = None,
     none: str = "",
-    texts: Sequence[tuple[str, dict[str, str]]] = (),
-    runbook: str = "",
-    **extra: Any,
-) -> DashboardPanel:
-    """Return a row for each set of labels and a column for each query; `labels` has the header of each label.
+    instant: bool = False,
+    axis: bool = False,
+) -> PanelFacts:
+    queries = targets([about] if isinstance(about, str) else about, instant=instant)
+    expr = queries[0].expr
+    subject = subject_of(expr)
+    unit = unit or unit_of_query(expr, subject)
+    if decimals is None:
+        decimals = decimals_of(unit, axis=axis)
+    if span is None:
+        span = (0, 1) if unit == "percentunit" and not axis else (None, None)
+    shared = heading(title or title_of(subject), subject, what, good, size)
+    shared |= {"targets": queries, "thresholds": grafana_json.threshold_steps(limits)}
+    return PanelFacts(unit, decimals, span[0], span[1], limits, none or no_series(good), shared)
 
-    `rows` is a query with a series for each row that must be there, whether or not a column has a value for it. A table
-    of several columns needs it: Grafana joins rows by the labels that all queries have, and a query without a result
-    has none, so that one empty column would break all rows.
-    """
-    if len(columns) > 1 and not rows:
-        raise ValueError(f"table {title!r}: several columns need `rows`")
-    # A value that is missing from a row that must be there is NaN, which is shown as a dash.
-    queries = tuple(
-        PanelQuery(f"{each.expr} or {rows} * {'0' if each.zero else 'NaN'}" if rows else each.expr, "")
-        for each in columns
+
+_LEGENDS = {"table": ("right", ["lastNotNull", "max"]), "list": ("bottom", []), "hidden": ("bottom", [])}
+"""Where a legend is and what it shows of each series, by grafanalib's legendDisplayMode."""
+_AXIS_ENDS = {"percentunit": 0.01, "short": 1, "cps": 1, "Bps": 1}
+"""The end of the axis if all values are 0: without it Grafana draws 0 in a range up to 100, or 10,000%."""
+
+
+def graph(
+    about: About, good: str, *, lines: Lines = (), stack: bool = False, legend: str = "table", **options: Any
+) -> core.TimeSeries:
+    """Return values over time; `lines` are drawn dashed beside what they limit."""
+    facts = _facts(about, good, axis=True, **options)
+    placement, calcs = _LEGENDS[legend]
+    return core.TimeSeries(
+        **facts.shared,
+        unit=facts.unit,
+        valueMin=facts.min,
+        valueMax=facts.max,
+        valueDecimals=facts.decimals,
+        fillOpacity=30 if stack else 0,  # overlapping fills of lines would blur into each other
+        stacking={"group": "A", "mode": "normal" if stack else "none"},
+        showPoints="never",
+        thresholdsStyleMode="dashed" if facts.limits else "off",
+        axisSoftMin=0 if stack or facts.unit in _AXIS_ENDS else None,  # else a stack's area is no share of the sum
+        legendDisplayMode=legend,
+        legendPlacement=placement,
+        legendCalcs=calcs,
+        tooltipMode="multi",
+        tooltipSort="desc",
+        overrides=[_limit_line(line) for line in lines],
+        extraJson=extra(
+            facts.none,
+            {"legend": {"showLegend": legend != "hidden"}},
+            custom={"axisSoftMax": _AXIS_ENDS.get(facts.unit)},  # grafanalib takes whole numbers only
+        ),
     )
-    columns = tuple(_with_unit(column) for column in columns)
-    description = _meaning(_subject(queries[0].expr), what, good)
-    return DashboardPanel(
-        "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
-        texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good), extra=extra,
-    )  # fmt: skip
 
 
-def _with_unit(column: TableColumn) -> TableColumn:
-    unit = column.unit or unit_of_query(column.expr, _subject(column.expr))
-    decimals = _decimals(unit, "table") if column.decimals is None else column.decimals
-    return replace(column, unit=unit, decimals=decimals)
+def _limit_line(line: str | tuple[str, str]) -> Json:
+    name, color = (line, "red") if isinstance(line, str) else line
+    style = {
+        "custom.lineStyle": {"fill": "dash", "dash": [10, 10]},
+        "custom.fillOpacity": 0,
+        "custom.stacking": {"group": "limits", "mode": "none"},
+        "color": {"mode": "fixed", "fixedColor": color},
+    }
+    return override(f"/{name}/", style, by="byRegexp")
 
 
-SEVERITIES: Mapped = ((3, "critical", "red"), (2, "warning", "orange"), (1, "info", "blue"))
+small_graph = partial(graph, size=(8, 8), legend="list")
+"""The same on a third of a line, with its legend in a list below."""
 
 
-def alerts(
-    labels: dict[str, str],
-    *,
-    what: str,
-    title: str = "Firing alerts",
-    series: str = ACTIVE_ALERTS,
-    matchers: str = "",
-    good: str = "empty. Every agent has the runbooks, at /runbooks/.",
-    among: str = "",
-    explained: bool = False,
-    **options: Any,
-) -> DashboardPanel:
-    """Return active alerts, the worst first: the severity is a number with a name, so that it sorts correctly.
-
-    `among` is a query: only alerts that are in its result are shown. `explained` alerts have a column with their
-    summary (of those that only a server reports: with what the alert means), and one with a link to the runbook.
-    """
-    begin = f"{series}{{{matchers}, " if matchers else f"{series}{{"
-    ranked = " or ".join(
-        f"{begin}severity{severity}}} * {rank}"
-        for severity, rank in (('="critical"', 3), ('="warning"', 2), ('!~"critical|warning"', 1))
+def stat(
+    about: About, good: str, *, mapped: Mapped = (), trend: bool = False, size: Size = (4, 4), **options: Any
+) -> core.Stat:
+    """Return one number, large; with a trend, over a small graph of it."""
+    facts = _facts(about, good, instant=not trend, size=size, **options)
+    return core.Stat(
+        **facts.shared,
+        format=facts.unit,
+        decimals=facts.decimals,
+        mappings=mappings(mapped),
+        color=grafana_json.BY_THRESHOLDS if facts.limits else {"mode": "fixed", "fixedColor": "text"},
+        colorMode="background" if facts.limits else "value",
+        graphMode="area" if trend else "none",
+        reduceCalc="lastNotNull",
+        extraJson=extra(facts.none, min=facts.min, max=facts.max),
     )
-    if among:
-        ranked = f"({ranked}) and ({among})"
-    if explained:
-        labels = {**labels, "summary": "Summary"}
-    expr = f"max by ({', '.join(labels)}) ({ranked})"
-    if explained:
-        expr = f"{expr} * on () group_left (agent) {AGENT}"
-        labels = {**labels, "agent": "Runbook"}
-        options |= {"texts": [("Summary", alert_meanings())], "runbook": "Runbook"}
-    rank = TableColumn("Severity", expr, "short", mapped=SEVERITIES, first=True)
-    options.setdefault("sort", "Severity")
-    return table(title, [rank], good, labels=labels, what=what, none="no alert is reported", **options)
+
+
+def gauge(about: About, good: str, *, size: Size = (6, 6), **options: Any) -> core.GaugePanel:
+    """Return a dial for each series, now."""
+    facts = _facts(about, good, instant=True, size=size, **options)
+    return core.GaugePanel(
+        **facts.shared,
+        format=facts.unit,
+        min=facts.min,
+        max=facts.max,
+        decimals=facts.decimals,
+        extraJson=extra(facts.none, grafana_json.LAST, color=grafana_json.BY_THRESHOLDS),
+    )
+
+
+def bar_gauge(about: About, good: str, *, absent: str = "", **options: Any) -> core.BarGauge:
+    """Return a bar for each series, now; `absent` is the text of a series without a value."""
+    facts = _facts(about, good, instant=True, **options)
+    return core.BarGauge(
+        **facts.shared,
+        displayMode="basic",
+        extraJson=extra(
+            facts.none,
+            {**grafana_json.LAST, "maxVizHeight": 40, "minVizHeight": 12},
+            unit=facts.unit,
+            min=facts.min,
+            max=facts.max,
+            decimals=facts.decimals,
+            mappings=[grafana_json.absent_as(absent, "red")] if absent else [],
+            color=grafana_json.BY_THRESHOLDS,
+        ),
+    )
+
+
+def heatmap(about: About, good: str, **options: Any) -> core.Heatmap:
+    """Return a row for each series, coloured by value over time."""
+    facts = _facts(about, good, **options)
+    return core.Heatmap(
+        **facts.shared,
+        options=grafana_json.heatmap_options(facts.unit, facts.max),
+        extraJson=extra(facts.none, unit=facts.unit, min=facts.min, max=facts.max, decimals=facts.decimals),
+    )
+
+
+def state_timeline(about: About, good: str, *, mapped: Mapped, **options: Any) -> core.StateTimeline:
+    """Return a row for each series, coloured by state over time."""
+    facts = _facts(about, good, **options)
+    return core.StateTimeline(
+        **facts.shared,
+        mappings=mappings(mapped),
+        fillOpacity=80,
+        rowHeight=0.85,
+        showValue="never",
+        extraJson=extra(facts.none, {"legend": {"showLegend": True}}, unit=facts.unit),
+    )

@@ -7,8 +7,6 @@ labels that each metric has. Queries are text here: the tests show that they par
 import re
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from agent.catalogue import BY_NAME
 from agent.model import Backend, Gpu, IbPort, Metric, NvLink, Rack, Unit
 from dashboards.alert_thresholds import recorded_series
@@ -107,13 +105,6 @@ _BARE = re.compile(r"\s*(?:(?:i?rate|increase|changes|\w+_over_time)\()?(coldpla
                    r"(?:\s*(?:==|!=|>|<)\s*\d+)?\s*")  # fmt: skip
 
 
-class PanelQuery(Struct, frozen=True):
-    """One query of a panel; without a legend, one is found."""
-
-    expr: str
-    legend: str | None = None
-
-
 def is_series(token: str) -> bool:
     """Return whether a token names a series that exists: in the catalogue, in the rule files, or Prometheus's own."""
     return token in BY_NAME or token in recorded_series() or token in BUILTIN
@@ -164,14 +155,12 @@ def narrowed(expr: str, matchers: Mapping[str, str]) -> str:
     return "".join((*made, expr[last:]))
 
 
-def legend_for(query: PanelQuery, title: str, pinned: frozenset[str]) -> str:
-    """Return the query's legend: the given one, or one made from the labels of its result."""
-    if query.legend is not None:
-        return query.legend
-    bare = _BARE.fullmatch(query.expr)
+def legend_for(expr: str, title: str, pinned: frozenset[str]) -> str:
+    """Return a legend made from the labels of the query's result that are not pinned, or else the title."""
+    bare = _BARE.fullmatch(expr)
     if bare is not None:
         return legend_of(BY_NAME[bare[1]], pinned) or title
-    by = _BY.search(query.expr)
+    by = _BY.search(expr)
     labels = [each.strip() for each in by[1].split(",")] if by else []
     shown = (_SHOWN.get(each, f"{{{{{each}}}}}") for each in labels if each not in pinned)
     return " ".join(filter(None, shown)).replace("{{device}} {{port}}", _IDENTITY[IbPort][0]) or title

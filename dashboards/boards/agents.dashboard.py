@@ -2,8 +2,9 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, alerts, small_graph, stat, state_timeline, table
+from dashboards.panels import FEW, NONE, UP_DOWN, small_graph, stat, state_timeline
 from dashboards.queries import RATE, count_of
+from dashboards.tables import TableColumn, alerts, table
 
 SERVED = f"rate(coldplate_ticks_total{RATE})"
 MISSED = f"rate(coldplate_ticks_missed_total{RATE})"

@@ -2,8 +2,9 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import FEW, NONE, UP_DOWN, TableColumn, graph, small_graph, stat, state_timeline, table
+from dashboards.panels import FEW, NONE, UP_DOWN, graph, small_graph, stat, state_timeline
 from dashboards.queries import RATE, count_of, per_gpu
+from dashboards.tables import TableColumn, table
 
 PORT = {"instance": "Node", "device": "Device", "port": "Port"}
 
@@ -110,18 +111,18 @@ dashboard.add(
         "below the dashed rate of a port.", title="Receive rate, busiest ports", unit="bps", lines=("^rate of",)),
     small_graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_transmit_wait_total{RATE})") + ")",
         "far below the threshold of InfinibandCongestion.", title="Congestion: ticks without credit",
-        limits=steps("InfinibandCongestion"), quiet=True),
+        limits=steps("InfinibandCongestion"), legend="hidden"),
     small_graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_symbol_error_total{RATE})") + " > 0)",
         "empty.", title="Symbol errors"),
     small_graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_link_error_recovery_total{RATE})") + " > 0)",
         "empty.", title="Link recoveries"),
     graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_discards_transmitted_total{RATE}) + "
         f"rate(coldplate_infiniband_port_errors_received_total{RATE})") + ")", "0.",
-        title="Discards and receive errors", size=(12, 8), quiet=True),
+        title="Discards and receive errors", size=(12, 8), legend="hidden"),
     graph("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_local_ack_timeout_errors_total{RATE}) + "
         f"rate(coldplate_infiniband_out_of_sequence_packets_received_total{RATE}) + "
         f"rate(coldplate_infiniband_packet_sequence_errors_total{RATE})") + ")",
-        "0: packets are neither lost nor retransmitted.", title="Retransmissions", size=(12, 8), quiet=True),
+        "0: packets are neither lost nor retransmitted.", title="Retransmissions", size=(12, 8), legend="hidden"),
 )  # fmt: skip
 dashboard.row("NVLink", collapsed=True)
 dashboard.add(
@@ -167,7 +168,7 @@ dashboard.add(
     graph("topk(16, " + per_port("sum",
         f"rate(coldplate_infiniband_np_ecn_marked_roce_packets_received_total{RATE}) + "
         f"rate(coldplate_infiniband_np_cnp_packets_sent_total{RATE})") + ")",
-        "near 0 on RoCE; always 0 on InfiniBand.", title="RoCE: congestion marks", size=(24, 8), quiet=True),
+        "near 0 on RoCE; always 0 on InfiniBand.", title="RoCE: congestion marks", size=(24, 8), legend="hidden"),
 )  # fmt: skip
 dashboard.row("NVLink domains (NVL72)", collapsed=True)
 dashboard.add(
@@ -179,5 +180,5 @@ dashboard.add(
               what="GPUs that share an NVLink domain.", labels={"cluster_uuid": "Domain", "clique": "Clique"},
               rows="count by (cluster_uuid, clique) (coldplate_gpu_fabric_info)", sort="GPUs"),
     graph("sum by (state) (coldplate_gpu_fabric_state)", "all completed, or not supported.",
-        title="Registration with the fabric", stack=True, few=True, size=(12, 9)),
+        title="Registration with the fabric", stack=True, legend="list", size=(12, 9)),
 )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
-from dashboards.panels import NONE, TableColumn, alerts, bar_gauge, graph, small_graph, stat, table
+from dashboards.panels import NONE, bar_gauge, graph, small_graph, stat
 from dashboards.queries import ACTIVE_ALERTS, BREACH, OVER, count_of, per_gpu
+from dashboards.tables import TableColumn, alerts, table
 
 SOME = (("red", None), ("green", 1))
 POWER = steps("RackPowerHigh")
@@ -78,7 +79,7 @@ dashboard.row("Where GPU time goes")
 dashboard.add(
     graph("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "almost all of it computing.",
         title="GPUs of jobs, by what they do", what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
-        unit="short", decimals=1, stack=True, few=True, size=(14, 9)),
+        unit="short", decimals=1, stack=True, legend="list", size=(14, 9)),
     bar_gauge([(f"sort_desc(sum by (state) (sum_over_time({WASTED}[1d:1m])) / 60)", "{{state}}")],
         "short bars. Awaited and starved GPUs are a job's matter, throttled and lost ones a node's.",
         title="GPU-hours of the last day that did not compute",

@@ -2,8 +2,9 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import NONE, YES_NO, TableColumn, alerts, bar_gauge, graph, heatmap, small_graph, stat, table
+from dashboards.panels import NONE, YES_NO, bar_gauge, graph, heatmap, small_graph, stat
 from dashboards.queries import ITS_GPUS, RATE, THROTTLED, alerts_of_job, count_of, held, of_job, per_gpu
+from dashboards.tables import TableColumn, alerts, table
 
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))
 SPREAD = (("green", None), ("orange", 0.5))
@@ -83,26 +84,27 @@ dashboard.add(
     graph('sum by (state) (rate(coldplate_job_gpu_seconds_total{job_id="$job"}[$__rate_interval])) > 0',
         "almost all of it computing. Waiting without awaited: the cause is on another node.",
         title="Where the job's GPU time goes", what="The job's GPUs by what they do, in GPU-seconds a second.",
-        unit="short", decimals=1, stack=True, few=True, size=(24, 8)),
+        unit="short", decimals=1, stack=True, legend="list", size=(24, 8)),
     heatmap([(of_job("coldplate_gpu_utilization_ratio"), "{{instance}} GPU {{gpu}}")],
-        "equal rows: a dark row among bright ones is the straggler.", max=1, unit="percentunit"),
+        "equal rows: a dark row among bright ones is the straggler.", unit="percentunit"),
     graph([(of_job("coldplate_gpu_power_watts"), "{{instance}} GPU {{gpu}}")],
         "one band. All at full utilization and a fifth of the limit means that they wait for one.",
-        quiet=True),
+        legend="hidden"),
     small_graph([(of_job("coldplate_gpu_sm_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1),
-        quiet=True),
+        legend="hidden"),
     small_graph([(of_job("coldplate_gpu_tensor_active_ratio"), "{{instance}} GPU {{gpu}}")],
-        "one band, above 0 in training.", span=(0, 1), quiet=True),
+        "one band, above 0 in training.", span=(0, 1), legend="hidden"),
     small_graph([(of_job("coldplate_gpu_dram_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1),
-        quiet=True),
-    small_graph(of_job(f"max by (instance, gpu, uuid) ({THROTTLED})"), "0.", title="Throttled time", quiet=True),
-    small_graph([(CLOCK, "{{instance}} GPU {{gpu}}")], "one band.", title="SM clock, mean of a minute", quiet=True),
+        legend="hidden"),
+    small_graph(of_job(f"max by (instance, gpu, uuid) ({THROTTLED})"), "0.", title="Throttled time", legend="hidden"),
+    small_graph([(CLOCK, "{{instance}} GPU {{gpu}}")], "one band.", title="SM clock, mean of a minute",
+        legend="hidden"),
     small_graph([(of_job(f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],
         "one band; no traffic at full utilization is a collective that never completes.", title="NVLink transmit rate",
-        quiet=True),
-    small_graph([(of_job("coldplate_gpu_memory_used_bytes"), "{{instance}} GPU {{gpu}}")], "flat.", quiet=True),
+        legend="hidden"),
+    small_graph([(of_job("coldplate_gpu_memory_used_bytes"), "{{instance}} GPU {{gpu}}")], "flat.", legend="hidden"),
     small_graph([(of_job(f"rate(coldplate_gpu_pcie_receive_bytes_total{RATE})"), "{{instance}} GPU {{gpu}}")],
-        "low in training; high with idle GPUs is a data loader.", title="PCIe receive rate", quiet=True),
+        "low in training; high with idle GPUs is a data loader.", title="PCIe receive rate", legend="hidden"),
     small_graph([(f"sum({of_job('coldplate_gpu_power_watts')})", "power")], "as flat as the job.",
         title="Power of the job"),
 )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import NONE, TableColumn, alerts, graph, heatmap, small_graph, stat, table
+from dashboards.panels import NONE, graph, heatmap, small_graph, stat
 from dashboards.queries import ITS_GPUS, RATE, THROTTLED
+from dashboards.tables import TableColumn, alerts, table
 
 MARGIN = steps("GpuHot.margin")
 THROTTLE = steps("GpuThrottled")
@@ -69,9 +70,9 @@ dashboard.add(
     graph(f"sum by (state) (rate(coldplate_gpu_state_seconds_total{RATE})) > 0",
         "almost all of it computing. Awaited names a GPU that its job's others wait for.",
         title="Where GPU time goes", what="GPUs by what they do, in GPU-seconds a second (docs/jobs.md).",
-        unit="short", decimals=1, stack=True, few=True, size=(24, 8)),
+        unit="short", decimals=1, stack=True, legend="list", size=(24, 8)),
     heatmap("coldplate_gpu_utilization_ratio", "equal rows within a job: a dark row among bright ones is a straggler.",
-        max=1, unit="percentunit"),
+        unit="percentunit"),
     graph("coldplate_gpu_sm_active_ratio",
         "near the utilization: kernels fill the GPU. Full utilization with a low value here is a GPU that waits.",
         span=(0, 1)),
@@ -81,7 +82,7 @@ dashboard.add(
     graph(f"sum by (state) (rate(coldplate_gpu_mig_state_seconds_total{RATE})) > 0",
         "mostly computing. Held is what jobs hold and leave idle; free can be given to others.",
         title="Where the time of instances goes", what="GPU instances by what they do, in seconds a second.",
-        unit="short", decimals=1, stack=True, few=True, size=(24, 8)),
+        unit="short", decimals=1, stack=True, legend="list", size=(24, 8)),
     graph([("coldplate_gpu_mig_sm_active_ratio", "GPU {{gpu}} instance {{gpu_instance}}")],
         "high on each instance that a job holds; one near 0 is not used.", title="SM active by instance",
         what="Share of cycles in which multiprocessors of the GPU instance had work (Hopper and newer).",
@@ -102,7 +103,7 @@ dashboard.add(
     graph([("coldplate_node_power_watts"), ("coldplate_node_power_max_watts", "{{source}}, highest of the minute"),
         ("sum(coldplate_gpu_power_watts)", "GPUs together")],
         "about a third above the GPUs together; more is fans and processors.", title="Node power",
-        what="Power of the node by source, and of its GPUs.", few=True),
+        what="Power of the node by source, and of its GPUs.", legend="list"),
 )  # fmt: skip
 dashboard.row("Heat and throttling")
 dashboard.add(

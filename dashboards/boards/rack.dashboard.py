@@ -2,8 +2,9 @@
 
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, TableColumn, alerts, gauge, graph, small_graph, stat, state_timeline, table
+from dashboards.panels import UP_DOWN, gauge, graph, small_graph, stat, state_timeline
 from dashboards.queries import BREACH, FORECAST, OVER, in_rack
+from dashboards.tables import TableColumn, alerts, table
 
 POWER = steps("RackPowerHigh")
 LIMITS = {
@@ -103,11 +104,11 @@ dashboard.add(
     graph([("feed:load_ratio:peak10s", "feed {{feed}}")],
         "below 100%; below 50% for two feeds that must carry each other's load.", title="Load of each feed",
         what="Even share of the 10-second peak divided by the feed's limit; shares are assumed, not metered.",
-        limits=steps("RackFeedOverload"), few=True),
+        limits=steps("RackFeedOverload"), legend="list"),
     graph([("rack:failover_load_ratio:mean1m", "without the largest feed")],
         "below 100%: the rack survives the loss of a feed.", title="If a feed fails",
         what="Load of the other feeds if the largest fails, mean of a minute.", limits=steps("RackPowerNotRedundant"),
-        few=True),
+        legend="list"),
 )  # fmt: skip
 dashboard.row("Breakers", collapsed=True)
 dashboard.add(
@@ -137,10 +138,10 @@ dashboard.add(
         ("max by (equipment, unit) (coldplate_rack_dew_point_celsius)", "{{equipment}} dew point")],
         "supply below its limit and above the dew point, the loop named secondary is the rack's.",
         title="Coolant supplied and returned", what="At the distribution units; below the dew point water condenses.",
-        limits=steps("RackCoolantSupplyHot"), few=True),
+        limits=steps("RackCoolantSupplyHot"), legend="list"),
     graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_flow_liters_per_second)",
         "{{equipment}} {{loop}}")], "steady, near what the unit is rated for.",
-        title="Coolant flow", what="Litres a second, by loop.", few=True),
+        title="Coolant flow", what="Litres a second, by loop.", legend="list"),
     small_graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_heat_removed_watts)",
         "{{equipment}} {{loop}}"), ("rack:power_watts:max", "power of the rack")], "the heat follows the power.",
         title="Heat that the coolant carries away"),
@@ -154,7 +155,7 @@ dashboard.row("Power shelves and PDUs", collapsed=True)
 dashboard.add(
     graph([("coldplate_rack_distribution_power_watts", "{{equipment}} {{unit}}")],
         "shelves alike; the feeds of a PDU pair each below half of what one may carry.", title="Power by shelf and PDU",
-        what="As the equipment measures it.", size=(12, 8), few=True),
+        what="As the equipment measures it.", size=(12, 8), legend="list"),
     state_timeline("min by (equipment) (coldplate_rack_equipment_up)", "all green.", title="Equipment that answers",
         what="Whether its service answers the agent of the rack that asks it.", mapped=UP_DOWN, size=(12, 8)),
 )  # fmt: skip
