@@ -76,9 +76,7 @@ def test_the_health_check_drains_once_for_each_finding_and_forgets_it_when_it_is
 
 
 @pytest.mark.parametrize(("body", "ended"), [("exec sleep 60", 124), ("exit 1", 1)])
-def test_a_controller_that_does_not_answer_holds_up_no_health_check_and_is_asked_again(
-    shell: Shell, body: str, ended: int
-) -> None:
+def test_a_silent_controller_holds_up_no_health_check_and_is_asked_again(shell: Shell, body: str, ended: int) -> None:
     shell.stand_in("scontrol", f'echo scontrol "$@" >> {shell.calls}\n{body}\n')
     started = time.monotonic()
     for _ in range(2):

@@ -131,7 +131,7 @@ def test_a_scenario_is_printed_once_its_faults_show_or_at_a_given_age() -> None:
     assert "--at: needs --scenario" in refused("--once", "--backend", "none", "--at", "10s")
 
 
-def test_nodes_are_called_by_their_own_names_and_by_address_where_two_have_one_name() -> None:
+def test_nodes_have_their_own_names_and_addresses_where_two_have_one_name() -> None:
     with (
         serving(canned("idle", 20, node="node7")) as one,
         serving(canned("idle", 20, node="node8")) as two,

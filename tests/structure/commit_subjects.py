@@ -32,11 +32,11 @@ def git(*arguments: str) -> str:
 
 
 def subjects_since_rule() -> list[str]:
-    """Return the subjects of the commits since this file was added, but for those of merges."""
+    """Return the subjects of the commits that build on the one that added this file, but for those of merges."""
     added = git("log", "--diff-filter=A", "--format=%H", "--", str(Path(__file__).relative_to(ROOT))).split()
     if not added:
         return []
-    return git("log", "--no-merges", "--format=%s", f"{added[-1]}..HEAD").splitlines()
+    return git("log", "--no-merges", "--ancestry-path", "--format=%s", f"{added[-1]}..HEAD").splitlines()
 
 
 def main(arguments: list[str]) -> int:
