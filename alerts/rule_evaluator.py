@@ -166,7 +166,7 @@ class RecordingRuleEvaluator(RuleEvaluator):
         if not found and not self._kept:
             return []
         budget.hold((SAMPLES_PER_LABEL_SET + SAMPLES_PER_ELEMENT) * len(found))
-        written = [(set_labels(sample.labels, self._changes), sample.value) for sample in budget.each(found)]
+        written = [(set_labels(sample.labels, self._changes), sample.value) for sample in budget.iterate(found)]
         if len({labels for labels, _ in written}) < len(written):
             raise RuleError("vector contains metrics with the same labelset after applying rule labels")
         if 0 < self._limit < len(written):
@@ -215,7 +215,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
             self.kept_until = {labels: until for labels, until in self.kept_until.items() if at < until}
         found: list[Alert] = []
         records: dict[Labels, AlertRecord] = {}
-        for labels in budget.each([*{**self.records, **holding}], _STEP):
+        for labels in budget.iterate([*{**self.records, **holding}], _STEP):
             before, condition = self.records.get(labels), holding.get(labels)
             is_kept = condition is None and labels in self.kept_until
             record = before if is_kept else step(before, condition, at, self.rule.terms)
@@ -342,4 +342,4 @@ class _Asker:
         except (EvaluationError, PromqlError) as error:
             raise RenderError(str(error)) from error
         self.budget.hold(_ELEMENT * len(found))
-        return [Element(dict(sample.labels), sample.value) for sample in self.budget.each(found)]
+        return [Element(dict(sample.labels), sample.value) for sample in self.budget.iterate(found)]

@@ -272,8 +272,8 @@ class _RuleFileLoader:
         except PromqlError as error:
             self.reader.fail(node, where, f"expr: {error}")
             return None
-        if query.doom:
-            self.warn(node or rule, where, f"expr: will fail at every evaluation: {query.doom}")
+        if query.inevitable_error:
+            self.warn(node or rule, where, f"expr: will fail at every evaluation: {query.inevitable_error}")
         return query
 
     def _labels(self, node: Node | None, where: str) -> _Texts:

@@ -8,20 +8,20 @@ from typing import NamedTuple
 from agent.lib.wording import format_value
 from alerts.promql import numbers
 from alerts.promql.labels import METRIC_NAME, EvaluationError, Labels, drop_labels, keep_labels, set_labels
-from alerts.promql.numbers import Each, Floats
+from alerts.promql.numbers import Floats, Iterate
 from alerts.promql.plan import Derivation, Element, Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
 
-Reduction = Callable[[Floats, Each], float]
-"""Reduces the values of a group to one number, using `Each` if that takes a loop."""
+Reduction = Callable[[Floats, Iterate], float]
+"""Reduces the values of a group to one number, using `Iterate` if that takes a loop."""
 
 REDUCTIONS: dict[str, Reduction] = {
     "sum": numbers.kahan_sum,
     "avg": numbers.mean,
-    "min": lambda values, _each: numbers.smallest(values),
-    "max": lambda values, _each: numbers.largest(values),
-    "count": lambda values, _each: float(len(values)),
-    "group": lambda _values, _each: 1.0,
-    "stddev": lambda values, each: numbers.square_root(numbers.variance(values, each)),
+    "min": lambda values, _iterate: numbers.smallest(values),
+    "max": lambda values, _iterate: numbers.largest(values),
+    "count": lambda values, _iterate: float(len(values)),
+    "group": lambda _values, _iterate: 1.0,
+    "stddev": lambda values, iterate: numbers.square_root(numbers.variance(values, iterate)),
     "stdvar": numbers.variance,
 }
 SELECTIONS = ("topk", "bottomk")
@@ -59,28 +59,28 @@ class ReductionPlan(VectorPlan):
     def certain(self) -> bool:
         return self._share is None and self._inner.certain
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._share is None and self._inner.is_barren(moment)
+    def is_barren(self, context: EvaluationContext) -> bool:
+        return self._share is None and self._inner.is_barren(context)
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        budget = moment.budget
-        reduce = self._reduce if self._share is None else partial(self._reduce, self._share.run(moment))
+    def run(self, context: EvaluationContext) -> Elements:
+        budget = context.budget
+        reduce = self._reduce if self._share is None else partial(self._reduce, self._share.run(context))
         before = budget.held
-        elements = budget.each(self._inner.run(moment))
+        elements = budget.iterate(self._inner.run(context))
         groups: dict[int, tuple[Labels, list[float]]] = {}
         if self._grouping is not None:
-            derive = self._grouping.of
+            derive = self._grouping.derive
             for labels, value in elements:
                 group = derive(labels)
-                known = groups.get(id(group))
-                if known is None:
+                members = groups.get(id(group))
+                if members is None:
                     groups[id(group)] = (group, [value])
                 else:
-                    known[1].append(value)
+                    members[1].append(value)
         elif values := [value for _, value in elements]:
             groups[0] = (self._space.canonical(()), values)
-        budget.settle(before, len(groups))
-        return [(labels, reduce(values, budget.each)) for labels, values in groups.values()]
+        budget.hold_result(before, len(groups))
+        return [(labels, reduce(values, budget.iterate)) for labels, values in groups.values()]
 
 
 def smallest_first(element: Element) -> tuple[bool, float]:
@@ -103,20 +103,22 @@ class SelectionPlan(VectorPlan):
     _grouping: Derivation
     _rank: Callable[[Element], tuple[bool, float]]
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        asked = self._count.run(moment)
-        elements = self._inner.run(moment)  # even if the count is 0: it may fail
-        if asked < 1 or not elements:
+    def run(self, context: EvaluationContext) -> Elements:
+        number = self._count.run(context)
+        elements = self._inner.run(context)  # even if the count is 0: it may fail
+        if number < 1 or not elements:
             return []
-        if math.isnan(asked) or asked >= _LARGEST_COUNT:
-            raise EvaluationError(f"Scalar value {'NaN' if math.isnan(asked) else f'{asked:g}'} overflows int64")
-        count = int(asked)
+        if math.isnan(number) or number >= _LARGEST_COUNT:
+            raise EvaluationError(f"Scalar value {'NaN' if math.isnan(number) else f'{number:g}'} overflows int64")
+        count = int(number)
         groups: dict[int, Elements] = {}
-        derive = self._grouping.of
-        for element in moment.budget.each(elements):
+        derive = self._grouping.derive
+        for element in context.budget.iterate(elements):
             groups.setdefault(id(derive(element[0])), []).append(element)
-        each, rank = moment.budget.each, self._rank
-        return [element for group in each([*groups.values()]) for element in sorted(each(group), key=rank)[:count]]
+        iterate, rank = context.budget.iterate, self._rank
+        return [
+            element for group in iterate([*groups.values()]) for element in sorted(iterate(group), key=rank)[:count]
+        ]
 
 
 class CountValuesPlan(VectorPlan):
@@ -130,11 +132,11 @@ class CountValuesPlan(VectorPlan):
     _label: str
     _grouping: Grouping
 
-    def run(self, moment: EvaluationContext) -> Elements:
+    def run(self, context: EvaluationContext) -> Elements:
         counts: dict[Labels, int] = {}
-        for labels, value in moment.budget.each(self._inner.run(moment)):
+        for labels, value in context.budget.iterate(self._inner.run(context)):
             # The label is set before labels are grouped, so `without` may remove it again.
-            own = set_labels(labels, [(self._label, format_value(value))])
-            made = self._space.canonical(self._grouping.group(own))
-            counts[made] = counts.get(made, 0) + 1
+            with_value = set_labels(labels, [(self._label, format_value(value))])
+            group = self._space.canonical(self._grouping.group(with_value))
+            counts[group] = counts.get(group, 0) + 1
         return [(labels, float(count)) for labels, count in counts.items()]

@@ -1,6 +1,6 @@
 """Limits the time and memory of one evaluation; the code that does the work calls it.
 
-All iteration over elements or samples goes through `Budget.each`, and code that stores samples counts them by
+All iteration over elements or samples goes through `Budget.iterate`, and code that stores samples counts them by
 `Budget.hold`. Limits are checked only in these calls, so the work between two of them must be small.
 """
 
@@ -60,7 +60,7 @@ class Budget:
             if self._timer() > self._deadline:
                 raise LimitError("query timed out in expression evaluation")
 
-    def each(self, items: Sequence[T], units: int = 1) -> Iterable[T]:
+    def iterate(self, items: Sequence[T], units: int = 1) -> Iterable[T]:
         """Iterate over a list or an array, and spend `units` of work for each item."""
         work = len(items) * units
         if work > UNITS_PER_CHECK:
@@ -85,9 +85,9 @@ class Budget:
         if self.held + self.labels + samples > self._max_samples:
             raise LimitError("query processing would load too many samples into memory in query execution")
 
-    def settle(self, before: int, elements: int) -> None:
-        """Set the held samples to `before`, and hold a result of `elements` elements."""
-        self.held = before
+    def hold_result(self, held_before: int, elements: int) -> None:
+        """Set the held samples to `held_before`, and hold a result of `elements` elements."""
+        self.held = held_before
         self.hold(SAMPLES_PER_ELEMENT * elements)
 
     def remember(self, samples: int) -> None:

@@ -65,13 +65,13 @@ def compile_text(
         plan = compiler.compile(tree)
         if isinstance(plan, (StringPlan, MatrixPlan)):
             remedy = ": give a range vector to a function such as rate()" if isinstance(plan, MatrixPlan) else ""
-            plan = compiler.doomed(FlawError(tree.at, f"rule result is not a vector or scalar{remedy}"))
+            plan = compiler.plan_failure(FlawError(tree.at, f"rule result is not a vector or scalar{remedy}"))
     except FlawError as flaw:
         raise flaw.in_query(text) from None
-    first = compiler.doom
-    doom = "" if first is None else str(first.in_query(text))
-    reads = [selectors.Selector(matchers, past / 1000) for matchers, past in compiler.history_ms.items()]
-    return plan, compiler.space, reads, doom
+    first_flaw = compiler.first_failure
+    inevitable_error = "" if first_flaw is None else str(first_flaw.in_query(text))
+    reads = [selectors.Selector(matchers, history_ms / 1000) for matchers, history_ms in compiler.history_ms.items()]
+    return plan, compiler.space, reads, inevitable_error
 
 
 def _timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
@@ -102,7 +102,7 @@ class _Failing(Struct, eq=False):
 
     problem: str
 
-    def run(self, moment: EvaluationContext) -> NoReturn:  # noqa: ARG002 - at any moment
+    def run(self, context: EvaluationContext) -> NoReturn:  # noqa: ARG002 - at any moment
         raise EvaluationError(self.problem)
 
 
@@ -121,13 +121,13 @@ class _Compiler:
         self.space: LabelSpace = LabelSpace()
         self._default_step_ms = default_step_ms
         self.history_ms: dict[tuple[Matcher, ...], int] = {}  # of each selector
-        self.doom: FlawError | None = None
+        self.first_failure: FlawError | None = None
         self._outer_ms = 0  # how far back the subqueries around the current node already look
         self._fixed = False  # whether one of them looks at a fixed time
 
-    def doomed(self, flaw: FlawError) -> VectorPlan:
+    def plan_failure(self, flaw: FlawError) -> VectorPlan:
         """Plan a query that Prometheus accepts, but fails to evaluate every time."""
-        self.doom = self.doom or flaw
+        self.first_failure = self.first_failure or flaw
         return _FailingVector(flaw.problem)
 
     def compile(self, node: Expression) -> Plan:
@@ -179,7 +179,7 @@ class _Compiler:
     def _instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
         """Return matchers and timing of an instant selector, and record that it reads its look-back."""
         timing, matchers = self._selected(_timing_of(node)), node.matchers
-        self._note(matchers, timing, 0)
+        self._record_selector(matchers, timing, 0)
         return matchers, timing
 
     def _selected(self, timing: selectors.Timing) -> selectors.Timing:
@@ -190,10 +190,10 @@ class _Compiler:
     def _range(self, node: MatrixSelector) -> MatrixPlan:
         matchers, timing = node.selector.matchers, self._selected(_timing_of(node.selector))
         range_ms = _milliseconds(node.range_ns)
-        self._note(matchers, timing, range_ms)
+        self._record_selector(matchers, timing, range_ms)
         return selectors.RangeSelector(matchers, timing, range_ms)
 
-    def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, range_ms: int) -> None:
+    def _record_selector(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, range_ms: int) -> None:
         # A fixed time has no distance from now: nothing is kept for it.
         ago = 0 if timing.of_fixed else (0 if timing.at_query else self._outer_ms) + timing.offset_ms
         self.history_ms[matchers] = max(self.history_ms.get(matchers, 0), ago + range_ms)
@@ -209,7 +209,7 @@ class _Compiler:
         self._outer_ms, self._fixed = outer, fixed
         if step_ms < 1:
             flaw = FlawError(node.step_at, "the step of a subquery must be at least 1ms: Prometheus divides by zero")
-            self.doom = self.doom or flaw
+            self.first_failure = self.first_failure or flaw
             return _FailingMatrix(flaw.problem)
         return selectors.SubqueryPlan(inner, timing, range_ms, step_ms)
 
@@ -225,13 +225,13 @@ class _Compiler:
     def _row(self, node: BinaryExpr) -> Plan:
         """Plan a row of operators, the leftmost of which is innermost in the tree."""
         operations = [node]
-        while isinstance(left := operations[-1].left, BinaryExpr):
-            operations.append(left)
+        while isinstance(lhs := operations[-1].lhs, BinaryExpr):
+            operations.append(lhs)
         row = OperatorRow()
-        plan = self._operand(operations[-1].left)
+        plan = self._operand(operations[-1].lhs)
         for count, operation in enumerate(reversed(operations)):
-            left_plan = row.hold(plan) if count else plan
-            plan = self._operation(operation, left_plan, self._operand(operation.right))
+            lhs_plan = row.hold(plan) if count else plan
+            plan = self._operation(operation, lhs_plan, self._operand(operation.rhs))
         return row.close(plan)
 
     def _operand(self, node: Expression) -> Operand:
@@ -239,20 +239,20 @@ class _Compiler:
         assert isinstance(plan, (ScalarPlan, VectorPlan)), "the types have been checked"
         return plan
 
-    def _operation(self, node: BinaryExpr, left: Operand, right: Operand) -> Operand:
+    def _operation(self, node: BinaryExpr, lhs: Operand, rhs: Operand) -> Operand:
         name, as_bool = node.operator, node.as_bool
-        if isinstance(left, ScalarPlan) and isinstance(right, ScalarPlan):
-            return operators.scalar_operation(name, left, right)
-        if isinstance(left, VectorPlan) and isinstance(right, ScalarPlan):
-            return operators.vector_with_scalar(self.space, name, left, right, swapped=False, as_bool=as_bool)
-        if isinstance(left, ScalarPlan):
-            assert isinstance(right, VectorPlan), "two scalars have been dealt with"
-            return operators.vector_with_scalar(self.space, name, right, left, swapped=True, as_bool=as_bool)
-        assert isinstance(right, VectorPlan), "a scalar has been dealt with"
+        if isinstance(lhs, ScalarPlan) and isinstance(rhs, ScalarPlan):
+            return operators.scalar_operation(name, lhs, rhs)
+        if isinstance(lhs, VectorPlan) and isinstance(rhs, ScalarPlan):
+            return operators.vector_with_scalar(self.space, name, lhs, rhs, swapped=False, as_bool=as_bool)
+        if isinstance(lhs, ScalarPlan):
+            assert isinstance(rhs, VectorPlan), "two scalars have been dealt with"
+            return operators.vector_with_scalar(self.space, name, rhs, lhs, swapped=True, as_bool=as_bool)
+        assert isinstance(rhs, VectorPlan), "a scalar has been dealt with"
         matching = node.matching
         if name in SET_OPERATORS:
-            return set_operation(self.space, name, left, right, matching)
-        return vector_operation(self.space, name, left, right, matching, as_bool=as_bool)
+            return set_operation(self.space, name, lhs, rhs, matching)
+        return vector_operation(self.space, name, lhs, rhs, matching, as_bool=as_bool)
 
     def _aggregate(self, node: AggregateExpr) -> VectorPlan:
         name, parameter, grouping = node.operator, node.parameter, node.grouping
@@ -270,7 +270,7 @@ class _Compiler:
         try:
             instant.check_name(label, "label name")
         except PromqlError as error:
-            return self.doomed(FlawError(node.at, error.problem))
+            return self.plan_failure(FlawError(node.at, error.problem))
         self.space.lasting = False
         by = grouping if grouping.without else Grouping(without=False, labels=(*grouping.labels, label))
         return CountValuesPlan(self.space, vector, label, by)
@@ -306,7 +306,7 @@ class _Compiler:
         try:
             return _PLANS[name](self, *arguments)
         except PromqlError as error:
-            return self.doomed(FlawError(call.at, error.problem))
+            return self.plan_failure(FlawError(call.at, error.problem))
 
     def absent(self, argument: Expression) -> Plan:
         argument = _unwrapped(argument)
@@ -338,8 +338,10 @@ class _Compiler:
 
     def histogram_function(self, *arguments: Expression, function: Callable[..., float]) -> Plan:
         *numbers, vector = arguments
-        given, plan = tuple(map(self.scalar, numbers)), self.vector(vector)
-        return HistogramFunction(function, given, plan, Derivation(self.space, drop_bucket_bound), self._nameless())
+        parameters, plan = tuple(map(self.scalar, numbers)), self.vector(vector)
+        return HistogramFunction(
+            function, parameters, plan, Derivation(self.space, drop_bucket_bound), self._nameless()
+        )
 
 
 def _unwrapped(node: Expression) -> Expression:

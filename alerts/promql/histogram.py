@@ -32,16 +32,17 @@ class HistogramFunction(VectorPlan):
     _without_bound: Derivation
     _without_name: Derivation
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        arguments = [each.run(moment) for each in self._arguments]
+    def run(self, context: EvaluationContext) -> Elements:
+        arguments = [argument.run(context) for argument in self._arguments]
         histograms: dict[int, tuple[Labels, list[Bucket]]] = {}
-        for labels, count in moment.budget.each(self._inner.run(moment)):
+        for labels, count in context.budget.iterate(self._inner.run(context)):
             bound = _bound(label_value(labels, BUCKET_BOUND))
             if bound is not None:
-                key = self._without_bound.of(labels)
-                histograms.setdefault(id(key), (self._without_name.of(key), []))[1].append((bound, count))
-        found = moment.budget.each([*histograms.values()])
-        return refuse_same_labels([(labels, self._function(*arguments, each)) for labels, each in found])
+                key = self._without_bound.derive(labels)
+                histograms.setdefault(id(key), (self._without_name.derive(key), []))[1].append((bound, count))
+        labelled_buckets = context.budget.iterate([*histograms.values()])
+        elements = [(labels, self._function(*arguments, buckets)) for labels, buckets in labelled_buckets]
+        return refuse_same_labels(elements)
 
 
 def _bound(text: str) -> float | None:

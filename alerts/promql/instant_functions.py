@@ -76,16 +76,18 @@ class EachValue(VectorPlan):
     _numbers: tuple[ScalarPlan, ...]
     _nameless: Derivation
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return not self._numbers and self._vector.is_barren(moment)
+    def is_barren(self, context: EvaluationContext) -> bool:
+        return not self._numbers and self._vector.is_barren(context)
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        elements = self._vector.run(moment)
-        apply = self._function(*(number.run(moment) for number in self._numbers))
+    def run(self, context: EvaluationContext) -> Elements:
+        elements = self._vector.run(context)
+        apply = self._function(*(number.run(context) for number in self._numbers))
         if apply is None:
             return []
-        nameless = self._nameless.of
-        return refuse_same_labels([(nameless(labels), apply(value)) for labels, value in moment.budget.each(elements)])
+        nameless = self._nameless.derive
+        return refuse_same_labels(
+            [(nameless(labels), apply(value)) for labels, value in context.budget.iterate(elements)]
+        )
 
 
 def _clamp(lower: float, upper: float) -> ValueFunction | None:
@@ -111,8 +113,8 @@ NUMBERED_FUNCTIONS: dict[str, Callable[..., ValueFunction | None]] = {
 class TimePlan(ScalarPlan):
     """`time()`: the instant of the evaluation."""
 
-    def run(self, moment: EvaluationContext) -> float:
-        return moment.at_ms / 1000
+    def run(self, context: EvaluationContext) -> float:
+        return context.at_ms / 1000
 
 
 class VectorOf(VectorPlan):
@@ -121,8 +123,8 @@ class VectorOf(VectorPlan):
     _space: LabelSpace
     _scalar: ScalarPlan
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        return [(self._space.canonical(()), self._scalar.run(moment))]
+    def run(self, context: EvaluationContext) -> Elements:
+        return [(self._space.canonical(()), self._scalar.run(context))]
 
 
 class ScalarOf(ScalarPlan):
@@ -130,10 +132,10 @@ class ScalarOf(ScalarPlan):
 
     _vector: VectorPlan
 
-    def run(self, moment: EvaluationContext) -> float:
-        before = moment.budget.held
-        elements = self._vector.run(moment)
-        moment.budget.settle(before, 0)
+    def run(self, context: EvaluationContext) -> float:
+        before = context.budget.held
+        elements = self._vector.run(context)
+        context.budget.hold_result(before, 0)
         return elements[0][1] if len(elements) == 1 else math.nan
 
 
@@ -143,8 +145,8 @@ class SortedVector(VectorPlan):
     _vector: VectorPlan
     _rank: Callable[[Element], tuple[bool, float]]
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        return sorted(moment.budget.each(self._vector.run(moment)), key=self._rank)
+    def run(self, context: EvaluationContext) -> Elements:
+        return sorted(context.budget.iterate(self._vector.run(context)), key=self._rank)
 
 
 class Absent(VectorPlan):
@@ -154,16 +156,16 @@ class Absent(VectorPlan):
     _labels: Labels
     _plan: VectorPlan | MatrixPlan
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        before = moment.budget.held
-        found = self._plan.run(moment)
-        present = bool(found) if isinstance(found, list) else not found.is_empty()
-        moment.budget.settle(before, 1)
+    def run(self, context: EvaluationContext) -> Elements:
+        before = context.budget.held
+        result = self._plan.run(context)
+        present = bool(result) if isinstance(result, list) else not result.is_empty()
+        context.budget.hold_result(before, 1)
         return [] if present else [(self._space.canonical(self._labels), 1.0)]
 
 
-def _takes_away(matcher: Matcher, among: tuple[Matcher, ...]) -> bool:
-    if all(each.matches("") for each in among if each.name == matcher.name):
+def _takes_away(matcher: Matcher, matchers: tuple[Matcher, ...]) -> bool:
+    if all(m.matches("") for m in matchers if m.name == matcher.name):
         return True
     return matcher.operator in ("!=", "!~") and matcher.matches("")
 
@@ -176,7 +178,7 @@ def fixed_labels(matchers: tuple[Matcher, ...]) -> Labels:
     """
     fixed: dict[str, str] = {}
     named = set()
-    for matcher in sorted(matchers, key=lambda each: _takes_away(each, matchers)):
+    for matcher in sorted(matchers, key=lambda m: _takes_away(m, matchers)):
         if matcher.name == METRIC_NAME:
             continue
         if matcher.operator == "=" and matcher.name not in named:
@@ -240,18 +242,18 @@ class Relabelled(VectorPlan):
     _derivation: Derivation
     _is_negative: bool = False
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._inner.is_barren(moment)
+    def is_barren(self, context: EvaluationContext) -> bool:
+        return self._inner.is_barren(context)
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        found = []
-        derive = self._derivation.of
-        for labels, value in moment.budget.each(self._inner.run(moment)):
-            made = derive(labels)
-            if moment.steps is not None:
-                moment.refuse_clash(self, labels, made)
-            found.append((made, -value if self._is_negative else value))
-        return refuse_same_labels(found)
+    def run(self, context: EvaluationContext) -> Elements:
+        elements = []
+        derive = self._derivation.derive
+        for labels, value in context.budget.iterate(self._inner.run(context)):
+            derived = derive(labels)
+            if context.steps is not None:
+                context.refuse_clash(self, labels, derived)
+            elements.append((derived, -value if self._is_negative else value))
+        return refuse_same_labels(elements)
 
 
 def _with(space: LabelSpace, labels: Labels, target: str, value: str) -> Labels:
@@ -259,7 +261,7 @@ def _with(space: LabelSpace, labels: Labels, target: str, value: str) -> Labels:
     return refuse_large(set_labels(labels, [(target, value)]))
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str, description: str) -> None:
     """Raise PromqlError if a text cannot be the name of a label."""
     if not name or not is_text(name):
-        raise PromqlError(f"invalid {what}: {quoted(name)}")
+        raise PromqlError(f"invalid {description}: {quoted(name)}")

@@ -51,13 +51,13 @@ class Matching(NamedTuple):
 
 
 def vector_operation(
-    space: LabelSpace, name: str, left: VectorPlan, right: VectorPlan, matching: Matching, *, as_bool: bool
+    space: LabelSpace, name: str, lhs: VectorPlan, rhs: VectorPlan, matching: Matching, *, as_bool: bool
 ) -> VectorPlan:
     """Plan arithmetic or a comparison of two vectors."""
     result = _Result(matching, name in ARITHMETIC, as_bool)
     return _OfVectors(
-        left,
-        right,
+        lhs,
+        rhs,
         matching.many,
         _combine(name, as_bool, matching.many == "right"),
         Derivation(space, matching.signature),
@@ -65,45 +65,45 @@ def vector_operation(
     )
 
 
-def _settles(side: VectorPlan, other: VectorPlan, moment: EvaluationContext) -> bool:
+def _makes_barren(side: VectorPlan, other: VectorPlan, context: EvaluationContext) -> bool:
     """Return whether one side is barren, and so the whole operation, which needs both."""
-    return side.is_barren(moment) and (other.certain or other.is_barren(moment))
+    return side.is_barren(context) and (other.certain or other.is_barren(context))
 
 
-def _both_sides(left: VectorPlan, right: VectorPlan, moment: EvaluationContext) -> tuple[Elements, Elements] | None:
+def _both_sides(lhs: VectorPlan, rhs: VectorPlan, context: EvaluationContext) -> tuple[Elements, Elements] | None:
     """Return the elements of both sides, in the order of the text; None if the left has none, and the right, which
     gives no error, need not run.
     """
-    these = left.run(moment)
-    if not these and right.certain:
+    elements = lhs.run(context)
+    if not elements and rhs.certain:
         return None
-    return these, right.run(moment)
+    return elements, rhs.run(context)
 
 
 class _OfVectors(VectorPlan):
     """A function of each two matching elements. `many` is the side of which several may match one of the other."""
 
-    _left: VectorPlan
-    _right: VectorPlan
+    _lhs: VectorPlan
+    _rhs: VectorPlan
     _many: str
     _combine: Callable[[float, float], float | None]
     _signature: Derivation
     _result: Derivation | PairDerivation
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return _settles(self._left, self._right, moment) or _settles(self._right, self._left, moment)
+    def is_barren(self, context: EvaluationContext) -> bool:
+        return _makes_barren(self._lhs, self._rhs, context) or _makes_barren(self._rhs, self._lhs, context)
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        sides = _both_sides(self._left, self._right, moment)
+    def run(self, context: EvaluationContext) -> Elements:
+        sides = _both_sides(self._lhs, self._rhs, context)
         if sides is None or not all(sides):
             return []
-        left, right = sides
-        many, one, one_side = (right, left, "left") if self._many == "right" else (left, right, "right")
-        signature, combine, result = self._signature.of, self._combine, self._result
-        partners = _by_signature(moment.budget.each(one), signature, one_side)
-        found: Elements = []
-        taken: set[tuple[int, int]] = set()
-        for labels, value in moment.budget.each(many):
+        lhs, rhs = sides
+        many, one, one_side = (rhs, lhs, "left") if self._many == "right" else (lhs, rhs, "right")
+        signature, combine, result = self._signature.derive, self._combine, self._result
+        partners = _by_signature(context.budget.iterate(one), signature, one_side)
+        elements: Elements = []
+        combined_groups: set[tuple[int, int]] = set()
+        for labels, value in context.budget.iterate(many):
             group = signature(labels)
             partner = partners.get(id(group))
             if partner is None:
@@ -111,31 +111,33 @@ class _OfVectors(VectorPlan):
             combined = combine(value, partner[1])
             if combined is None:
                 continue
-            made = result.of(labels) if isinstance(result, Derivation) else result.of(labels, partner[0])
-            key = (id(group), id(made) if self._many else 0)
-            if key in taken:
+            result_labels = (
+                result.derive(labels) if isinstance(result, Derivation) else result.derive(labels, partner[0])
+            )
+            key = (id(group), id(result_labels) if self._many else 0)
+            if key in combined_groups:
                 raise EvaluationError(
                     "multiple matches for labels: grouping labels must ensure unique matches" if self._many
                     else "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
                 )  # fmt: skip
-            taken.add(key)
-            found.append((made, combined))
-        return refuse_same_labels(found)
+            combined_groups.add(key)
+            elements.append((result_labels, combined))
+        return refuse_same_labels(elements)
 
 
 def _by_signature(elements: Iterable[Element], signature: Callable[[Labels], Labels], side: str) -> dict[int, Element]:
     """Return an index of the side on which each signature must be unique."""
-    found: dict[int, Element] = {}
+    by_group: dict[int, Element] = {}
     for element in elements:
         group = signature(element[0])
-        first = found.setdefault(id(group), element)
+        first = by_group.setdefault(id(group), element)
         if first is not element:
             raise EvaluationError(
                 f"found duplicate series for the match group {format_labels(group)} on the {side} hand-side of the "
                 f"operation: [{format_labels(element[0])}, {format_labels(first[0])}];many-to-many matching not "
                 "allowed: matching labels must be unique on one side"
             )
-    return found
+    return by_group
 
 
 @cache
@@ -162,13 +164,15 @@ class _Result(NamedTuple):
 
     def own(self, labels: Labels) -> Labels:
         """Return what is left of the many side's labels if no others are included."""
-        made = self._kept(labels)
-        return drop_metadata(made) if self.as_bool else made
+        own_labels = self._kept(labels)
+        return drop_metadata(own_labels) if self.as_bool else own_labels
 
     def included(self, many: Labels, one: Labels) -> Labels:
         """Return the many side's labels with those included from the one side."""
-        made = set_labels(self._kept(many), [(name, label_value(one, name)) for name in self.matching.include])
-        return refuse_large(drop_metadata(made) if self.as_bool else made)
+        included_labels = set_labels(
+            self._kept(many), [(name, label_value(one, name)) for name in self.matching.include]
+        )
+        return refuse_large(drop_metadata(included_labels) if self.as_bool else included_labels)
 
     def _kept(self, labels: Labels) -> Labels:
         if self.changes:
@@ -182,28 +186,28 @@ class _Result(NamedTuple):
 class _And(VectorPlan):
     """Elements that have a match on the other side; with `unless`, those that have none."""
 
-    _left: VectorPlan
-    _right: VectorPlan
+    _lhs: VectorPlan
+    _rhs: VectorPlan
     _signature: Derivation
     _unless: bool
 
     @property
     def certain(self) -> bool:
-        return self._left.certain and self._right.certain
+        return self._lhs.certain and self._rhs.certain
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        if _settles(self._left, self._right, moment):
+    def is_barren(self, context: EvaluationContext) -> bool:
+        if _makes_barren(self._lhs, self._rhs, context):
             return True
-        return not self._unless and _settles(self._right, self._left, moment)
+        return not self._unless and _makes_barren(self._rhs, self._lhs, context)
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        sides = _both_sides(self._left, self._right, moment)
+    def run(self, context: EvaluationContext) -> Elements:
+        sides = _both_sides(self._lhs, self._rhs, context)
         if sides is None:
             return []
         kept, other = sides
-        signature = self._signature.of
-        groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
-        elements = moment.budget.each(kept)
+        signature = self._signature.derive
+        groups = {id(signature(labels)) for labels, _ in context.budget.iterate(other)}
+        elements = context.budget.iterate(kept)
         if self._unless:
             return [element for element in elements if id(signature(element[0])) not in groups]
         return [element for element in elements if id(signature(element[0])) in groups]
@@ -212,22 +216,22 @@ class _And(VectorPlan):
 class _Or(VectorPlan):
     """Elements of the left side, and those of the right side that have no match there."""
 
-    _left: VectorPlan
-    _right: VectorPlan
+    _lhs: VectorPlan
+    _rhs: VectorPlan
     _signature: Derivation
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._left.is_barren(moment) and self._right.is_barren(moment)
+    def is_barren(self, context: EvaluationContext) -> bool:
+        return self._lhs.is_barren(context) and self._rhs.is_barren(context)
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        kept, other = self._left.run(moment), self._right.run(moment)
-        signature = self._signature.of
-        groups = {id(signature(labels)) for labels, _ in moment.budget.each(kept)}
-        more = [element for element in moment.budget.each(other) if id(signature(element[0])) not in groups]
+    def run(self, context: EvaluationContext) -> Elements:
+        kept, other = self._lhs.run(context), self._rhs.run(context)
+        signature = self._signature.derive
+        groups = {id(signature(labels)) for labels, _ in context.budget.iterate(kept)}
+        more = [element for element in context.budget.iterate(other) if id(signature(element[0])) not in groups]
         return refuse_same_labels(kept + more)
 
 
-def set_operation(space: LabelSpace, name: str, left: VectorPlan, right: VectorPlan, matching: Matching) -> VectorPlan:
+def set_operation(space: LabelSpace, name: str, lhs: VectorPlan, rhs: VectorPlan, matching: Matching) -> VectorPlan:
     """Plan `and`, `or` or `unless`."""
     signature = Derivation(space, matching.signature)
-    return _Or(left, right, signature) if name == "or" else _And(left, right, signature, name == "unless")
+    return _Or(lhs, rhs, signature) if name == "or" else _And(lhs, rhs, signature, name == "unless")

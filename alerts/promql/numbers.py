@@ -1,7 +1,7 @@
 """Arithmetic and dates as in Go and Prometheus: no exception where IEEE 754 defines a result, and Kahan's summation.
 
 Python raises where Go returns an infinity or a NaN; each function here returns Go's result. Those that loop over many
-values get the loop as an argument (`Each`), because a window may hold hundreds of thousands and time is limited.
+values get the loop as an argument (`Iterate`), because a window may hold hundreds of thousands and time is limited.
 
 Dates are defined for every second that 64 bits can count: Python's end with the year 9999. The calendar is Go's: the
 proleptic Gregorian one in UTC, counted from a year so long ago that no count is negative, and wrapping around where 64
@@ -20,42 +20,42 @@ NAN = math.nan
 INF = math.inf
 
 Floats = Sequence[float]
-Each = Callable[[Floats], Iterable[float]]
+Iterate = Callable[[Floats], Iterable[float]]
 """Iterates over values, and may raise in between."""
 
 _RUN = 32_768
 """Values that are sorted at once: other threads cannot run meanwhile."""
 
 
-def divide(left: float, right: float) -> float:
+def divide(dividend: float, divisor: float) -> float:
     """Divide; by zero gives an infinity, or NaN for zero by zero."""
     try:
-        return left / right
+        return dividend / divisor
     except ZeroDivisionError:
-        if left == 0 or left != left:
+        if dividend == 0 or dividend != dividend:
             return NAN
-        return math.copysign(INF, left) * math.copysign(1.0, right)
+        return math.copysign(INF, dividend) * math.copysign(1.0, divisor)
 
 
-def modulo(left: float, right: float) -> float:
+def modulo(dividend: float, divisor: float) -> float:
     """Return the remainder with the sign of the dividend."""
     try:
-        return math.fmod(left, right)
+        return math.fmod(dividend, divisor)
     except ValueError:
         return NAN
 
 
-def power(left: float, right: float) -> float:
+def power(base: float, exponent: float) -> float:
     """Raise to a power."""
     try:
-        return math.pow(left, right)
+        return math.pow(base, exponent)
     except OverflowError:
-        odd = math.fmod(right, 2.0) in (1.0, -1.0)
-        return -INF if left < 0 and odd else INF
+        odd = math.fmod(exponent, 2.0) in (1.0, -1.0)
+        return -INF if base < 0 and odd else INF
     except ValueError:
-        if left == 0:  # zero to a negative power
-            odd = math.fmod(right, 2.0) in (1.0, -1.0)
-            return math.copysign(INF, left) if odd else INF
+        if base == 0:  # zero to a negative power
+            odd = math.fmod(exponent, 2.0) in (1.0, -1.0)
+            return math.copysign(INF, base) if odd else INF
         return NAN
 
 
@@ -108,18 +108,18 @@ def ceil(value: float) -> float:
     return math.copysign(float(math.ceil(value)), value) if math.isfinite(value) else value
 
 
-def minimum(left: float, right: float) -> float:
+def minimum(first: float, second: float) -> float:
     """Return the smaller one; NaN if either is, unless the other is minus infinity."""
-    if left == -INF or right == -INF:
+    if first == -INF or second == -INF:
         return -INF
-    return NAN if left != left or right != right else min(left, right)
+    return NAN if first != first or second != second else min(first, second)
 
 
-def maximum(left: float, right: float) -> float:
+def maximum(first: float, second: float) -> float:
     """Return the larger one; NaN if either is, unless the other is infinity."""
-    if left == INF or right == INF:
+    if first == INF or second == INF:
         return INF
-    return NAN if left != left or right != right else max(left, right)
+    return NAN if first != first or second != second else max(first, second)
 
 
 def kahan(increment: float, total: float, carry: float) -> tuple[float, float]:
@@ -140,7 +140,7 @@ def _plain_sum(values: Iterable[float]) -> float:
 _total: Callable[[Iterable[float]], float] = sum if sys.version_info < (3, 12) else _plain_sum
 
 
-def compensated(values: Floats, each: Each) -> tuple[float, float]:
+def compensated(values: Floats, iterate: Iterate) -> tuple[float, float]:
     """Sum as a loop of `kahan` would: the plain total and what rounding lost on the way.
 
     The lost part is the exact difference between the values and their plain total, which `fsum` finds at C speed.
@@ -152,30 +152,30 @@ def compensated(values: Floats, each: Each) -> tuple[float, float]:
         except OverflowError:
             pass  # sums near the largest number are computed the slow way
     total = carry = 0.0
-    for value in each(values):
+    for value in iterate(values):
         total, carry = kahan(value, total, carry)
     return total, carry
 
 
-def kahan_sum(values: Floats, each: Each) -> float:
+def kahan_sum(values: Floats, iterate: Iterate) -> float:
     """Return the compensated sum."""
-    total, carry = compensated(values, each)
+    total, carry = compensated(values, iterate)
     return total if math.isinf(total) else total + carry
 
 
-def mean(values: Floats, each: Each) -> float:
+def mean(values: Floats, iterate: Iterate) -> float:
     """Return the mean of at least one value, through a running mean where the sum would overflow."""
     count = len(values)
-    total, carry = compensated(values, each)
+    total, carry = compensated(values, iterate)
     if not math.isinf(total) and total == total:
         return total / count + carry / count
-    return _running_mean(values, each)
+    return _running_mean(values, iterate)
 
 
-def _running_mean(values: Floats, each: Each) -> float:
+def _running_mean(values: Floats, iterate: Iterate) -> float:
     total, carry = values[0], 0.0
     running = False
-    for count, value in enumerate(each(values[1:]), start=2):
+    for count, value in enumerate(iterate(values[1:]), start=2):
         if not running:
             new_total, new_carry = kahan(value, total, carry)
             if not math.isinf(new_total):
@@ -189,27 +189,27 @@ def _running_mean(values: Floats, each: Each) -> float:
     return total + carry if running else total / len(values) + carry / len(values)
 
 
-def variance(values: Floats, each: Each) -> float:
+def variance(values: Floats, iterate: Iterate) -> float:
     """Return the population variance by Welford's method."""
     average = total = 0.0
-    for count, value in enumerate(each(values), start=1):
+    for count, value in enumerate(iterate(values), start=1):
         delta = value - average
         average += delta / count
         total += delta * (value - average)
     return total / len(values) if math.isfinite(values[0]) else NAN
 
 
-def compensated_variance(values: Floats, each: Each) -> float:
+def compensated_variance(values: Floats, iterate: Iterate) -> float:
     """Return the population variance by Welford's method with compensated sums, as the `_over_time` functions do."""
     average = average_carry = total = total_carry = 0.0
-    for count, value in enumerate(each(values), start=1):
+    for count, value in enumerate(iterate(values), start=1):
         delta = value - (average + average_carry)
         average, average_carry = kahan(delta / count, average, average_carry)
         total, total_carry = kahan(delta * (value - (average + average_carry)), total, total_carry)
     return (total + total_carry) / len(values)
 
 
-def quantile(share: float, values: Floats, each: Each) -> float:
+def quantile(share: float, values: Floats, iterate: Iterate) -> float:
     """Return the quantile, interpolated between neighbours; NaN values count as the smallest."""
     if not values or share != share:
         return NAN
@@ -217,7 +217,7 @@ def quantile(share: float, values: Floats, each: Each) -> float:
         return -INF
     if share > 1:
         return INF
-    ordered = _ordered(values, each)
+    ordered = _ordered(values, iterate)
     rank = share * (len(ordered) - 1)
     lower = max(0, math.floor(rank))
     upper = min(len(ordered) - 1, lower + 1)
@@ -225,11 +225,11 @@ def quantile(share: float, values: Floats, each: Each) -> float:
     return ordered[lower] * (1 - weight) + ordered[upper] * weight
 
 
-def _ordered(values: Floats, each: Each) -> list[float]:
+def _ordered(values: Floats, iterate: Iterate) -> list[float]:
     """Sort values, NaN first; parts are sorted one by one and merged at the end, which is quick."""
-    numbers = [value for value in each(values) if value == value]
+    numbers = [value for value in iterate(values) if value == value]
     for start in range(0, len(numbers) if len(numbers) > _RUN else 0, _RUN):
-        numbers[start : start + _RUN] = sorted(each(numbers[start : start + _RUN]))
+        numbers[start : start + _RUN] = sorted(iterate(numbers[start : start + _RUN]))
     numbers.sort()
     return [NAN] * (len(values) - len(numbers)) + numbers
 

@@ -49,7 +49,7 @@ class Constant(ScalarPlan):
     def constant(self) -> float:
         return self.value
 
-    def run(self, moment: EvaluationContext) -> float:  # noqa: ARG002 - the same at any moment
+    def run(self, context: EvaluationContext) -> float:  # noqa: ARG002 - the same at any moment
         return self.value
 
 
@@ -57,23 +57,23 @@ class _OfNumbers(ScalarPlan):
     """A function of two numbers."""
 
     _function: Callable[[float, float], float]
-    _left: ScalarPlan
-    _right: ScalarPlan
+    _lhs: ScalarPlan
+    _rhs: ScalarPlan
 
-    def run(self, moment: EvaluationContext) -> float:
-        return self._function(self._left.run(moment), self._right.run(moment))
+    def run(self, context: EvaluationContext) -> float:
+        return self._function(self._lhs.run(context), self._rhs.run(context))
 
 
-def scalar_operation(name: str, left: ScalarPlan, right: ScalarPlan) -> ScalarPlan:
+def scalar_operation(name: str, lhs: ScalarPlan, rhs: ScalarPlan) -> ScalarPlan:
     """Plan an operation of two numbers; a comparison gives 1 or 0."""
     function = NUMBER_FUNCTIONS[name]
-    if left.constant is not None and right.constant is not None:
-        return Constant(function(left.constant, right.constant))
-    return _OfNumbers(function, left, right)
+    if lhs.constant is not None and rhs.constant is not None:
+        return Constant(function(lhs.constant, rhs.constant))
+    return _OfNumbers(function, lhs, rhs)
 
 
 def _as_number(compare: Callable[[float, float], bool]) -> Callable[[float, float], float]:
-    return lambda left, right: 1.0 if compare(left, right) else 0.0
+    return lambda lhs, rhs: 1.0 if compare(lhs, rhs) else 0.0
 
 
 NUMBER_FUNCTIONS = {**ARITHMETIC, **{name: _as_number(compare) for name, compare in COMPARISONS.items()}}
@@ -101,8 +101,8 @@ class _VectorAndNumber(VectorPlan):
     def certain(self) -> bool:
         return self._vector.certain and self._scalar.constant is not None
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._scalar.constant is not None and self._vector.is_barren(moment)
+    def is_barren(self, context: EvaluationContext) -> bool:
+        return self._scalar.constant is not None and self._vector.is_barren(context)
 
 
 class _WithNumber(_VectorAndNumber):
@@ -111,15 +111,15 @@ class _WithNumber(_VectorAndNumber):
     _function: Callable[[float, float], float]
     _nameless: Derivation
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        number = self._scalar.run(moment)
-        elements = moment.budget.each(self._vector.run(moment))
-        function, nameless = self._function, self._nameless.of
+    def run(self, context: EvaluationContext) -> Elements:
+        number = self._scalar.run(context)
+        operands = context.budget.iterate(self._vector.run(context))
+        function, nameless = self._function, self._nameless.derive
         if self._swapped:
-            found = [(nameless(labels), function(number, value)) for labels, value in elements]
+            elements = [(nameless(labels), function(number, value)) for labels, value in operands]
         else:
-            found = [(nameless(labels), function(value, number)) for labels, value in elements]
-        return refuse_same_labels(found)
+            elements = [(nameless(labels), function(value, number)) for labels, value in operands]
+        return refuse_same_labels(elements)
 
 
 class _Filter(_VectorAndNumber):
@@ -127,9 +127,9 @@ class _Filter(_VectorAndNumber):
 
     _compare: Callable[[float, float], bool]
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        number = self._scalar.run(moment)
-        elements = moment.budget.each(self._vector.run(moment))
+    def run(self, context: EvaluationContext) -> Elements:
+        number = self._scalar.run(context)
+        elements = context.budget.iterate(self._vector.run(context))
         compare = self._compare
         if self._swapped:
             return [element for element in elements if compare(number, element[1])]
@@ -145,10 +145,10 @@ class _HeldScalar(ScalarPlan):
     _plan: ScalarPlan
     _result: float = 0.0
 
-    def take(self, moment: EvaluationContext) -> None:
-        self._result = self._plan.run(moment)
+    def evaluate(self, context: EvaluationContext) -> None:
+        self._result = self._plan.run(context)
 
-    def run(self, moment: EvaluationContext) -> float:  # noqa: ARG002 - it is the moment of `take`
+    def run(self, context: EvaluationContext) -> float:  # noqa: ARG002 - `evaluate` had it
         return self._result
 
 
@@ -159,18 +159,18 @@ class _HeldVector(VectorPlan):
     _result: Elements | None = None
     _barren: bool = False
 
-    def take(self, moment: EvaluationContext) -> None:
-        self._result = self._plan.run(moment)
+    def evaluate(self, context: EvaluationContext) -> None:
+        self._result = self._plan.run(context)
 
-    def look(self, moment: EvaluationContext) -> None:
+    def check_barren(self, context: EvaluationContext) -> None:
         """Find out in advance whether it is barren: the plans of a row do not ask each other."""
-        self._barren = self._plan.is_barren(moment)
+        self._barren = self._plan.is_barren(context)
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        del moment
+    def is_barren(self, context: EvaluationContext) -> bool:
+        del context
         return self._barren
 
-    def run(self, moment: EvaluationContext) -> Elements:  # noqa: ARG002 - it is the moment of `take`
+    def run(self, context: EvaluationContext) -> Elements:  # noqa: ARG002 - `evaluate` had it
         result, self._result = self._result, None
         assert result is not None, "the row takes it first, and asks once"
         return result
@@ -185,10 +185,10 @@ class _ScalarRow(ScalarPlan):
     _steps: _Steps
     _last: ScalarPlan
 
-    def run(self, moment: EvaluationContext) -> float:
+    def run(self, context: EvaluationContext) -> float:
         for step in self._steps:
-            step.take(moment)
-        return self._last.run(moment)
+            step.evaluate(context)
+        return self._last.run(context)
 
 
 class _VectorRow(VectorPlan):
@@ -197,16 +197,16 @@ class _VectorRow(VectorPlan):
     _steps: _Steps
     _last: VectorPlan
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
+    def is_barren(self, context: EvaluationContext) -> bool:
         for step in self._steps:
             if isinstance(step, _HeldVector):
-                step.look(moment)
-        return self._last.is_barren(moment)
+                step.check_barren(context)
+        return self._last.is_barren(context)
 
-    def run(self, moment: EvaluationContext) -> Elements:
+    def run(self, context: EvaluationContext) -> Elements:
         for step in self._steps:
-            step.take(moment)
-        return self._last.run(moment)
+            step.evaluate(context)
+        return self._last.run(context)
 
 
 class OperatorRow:

@@ -39,16 +39,16 @@ class EvaluationContext(NamedTuple):
     budget: Budget
     steps: dict[tuple[int, int], Labels] | None = None
 
-    def refuse_clash(self, function: object, source: Labels, made: Labels) -> None:
+    def refuse_clash(self, function: object, source: Labels, result: Labels) -> None:
         """Record which (canonical) labels a function made. Raises EvaluationError if it made them of others before.
 
         In Prometheus some functions work on series, not on elements: two series for which they make the same labels
         clash there, even if they have no step in common.
         """
         assert self.steps is not None, "there is a subquery"
-        first = self.steps.get((id(function), id(made)))
+        first = self.steps.get((id(function), id(result)))
         if first is None:
-            self.steps[id(function), id(made)] = source
+            self.steps[id(function), id(result)] = source
             self.budget.remember(_ENTRY)
         elif first is not source:
             raise EvaluationError(SAME_LABELSET)
@@ -82,8 +82,8 @@ class ScalarPlan(Struct, eq=False):
     def constant(self) -> float | None:
         return None
 
-    def run(self, moment: EvaluationContext) -> float:
-        """Return the number at a moment."""
+    def run(self, context: EvaluationContext) -> float:
+        """Return the number at a context."""
         raise NotImplementedError
 
 
@@ -102,25 +102,25 @@ class _SeriesPlan(Struct, eq=False):
         """
         return False
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
+    def is_barren(self, context: EvaluationContext) -> bool:
         """Return whether it gives no elements and no error, because it reads no existing series. Raises LimitError."""
-        del moment
+        del context
         return False
 
 
 class VectorPlan(_SeriesPlan):
     """A plan for an instant vector."""
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        """Return the elements at a moment."""
+    def run(self, context: EvaluationContext) -> Elements:
+        """Return the elements at a context."""
         raise NotImplementedError
 
 
 class MatrixPlan(_SeriesPlan):
     """A plan for a range vector."""
 
-    def run(self, moment: EvaluationContext) -> Matrix:
-        """Return the windows at a moment."""
+    def run(self, context: EvaluationContext) -> Matrix:
+        """Return the windows at a context."""
         raise NotImplementedError
 
 
@@ -190,12 +190,12 @@ class LabelSpace:
 
     def canonical(self, labels: Labels) -> Labels:
         """Return the one object that stands for a label set: that of the source, if it has such a series."""
-        found = self._canonical.get(labels)
-        if found is None:
+        canonical_labels = self._canonical.get(labels)
+        if canonical_labels is None:
             assert self._source is not None, "only an evaluation makes label sets"
-            found = self._canonical[labels] = self._source.same_labels(labels)
+            canonical_labels = self._canonical[labels] = self._source.same_labels(labels)
             self.grow(SAMPLES_PER_LABEL_SET)
-        return found
+        return canonical_labels
 
     def derived(self, labels: Labels) -> Labels:
         """Return the same for a label set that a derivation remembers."""
@@ -213,7 +213,7 @@ class Derivation(Struct, eq=False):
     def __post_init__(self) -> None:
         self._space.memories.append(self._memory)
 
-    def of(self, labels: Labels) -> Labels:
+    def derive(self, labels: Labels) -> Labels:
         """Return the function's result for a label set. Raises LimitError."""
         derived = self._memory.get(id(labels))
         if derived is None:
@@ -231,11 +231,11 @@ class PairDerivation(Struct, eq=False):
     def __post_init__(self) -> None:
         self._space.memories.append(self._memory)
 
-    def of(self, left: Labels, right: Labels) -> Labels:
+    def derive(self, many: Labels, one: Labels) -> Labels:
         """Return the function's result for two label sets. Raises LimitError."""
-        derived = self._memory.get((id(left), id(right)))
+        derived = self._memory.get((id(many), id(one)))
         if derived is None:
-            derived = self._memory[id(left), id(right)] = self._space.derived(self._function(left, right))
+            derived = self._memory[id(many), id(one)] = self._space.derived(self._function(many, one))
         return derived
 
 

@@ -38,13 +38,18 @@ _new = tuple.__new__
 class Query:
     """A query that has been compiled; it keeps nothing of the samples that it has seen."""
 
-    __slots__ = ("_barren", "_plan", "_space", "doom", "selectors", "text")
+    __slots__ = ("_barren", "_plan", "_space", "inevitable_error", "selectors", "text")
 
     def __init__(
-        self, text: str, plan: ScalarPlan | VectorPlan, space: LabelSpace, selectors: Sequence[Selector], doom: str = ""
+        self,
+        text: str,
+        plan: ScalarPlan | VectorPlan,
+        space: LabelSpace,
+        selectors: Sequence[Selector],
+        inevitable_error: str = "",
     ) -> None:
         self.text = text
-        self.doom = doom
+        self.inevitable_error = inevitable_error
         """Why each evaluation fails, with line and column; empty if it need not fail."""
         self.selectors = tuple(selectors)
         self._plan = plan
@@ -59,7 +64,7 @@ class Query:
         """
         budget = budget or Budget()
         at_ms = to_milliseconds(at)
-        moment = EvaluationContext(source, at_ms, at_ms, budget)
+        context = EvaluationContext(source, at_ms, at_ms, budget)
         if self.is_barren(source, budget):
             return []
         self._space.begin(source, budget)
@@ -69,9 +74,9 @@ class Query:
         gc.disable()
         try:
             if isinstance(self._plan, ScalarPlan):
-                return Scalar(self._plan.run(moment))
+                return Scalar(self._plan.run(context))
             # Bypasses the constructor of named tuples, which takes twice as long.
-            return [_new(Sample, element) for element in budget.each(self._plan.run(moment))]
+            return [_new(Sample, element) for element in budget.iterate(self._plan.run(context))]
         finally:
             self._space.end()
             if collects:
@@ -100,6 +105,6 @@ def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS, last
 
     Raises `PromqlError` for text that is not a query and for what this evaluator does not support.
     """
-    plan, space, selectors, doom = compile_text(text, to_milliseconds(default_step))
+    plan, space, selectors, inevitable_error = compile_text(text, to_milliseconds(default_step))
     space.lasting = space.lasting and lasting
-    return Query(text, plan, space, selectors, doom)
+    return Query(text, plan, space, selectors, inevitable_error)

@@ -13,7 +13,7 @@ from operator import gt, lt, mul, ne
 from typing import NamedTuple
 
 from alerts.promql import numbers
-from alerts.promql.numbers import Each, Floats
+from alerts.promql.numbers import Floats, Iterate
 from alerts.promql.plan import (
     Derivation,
     Elements,
@@ -40,7 +40,7 @@ class RangeWindow(NamedTuple):
     end_ms: int
     at_ms: int
     argument: float
-    each: Each
+    iterate: Iterate
 
 
 RangeFunction = Callable[[Floats, Floats, RangeWindow], "float | None"]
@@ -58,18 +58,18 @@ class OfWindows(VectorPlan):
     def certain(self) -> bool:
         return self._argument is None and self._matrix.certain
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
+    def is_barren(self, context: EvaluationContext) -> bool:
         number = self._argument
-        return (number is None or number.constant is not None) and self._matrix.is_barren(moment)
+        return (number is None or number.constant is not None) and self._matrix.is_barren(context)
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        budget = moment.budget
+    def run(self, context: EvaluationContext) -> Elements:
+        budget = context.budget
         before = budget.held
-        windows, start_ms, end_ms, marked = self._matrix.run(moment)
-        argument = 0.0 if self._argument is None else self._argument.run(moment)
-        span = RangeWindow(start_ms, end_ms, moment.at_ms, argument, budget.each)
+        windows, start_ms, end_ms, marked = self._matrix.run(context)
+        argument = 0.0 if self._argument is None else self._argument.run(context)
+        span = RangeWindow(start_ms, end_ms, context.at_ms, argument, budget.iterate)
         function, nameless = self._function, self._nameless
-        found: Elements = []
+        elements: Elements = []
         units = 0
         for labels, times, values in windows:
             if marked:
@@ -79,20 +79,20 @@ class OfWindows(VectorPlan):
             units += 1 + len(values) // _SUMMED
             if units >= _TOGETHER:
                 budget.spend(units)
-                budget.settle(before, len(found))
+                budget.hold_result(before, len(elements))
                 units = 0
             value = function(times, values, span)
             if value is None:
                 continue
-            made = labels if nameless is None else nameless.of(labels)
-            if moment.steps is not None:
-                moment.refuse_clash(self, labels, made)
-            found.append((made, value))
-        budget.settle(before, len(found))
-        return refuse_same_labels(found)
+            result_labels = labels if nameless is None else nameless.derive(labels)
+            if context.steps is not None:
+                context.refuse_clash(self, labels, result_labels)
+            elements.append((result_labels, value))
+        budget.hold_result(before, len(elements))
+        return refuse_same_labels(elements)
 
 
-def _counter_increase(values: Floats, each: Each) -> float:
+def _counter_increase(values: Floats, iterate: Iterate) -> float:
     """Return the increase of a counter, for which every fall is a reset to zero."""
     rise = values[-1] - values[0]
     if len(values) > _LONG:
@@ -102,7 +102,7 @@ def _counter_increase(values: Floats, each: Each) -> float:
         floats = values.tolist() if isinstance(values, array) else list(values)
         falls = sorted(floats) != floats
     if falls:
-        for before, after in pairwise(each(values)):
+        for before, after in pairwise(iterate(values)):
             if after < before:
                 rise += before
     return rise
@@ -130,7 +130,7 @@ def rate(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return the increase of a counter per second."""
     if len(values) < 2:
         return None
-    change = _counter_increase(values, span.each)
+    change = _counter_increase(values, span.iterate)
     return change * (_share(times, values[0], change, span, True) / ((span.end_ms - span.start_ms) / 1000))
 
 
@@ -138,7 +138,7 @@ def increase(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return the increase of a counter over the range."""
     if len(values) < 2:
         return None
-    change = _counter_increase(values, span.each)
+    change = _counter_increase(values, span.iterate)
     return change * _share(times, values[0], change, span, True)
 
 
@@ -165,11 +165,11 @@ def irate(times: Floats, values: Floats, _span: RangeWindow) -> float | None:
 
 def changes(_times: Floats, values: Floats, span: RangeWindow) -> float:
     """Return how often the value changed; NaN after NaN is not a change."""
-    found = sum(map(ne, values, islice(values, 1, None)))
-    if found and any(map(ne, values, values)):
-        pairs = pairwise(span.each(values))
-        found = sum(before != after and (before == before or after == after) for before, after in pairs)
-    return float(found)
+    count = sum(map(ne, values, islice(values, 1, None)))
+    if count and any(map(ne, values, values)):
+        pairs = pairwise(span.iterate(values))
+        count = sum(before != after and (before == before or after == after) for before, after in pairs)
+    return float(count)
 
 
 def resets(_times: Floats, values: Floats, _span: RangeWindow) -> float:
@@ -179,28 +179,28 @@ def resets(_times: Floats, values: Floats, _span: RangeWindow) -> float:
 
 def deriv(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return the slope of the least-squares line."""
-    return _line(times, values, times[0], span.each)[0] if len(values) > 1 else None
+    return _line(times, values, times[0], span.iterate)[0] if len(values) > 1 else None
 
 
 def predict_linear(times: Floats, values: Floats, span: RangeWindow) -> float | None:
     """Return the value of the least-squares line `argument` seconds after the evaluation."""
     if len(values) < 2:
         return None
-    slope, intercept = _line(times, values, span.at_ms / 1000, span.each)
+    slope, intercept = _line(times, values, span.at_ms / 1000, span.iterate)
     return slope * span.argument + intercept
 
 
-def _line(times: Floats, values: Floats, origin: float, each: Each) -> tuple[float, float]:
+def _line(times: Floats, values: Floats, origin: float, iterate: Iterate) -> tuple[float, float]:
     """Return slope and intercept of the least-squares line."""
     first = values[0]
-    if values[-1] == first and all(value == first for value in each(values)):
+    if values[-1] == first and all(value == first for value in iterate(values)):
         return (0.0, values[0]) if math.isfinite(values[0]) else (math.nan, math.nan)
     count = float(len(values))
-    distances = array("d", [round((time - origin) * 1000) / 1000 for time in each(times)])
-    sum_x = _both(numbers.compensated(distances, each))
-    sum_y = _both(numbers.compensated(values, each))
-    sum_xy = _both(numbers.compensated(array("d", map(mul, each(distances), values)), each))
-    sum_x2 = _both(numbers.compensated(array("d", map(mul, each(distances), distances)), each))
+    distances = array("d", [round((time - origin) * 1000) / 1000 for time in iterate(times)])
+    sum_x = _both(numbers.compensated(distances, iterate))
+    sum_y = _both(numbers.compensated(values, iterate))
+    sum_xy = _both(numbers.compensated(array("d", map(mul, iterate(distances), values)), iterate))
+    sum_x2 = _both(numbers.compensated(array("d", map(mul, iterate(distances), distances)), iterate))
     slope = numbers.divide(sum_xy - sum_x * sum_y / count, sum_x2 - sum_x * sum_x / count)
     return slope, sum_y / count - slope * sum_x / count
 
@@ -211,7 +211,7 @@ def _both(parts: tuple[float, float]) -> float:
 
 def quantile_over_time(_times: Floats, values: Floats, span: RangeWindow) -> float:
     """Return the quantile `argument` of the values."""
-    return numbers.quantile(span.argument, values, span.each)
+    return numbers.quantile(span.argument, values, span.iterate)
 
 
 def last_over_time(_times: Floats, values: Floats, _span: RangeWindow) -> float:
@@ -228,15 +228,15 @@ RANGE_FUNCTIONS: dict[str, RangeFunction] = {
     "deriv": deriv,
     "changes": changes,
     "resets": resets,
-    "avg_over_time": lambda _times, values, span: numbers.mean(values, span.each),
+    "avg_over_time": lambda _times, values, span: numbers.mean(values, span.iterate),
     "min_over_time": lambda _times, values, _span: numbers.smallest(values),
     "max_over_time": lambda _times, values, _span: numbers.largest(values),
-    "sum_over_time": lambda _times, values, span: numbers.kahan_sum(values, span.each),
+    "sum_over_time": lambda _times, values, span: numbers.kahan_sum(values, span.iterate),
     "count_over_time": lambda _times, values, _span: float(len(values)),
     "stddev_over_time": lambda _times, values, span: numbers.square_root(
-        numbers.compensated_variance(values, span.each)
+        numbers.compensated_variance(values, span.iterate)
     ),
-    "stdvar_over_time": lambda _times, values, span: numbers.compensated_variance(values, span.each),
+    "stdvar_over_time": lambda _times, values, span: numbers.compensated_variance(values, span.iterate),
     "last_over_time": last_over_time,
     "present_over_time": lambda _times, _values, _span: 1.0,
 }

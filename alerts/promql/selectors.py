@@ -39,20 +39,20 @@ class Timing(NamedTuple):
     fixed_ms: int | None = None
     of_fixed: bool = False
 
-    def end_ms(self, moment: EvaluationContext) -> int:
+    def end_ms(self, context: EvaluationContext) -> int:
         """Return the newest instant that is looked at."""
         if self.fixed_ms is not None:
             return self.fixed_ms - self.offset_ms
-        return (moment.query_ms if self.at_query else moment.at_ms) - self.offset_ms
+        return (context.query_ms if self.at_query else context.at_ms) - self.offset_ms
 
-    def selected_ms(self, moment: EvaluationContext) -> int:
+    def selected_ms(self, context: EvaluationContext) -> int:
         """Return the newest instant whose samples are read. Raises EvaluationError if they may be gone by now."""
-        if self.of_fixed and moment.source.forgetful:
+        if self.of_fixed and context.source.forgetful:
             raise EvaluationError(
                 "'@' with a fixed time: samples are kept only as long as rules look back; use offset, "
                 "or @ end(), or let a server evaluate the rule"
             )
-        return self.end_ms(moment)
+        return self.end_ms(context)
 
 
 class Selector(NamedTuple):
@@ -74,17 +74,17 @@ class _Reader(Struct, eq=False):
     def certain(self) -> bool:
         return not self._timing.of_fixed and only_metric_name(self._matchers) is not None
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return not self._timing.of_fixed and moment.source.lacks(self._matchers, moment.budget)
+    def is_barren(self, context: EvaluationContext) -> bool:
+        return not self._timing.of_fixed and context.source.lacks(self._matchers, context.budget)
 
 
 class InstantSelector(_Reader, VectorPlan):
     """The newest sample of each series that matches."""
 
-    def run(self, moment: EvaluationContext) -> Elements:
+    def run(self, context: EvaluationContext) -> Elements:
         return [
             (labels, value)
-            for labels, _, value in moment.budget.each(_newest(moment, self._matchers, self._timing))
+            for labels, _, value in context.budget.iterate(_newest(context, self._matchers, self._timing))
             if value == value or not is_stale(value)  # only a NaN can be the marker
         ]
 
@@ -94,15 +94,15 @@ class TimestampSelector(_Reader, VectorPlan):
 
     _nameless: Derivation
 
-    def run(self, moment: EvaluationContext) -> Elements:
-        newest = moment.budget.each(_newest(moment, self._matchers, self._timing))
-        nameless = self._nameless.of
+    def run(self, context: EvaluationContext) -> Elements:
+        newest = context.budget.iterate(_newest(context, self._matchers, self._timing))
+        nameless = self._nameless.derive
         return refuse_same_labels([(nameless(labels), at) for labels, at, value in newest if not is_stale(value)])
 
 
-def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> list[Newest]:
-    end = timing.selected_ms(moment)
-    return moment.source.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
+def _newest(context: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> list[Newest]:
+    end = timing.selected_ms(context)
+    return context.source.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, context.budget)
 
 
 class RangeSelector(_Reader, MatrixPlan):
@@ -110,11 +110,11 @@ class RangeSelector(_Reader, MatrixPlan):
 
     _range_ms: int
 
-    def run(self, moment: EvaluationContext) -> Matrix:
-        end = self._timing.selected_ms(moment)
+    def run(self, context: EvaluationContext) -> Matrix:
+        end = self._timing.selected_ms(context)
         start = end - self._range_ms
-        found = moment.source.select(self._matchers, start / 1000, end / 1000, moment.budget)
-        return Matrix(found, start, end, marked=True)
+        windows = context.source.select(self._matchers, start / 1000, end / 1000, context.budget)
+        return Matrix(windows, start, end, marked=True)
 
 
 class SubqueryPlan(MatrixPlan):
@@ -129,21 +129,21 @@ class SubqueryPlan(MatrixPlan):
     def certain(self) -> bool:
         return self._inner.certain
 
-    def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._inner.is_barren(moment)
+    def is_barren(self, context: EvaluationContext) -> bool:
+        return self._inner.is_barren(context)
 
-    def run(self, moment: EvaluationContext) -> Matrix:
-        end = self._timing.end_ms(moment)
+    def run(self, context: EvaluationContext) -> Matrix:
+        end = self._timing.end_ms(context)
         start, step_ms = end - self._range_ms, self._step_ms
-        if self._inner.is_barren(moment):  # and so it is at every step
+        if self._inner.is_barren(context):  # and so it is at every step
             return Matrix((), start, end, marked=False)
-        budget, steps = moment.budget, {} if moment.steps is None else moment.steps
+        budget, steps = context.budget, {} if context.steps is None else context.steps
         series: dict[int, tuple[Labels, array[float], array[float]]] = {}
         for at_ms in range((start // step_ms + 1) * step_ms, end + 1, step_ms):
             budget.spend(_STEP)
-            before, known, now = budget.held, len(series), at_ms / 1000
-            elements = self._inner.run(moment._replace(at_ms=at_ms, steps=steps))
-            for labels, value in budget.each(elements):
+            before, series_before, now = budget.held, len(series), at_ms / 1000
+            elements = self._inner.run(context._replace(at_ms=at_ms, steps=steps))
+            for labels, value in budget.iterate(elements):
                 window = series.get(id(labels))
                 if window is None:
                     window = series[id(labels)] = (labels, array("d"), array("d"))
@@ -152,5 +152,5 @@ class SubqueryPlan(MatrixPlan):
                 window[1].append(now)
                 window[2].append(value)
             budget.held = before  # the elements are released, and their samples kept
-            budget.hold(len(elements) + _SERIES * (len(series) - known))
+            budget.hold(len(elements) + _SERIES * (len(series) - series_before))
         return Matrix(series.values(), start, end, marked=False)

@@ -130,7 +130,7 @@ class SampleStore(Generic[S]):
         Staleness markers are among the values. A series without samples in the range is left out. Only one window needs
         to be in memory at a time.
         """
-        for series in budget.each(self._matching(matchers, budget)):
+        for series in budget.iterate(self._matching(matchers, budget)):
             times = series.times
             low = 0 if times[0] > start else bisect_right(times, start)
             high = len(times) if times[-1] <= end else bisect_right(times, end)
@@ -145,10 +145,10 @@ class SampleStore(Generic[S]):
 
         The elements count as held.
         """
-        found = self._matching(matchers, budget)
-        budget.hold(SAMPLES_PER_ELEMENT * len(found))
+        matching = self._matching(matchers, budget)
+        budget.hold(SAMPLES_PER_ELEMENT * len(matching))
         newest: list[Newest] = []
-        for series in budget.each(found):
+        for series in budget.iterate(matching):
             times = series.times
             at = times[-1]
             if at <= end:  # the usual case: the question is seldom about the past
@@ -174,18 +174,18 @@ class SampleStore(Generic[S]):
         return self._find(matchers, budget)
 
     def _find(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[S]:
-        found = self._selections.get(matchers)
-        if found is None:
+        matching = self._selections.get(matchers)
+        if matching is None:
             name = only_metric_name(matchers)
             candidates = [*self._series.values()] if name is None else self._by_name.get(name, [])
-            looked_at = budget.each(candidates, _MATCHED)
-            found = [series for series in looked_at if match_all(matchers, series.labels)]
-            self._places += len(found)
+            looked_at = budget.iterate(candidates, _MATCHED)
+            matching = [series for series in looked_at if match_all(matchers, series.labels)]
+            self._places += len(matching)
             if len(self._selections) >= _REMEMBERED_SELECTIONS or self._places > _REMEMBERED_SERIES:
                 self._selections.clear()
-                self._places = len(found)
-            self._selections[matchers] = found
-        return found
+                self._places = len(matching)
+            self._selections[matchers] = matching
+        return matching
 
     def _add(self, series: S) -> S:
         """Add a new series, and return it."""

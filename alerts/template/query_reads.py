@@ -242,7 +242,9 @@ def reads_of(question: str) -> Reads:
     selectors = tuple(map(_opened, found))
     if any(_is_open(each) and each not in found for each in selectors):
         return _unknown(question, "the metric name is known only when the alert fires")
-    return Reads(selectors, f"query: will fail at every evaluation: {query.doom}" if query.doom else "")
+    return Reads(
+        selectors, f"query: will fail at every evaluation: {query.inevitable_error}" if query.inevitable_error else ""
+    )
 
 
 def _unknown(question: str, what: str) -> Reads:

@@ -337,10 +337,10 @@ def test_what_prometheus_loads_and_fails_at_is_reported_when_it_is_read_and_fail
     query: str, words: str
 ) -> None:
     compiled = compile_query(query)
-    assert words in compiled.doom
+    assert words in compiled.inevitable_error
     with pytest.raises(EvaluationError):
         compiled.evaluate(Storage(), 5.0)
-    assert compile_query('label_replace(max_over_time(m[5m:1ms]), "a", "$1", "b", "(.*)")').doom == ""
+    assert compile_query('label_replace(max_over_time(m[5m:1ms]), "a", "$1", "b", "(.*)")').inevitable_error == ""
 
 
 def history(query: str) -> dict[str, float]:

@@ -156,7 +156,7 @@ def _spare(parts: Iterable[Expression], found: AbstractSet[str]) -> Iterator[str
     """Yield names that are one side of an `or` whose other side is all there."""
     choices = (part for part in parts if isinstance(part, BinaryExpr) and part.operator == "or")
     for choice in islice(choices, _MOST_CHOICES):
-        sides = _names(choice.left), _names(choice.right)
+        sides = _names(choice.lhs), _names(choice.rhs)
         for side, other in (sides, sides[::-1]):
             if side and side <= found:
                 yield from other

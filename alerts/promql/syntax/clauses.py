@@ -79,14 +79,19 @@ def read_instant(cursor: Cursor, selector_at: int) -> Bound:
         cursor.unexpected("@", "timestamp")
     seconds = read_number(cursor)
     if not -_LARGEST_TIME < seconds < _LARGEST_TIME:
-        shown = f"{seconds:.6f}" if math.isfinite(seconds) else "NaN" if seconds != seconds else "+Inf"
-        raise FlawError(selector_at, f"timestamp out of bounds for @ modifier: {shown}")
+        raise FlawError(selector_at, f"timestamp out of bounds for @ modifier: {_format_seconds(seconds)}")
     return -seconds if negative else seconds
+
+
+def _format_seconds(seconds: float) -> str:
+    if math.isfinite(seconds):
+        return f"{seconds:.6f}"
+    return "NaN" if seconds != seconds else "+Inf"
 
 
 _OPERATORS = (*COMPARISONS, *ARITHMETIC, *SET_OPERATORS, "=~", "!~")
 _KEYWORDS = ("bool", "by", "without", "on", "ignoring", "group_left", "group_right", "offset")
-_SHOWN = 10
+_MAX_QUOTED_CHARACTERS = 10
 
 
 class Cursor:
@@ -130,8 +135,10 @@ class Cursor:
         if kind in ("identifier", "metric identifier"):
             return f"{kind} {quoted(text)}"
         if kind in ("number", "duration", "string"):
-            shown = f"{quoted(text[:_SHOWN])}..." if len(text) > _SHOWN else quoted(text)
-            return f"{kind} {shown}"
+            beginning = (
+                f"{quoted(text[:_MAX_QUOTED_CHARACTERS])}..." if len(text) > _MAX_QUOTED_CHARACTERS else quoted(text)
+            )
+            return f"{kind} {beginning}"
         if kind in _OPERATORS:
             return f"<op:{text}>"
         if kind in AGGREGATIONS:
@@ -204,12 +211,12 @@ def read_metric(tokens: Scanner) -> Labels:
     if name:
         cursor.advance()
     labels: dict[str, str] = {}
-    for each in read_matchers(cursor) if cursor.kind == "{" else ():
-        if each.operator != "=":
-            raise FlawError(0, f'unexpected <op:{each.operator}> in label set, expected "="')
-        if each.name in labels:
-            raise FlawError(0, f"label name {quoted(each.name)} is not unique")
-        labels[each.name] = each.value
+    for matcher in read_matchers(cursor) if cursor.kind == "{" else ():
+        if matcher.operator != "=":
+            raise FlawError(0, f'unexpected <op:{matcher.operator}> in label set, expected "="')
+        if matcher.name in labels:
+            raise FlawError(0, f"label name {quoted(matcher.name)} is not unique")
+        labels[matcher.name] = matcher.value
     if cursor.kind != "end of input":
         cursor.unexpected("label set")
     return make_labels(labels, name)

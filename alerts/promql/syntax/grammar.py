@@ -66,7 +66,7 @@ class Grammar:
             raise self._flaw
         return tree
 
-    def _note(self, flaw: FlawError | None) -> None:
+    def _record_flaw(self, flaw: FlawError | None) -> None:
         if self._flaw is None:
             self._flaw = flaw
 
@@ -78,18 +78,18 @@ class Grammar:
             raise FlawError(
                 cursor.at, f"the query is nested more than {DEEPEST} levels deep; use recording rules for parts"
             )
-        left = self._operand()
+        lhs = self._operand()
         while (strength := _PRECEDENCE.get(cursor.kind, 0)) >= weakest:
             operator, operator_at = cursor.kind, cursor.at
             cursor.advance()
             as_bool, matching = read_matching(cursor)
-            right = self._expression(strength if operator == "^" else strength + 1)
-            scalars = left.value_type is ValueType.SCALAR and right.value_type is ValueType.SCALAR
-            gives = ValueType.SCALAR if scalars else ValueType.VECTOR
-            left = BinaryExpr(operator, left, right, matching, as_bool, left.at, operator_at, gives)
-            self._note(tree_checks.check_binary(left))
+            rhs = self._expression(strength if operator == "^" else strength + 1)
+            are_scalars = lhs.value_type is ValueType.SCALAR and rhs.value_type is ValueType.SCALAR
+            value_type = ValueType.SCALAR if are_scalars else ValueType.VECTOR
+            lhs = BinaryExpr(operator, lhs, rhs, matching, as_bool, lhs.at, operator_at, value_type)
+            self._record_flaw(tree_checks.check_binary(lhs))
         self._depth -= 1
-        return left
+        return lhs
 
     def _operand(self) -> Expression:
         """Read an operand with its sign, or with what follows a selector."""
@@ -112,7 +112,7 @@ class Grammar:
         if isinstance(operand, NumberLiteral):
             return NumberLiteral(-operand.value if sign == "-" else operand.value, at)
         node = UnaryExpr(sign, operand, at, operand.value_type)
-        self._note(tree_checks.check_unary(node))
+        self._record_flaw(tree_checks.check_unary(node))
         return node
 
     def _unnamed(self) -> Expression:
@@ -148,7 +148,7 @@ class Grammar:
         if cursor.kind == "{":
             matchers += read_matchers(cursor)
         node = VectorSelector(name, tuple(matchers), at)
-        self._note(tree_checks.check_selector(node))
+        self._record_flaw(tree_checks.check_selector(node))
         return node
 
     def _aggregation(self, operator: str, at: int) -> Expression:
@@ -174,7 +174,7 @@ class Grammar:
             raise FlawError(at, f"{problem}, expected {count}, got {len(arguments)}")
         parameter = arguments[0] if count == 2 else None
         node = AggregateExpr(operator, parameter, arguments[-1], grouping or Grouping(without=False, labels=()), at)
-        self._note(tree_checks.check_aggregate(node))
+        self._record_flaw(tree_checks.check_aggregate(node))
         return node
 
     def _call(self, name: str, at: int) -> Expression:
@@ -186,7 +186,7 @@ class Grammar:
         if name not in tree_checks.SIGNATURES:
             raise FlawError(at, f'unknown function with name "{name}"{nearest(name, tree_checks.SIGNATURES)}')
         node = FunctionCall(name, tuple(arguments), at, tree_checks.SIGNATURES[name].gives)
-        self._note(tree_checks.check_call(node))
+        self._record_flaw(tree_checks.check_call(node))
         return node
 
     def _arguments(self) -> list[Expression]:
@@ -221,7 +221,7 @@ class Grammar:
         if not cursor.skip("]"):
             cursor.unexpected("subquery selector", '"]"')
         node = Subquery(operand, range_ns, step_ns, operand.at, step_at)
-        self._note(tree_checks.check_subquery(node))
+        self._record_flaw(tree_checks.check_subquery(node))
         return node
 
     def _matrix(self, operand: Expression, range_ns: int, bracket: int) -> Expression:

@@ -79,9 +79,11 @@ AGGREGATIONS = frozenset((
     "avg", "bottomk", "count", "count_values", "group", "limit_ratio", "limitk", "max", "min", "quantile", "stddev",
     "stdvar", "sum", "topk",
 ))  # fmt: skip
-_OTHERS = ("and", "or", "unless", "atan2", "offset", "by", "without", "on", "ignoring", "group_left", "group_right",
-           "bool", "start", "end")  # fmt: skip
-_KEYWORDS = {each: each for each in (*AGGREGATIONS, *_OTHERS)} | {"inf": "number", "nan": "number"}
+_OPERATOR_WORDS = (
+    "and", "or", "unless", "atan2", "offset", "by", "without", "on", "ignoring", "group_left", "group_right", "bool",
+    "start", "end",
+)  # fmt: skip
+_KEYWORDS = {word: word for word in (*AGGREGATIONS, *_OPERATOR_WORDS)} | {"inf": "number", "nan": "number"}
 
 # Every text can be matched in only one way, and the last pattern takes any character: no text is slow.
 _SPACE = r"[ \t\r\n]*(?:\#[^\r\n]*[ \t\r\n]*)*"
@@ -135,10 +137,10 @@ class Scanner:
         """Read the tokens up to the end, or to the first that is invalid."""
         text, at, kind = self._text, 0, ""
         while kind not in ("end of input", "error"):
-            found = self._mode.match(text, at)
-            assert found is not None, "the last pattern takes any character"
-            kind = str(found.lastgroup)
-            start, at = found.span(kind)
+            match = self._mode.match(text, at)
+            assert match is not None, "the last pattern takes any character"
+            kind = str(match.lastgroup)
+            start, at = match.span(kind)
             piece = text[start:at]
             if kind == "word":
                 kind = _KEYWORDS.get(piece.lower()) or ("metric identifier" if ":" in piece else "identifier")

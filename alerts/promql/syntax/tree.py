@@ -89,11 +89,11 @@ class UnaryExpr(Struct, frozen=True, eq=False):
 
 
 class BinaryExpr(Struct, frozen=True, eq=False):
-    """An operator between two operands. In a row of operators, `left` is everything before the last one."""
+    """An operator between two operands. In a row of operators, `lhs` is everything before the last one."""
 
     operator: str
-    left: Expression
-    right: Expression
+    lhs: Expression
+    rhs: Expression
     matching: Matching
     as_bool: bool
     at: int
@@ -154,7 +154,7 @@ def parts_of(tree: Expression) -> Iterator[Expression]:
 
 def _within(node: Expression) -> list[Expression]:
     if isinstance(node, BinaryExpr):
-        return [node.left, node.right]
+        return [node.lhs, node.rhs]
     if isinstance(node, AggregateExpr):
         return [*([] if node.parameter is None else [node.parameter]), node.operand]
     if isinstance(node, FunctionCall):

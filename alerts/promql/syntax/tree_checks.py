@@ -101,10 +101,10 @@ def check_selector(node: VectorSelector) -> FlawError | None:
 
 def check_subquery(node: Subquery) -> FlawError | None:
     """Check that a subquery evaluates an instant vector."""
-    found = node.inner.value_type
-    if found is ValueType.VECTOR:
+    inner_type = node.inner.value_type
+    if inner_type is ValueType.VECTOR:
         return None
-    return FlawError(node.at, f"subquery is only allowed on instant vector, got {found.value} instead")
+    return FlawError(node.at, f"subquery is only allowed on instant vector, got {inner_type.value} instead")
 
 
 def check_unary(node: UnaryExpr) -> FlawError | None:
@@ -117,9 +117,9 @@ def check_unary(node: UnaryExpr) -> FlawError | None:
 
 def check_binary(node: BinaryExpr) -> FlawError | None:
     """Check the operands: scalars and instant vectors; `bool`, matching and grouping only where they mean something."""
-    left, right = node.left.value_type, node.right.value_type
-    scalars = left is ValueType.SCALAR and right is ValueType.SCALAR
-    vectors = left is ValueType.VECTOR and right is ValueType.VECTOR
+    lhs_type, rhs_type = node.lhs.value_type, node.rhs.value_type
+    scalars = lhs_type is ValueType.SCALAR and rhs_type is ValueType.SCALAR
+    vectors = lhs_type is ValueType.VECTOR and rhs_type is ValueType.VECTOR
     compares, matching = node.operator in COMPARISONS, node.matching
     if node.as_bool and not compares:
         return FlawError(node.operator_at, "bool modifier can only be used on comparison operators")
@@ -128,8 +128,8 @@ def check_binary(node: BinaryExpr) -> FlawError | None:
     twice = set(matching.labels).intersection(matching.include) if matching.on and matching.include else ()
     if twice:
         return FlawError(node.operator_at, f"label {quoted(min(twice))} must not occur in ON and GROUP clause at once")
-    for side, found in ((node.left, left), (node.right, right)):
-        if found not in _NUMERIC:
+    for side, side_type in ((node.lhs, lhs_type), (node.rhs, rhs_type)):
+        if side_type not in _NUMERIC:
             return FlawError(side.at, "binary expression must contain only scalar and instant vector types")
     if not vectors and matching.labels:
         return FlawError(node.at, "vector matching only allowed between instant vectors")
