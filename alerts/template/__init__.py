@@ -14,7 +14,7 @@ from alerts.template.nodes import TextNode
 from alerts.template.parser import parse
 from alerts.template.query_reads import read_template
 from alerts.template.render import render
-from alerts.template.template_functions import Ask
+from alerts.template.template_functions import RunQuery
 from alerts.template.values import LONGEST_TEMPLATE, Element, RenderError, Root, TemplateError, UnknownQueryError
 
 __all__ = [
@@ -41,7 +41,7 @@ class Template(Struct, frozen=True, eq=False):
     plain: str | None = None
     broken: str = ""
 
-    def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:
+    def render(self, root: Root, run_query: RunQuery, budget: Budget | None = None, at: float = 0.0) -> str:
         """Return the text for one alert at a wall second.
 
         Raises RenderError, and LimitError if the budget is used up.
@@ -51,7 +51,7 @@ class Template(Struct, frozen=True, eq=False):
         name = _name_of(self.alert)
         if self.broken:
             raise RenderError(f"error parsing template {name}: template: {name}:{self.broken}")
-        return render(_parsed(self.source, name), name, self.source, root, ask, budget=budget or Budget(), at=at)
+        return render(_parsed(self.source, name), name, self.source, root, run_query, budget=budget or Budget(), at=at)
 
 
 _parsed = lru_cache(maxsize=MAX_PARSED)(parse)
@@ -72,7 +72,7 @@ def compile_template(source: str, alert: str = "") -> Template:
     if "{{" not in source and len(source) <= LONGEST_TEMPLATE:
         return Template(source, alert, plain=source)
     tree = parse(source, _name_of(alert))
-    texts = [each.text for each in tree.body if isinstance(each, TextNode)]
+    texts = [node.text for node in tree.body if isinstance(node, TextNode)]
     if len(texts) == len(tree.body):
         return Template(source, alert, plain="".join(texts))
     return Template(source, alert, *read_template(source, tree))

@@ -17,32 +17,32 @@ def _kind(value: Value) -> str:
     return "float" if isinstance(value, float) else ""
 
 
-def equal(left: Value, *others: Value) -> bool:
+def equal(first: Value, *candidates: Value) -> bool:
     """Return whether a value equals one of the others. Raises RenderError with Go's words."""
-    if not others:
+    if not candidates:
         raise RenderError("missing argument for comparison")
-    return any(_is_equal(left, right) for right in others)
+    return any(_is_equal(first, candidate) for candidate in candidates)
 
 
-def _is_equal(left: Value, right: Value) -> bool:
-    kinds = _kind(left), _kind(right)
+def _is_equal(first: Value, second: Value) -> bool:
+    kinds = _kind(first), _kind(second)
     if kinds[0] != kinds[1] and set(kinds) != {"int", "uint"}:
-        if left is not None and right is not None:
-            raise _incompatible(left, right)
+        if first is not None and second is not None:
+            raise _incompatible(first, second)
         return False
-    return left == right if kinds[0] else _is_same(left, right)
+    return first == second if kinds[0] else _is_same(first, second)
 
 
-def _is_same(left: Value, right: Value) -> bool:
+def _is_same(first: Value, second: Value) -> bool:
     """Return whether two values without a basic type are the same."""
-    if left is None or right is None:
-        return left is right
-    if _family(left) != _family(right):
-        raise RenderError(f"non-comparable types {argument(left, 's', PLAIN)}: {type_name(left)}, "
-                          f"{type_name(right)}: {argument(right, 'v', PLAIN)}")  # fmt: skip
-    if isinstance(right, (Mapping, list, Root)):
-        raise RenderError(f"non-comparable type {argument(right, 's', PLAIN)}: {type_name(right)}")
-    return left is right if isinstance(left, Element) else left == right
+    if first is None or second is None:
+        return first is second
+    if _family(first) != _family(second):
+        raise RenderError(f"non-comparable types {argument(first, 's', PLAIN)}: {type_name(first)}, "
+                          f"{type_name(second)}: {argument(second, 'v', PLAIN)}")  # fmt: skip
+    if isinstance(second, (Mapping, list, Root)):
+        raise RenderError(f"non-comparable type {argument(second, 's', PLAIN)}: {type_name(second)}")
+    return first is second if isinstance(first, Element) else first == second
 
 
 def _family(value: Value) -> str:
@@ -50,17 +50,17 @@ def _family(value: Value) -> str:
     return "pointer" if name.startswith("*") else "map" if name.startswith("map") else name
 
 
-def less(left: Value, right: Value) -> bool:
+def less(first: Value, second: Value) -> bool:
     """Return whether a value is less than another. Raises RenderError with Go's words."""
-    kinds = _kind(left), _kind(right)
+    kinds = _kind(first), _kind(second)
     if not all(kinds):
         raise RenderError("invalid type for comparison")
     if kinds[0] != kinds[1] and set(kinds) != {"int", "uint"}:
-        raise _incompatible(left, right)
+        raise _incompatible(first, second)
     if kinds[0] == "bool":
         raise RenderError("invalid type for comparison")
-    return left < right  # type: ignore[operator] # both are numbers, or both texts
+    return first < second  # type: ignore[operator] # both are numbers, or both texts
 
 
-def _incompatible(left: Value, right: Value) -> RenderError:
-    return RenderError(f"incompatible types for comparison: {type_name(left)} and {type_name(right)}")
+def _incompatible(first: Value, second: Value) -> RenderError:
+    return RenderError(f"incompatible types for comparison: {type_name(first)} and {type_name(second)}")

@@ -93,28 +93,28 @@ def _action(source: str, start: int, at: int) -> Generator[Token, None, re.Match
     """Yield the tokens of the action that begins at `start`, from `at` on; return the match of its end."""
     depth, is_apart = 0, False
     while True:
-        found = _TOKEN.match(source, at)
-        if found is None:
+        match = _TOKEN.match(source, at)
+        if match is None:
             raise _no_token(source, start, at)
-        kind = str(found.lastgroup)
+        kind = str(match.lastgroup)
         if kind == "space":
-            at, is_apart = found.end(), True
+            at, is_apart = match.end(), True
             continue
         if kind == "close":
             if depth:
                 raise _flaw(source, at, "the parenthesis is not closed; end it with )")
-            yield Token(kind, "}}", found.end() - 2)
-            return found
+            yield Token(kind, "}}", match.end() - 2)
+            return match
         if kind == "mark":
-            kind = found[0]
+            kind = match[0]
             depth += {"(": 1, ")": -1}.get(kind, 0)
             if depth < 0:
                 raise _flaw(source, at, "unexpected ): no parenthesis is open")
-        token = Token(kind, found[0], at, is_apart)
+        token = Token(kind, match[0], at, is_apart)
         if kind in ("variable", "field", "word"):
             token = _name(source, token)
-        elif kind == "number" and is_of_name(source[found.end() : found.end() + 1]):
-            raise _flaw(source, at, f"{source[at : found.end() + 1]!r} is not a number")
+        elif kind == "number" and is_of_name(source[match.end() : match.end() + 1]):
+            raise _flaw(source, at, f"{source[at : match.end() + 1]!r} is not a number")
         yield token
         at, is_apart = at + len(token.text), False
 

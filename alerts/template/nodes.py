@@ -48,7 +48,7 @@ class ConstantNode(_TemplatePart, frozen=True):
 class ChainNode(_TemplatePart, frozen=True):
     """The fields of anything else, such as `(query "x").y`."""
 
-    of: Operand
+    operand: Operand
     fields: tuple[str, ...]
 
 
@@ -129,7 +129,7 @@ def written(node: Located) -> str:
     if isinstance(node, CommandNode):
         return " ".join(map(_bracketed, node.operands))
     if isinstance(node, ChainNode):
-        return ".".join((_bracketed(node.of), *node.fields))
+        return ".".join((_bracketed(node.operand), *node.fields))
     if isinstance(node, VariableNode):
         return ".".join((node.name, *node.fields))
     if isinstance(node, FieldNode):

@@ -80,25 +80,25 @@ def _plain(value: float) -> bool:
     return value == 0 or not math.isfinite(value)
 
 
-def humanize(given: Value) -> str:
+def humanize(argument: Value) -> str:
     """Return a number with its prefix: 1234567 is 1.235M, 0.00123 is 1.23m."""
-    value = number(given)
+    value = number(argument)
     if _plain(value):
         return _four(value)
     return _scaled_up(value, 1000, _LARGE) if abs(value) >= 1 else _scaled_down(value)
 
 
-def humanize1024(given: Value) -> str:
+def humanize1024(argument: Value) -> str:
     """Return a number with its binary prefix: 2048 is 2ki."""
-    value = number(given)
+    value = number(argument)
     if abs(value) <= 1 or _plain(value):
         return _four(value)
     return _scaled_up(value, 1024, _BINARY)
 
 
-def humanize_duration(given: Value) -> str:
+def humanize_duration(argument: Value) -> str:
     """Return seconds with their units: 3661 is 1h 1m 1s, 0.25 is 250ms."""
-    value = number(given)
+    value = number(argument)
     if not math.isfinite(value):
         return _four(value)
     if value == 0:
@@ -112,18 +112,18 @@ def humanize_duration(given: Value) -> str:
     days, hours = divmod(hours, 24)
     if not (days or hours or minutes):
         return f"{sign}{_four(value)}s"
-    shown = (f"{days}d " if days else "") + (f"{hours}h " if days or hours else "")
-    return f"{sign}{shown}{minutes}m {seconds}s"
+    days_and_hours = (f"{days}d " if days else "") + (f"{hours}h " if days or hours else "")
+    return f"{sign}{days_and_hours}{minutes}m {seconds}s"
 
 
-def humanize_percentage(given: Value) -> str:
+def humanize_percentage(argument: Value) -> str:
     """Return a ratio in per cent: 0.123 is 12.3%."""
-    return f"{_four(number(given) * 100)}%"
+    return f"{_four(number(argument) * 100)}%"
 
 
-def humanize_timestamp(given: Value) -> str:
+def humanize_timestamp(argument: Value) -> str:
     """Return seconds since the epoch as a date in UTC, in Go's notation."""
-    value = number(given)
+    value = number(argument)
     return str(moment(value)) if math.isfinite(value) else _four(value)
 
 

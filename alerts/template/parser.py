@@ -93,13 +93,13 @@ class _Parser:
             self._lookahead.append(next(self._tokens))
         return self._lookahead[ahead]
 
-    def _expect(self, *kinds: str, what: str) -> Token:
+    def _expect(self, *kinds: str, where: str) -> Token:
         token = self._next()
         if token.kind not in kinds:
-            raise self._error(token, f"{token.text or 'the end'!r} is unexpected {what}")
+            raise self._error(token, f"{token.text or 'the end'!r} is unexpected {where}")
         return token
 
-    def _enter(self, at: int) -> None:
+    def _enter_level(self, at: int) -> None:
         self._depth += 1
         if self._depth > DEEPEST_NESTING:
             raise self._error(at, f"is nested more than {DEEPEST_NESTING} levels deep; use variables")
@@ -107,15 +107,15 @@ class _Parser:
     # definitions
 
     def _definition(self, opening: Token) -> None:
-        name = self._unquoted(self._expect("text", what="after define, which needs a name in quotes"))
-        self._expect("close", what="after the defined name")
+        name = self._unquoted(self._expect("text", where="after define, which needs a name in quotes"))
+        self._expect("close", where="after the defined name")
         self._define(name, self._isolated_body(opening), opening)
 
     def _isolated_body(self, opening: Token) -> Body:
         """Return the nodes up to the `end` of a definition, which does not see the variables around it."""
         outside = self._variables, self._ranges
         self._variables, self._ranges = ["$"], 0
-        self._enter(opening.at)
+        self._enter_level(opening.at)
         body, end = self._nodes(opening)
         self._depth -= 1
         self._variables, self._ranges = outside
@@ -154,7 +154,7 @@ class _Parser:
             return read(self, self._next())
         if word.kind == "end":
             self._next()
-            self._expect("close", what="after end")
+            self._expect("close", where="after end")
             return word
         if word.kind == "close":
             raise self._error(token, "{{ }} is empty; put a value in it")
@@ -162,18 +162,18 @@ class _Parser:
 
     def _else(self, word: Token) -> Token:
         if self._peek().kind not in ("if", "with"):
-            self._expect("close", what="after else")
+            self._expect("close", where="after else")
         return word
 
     def _break(self, word: Token) -> Node:
-        self._expect("close", what=f"after {word.text}")
+        self._expect("close", where=f"after {word.text}")
         if not self._ranges:
             raise self._error(word, f"{{{{ {word.text} }}}} is outside range")
         return BreakNode(word.at, word.text)
 
     def _branch(self, opening: Token) -> Node:
-        known = len(self._variables)
-        self._enter(opening.at)
+        outer_count = len(self._variables)
+        self._enter_level(opening.at)
         kind, arms = opening.text, []
         while True:
             pipeline = self._pipeline(kind, "close")
@@ -194,19 +194,19 @@ class _Parser:
         if end.kind != "end":
             raise self._error(end, f"{{{{ {kind} }}}} needs {{{{ end }}}} here")
         self._depth -= 1
-        del self._variables[known:]
+        del self._variables[outer_count:]
         return BranchNode(arms[0].pipeline.at, kind, tuple(arms), else_body)
 
     def _template_call(self, opening: Token) -> Node:
         del opening  # all of _ACTIONS have it
-        name = self._expect("text", what="after template, which needs a name in quotes")
+        name = self._expect("text", where="after template, which needs a name in quotes")
         if self._peek().kind == "close":
             self._next()
             return TemplateNode(name.at, self._unquoted(name), None)
         return TemplateNode(name.at, self._unquoted(name), self._pipeline("template", "close"))
 
     def _block(self, opening: Token) -> Node:
-        name = self._expect("text", what="after block, which needs a name in quotes")
+        name = self._expect("text", where="after block, which needs a name in quotes")
         pipeline = self._pipeline("block", "close")
         self._define(self._unquoted(name), self._isolated_body(opening), opening)
         return TemplateNode(name.at, self._unquoted(name), pipeline)
@@ -294,7 +294,7 @@ class _Parser:
     def _term(self) -> Operand:
         token = self._next()
         if token.kind == "(":
-            self._enter(token.at)
+            self._enter_level(token.at)
             pipeline = self._pipeline("parentheses", ")")
             self._depth -= 1
             return pipeline

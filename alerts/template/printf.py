@@ -117,42 +117,42 @@ class _Format:
 
     def pieces(self) -> Iterator[str]:
         end = 0
-        for found in _VERB.finditer(self._text):
-            yield self._text[end : found.start()]
-            yield from self._verb(found)
-            end = found.end()
+        for match in _VERB.finditer(self._text):
+            yield self._text[end : match.start()]
+            yield from self._verb(match)
+            end = match.end()
         yield self._text[end:]
         if not self._is_reordered and self._next < len(self._values):
             extra = (
-                "<nil>" if each is None else f"{type_name(each)}={argument(each, 'v', PLAIN)}"
-                for each in self._values[self._next :]
+                "<nil>" if value is None else f"{type_name(value)}={argument(value, 'v', PLAIN)}"
+                for value in self._values[self._next :]
             )
             yield f"%!(EXTRA {', '.join(extra)})"
 
-    def _verb(self, found: re.Match[str]) -> Iterator[str]:
+    def _verb(self, match: re.Match[str]) -> Iterator[str]:
         self._is_good = True
-        flags = Flags(found["signs"], int(found["width"] or 0))
-        has_index = self._index(found["index"])
-        if found["star"]:
+        flags = Flags(match["signs"], int(match["width"] or 0))
+        has_index = self._index(match["index"])
+        if match["star"]:
             width, has_index = self._star(), False
             if width is None:
                 yield "%!(BADWIDTH)"
             elif width < 0:
                 flags = flags._replace(signs=flags.signs + "-")
             flags = flags._replace(width=abs(width or 0))
-        self._is_good &= not (has_index and (found["width"] or found["point"]))
-        if found["point"]:
-            has_index = self._index(found["of_precision"])
-            precision: int | None = int(found["precision"] or 0)
-            if found["precise_star"]:
+        self._is_good &= not (has_index and (match["width"] or match["point"]))
+        if match["point"]:
+            has_index = self._index(match["of_precision"])
+            precision: int | None = int(match["precision"] or 0)
+            if match["precise_star"]:
                 precision, has_index = self._star(), False
                 if precision is None or precision < 0:
                     yield "%!(BADPREC)"
                     precision = None
             flags = flags._replace(precision=precision)
-        self._is_good &= not (has_index and found["of_value"])
-        self._index(found["of_value"])
-        yield self._written(found["verb"], flags.without("0") if "-" in flags.signs else flags)
+        self._is_good &= not (has_index and match["of_value"])
+        self._index(match["of_value"])
+        yield self._written(match["verb"], flags.without("0") if "-" in flags.signs else flags)
 
     def _written(self, verb: str, flags: Flags) -> str:
         if verb in ("", "%"):
@@ -226,8 +226,8 @@ def _value(value: Value, verb: str, flags: Flags, depth: int) -> str:
 
 def _pointer(value: Element, verb: str, flags: Flags) -> str:
     if verb == "v":
-        shown = f"{_ADDRESS:#x}"
-        return f"({type_name(value)})({shown})" if flags.syntax else _padded(shown, flags)
+        address = f"{_ADDRESS:#x}"
+        return f"({type_name(value)})({address})" if flags.syntax else _padded(address, flags)
     return _integer(_ADDRESS, verb, flags) if verb in "bodxX" else _bad(value, verb, flags)
 
 
@@ -249,7 +249,7 @@ def _composite(
         parts = ((f"{name}:" if named else "") + _value(field, verb, flags, depth) for name, field in fields.items())
     elif isinstance(value, list):
         begin, end = "[", "]"
-        parts = (_value(each, verb, flags, depth) for each in value)
+        parts = (_value(element, verb, flags, depth) for element in value)
     else:
         begin, end = "map[", "]"
         parts = (f"{_value(key, verb, flags, depth)}:{_value(value[key], verb, flags, depth)}" for key in sorted(value))
@@ -288,8 +288,8 @@ def _octets(raw: bytes, verb: str, flags: Flags) -> str:
 def _integer(value: int, verb: str, flags: Flags) -> str:
     if verb in "cq":
         code = value if 0 <= value <= sys.maxunicode and not 0xD800 <= value < 0xE000 else 0xFFFD
-        shown = quoted(chr(code), "'", ascii_only="+" in flags.signs) if verb == "q" else chr(code)
-        return _padded(shown, flags)
+        text = quoted(chr(code), "'", ascii_only="+" in flags.signs) if verb == "q" else chr(code)
+        return _padded(text, flags)
     blank = flags.without("0")
     if verb == "U":
         return _padded(_code(value, flags), blank)

@@ -48,9 +48,9 @@ def is_unforeseen(text: str) -> bool:
     return WORD in text or NUMBER in text
 
 
-def shown(question: str) -> str:
+def format_query(query: str) -> str:
     """Return a query as shown in messages."""
-    return question.replace(WORD, "...").replace(NUMBER, "...")
+    return query.replace(WORD, "...").replace(NUMBER, "...")
 
 
 def _text(operand: Operand) -> str | None:
@@ -149,28 +149,28 @@ class _TemplateReader:
     def _pipeline(self, pipeline: PipeNode) -> Iterator[tuple[int, str]]:
         self._declared.update(pipeline.declares)
         for position, command in enumerate(pipeline.commands):
-            head, given = command.operands[0], command.operands[1:]
-            if isinstance(head, IdentifierNode) and head.name == "query" and (given or position):
-                text = _text(given[0]) if given else _piped(pipeline.commands[:position])
+            head, arguments = command.operands[0], command.operands[1:]
+            if isinstance(head, IdentifierNode) and head.name == "query" and (arguments or position):
+                text = _text(arguments[0]) if arguments else _piped(pipeline.commands[:position])
                 self.queries.append((command.at, text))
             yield from self._command(command, position > 0)
 
     def _command(self, command: CommandNode, piped: bool) -> Iterator[tuple[int, str]]:
-        head, given = command.operands[0], command.operands[1:]
+        head, arguments = command.operands[0], command.operands[1:]
         for operand in command.operands:
             yield from self._operand(operand, is_head=operand is head)
         if isinstance(head, IdentifierNode):
-            yield from self._call(head.name, given, piped, command.at)
+            yield from self._call(head.name, arguments, piped, command.at)
         elif isinstance(head, NilNode):
             yield head.at, "nil is not a command"
-        elif (given or piped) and not (isinstance(head, (FieldNode, ChainNode, VariableNode)) and head.fields):
+        elif (arguments or piped) and not (isinstance(head, (FieldNode, ChainNode, VariableNode)) and head.fields):
             yield command.at, "only a function takes arguments"
 
     def _operand(self, operand: Operand, *, is_head: bool) -> Iterator[tuple[int, str]]:
         if isinstance(operand, PipeNode):
             yield from self._pipeline(operand)
         elif isinstance(operand, ChainNode):
-            yield from self._operand(operand.of, is_head=False)
+            yield from self._operand(operand.operand, is_head=False)
         elif isinstance(operand, IdentifierNode):
             if not is_head:
                 yield from self._call(operand.name, (), False, operand.at)
@@ -179,8 +179,8 @@ class _TemplateReader:
         elif isinstance(operand, VariableNode):
             if operand.name == "$" and operand.fields and self._is_alert:
                 yield from self._fields(operand.fields, operand.at)
-            given = {"$labels": "Labels", "$externalLabels": "ExternalLabels", "$value": "Value"}
-            name = given.get(operand.name)
+            fields = {"$labels": "Labels", "$externalLabels": "ExternalLabels", "$value": "Value"}
+            name = fields.get(operand.name)
             if name is not None and operand.name not in self._declared:
                 yield from self._fields((name, *operand.fields), operand.at)
         elif isinstance(operand, ConstantNode) and operand.value is None:
@@ -192,29 +192,30 @@ class _TemplateReader:
         elif len(names) > (2 if names[0].endswith("Labels") else 1):
             yield at, f"a string or number has no field .{names[-1]}"
 
-    def _call(self, name: str, given: tuple[Operand, ...], piped: bool, at: int) -> Iterator[tuple[int, str]]:
+    def _call(self, name: str, arguments: tuple[Operand, ...], piped: bool, at: int) -> Iterator[tuple[int, str]]:
         function = FUNCTIONS[name]
-        least, count = len(function.takes), len(given) + piped
+        least, count = len(function.takes), len(arguments) + piped
         if count < least or (count > least and not function.rest):
             wants = f"at least {least}" if function.rest else f"{least}"
             yield at, f"wrong number of arguments for {name}: want {wants}, got {count}"
             return
         if function.since:
             yield at, f"{name} needs Prometheus {function.since}; an older server rejects the file"
-        if name in _MATCHING and given and (written := _string(given[0])) is not None:
+        regex = _string(arguments[0]) if name in _MATCHING and arguments else None
+        if regex is not None:
             try:
-                pattern(written)
+                pattern(regex)
             except RenderError as error:
                 yield at, str(error)
-        if name in _COMPARISONS and any(self._is_value(each) for each in given):
-            yield from self._comparison(given)
+        if name in _COMPARISONS and any(map(self._is_value, arguments)):
+            yield from self._comparison(arguments)
 
-    def _comparison(self, given: tuple[Operand, ...]) -> Iterator[tuple[int, str]]:
+    def _comparison(self, arguments: tuple[Operand, ...]) -> Iterator[tuple[int, str]]:
         """Go does not compare its float with a whole number: `gt $value 80` can only fail."""
-        for each in given:
-            if isinstance(each, ConstantNode) and type(each.value) in (int, str):
-                remedy = f"; write {each.text}.0" if isinstance(each.value, int) else ""
-                yield each.at, f"the value is a float and cannot be compared with {each.text}{remedy}"
+        for argument in arguments:
+            if isinstance(argument, ConstantNode) and type(argument.value) in (int, str):
+                remedy = f"; write {argument.text}.0" if isinstance(argument.value, int) else ""
+                yield argument.at, f"the value is a float and cannot be compared with {argument.text}{remedy}"
 
     def _is_value(self, operand: Operand) -> bool:
         if isinstance(operand, VariableNode):
@@ -230,34 +231,36 @@ class Reads(NamedTuple):
     is_unknown: bool = False
 
 
-def reads_of(question: str) -> Reads:
+def reads_of(text: str) -> Reads:
     """Return what a query reads, which may contain placeholders. Any text has an answer, even if it is not a query."""
     try:
-        query = compile_query(question)
+        query = compile_query(text)
     except PromqlError as error:
-        if not is_unforeseen(question):
+        if not is_unforeseen(text):
             return Reads((), f"query: {error}")
-        return _unknown(question, "what it reads is known only when the alert fires")
-    found = query.selectors
-    selectors = tuple(map(_opened, found))
-    if any(_is_open(each) and each not in found for each in selectors):
-        return _unknown(question, "the metric name is known only when the alert fires")
+        return _unknown(text, "what it reads is known only when the alert fires")
+    read = query.selectors
+    selectors = tuple(map(_opened, read))
+    if any(_is_open(s) and s not in read for s in selectors):
+        return _unknown(text, "the metric name is known only when the alert fires")
     return Reads(
         selectors, f"query: will fail at every evaluation: {query.inevitable_error}" if query.inevitable_error else ""
     )
 
 
-def _unknown(question: str, what: str) -> Reads:
-    return Reads((), f"query {shown(question)!r}: {what}; write it out, or read the series in a rule", is_unknown=True)
+def _unknown(query: str, reason: str) -> Reads:
+    return Reads(
+        (), f"query {format_query(query)!r}: {reason}; write it out, or read the series in a rule", is_unknown=True
+    )
 
 
 def _is_open(selector: Selector) -> bool:
-    return not any(each.name == METRIC_NAME and each.operator in ("=", "=~") for each in selector.matchers)
+    return not any(m.name == METRIC_NAME and m.operator in ("=", "=~") for m in selector.matchers)
 
 
 def _opened(selector: Selector) -> Selector:
     """Return a selector that accepts any value in place of a placeholder."""
-    matchers = [each for each in map(_any_value, selector.matchers) if each is not None]
+    matchers = [m for m in map(_any_value, selector.matchers) if m is not None]
     return selector._replace(matchers=tuple(matchers))
 
 

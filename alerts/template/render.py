@@ -27,7 +27,7 @@ from alerts.template.nodes import (
 )
 from alerts.template.parser import PREDECLARED_VARIABLES, Parsed
 from alerts.template.printf import show
-from alerts.template.template_functions import ANY, FUNCTIONS, METHODS, Ask, RenderContext
+from alerts.template.template_functions import ANY, FUNCTIONS, METHODS, RenderContext, RunQuery
 from alerts.template.values import (
     DEEPEST_NESTING,
     FIELDS,
@@ -65,9 +65,11 @@ _Final = tuple[Value, ...]
 """The value that a pipeline passes to its next command, if there is one: nil would be a value."""
 
 
-def render(parsed: Parsed, name: str, source: str, root: Root, ask: Ask, *, budget: Budget, at: float) -> str:
+def render(
+    parsed: Parsed, name: str, source: str, root: Root, run_query: RunQuery, *, budget: Budget, at: float
+) -> str:
     """Return the text of a template at a time. Raises RenderError, and LimitError when the budget is used up."""
-    renderer = _Renderer(parsed.defined, name, source, root, ask, budget=budget, at=at)
+    renderer = _Renderer(parsed.defined, name, source, root, run_query, budget=budget, at=at)
     try:
         return renderer.text(parsed.body)
     except RecursionError:  # Python's own limit, which comes first if the caller is already deep in the stack
@@ -81,26 +83,34 @@ class _Renderer:
     """
 
     def __init__(
-        self, defined: Mapping[str, Body], name: str, source: str, root: Root, ask: Ask, *, budget: Budget, at: float
+        self,
+        defined: Mapping[str, Body],
+        name: str,
+        source: str,
+        root: Root,
+        run_query: RunQuery,
+        *,
+        budget: Budget,
+        at: float,
     ) -> None:
         self._defined = defined
         self._name = name
         self._source = source
         self._root = root
         self._dot: Value | Boxed = root
-        self._context = RenderContext(ask, root, at, budget.spend)
+        self._context = RenderContext(run_query, root, at, budget.spend)
         self._budget = budget
         self._out: list[str] = []
-        self._left = LONGEST_TEXT
+        self._remaining = LONGEST_TEXT
         self._turns = MOST_TURNS
         self._depth = 0
         self._assigned = False
         self._node: Located | None = None
         self._tree = name
-        given: tuple[Value, ...] = (root.labels, root.external_labels, root.external_url, root.value)
+        values: tuple[Value, ...] = (root.labels, root.external_labels, root.external_url, root.value)
         self._variables: list[tuple[str, Value | Boxed]] = [
             ("$", root),
-            *zip(PREDECLARED_VARIABLES, given, strict=True),
+            *zip(PREDECLARED_VARIABLES, values, strict=True),
         ]
 
     def text(self, body: Body) -> str:
@@ -119,7 +129,7 @@ class _Renderer:
     # nodes
 
     def _run(self, body: Body, dot: Value | Boxed) -> None:
-        self._deeper()
+        self._enter_level()
         outside, self._dot = self._dot, dot
         for node in body:
             self._budget.spend(_NODE)
@@ -144,14 +154,14 @@ class _Renderer:
         self._dot = outside
         self._depth -= 1
 
-    def _deeper(self) -> None:
+    def _enter_level(self) -> None:
         self._depth += 1
         if self._depth > DEEPEST_NESTING + 2:  # the template itself, and an action in the deepest branch
             raise RenderError(f"is nested more than {DEEPEST_NESTING} templates, branches and parentheses deep")
 
     def _write(self, text: str) -> None:
-        self._left -= len(text)
-        if self._left < 0:
+        self._remaining -= len(text)
+        if self._remaining < 0:
             raise RenderError(f"is longer than {LONGEST_TEXT} characters")
         self._out.append(text)
 
@@ -167,19 +177,19 @@ class _Renderer:
         (arm,) = node.arms
         value = self._pipeline(arm.pipeline)
         declares, assigns = arm.pipeline.declares, arm.pipeline.assigns
-        mark, before, turned = len(self._variables), self._budget.held, False
+        mark, before, has_turned = len(self._variables), self._budget.held, False
         for key, item in self._pairs(value, len(declares)):
-            turned = True
+            has_turned = True
             self._budget.spend(_NODE)
             self._turns -= 1
             if self._turns < 0:
                 self._node = arm.pipeline
                 raise self._too_many_turns()
-            for name, each in zip(declares, (key, item) if len(declares) == 2 else (item,), strict=False):
+            for name, element in zip(declares, (key, item) if len(declares) == 2 else (item,), strict=False):
                 if assigns:
-                    self._assign(name, each)
+                    self._assign(name, element)
                 else:
-                    self._variables[mark - len(declares) + declares.index(name)] = name, each
+                    self._variables[mark - len(declares) + declares.index(name)] = name, element
             depth, dot = self._depth, self._dot
             try:
                 self._run(arm.body, item)
@@ -191,7 +201,7 @@ class _Renderer:
                 del self._variables[mark:]
             if not self._assigned:  # else a query's result may still be a variable's value
                 self._budget.held = before
-        if not turned:
+        if not has_turned:
             self._run(node.otherwise, self._dot)
 
     def _pairs(self, value: Value, count: int) -> Iterable[tuple[Value, Value | Boxed]]:
@@ -231,7 +241,7 @@ class _Renderer:
     # pipelines
 
     def _pipeline(self, pipeline: PipeNode) -> Value:
-        self._deeper()
+        self._enter_level()
         self._node = pipeline
         final: _Final = ()
         for command in pipeline.commands:
@@ -254,22 +264,22 @@ class _Renderer:
         raise self._error(f"undefined variable: {name}")
 
     def _variable(self, name: str) -> Value | Boxed:
-        for known, value in reversed(self._variables):
-            if known == name:
+        for variable, value in reversed(self._variables):
+            if variable == name:
                 return value
         raise self._error(f"undefined variable: {name}")
 
     def _command(self, command: CommandNode, final: _Final) -> Value | Boxed:
         self._budget.spend(1)
-        head, given = command.operands[0], command.operands[1:]
+        head, arguments = command.operands[0], command.operands[1:]
         if isinstance(head, IdentifierNode):
             self._node = head
-            return self._call(head.name, None, command, given, final)
+            return self._call(head.name, None, command, arguments, final)
         if isinstance(head, (FieldNode, ChainNode, VariableNode)):
-            return self._chain(head, given, final)
+            return self._chain(head, arguments, final)
         if not isinstance(head, PipeNode):
             self._node = head
-        if given or final:
+        if arguments or final:
             raise self._error(f"can't give argument to non-function {written(head)}")
         if isinstance(head, PipeNode):
             return self._pipeline(head)
@@ -286,7 +296,7 @@ class _Renderer:
     # fields
 
     def _chain(
-        self, node: FieldNode | ChainNode | VariableNode, given: tuple[Operand, ...] = (), final: _Final = ()
+        self, node: FieldNode | ChainNode | VariableNode, arguments: tuple[Operand, ...] = (), final: _Final = ()
     ) -> Value | Boxed:
         self._node = node
         names = node.fields
@@ -294,73 +304,73 @@ class _Renderer:
         if isinstance(node, VariableNode):
             value = self._variable(node.name)
         elif isinstance(node, ChainNode):
-            if isinstance(node.of, NilNode):
+            if isinstance(node.operand, NilNode):
                 raise self._error(f"indirection through explicit nil in {written(node)}")
-            value = self._argument(node.of, ANY)
+            value = self._argument(node.operand, ANY)
         else:
             value = self._dot
         if not names:
-            if given or final:
+            if arguments or final:
                 raise self._error(f"can't give argument to non-function {written(node)}")
             return value
         for name in names[:-1]:
             value = self._field(value, name, node)
-        return self._field(value, names[-1], node, given, final)
+        return self._field(value, names[-1], node, arguments, final)
 
     def _field(
-        self, of: Value | Boxed, name: str, node: Located, given: tuple[Operand, ...] = (), final: _Final = ()
+        self, target: Value | Boxed, name: str, node: Located, arguments: tuple[Operand, ...] = (), final: _Final = ()
     ) -> Value | Boxed:
-        value = unboxed(of)
+        value = unboxed(target)
         if value is None:
-            if isinstance(of, Boxed):
+            if isinstance(target, Boxed):
                 raise self._error(f"nil pointer evaluating interface {{}}.{name}")
             return None
         if name in METHODS.get(type(value), {}):
-            return self._call(name, value, node, given, final)
-        has_arguments = bool(given or final)
+            return self._call(name, value, node, arguments, final)
+        has_arguments = bool(arguments or final)
         if isinstance(value, (Element, Root)) and FIELDS.get(name) in value._fields:
             if has_arguments:
                 raise self._error(f"{name} has arguments but cannot be invoked as function")
-            found: Value = getattr(value, FIELDS[name])
-            return Boxed(found) if name == "Value" else found
+            field_value: Value = getattr(value, FIELDS[name])
+            return Boxed(field_value) if name == "Value" else field_value
         if isinstance(value, Mapping):
             if has_arguments:
                 raise self._error(f"{name} is not a method but has arguments")
             return Boxed(value.get(name)) if isinstance(value, Arguments) else value.get(name, "")
         raise self._error(
-            f"can't evaluate field {name} in type {'interface {}' if isinstance(of, Boxed) else type_name(value)}"
+            f"can't evaluate field {name} in type {'interface {}' if isinstance(target, Boxed) else type_name(value)}"
         )
 
     # calls
 
     def _call(
-        self, name: str, receiver: Value, node: Located, given: tuple[Operand, ...] = (), final: _Final = ()
+        self, name: str, receiver: Value, node: Located, arguments: tuple[Operand, ...] = (), final: _Final = ()
     ) -> Value:
         function = FUNCTIONS[name] if receiver is None else METHODS[type(receiver)][name]
-        fixed, count = len(function.takes), len(given) + len(final)
+        fixed, count = len(function.takes), len(arguments) + len(final)
         if function.rest:
             if count < fixed:
-                raise self._error(f"wrong number of args for {name}: want at least {fixed} got {len(given)}")
+                raise self._error(f"wrong number of args for {name}: want at least {fixed} got {len(arguments)}")
         elif count != fixed:
             raise self._error(f"wrong number of args for {name}: want {fixed} got {count}")
         if name in ("and", "or") and receiver is None:
             value: Value = None
-            for operand in given:
+            for operand in arguments:
                 value = self._argument(operand, ANY)
                 if truth(value) == (name == "or"):
                     return value
             return final[0] if final else value
         types = (*function.takes, *(function.rest for _ in range(count - fixed)))
         values = []
-        for each, kind in zip(given, types, strict=False):  # a comprehension would be one more nested call
-            values.append(self._argument(each, kind))
+        for argument, kind in zip(arguments, types, strict=False):  # a comprehension would be one more nested call
+            values.append(self._argument(argument, kind))
         if final:
-            values.append(self._valid(final[0], types[-1]))
+            values.append(self._converted(final[0], types[-1]))
         if receiver is not None:
             values.insert(0, receiver)
         try:
             if name == "call" and receiver is None:
-                self._refuse_call(values[0], given)
+                self._refuse_call(values[0], arguments)
             value = function.call(*((self._context, *values) if function.in_context else values))
         except RenderError as error:
             self._node = node
@@ -369,12 +379,14 @@ class _Renderer:
             raise RenderError(f"error calling {name}: a text is longer than {LONGEST_TEXT} characters")
         return value
 
-    def _refuse_call(self, value: Value, given: tuple[Operand, ...]) -> NoReturn:
+    def _refuse_call(self, value: Value, arguments: tuple[Operand, ...]) -> NoReturn:
         """Fail, as `call` always does: no value is a function."""
         if value is None:
             raise RenderError("call of nil")
         kind = type_name(value)
-        name = written(given[0]) if given else value if isinstance(value, str) else f"<{kind} Value>"
+        name = value if isinstance(value, str) else f"<{kind} Value>"
+        if arguments:
+            name = written(arguments[0])
         raise RenderError(f"non-function {name} of type {kind}")
 
     def _argument(self, node: Operand, kind: str) -> Value:
@@ -385,11 +397,11 @@ class _Renderer:
                 raise self._error(f"cannot assign nil to {kind}")
             return [] if kind == "template.queryResult" else None
         if isinstance(node, (FieldNode, ChainNode, VariableNode)):
-            return self._valid(self._chain(node), kind)
+            return self._converted(self._chain(node), kind)
         if isinstance(node, PipeNode):
-            return self._valid(self._pipeline(node), kind)
+            return self._converted(self._pipeline(node), kind)
         if isinstance(node, IdentifierNode):
-            return self._valid(self._call(node.name, None, node), kind)
+            return self._converted(self._call(node.name, None, node), kind)
         if kind == "string":
             if not isinstance(node.value, str):
                 raise self._error(f"expected string; found {written(node)}")
@@ -398,9 +410,9 @@ class _Renderer:
             return self._constant(node)
         raise self._error(f"can't handle {written(node)} for arg of type {kind}")
 
-    def _valid(self, given: Value | Boxed, kind: str) -> Value:
+    def _converted(self, argument: Value | Boxed, kind: str) -> Value:
         """Return a value in the form in which a function takes it: converted where Go would convert it."""
-        value = unboxed(given)
+        value = unboxed(argument)
         if kind == ANY:
             return value
         if value is None:

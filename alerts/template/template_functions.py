@@ -35,14 +35,14 @@ from alerts.template.values import (
     type_name,
 )
 
-Ask = Callable[[str], Sequence[Element]]
+RunQuery = Callable[[str], Sequence[Element]]
 """Runs a query at the evaluation's time. Raises RenderError."""
 
 
 class RenderContext(NamedTuple):
     """What functions may need of a rendering: `at` is its wall second, `spend` counts units of work and may raise."""
 
-    ask: Ask
+    run_query: RunQuery
     root: Root
     at: float
     spend: Callable[[int], None]
@@ -54,7 +54,7 @@ _COMPILED = 100
 TEXT, ANY, SAMPLE, RESULT = "string", "interface {}", "*template.sample", "template.queryResult"
 
 
-class Called(NamedTuple):
+class Function(NamedTuple):
     """A function, the types of its arguments, and that of any further arguments, if it takes them.
 
     With `in_context` it gets the context before its arguments. `since` is the first version of Prometheus that has it,
@@ -122,18 +122,18 @@ _OF_WORDS = frozenset(("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl
 
 def _title(text: str) -> str:
     """Return the first letter of each word as a capital, the others unchanged, as in Prometheus since 3.3."""
-    found, begun = [], False
+    letters, is_within_word = [], False
     for index, letter in enumerate(text):
         if letter.islower() or letter.isupper() or letter.istitle():
-            found.append(letter if begun else letter.title())
-            begun = True
+            letters.append(letter if is_within_word else letter.title())
+            is_within_word = True
             continue
-        found.append(letter)
+        letters.append(letter)
         within = (
             letter in _WITHIN_WORDS and _of_a_word(text[index - 1 : index]) and _of_a_word(text[index + 1 : index + 2])
         )
-        begun = begun and (within or _of_a_word(letter))
-    return "".join(found)
+        is_within_word = is_within_word and (within or _of_a_word(letter))
+    return "".join(letters)
 
 
 def _of_a_word(letter: str) -> bool:
@@ -145,11 +145,18 @@ def _upper(text: str) -> str:
     """Return upper case letter by letter, as in Go: no letter becomes two."""
     if text.isascii():
         return text.upper()
-    return "".join(next((made for made in (each.upper(), each.title()) if len(made) == 1), each) for each in text)
+    return "".join(map(_upper_letter, text))
+
+
+def _upper_letter(letter: str) -> str:
+    for capital in (letter.upper(), letter.title()):
+        if len(capital) == 1:
+            return capital
+    return letter
 
 
 def _lower(text: str) -> str:
-    return text.lower() if text.isascii() else "".join("i" if each == "\u0130" else each.lower() for each in text)
+    return text.lower() if text.isascii() else "".join("i" if c == "\u0130" else c.lower() for c in text)
 
 
 def _split_host_port(text: str) -> tuple[str, str]:
@@ -169,23 +176,23 @@ def _strip_domain(text: str) -> str:
     return text
 
 
-def _first(found: Sequence[Element]) -> Value:
-    if not found:
+def _first(elements: Sequence[Element]) -> Value:
+    if not elements:
         raise RenderError("first() called on vector with no elements")
-    return found[0]
+    return elements[0]
 
 
-def _of(sample: Element | None) -> Element:
+def _required(sample: Element | None) -> Element:
     if sample is None:
         raise RenderError("runtime error: invalid memory address or nil pointer dereference")
     return sample
 
 
-def _sort_by_label(context: RenderContext, key: str, found: list[Element]) -> Value:
+def _sort_by_label(context: RenderContext, key: str, elements: list[Element]) -> Value:
     """Sort in place, as in Prometheus: other references to the list see it sorted, too."""
-    context.spend(len(found))
-    found.sort(key=lambda each: each.labels.get(key, ""))
-    return found
+    context.spend(len(elements))
+    elements.sort(key=lambda element: element.labels.get(key, ""))
+    return elements
 
 
 def _arguments(*values: Value) -> Value:
@@ -217,8 +224,8 @@ def _indexed(item: Value, key: Value) -> Value:
         if place == len(raw):
             kind = "string" if isinstance(item, str) else "slice"
             raise RenderError(f"reflect: {kind} index out of range")
-        found = raw[place]
-        return Typed(found, "uint8") if isinstance(found, int) else found
+        entry = raw[place]
+        return Typed(entry, "uint8") if isinstance(entry, int) else entry
     if isinstance(item, Mapping):
         if key is None:
             raise RenderError("value is nil; should be of type string")
@@ -267,7 +274,7 @@ _JS = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&"
 
 def _js(*values: Value) -> str:
     text = _evaluated(values)
-    return "".join(_JS.get(each) or (each if each.isprintable() else f"\\u{ord(each):04X}") for each in text)
+    return "".join(_JS.get(c) or (c if c.isprintable() else f"\\u{ord(c):04X}") for c in text)
 
 
 def _html(*values: Value) -> str:
@@ -292,55 +299,55 @@ def _unreachable(*values: Value) -> Value:
     raise AssertionError(f"the renderer answers for this: {len(values)}")
 
 
-FUNCTIONS: Mapping[str, Called] = {
-    "and": Called(_unreachable, (ANY,), ANY),
-    "args": Called(_arguments, (), ANY),
-    "call": Called(_unreachable, (ANY,), ANY),
-    "eq": Called(equal, (ANY,), ANY),
-    "externalURL": Called(lambda context: context.root.external_url, (), in_context=True),
-    "first": Called(_first, (RESULT,)),
-    "ge": Called(lambda left, right: not less(left, right), (ANY, ANY)),
-    "graphLink": Called(_link(0), (TEXT,)),
-    "gt": Called(lambda left, right: not (less(left, right) or equal(left, right)), (ANY, ANY)),
-    "html": Called(_html, (), ANY),
-    "humanize": Called(number_format.humanize, (ANY,)),
-    "humanize1024": Called(number_format.humanize1024, (ANY,)),
-    "humanizeDuration": Called(number_format.humanize_duration, (ANY,)),
-    "humanizePercentage": Called(number_format.humanize_percentage, (ANY,)),
-    "humanizeTimestamp": Called(number_format.humanize_timestamp, (ANY,)),
-    "index": Called(_index, (ANY,), ANY),
-    "js": Called(_js, (), ANY),
-    "label": Called(lambda name, of: _of(of).labels.get(name, ""), (TEXT, SAMPLE)),
-    "le": Called(lambda left, right: less(left, right) or equal(left, right), (ANY, ANY)),
-    "len": Called(_len, (ANY,)),
-    "lt": Called(less, (ANY, ANY)),
-    "match": Called(_match, (TEXT, TEXT), in_context=True),
-    "ne": Called(lambda left, right: not equal(left, right), (ANY, ANY)),
-    "not": Called(lambda value: not truth(value), (ANY,)),
-    "now": Called(lambda context: context.at, (), in_context=True, since="3.6"),
-    "or": Called(_unreachable, (ANY,), ANY),
-    "parseDuration": Called(span_of, (TEXT,)),
-    "pathPrefix": Called(lambda context: urlsplit(context.root.external_url).path, (), in_context=True),
-    "print": Called(lambda *values: sprint(values), (), ANY),
-    "printf": Called(lambda text, *values: sprintf(text, values), (TEXT,), ANY),
-    "println": Called(lambda *values: sprintln(values), (), ANY),
-    "query": Called(lambda context, text: list(context.ask(text)), (TEXT,), in_context=True),
-    "reReplaceAll": Called(_replace_all, (TEXT, TEXT, TEXT), in_context=True),
-    "safeHtml": Called(Html, (TEXT,)),
-    "slice": Called(_slice, (ANY,), ANY),
-    "sortByLabel": Called(_sort_by_label, (TEXT, RESULT), in_context=True),
-    "stripDomain": Called(_strip_domain, (TEXT,)),
-    "stripPort": Called(lambda text: _split_host_port(text)[0], (TEXT,)),
-    "strvalue": Called(lambda of: _of(of).labels.get("__value__", ""), (SAMPLE,)),
-    "tableLink": Called(_link(1), (TEXT,)),
-    "title": Called(_title, (TEXT,)),
-    "toDuration": Called(lambda value: to_span(number_format.number(value)), (ANY,), since="3.6"),
-    "toLower": Called(_lower, (TEXT,)),
-    "toTime": Called(lambda value: number_format.moment(number_format.number(value)), (ANY,)),
-    "toUpper": Called(_upper, (TEXT,)),
-    "urlQueryEscape": Called(lambda text: quote_plus(octets(text)), (TEXT,), since="3.8"),
-    "urlquery": Called(lambda *values: quote_plus(octets(_evaluated(values))), (), ANY),
-    "value": Called(lambda of: _of(of).value, (SAMPLE,)),
+FUNCTIONS: Mapping[str, Function] = {
+    "and": Function(_unreachable, (ANY,), ANY),
+    "args": Function(_arguments, (), ANY),
+    "call": Function(_unreachable, (ANY,), ANY),
+    "eq": Function(equal, (ANY,), ANY),
+    "externalURL": Function(lambda context: context.root.external_url, (), in_context=True),
+    "first": Function(_first, (RESULT,)),
+    "ge": Function(lambda first, second: not less(first, second), (ANY, ANY)),
+    "graphLink": Function(_link(0), (TEXT,)),
+    "gt": Function(lambda first, second: not (less(first, second) or equal(first, second)), (ANY, ANY)),
+    "html": Function(_html, (), ANY),
+    "humanize": Function(number_format.humanize, (ANY,)),
+    "humanize1024": Function(number_format.humanize1024, (ANY,)),
+    "humanizeDuration": Function(number_format.humanize_duration, (ANY,)),
+    "humanizePercentage": Function(number_format.humanize_percentage, (ANY,)),
+    "humanizeTimestamp": Function(number_format.humanize_timestamp, (ANY,)),
+    "index": Function(_index, (ANY,), ANY),
+    "js": Function(_js, (), ANY),
+    "label": Function(lambda name, sample: _required(sample).labels.get(name, ""), (TEXT, SAMPLE)),
+    "le": Function(lambda first, second: less(first, second) or equal(first, second), (ANY, ANY)),
+    "len": Function(_len, (ANY,)),
+    "lt": Function(less, (ANY, ANY)),
+    "match": Function(_match, (TEXT, TEXT), in_context=True),
+    "ne": Function(lambda first, second: not equal(first, second), (ANY, ANY)),
+    "not": Function(lambda value: not truth(value), (ANY,)),
+    "now": Function(lambda context: context.at, (), in_context=True, since="3.6"),
+    "or": Function(_unreachable, (ANY,), ANY),
+    "parseDuration": Function(span_of, (TEXT,)),
+    "pathPrefix": Function(lambda context: urlsplit(context.root.external_url).path, (), in_context=True),
+    "print": Function(lambda *values: sprint(values), (), ANY),
+    "printf": Function(lambda text, *values: sprintf(text, values), (TEXT,), ANY),
+    "println": Function(lambda *values: sprintln(values), (), ANY),
+    "query": Function(lambda context, text: list(context.run_query(text)), (TEXT,), in_context=True),
+    "reReplaceAll": Function(_replace_all, (TEXT, TEXT, TEXT), in_context=True),
+    "safeHtml": Function(Html, (TEXT,)),
+    "slice": Function(_slice, (ANY,), ANY),
+    "sortByLabel": Function(_sort_by_label, (TEXT, RESULT), in_context=True),
+    "stripDomain": Function(_strip_domain, (TEXT,)),
+    "stripPort": Function(lambda text: _split_host_port(text)[0], (TEXT,)),
+    "strvalue": Function(lambda sample: _required(sample).labels.get("__value__", ""), (SAMPLE,)),
+    "tableLink": Function(_link(1), (TEXT,)),
+    "title": Function(_title, (TEXT,)),
+    "toDuration": Function(lambda value: to_span(number_format.number(value)), (ANY,), since="3.6"),
+    "toLower": Function(_lower, (TEXT,)),
+    "toTime": Function(lambda value: number_format.moment(number_format.number(value)), (ANY,)),
+    "toUpper": Function(_upper, (TEXT,)),
+    "urlQueryEscape": Function(lambda text: quote_plus(octets(text)), (TEXT,), since="3.8"),
+    "urlquery": Function(lambda *values: quote_plus(octets(_evaluated(values))), (), ANY),
+    "value": Function(lambda sample: _required(sample).value, (SAMPLE,)),
 }
 
 
@@ -351,40 +358,40 @@ def _int64(value: int) -> Typed:
     return Typed(value, "int64")
 
 
-METHODS: Mapping[type, Mapping[str, Called]] = {
+METHODS: Mapping[type, Mapping[str, Function]] = {
     Moment: {
-        "String": Called(str, ()),
-        "Format": Called(lambda self, layout: self.formatted(layout), (TEXT,)),
-        "Year": Called(lambda self: self.date.year, ()),
-        "Month": Called(lambda self: Typed(self.date.month, "time.Month", self.month), ()),
-        "Day": Called(lambda self: self.date.day, ()),
-        "Hour": Called(lambda self: self.date.hour, ()),
-        "Minute": Called(lambda self: self.date.minute, ()),
-        "Second": Called(lambda self: self.date.second, ()),
-        "Nanosecond": Called(lambda self: self.nanoseconds % 10**9, ()),
-        "YearDay": Called(lambda self: self.date.timetuple().tm_yday, ()),
-        "Weekday": Called(lambda self: Typed((self.date.weekday() + 1) % 7, "time.Weekday", self.weekday), ()),
-        "Unix": Called(lambda self: _int64(self.nanoseconds // 10**9), ()),
-        "UnixMilli": Called(lambda self: _int64(self.nanoseconds // 10**6), ()),
-        "UnixMicro": Called(lambda self: _int64(self.nanoseconds // 10**3), ()),
-        "UnixNano": Called(lambda self: _int64(self.nanoseconds), ()),
-        "UTC": Called(lambda self: Moment(self.nanoseconds, False), ()),
-        "IsZero": Called(lambda _self: False, ()),
-        "Add": Called(lambda self, span: Moment(self.nanoseconds + span.nanoseconds, False), (SPAN,)),
-        "Sub": Called(lambda self, other: Span(self.nanoseconds - other.nanoseconds, False), (TIME,)),
-        "After": Called(lambda self, other: self.nanoseconds > other.nanoseconds, (TIME,)),
-        "Before": Called(lambda self, other: self.nanoseconds < other.nanoseconds, (TIME,)),
-        "Equal": Called(lambda self, other: self.nanoseconds == other.nanoseconds, (TIME,)),
+        "String": Function(str, ()),
+        "Format": Function(lambda self, layout: self.formatted(layout), (TEXT,)),
+        "Year": Function(lambda self: self.date.year, ()),
+        "Month": Function(lambda self: Typed(self.date.month, "time.Month", self.month), ()),
+        "Day": Function(lambda self: self.date.day, ()),
+        "Hour": Function(lambda self: self.date.hour, ()),
+        "Minute": Function(lambda self: self.date.minute, ()),
+        "Second": Function(lambda self: self.date.second, ()),
+        "Nanosecond": Function(lambda self: self.nanoseconds % 10**9, ()),
+        "YearDay": Function(lambda self: self.date.timetuple().tm_yday, ()),
+        "Weekday": Function(lambda self: Typed((self.date.weekday() + 1) % 7, "time.Weekday", self.weekday), ()),
+        "Unix": Function(lambda self: _int64(self.nanoseconds // 10**9), ()),
+        "UnixMilli": Function(lambda self: _int64(self.nanoseconds // 10**6), ()),
+        "UnixMicro": Function(lambda self: _int64(self.nanoseconds // 10**3), ()),
+        "UnixNano": Function(lambda self: _int64(self.nanoseconds), ()),
+        "UTC": Function(lambda self: Moment(self.nanoseconds, False), ()),
+        "IsZero": Function(lambda _self: False, ()),
+        "Add": Function(lambda self, span: Moment(self.nanoseconds + span.nanoseconds, False), (SPAN,)),
+        "Sub": Function(lambda self, other: Span(self.nanoseconds - other.nanoseconds, False), (TIME,)),
+        "After": Function(lambda self, other: self.nanoseconds > other.nanoseconds, (TIME,)),
+        "Before": Function(lambda self, other: self.nanoseconds < other.nanoseconds, (TIME,)),
+        "Equal": Function(lambda self, other: self.nanoseconds == other.nanoseconds, (TIME,)),
     },
     Span: {
-        "String": Called(str, ()),
-        "Hours": Called(lambda self: self.nanoseconds / 3.6e12, ()),
-        "Minutes": Called(lambda self: self.nanoseconds / 6e10, ()),
-        "Seconds": Called(lambda self: self.nanoseconds / 1e9, ()),
-        "Milliseconds": Called(lambda self: _int64(int(self.nanoseconds / 10**6)), ()),
-        "Microseconds": Called(lambda self: _int64(int(self.nanoseconds / 10**3)), ()),
-        "Nanoseconds": Called(lambda self: _int64(self.nanoseconds), ()),
-        "Abs": Called(lambda self: Span(abs(self.nanoseconds), False), ()),
+        "String": Function(str, ()),
+        "Hours": Function(lambda self: self.nanoseconds / 3.6e12, ()),
+        "Minutes": Function(lambda self: self.nanoseconds / 6e10, ()),
+        "Seconds": Function(lambda self: self.nanoseconds / 1e9, ()),
+        "Milliseconds": Function(lambda self: _int64(int(self.nanoseconds / 10**6)), ()),
+        "Microseconds": Function(lambda self: _int64(int(self.nanoseconds / 10**3)), ()),
+        "Nanoseconds": Function(lambda self: _int64(self.nanoseconds), ()),
+        "Abs": Function(lambda self: Span(abs(self.nanoseconds), False), ()),
     },
 }
 """Methods of values, by the value's type: those of Go's times that need no time zone."""

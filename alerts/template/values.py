@@ -90,10 +90,10 @@ class Typed(int):
     name: str
 
     def __new__(cls, value: int, kind: str, name: str = "") -> Typed:  # noqa: PYI034 Self is newer than 3.10
-        made = super().__new__(cls, value)
-        made.kind = kind
-        made.name = name
-        return made
+        typed = super().__new__(cls, value)
+        typed.kind = kind
+        typed.name = name
+        return typed
 
 
 FIELDS = {"Labels": "labels", "Value": "value", "ExternalLabels": "external_labels", "ExternalURL": "external_url"}
@@ -129,10 +129,10 @@ def truth(value: Value) -> bool:
 def joined(pieces: Iterable[str], separator: str = "") -> str:
     """Return texts joined. Raises RenderError if the result is unreasonably long."""
     kept = []
-    left = LONGEST_TEXT + len(separator)
+    remaining = LONGEST_TEXT + len(separator)
     for piece in pieces:
-        left -= len(piece) + len(separator)
-        if left < 0:
+        remaining -= len(piece) + len(separator)
+        if remaining < 0:
             raise RenderError(f"a text is longer than {LONGEST_TEXT} characters")
         kept.append(piece)
     return separator.join(kept)
@@ -217,19 +217,26 @@ class Span(NamedTuple):
         return "*time.Duration" if self.is_pointer else "time.Duration"
 
     def __str__(self) -> str:
-        left = abs(self.nanoseconds)
-        if left == 0:
+        remaining = abs(self.nanoseconds)
+        if remaining == 0:
             return "0s"
         sign = "-" if self.nanoseconds < 0 else ""
-        if left < _BILLION:
-            unit, text = (1, "ns") if left < 1000 else (1000, "\u00b5s") if left < _MILLION else (_MILLION, "ms")
-            return f"{sign}{_fraction(left, unit)}{text}"
-        found = ""
+        if remaining < _BILLION:
+            return f"{sign}{_below_a_second(remaining)}"
+        hours_and_minutes = ""
         for unit, text in _UNITS:
-            if left >= unit or found:
-                found += f"{left // unit}{text}"
-                left %= unit
-        return f"{sign}{found}{_fraction(left, _BILLION)}s"
+            if remaining >= unit or hours_and_minutes:
+                hours_and_minutes += f"{remaining // unit}{text}"
+                remaining %= unit
+        return f"{sign}{hours_and_minutes}{_fraction(remaining, _BILLION)}s"
+
+
+def _below_a_second(nanoseconds: int) -> str:
+    if nanoseconds < 1000:
+        return f"{nanoseconds}ns"
+    if nanoseconds < _MILLION:
+        return f"{_fraction(nanoseconds, 1000)}\u00b5s"
+    return f"{_fraction(nanoseconds, _MILLION)}ms"
 
 
 def _fraction(value: int, unit: int) -> str:

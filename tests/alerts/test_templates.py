@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
-from alerts.template.query_reads import shown
+from alerts.template.query_reads import format_query
 from tests.servers import need, version_of
 
 VALUES = [0, 1, -1, 5, 80.5, 0.1 + 0.2, 999.96, 1000, 1023, 1024, 1234567, 123456.789, -90061.5, 59.996, 61, 3600,
@@ -214,7 +214,7 @@ ASKED = {
 
 @pytest.mark.parametrize("template", ASKED)
 def test_a_template_names_the_queries_that_it_may_ask(template: str) -> None:
-    assert sorted(map(shown, compile_template(template).queries)) == sorted(ASKED[template])
+    assert sorted(map(format_query, compile_template(template).queries)) == sorted(ASKED[template])
 
 
 @pytest.mark.parametrize(
