@@ -229,27 +229,27 @@ class RuleManager:
             self._dispatcher.forget(ended, self._engine.time(now))
         self._failing &= {(key, rule.name) for key, group in self._engine.groups() for rule in group.rules.rules}
         leaving = [each for each in before if each not in alerting.receivers]
-        heirs = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
+        successors = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
         at = self._engine.time(now)
         self._announce(alerting)
         self._external = alerting.external_labels
         if alerting.inhibition != self._inhibits:
             self._inhibits = alerting.inhibition
             self._inhibition = Inhibition(None if alerting.inhibition else ())
-        self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels, at, heirs)
-        self._retire(leaving, heirs)
+        self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels, at, successors)
+        self._retire(leaving, successors)
         self._show()
 
-    def _retire(self, receivers: Sequence[Receiver], heirs: Sequence[tuple[Receiver, Receiver]]) -> None:
+    def _retire(self, receivers: Sequence[Receiver], successors: Sequence[tuple[Receiver, Receiver]]) -> None:
         """Let receivers that were removed from the configuration deliver what they hold, without waiting for them.
 
         What they cannot deliver goes to their successors.
         """
-        for old, new in heirs:
+        for old, new in successors:
             if isinstance(old, HttpReceiver) and isinstance(new, HttpReceiver):
-                old.heir = new
-        for each in receivers:
-            self._threads.begin("notify", partial(each.stop, CLOSING_SECONDS))
+                old.successor = new
+        for receiver in receivers:
+            self._threads.begin("notify", partial(receiver.stop, CLOSING_SECONDS))
 
     def _announce(self, alerting: AlertingSettings) -> None:
         self._exposition.announce((ENGINE, *(group.name for group in alerting.rules.groups)))

@@ -46,7 +46,7 @@ class NotificationQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, notices: Iterable[Notice]) -> int:
+    def add(self, notices: Iterable[Notice]) -> int:
         """Add notices, each replacing an older state of the same alert; returns how many no longer fitted."""
         # So a new incident may replace the undelivered end of the one before. To a receiver they are one alert, since
         # their labels are the same: it keeps firing, and Alertmanager keeps the earlier startsAt.
@@ -58,17 +58,17 @@ class NotificationQueue:
                 dropped += 1
         return dropped
 
-    def take(self, limit: int, now: float) -> tuple[list[Notice], int]:
+    def take_batch(self, limit: int, now: float) -> tuple[list[Notice], int]:
         """Take at most `limit` of the oldest, at a time in wall seconds, and how many were no longer valid."""
-        taken: list[Notice] = []
+        batch: list[Notice] = []
         outdated = 0
-        while self._waiting and len(taken) < limit:
+        while self._waiting and len(batch) < limit:
             _, notice = self._waiting.popitem(last=False)
             if self._expires and notice.alert.phase is Phase.FIRING and notice.valid_until <= now:
                 outdated += 1
             else:
-                taken.append(notice)
-        return taken, outdated
+                batch.append(notice)
+        return batch, outdated
 
     def give_back(self, notices: Sequence[Notice], first: bool) -> int:
         """Put back what was taken, at either end, unless there is a newer state; returns how many no longer fitted."""
@@ -84,11 +84,11 @@ class NotificationQueue:
             self._waiting.move_to_end(labels, last=not first)
         return dropped
 
-    def empty(self) -> list[Notice]:
+    def drain(self) -> list[Notice]:
         """Take out all, the oldest first."""
-        left = list(self._waiting.values())
+        notices = list(self._waiting.values())
         self._waiting.clear()
-        return left
+        return notices
 
 
 log = logging.getLogger("coldplate.notify")
@@ -97,7 +97,7 @@ ABOUT_CONTENT = frozenset({400, 413, 422})
 """Statuses that mean that this batch has something wrong in it, or is too large; all others are about the server."""
 BOUNDS = AnswerBounds(body=64 * 1024)
 _JSON = (("Content-Type", "application/json"),)
-SHOWN = 200
+MAX_ANSWER_CHARACTERS = 200
 """Most characters of a server's answer that are shown."""
 LAST_WORD_SECONDS = 0.5
 """Seconds that a thread has to end once its connection has been cut."""
@@ -164,7 +164,7 @@ class HttpReceiver:
         self._end: float | None = None
         self._thread: KeptThread | None = None
         self._threads = threads or Threads()
-        self.heir: HttpReceiver | None = None
+        self.successor: HttpReceiver | None = None
         """The successor, which takes over what could not be delivered at the end."""
         self._once = LogOnce(log)  # this and the following belong to the thread
         self._server_clock = ServerClock()
@@ -185,11 +185,11 @@ class HttpReceiver:
         with self._wake:
             return len(self._queue) + self._in_hand
 
-    def put(self, notices: Sequence[Notice], at: float) -> None:
+    def accept_notices(self, notices: Sequence[Notice], at: float) -> None:
         del at  # a notice says until when it is valid
-        self._accept(notices, self._queue.put)
+        self._accept(notices, self._queue.add)
 
-    def inherit(self, notices: Sequence[Notice]) -> None:
+    def accept_undelivered(self, notices: Sequence[Notice]) -> None:
         """Take over what another receiver could not deliver, unless something newer is queued."""
         self._accept(notices, partial(self._queue.give_back, first=True))
 
@@ -223,12 +223,12 @@ class HttpReceiver:
                 self._postpone(batch, error)
         self._client.close()
         with self._wake:
-            left = self._queue.empty()
-        if left and self.heir is not None:
-            self.heir.inherit(left)
-        elif left:
-            self.counts.add(dropped=len(left))
-            log.warning("alerts not delivered", extra={"facts": {"url": self.url, "number": len(left)}})
+            undelivered = self._queue.drain()
+        if undelivered and self.successor is not None:
+            self.successor.accept_undelivered(undelivered)
+        elif undelivered:
+            self.counts.add(dropped=len(undelivered))
+            log.warning("alerts not delivered", extra={"facts": {"url": self.url, "number": len(undelivered)}})
 
     def _next(self) -> list[Notice]:
         """Wait for the next batch; empty when it is time to end."""
@@ -241,7 +241,7 @@ class HttpReceiver:
                 if pause > 0:
                     self._wake.wait(pause if self._end is None else min(pause, self._end - now.mono))
                     continue
-                batch, outdated = self._queue.take(1 if self._alone else self._size, now.wall)
+                batch, outdated = self._queue.take_batch(1 if self._alone else self._size, now.wall)
                 self._alone = max(self._alone - len(batch), 0)
                 self.counts.add(dropped=outdated)
                 if batch:
@@ -251,22 +251,22 @@ class HttpReceiver:
                     self._wake.wait()
 
     def _attempt(self, batch: Sequence[Notice]) -> None:
-        answer, sent, received = self._post(batch)
+        answer, sent, received = self._send_batch(batch)
         delivered = 200 <= answer.status < 300
-        if self.expires and delivered and self._server_clock.hear(answer.headers.get("date", ""), sent, received):
-            self._tell_clocks()
-            answer, _, _ = self._post(batch)  # at once, since the times just sent may have ended alerts
+        if self.expires and delivered and self._server_clock.apply_date(answer.headers.get("date", ""), sent, received):
+            self._log_clocks()
+            answer, _, _ = self._send_batch(batch)  # at once, since the times just sent may have ended alerts
         if answer.status in ABOUT_CONTENT:
             raise _RefusedError(self._explain(answer))
         if not 200 <= answer.status < 300:
             raise _UnreachableError(self._explain(answer))
         self.counts.add(sent=len(batch))
-        self._settle(batch, postponed=False)
-        self._back()
+        self._finish_batch(batch, postponed=False)
+        self._record_answer()
         for notice in batch if self._refusals else ():
             self._refusals.pop(notice.alert.labels, None)
 
-    def _post(self, batch: Sequence[Notice]) -> tuple[HttpAnswer, Instant, Instant]:
+    def _send_batch(self, batch: Sequence[Notice]) -> tuple[HttpAnswer, Instant, Instant]:
         """Make one exchange; returns the answer, and when it began and ended."""
         request = HttpRequest("POST", self.target.path + self.path or "/", _JSON, self._encoded(batch))
         sent = self._clock()
@@ -297,16 +297,16 @@ class HttpReceiver:
         alone = len(batch) == 1
         if alone:
             self.counts.add(dropped=1)
-            self._tell_refusal(batch[0].alert.labels, refusal)
+            self._log_refusal(batch[0].alert.labels, refusal)
         else:
             self._alone = len(batch)
-        self._settle(batch, postponed=not alone, first=True)
-        self._back()
+        self._finish_batch(batch, postponed=not alone, first=True)
+        self._record_answer()
 
     def _postpone(self, batch: list[Notice], error: Exception) -> None:
         """Wait, and send less: a single alert may make the server fail, and the others must get past it."""
-        known = isinstance(error, _UnreachableError)
-        if not known:
+        is_outage = isinstance(error, _UnreachableError)
+        if not is_outage:
             self._client.close()  # its state is not known
         self.counts.add(failed=1)
         pause = min(self._pace.longest, self._pace.first * 2.0 ** min(self._failures, 30))
@@ -314,25 +314,25 @@ class HttpReceiver:
         self._size = max(1, self._size // 2)
         with self._wake:
             self._not_before = self._clock().mono + pause * (0.5 + 0.5 * self._jitter())
-        self._settle(batch, postponed=True)
-        why = self._client.masked(str(error)) or type(error).__name__
-        facts = {"notifier": self.name, "url": self.url, "error": why}
-        self._once.problem("away", "cannot deliver alerts; retrying", error=None if known else error, facts=facts)
+        self._finish_batch(batch, postponed=True)
+        reason = self._client.masked(str(error)) or type(error).__name__
+        facts = {"notifier": self.name, "url": self.url, "error": reason}
+        self._once.problem("away", "cannot deliver alerts; retrying", error=None if is_outage else error, facts=facts)
 
-    def _settle(self, batch: Sequence[Notice], postponed: bool, first: bool = False) -> None:
+    def _finish_batch(self, batch: Sequence[Notice], postponed: bool, first: bool = False) -> None:
         """Finish a batch, putting it back into the queue if it is `postponed`."""
         with self._wake:
             self._in_hand = 0
             if postponed:
                 self.counts.add(dropped=self._queue.give_back(batch, first))
 
-    def _back(self) -> None:
+    def _record_answer(self) -> None:
         """Record that the server has answered."""
         self._failures = 0
         self._size = min(self._pace.batch, self._size * 2)
         self._once.over("away", "alerts are delivered again", facts={"notifier": self.name, "url": self.url})
 
-    def _tell_clocks(self) -> None:
+    def _log_clocks(self) -> None:
         ahead = self._server_clock.ahead
         facts = {"notifier": self.name, "url": self.url, "ahead": f"{ahead:+.0f}s"}
         if ahead:
@@ -340,7 +340,7 @@ class HttpReceiver:
         else:
             log.info("receiver clock agrees again", extra={"facts": facts})
 
-    def _tell_refusal(self, labels: Labels, refusal: Exception) -> None:
+    def _log_refusal(self, labels: Labels, refusal: Exception) -> None:
         """Log a rejection, but not at each repetition."""
         if labels in self._refusals:
             return
@@ -354,7 +354,7 @@ class HttpReceiver:
     def _explain(self, answer: HttpAnswer) -> str:
         status = f"HTTP status {answer.status}"
         if 300 <= answer.status < 400:
-            place = self._client.masked(answer.headers.get("location", ""))[:SHOWN]
+            place = self._client.masked(answer.headers.get("location", ""))[:MAX_ANSWER_CHARACTERS]
             return f"redirected to {place!r} ({status}), which is not followed: set that url"
-        text = self._client.masked(answer.body.decode("utf-8", "replace"))[:SHOWN]
+        text = self._client.masked(answer.body.decode("utf-8", "replace"))[:MAX_ANSWER_CHARACTERS]
         return f"login refused ({status}): {text}" if answer.status in DENIED else f"{status}: {text}"

@@ -7,7 +7,7 @@ notification when an incident fires and one when it is resolved. Nothing is deli
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -27,7 +27,7 @@ VALID_FOR = 4
 """Two evaluations or deliveries may fail before a firing alert counts as ended."""
 
 
-class _Known(Struct, eq=False):
+class _SendRecord(Struct, eq=False):
     """What was sent about one alert. `notified` are the identities of the receivers that know its state.
 
     `is_held`: it was inhibited from its beginning on, so no receiver knows of it.
@@ -51,7 +51,7 @@ class Dispatcher:
     ) -> None:
         self._threads = threads or Threads()
         self._lock = threading.Lock()  # a reload comes from another thread than the evaluations
-        self._groups: dict[str, dict[Labels, _Known]] = {}
+        self._groups: dict[str, dict[Labels, _SendRecord]] = {}
         self._restored: dict[Labels, tuple[Alert, frozenset[int]]] = {}
         self.receivers = tuple(receivers)
         self._resend = resend
@@ -76,41 +76,41 @@ class Dispatcher:
         """
         with self._lock:
             before = self._groups.get(group, {})
-            after: dict[Labels, _Known] = {}
-            post = _Post(self.receivers, self._external, at + VALID_FOR * max(interval, self._resend))
+            after: dict[Labels, _SendRecord] = {}
+            batch = _NoticeBatch(self.receivers, self._external, at + VALID_FOR * max(interval, self._resend))
             for alert in unknown:
                 if alert.labels in before:
                     after[alert.labels] = before[alert.labels]
             for alert in _distinct(alerts):
                 if alert.phase is not Phase.PENDING:
                     held = alert.labels in inhibited
-                    after[alert.labels] = self._tell(before.get(alert.labels), alert, at, post, held)
+                    after[alert.labels] = self._notify_receivers(before.get(alert.labels), alert, at, batch, held)
             self._groups[group] = after
-            _end(before, after, at, post)
-            post.hand_over(at)
+            _end_vanished(before, after, at, batch)
+            batch.hand_over(at)
 
     def mark_notified(self, alerts: Iterable[Alert], receivers: Sequence[Receiver]) -> None:
         """Mark incidents restored at the start as known to these receivers that get changes only."""
         with self._lock:
             notified = frozenset(map(id, receivers))
-            known = (alert for alert in alerts if alert.phase is not Phase.PENDING)
-            self._restored.update((alert.labels, (alert, notified)) for alert in known)
+            incidents = (alert for alert in alerts if alert.phase is not Phase.PENDING)
+            self._restored.update((alert.labels, (alert, notified)) for alert in incidents)
 
     def end(self, alerts: Iterable[Alert], at: float) -> None:
         """Notify receivers of changes that these incidents are over: no rule watches them any more."""
         with self._lock:
-            post = _Post(self.receivers, self._external, at)
+            batch = _NoticeBatch(self.receivers, self._external, at)
             for alert in alerts:
-                post.once(replace(alert, phase=Phase.RESOLVED, resolved_at=at), frozenset())
-            post.hand_over(at)
+                batch.add_change(replace(alert, phase=Phase.RESOLVED, resolved_at=at), frozenset())
+            batch.hand_over(at)
 
     def shift(self, seconds: float) -> None:
         """Adjust to a clock that was set: what was sent is as long ago as before, and the incidents are the same."""
         with self._lock:
-            for known in (each for group in self._groups.values() for each in group.values()):
-                known.alert = moved(known.alert, seconds)
-                if known.sent_at is not None:
-                    known.sent_at += seconds
+            for record in self._records():
+                record.alert = moved(record.alert, seconds)
+                if record.sent_at is not None:
+                    record.sent_at += seconds
             self._restored = {
                 labels: (moved(alert, seconds), notified) for labels, (alert, notified) in self._restored.items()
             }
@@ -118,9 +118,9 @@ class Dispatcher:
     def forget(self, group: str, at: float) -> None:
         """Forget a group that is no longer evaluated; its incidents end at `at` for receivers of changes."""
         with self._lock:
-            post = _Post(self.receivers, self._external, at)
-            _end(self._groups.pop(group, {}), {}, at, post)
-            post.hand_over(at)
+            batch = _NoticeBatch(self.receivers, self._external, at)
+            _end_vanished(self._groups.pop(group, {}), {}, at, batch)
+            batch.hand_over(at)
 
     def reconfigure(
         self,
@@ -128,7 +128,7 @@ class Dispatcher:
         resend: float,
         external_labels: Labels,
         at: float = 0.0,
-        heirs: Sequence[tuple[Receiver, Receiver]] = (),
+        successors: Sequence[tuple[Receiver, Receiver]] = (),
     ) -> None:
         """Take over a changed configuration, remembering what was sent when. The caller stops receivers.
 
@@ -139,46 +139,52 @@ class Dispatcher:
             kept = frozenset(map(id, self.receivers)) & frozenset(map(id, receivers))
             everyone = frozenset(map(id, receivers))
             changed = external_labels != self._external
-            post = _Post(self.receivers, self._external, at)
-            for known in (each for group in self._groups.values() for each in group.values()):
-                notified = known.notified & kept | {id(heir) for old, heir in heirs if id(old) in known.notified}
-                if known.alert.phase is Phase.RESOLVED:
+            batch = _NoticeBatch(self.receivers, self._external, at)
+            for record in self._records():
+                notified = record.notified & kept | {id(new) for old, new in successors if id(old) in record.notified}
+                if record.alert.phase is Phase.RESOLVED:
                     notified = everyone
-                elif changed and not known.is_held:
-                    ended = replace(known.alert, phase=Phase.RESOLVED, resolved_at=at)
-                    post.once(ended, post.everyone - known.notified)
+                elif changed and not record.is_held:
+                    resolved = replace(record.alert, phase=Phase.RESOLVED, resolved_at=at)
+                    batch.add_change(resolved, batch.everyone - record.notified)
                     notified = frozenset()
-                known.notified = frozenset(notified)
-            post.hand_over(at)
+                record.notified = frozenset(notified)
+            batch.hand_over(at)
             self.receivers = tuple(receivers)
             self._resend = resend
             self._external = external_labels
 
     def stop(self, grace: float) -> None:
         """Stop all receivers, in parallel."""
-        stops = [self._threads.begin("notify", partial(each.stop, grace)) for each in self.receivers]
+        stops = [self._threads.begin("notify", partial(receiver.stop, grace)) for receiver in self.receivers]
         for stop in stops:
             stop.join(grace + LAST_WORD_SECONDS)
 
-    def _tell(self, known: _Known | None, alert: Alert, at: float, post: _Post, inhibited: bool) -> _Known:
-        """Post what has to be sent about an alert that is not pending; returns what was sent so far."""
-        if known is None or _state(known.alert) != _state(alert):
-            was_held = known is not None and known.is_held
-            known = _Known(alert, is_held=was_held if alert.phase is Phase.RESOLVED else inhibited)
+    def _records(self) -> Iterator[_SendRecord]:
+        for group in self._groups.values():
+            yield from group.values()
+
+    def _notify_receivers(
+        self, record: _SendRecord | None, alert: Alert, at: float, batch: _NoticeBatch, inhibited: bool
+    ) -> _SendRecord:
+        """Add what has to be sent about an alert that is not pending; returns what was sent so far."""
+        if record is None or _state(record.alert) != _state(alert):
+            was_held = record is not None and record.is_held
+            record = _SendRecord(alert, is_held=was_held if alert.phase is Phase.RESOLVED else inhibited)
             restored = self._restored.pop(alert.labels, None)
             if restored is not None and _state(restored[0]) == _state(alert):
-                known.notified = restored[1] & post.everyone
-        known.alert = alert
-        known.is_held = known.is_held and (inhibited or alert.phase is Phase.RESOLVED)
-        if known.is_held and not known.notified:
-            return known
-        if _needs_sending(known.sent_at, at, self._resend):
-            known.sent_at = at
-            post.repeat(alert)
-        if known.notified != post.everyone:
-            post.once(alert, known.notified)
-            known.notified = post.everyone
-        return known
+                record.notified = restored[1] & batch.everyone
+        record.alert = alert
+        record.is_held = record.is_held and (inhibited or alert.phase is Phase.RESOLVED)
+        if record.is_held and not record.notified:
+            return record
+        if _needs_sending(record.sent_at, at, self._resend):
+            record.sent_at = at
+            batch.add_repeated(alert)
+        if record.notified != batch.everyone:
+            batch.add_change(alert, record.notified)
+            record.notified = batch.everyone
+        return record
 
 
 def _needs_sending(sent_at: float | None, at: float, resend: float) -> bool:
@@ -207,25 +213,29 @@ _WEIGHT = {Phase.PENDING: 0, Phase.RESOLVED: 1, Phase.FIRING: 2}
 
 def _distinct(alerts: Iterable[Alert]) -> Collection[Alert]:
     """Return one alert for each label set: two rules may have the same one, which fires while either does."""
-    found: dict[Labels, Alert] = {}
+    by_labels: dict[Labels, Alert] = {}
     for alert in alerts:
-        other = found.get(alert.labels)
+        other = by_labels.get(alert.labels)
         if other is None or _WEIGHT[alert.phase] > _WEIGHT[other.phase]:
-            found[alert.labels] = alert
-    return found.values()
+            by_labels[alert.labels] = alert
+    return by_labels.values()
 
 
-def _end(before: dict[Labels, _Known], after: dict[Labels, _Known], at: float, post: _Post) -> None:
-    """Post the end of incidents that vanished without one: their rule is gone, or they are pending again.
+def _end_vanished(
+    before: dict[Labels, _SendRecord], after: dict[Labels, _SendRecord], at: float, batch: _NoticeBatch
+) -> None:
+    """Add the end of incidents that vanished without one: their rule is gone, or they are pending again.
 
     Alertmanager finds out by itself, from endsAt; for receivers of changes they would fire forever.
     """
-    for labels, known in before.items():
-        if labels not in after and known.alert.phase is Phase.FIRING and not known.is_held:
-            post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.notified)
+    for labels, record in before.items():
+        if labels not in after and record.alert.phase is Phase.FIRING and not record.is_held:
+            batch.add_change(
+                replace(record.alert, phase=Phase.RESOLVED, resolved_at=at), batch.everyone - record.notified
+            )
 
 
-class _Post:
+class _NoticeBatch:
     """The notices of one evaluation, by receiver."""
 
     def __init__(self, receivers: Sequence[Receiver], external: Labels, valid_until: float) -> None:
@@ -235,18 +245,18 @@ class _Post:
         self._valid_until = valid_until
         self._notices: list[list[Notice]] = [[] for _ in receivers]
 
-    def repeat(self, alert: Alert) -> None:
-        """Post to receivers that need repetition."""
-        self._add(alert, [each.repeats for each in self._receivers])
+    def add_repeated(self, alert: Alert) -> None:
+        """Add a notice for receivers that need repetition."""
+        self._add(alert, [receiver.repeats for receiver in self._receivers])
 
-    def once(self, alert: Alert, notified: frozenset[int]) -> None:
-        """Post to receivers of changes, except those that know."""
-        self._add(alert, [not each.repeats and id(each) not in notified for each in self._receivers])
+    def add_change(self, alert: Alert, notified: frozenset[int]) -> None:
+        """Add a notice for receivers of changes, except those that know."""
+        self._add(alert, [not r.repeats and id(r) not in notified for r in self._receivers])
 
     def hand_over(self, at: float) -> None:
         for receiver, notices in zip(self._receivers, self._notices, strict=True):
             if notices:
-                receiver.put(notices, at)
+                receiver.accept_notices(notices, at)
 
     def _add(self, alert: Alert, chosen: Sequence[bool]) -> None:
         if any(chosen):

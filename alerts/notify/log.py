@@ -55,7 +55,7 @@ _PRIORITIES = {logging.ERROR: "3", logging.WARNING: "4", logging.INFO: "6"}
 """Priorities of syslog(3)."""
 _NOTES = ("description", "owner", CHANGES, "command", "runbook_url")
 """Annotations that become facts of the line; the summary is the message."""
-_TAKEN = frozenset({"ts", "level", "logger", "msg", "trace", "alertstate", "value", *_NOTES})
+_RESERVED_KEYS = frozenset({"ts", "level", "logger", "msg", "trace", "alertstate", "value", *_NOTES})
 """Keys of a log line that a label must not replace."""
 
 
@@ -74,7 +74,7 @@ class LogReceiver:
         self.counts = Counts()
         self._journal = journal
 
-    def put(self, notices: Sequence[Notice], at: float) -> None:
+    def accept_notices(self, notices: Sequence[Notice], at: float) -> None:
         del at  # lines have the time at which they are written
         for notice in notices:
             self._write(notice.alert)
@@ -117,7 +117,7 @@ def _facts(alert: Alert, labels: dict[str, str]) -> dict[str, object]:
     facts: dict[str, object] = {"alertname": alert.rule, "alertstate": alert.phase.value}
     if "severity" in labels:
         facts["severity"] = labels["severity"]
-    facts.update((f"label_{name}" if name in _TAKEN else name, value) for name, value in labels.items())
+    facts.update((f"label_{name}" if name in _RESERVED_KEYS else name, value) for name, value in labels.items())
     facts["value"] = alert.value if math.isfinite(alert.value) else str(alert.value)
     facts.update((name, alert.annotations[name]) for name in _NOTES if name in alert.annotations)
     return facts

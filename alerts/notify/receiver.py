@@ -76,7 +76,7 @@ class Receiver(Protocol):
     def queued(self) -> int:
         """Number of notices that are queued or being sent."""
 
-    def put(self, notices: Sequence[Notice], at: float) -> None:
+    def accept_notices(self, notices: Sequence[Notice], at: float) -> None:
         """Accept notices; never blocks."""
 
     def stop(self, grace: float) -> None:
@@ -104,7 +104,7 @@ class ServerClock:
         self.ahead = 0.0
         self._once = LogOnce(log)
 
-    def hear(self, date: str, sent: Instant, received: Instant) -> bool:
+    def apply_date(self, date: str, sent: Instant, received: Instant) -> bool:
         """Take in an answer's date, if valid; returns whether what was just sent had wrong times."""
         try:
             there = datetime.strptime(date, _DATE).replace(tzinfo=timezone.utc).timestamp()
@@ -130,4 +130,4 @@ class ServerClock:
         """Return the notices, with all times by the receiver's clock."""
         if not self.ahead:
             return notices
-        return [Notice(moved(each.alert, self.ahead), each.valid_until + self.ahead) for each in notices]
+        return [Notice(moved(notice.alert, self.ahead), notice.valid_until + self.ahead) for notice in notices]

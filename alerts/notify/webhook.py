@@ -42,8 +42,8 @@ class Webhook(HttpReceiver):
             "status": "firing" if any(alert.phase is Phase.FIRING for alert in alerts) else "resolved",
             "alerts": [self._alert(alert) for alert in alerts],
             "groupLabels": {},
-            "commonLabels": _common([each["labels"] for each in documents]),
-            "commonAnnotations": _common([each["annotations"] for each in documents]),
+            "commonLabels": _common([document["labels"] for document in documents]),
+            "commonAnnotations": _common([document["annotations"] for document in documents]),
             "externalURL": self.external_url,
             "version": "4",
             "groupKey": "{}:{}",
@@ -64,7 +64,7 @@ class Webhook(HttpReceiver):
         }
 
 
-def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def _common(mappings: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the pairs that all have in common."""
-    first, *others = each
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+    first, *rest = mappings
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in rest)}

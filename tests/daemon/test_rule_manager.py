@@ -393,8 +393,8 @@ def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_t
     bench = start(Bench(DOWN, old, gone), begun)
     bench.round()
     bench.manager.reconfigure(settings(DOWN, new, other))
-    wait_until(lambda: old.heir is not None)
-    assert (old.heir, gone.heir, new.heir) == (new, None, None)
+    wait_until(lambda: old.successor is not None)
+    assert (old.successor, gone.successor, new.successor) == (new, None, None)
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])

@@ -215,5 +215,5 @@ def test_the_description_of_an_alert_is_on_the_page_in_top_and_in_the_log(caplog
     node = structs.replace(view_of("n", "here", paused(), Traffic()), alerts=[FIRING])
     assert any(CAUSE in line.plain for line in alert_lines([node], NOW, TextLayout(120)))
     caplog.set_level(logging.INFO, "coldplate.alert")
-    LogReceiver().put([Notice(FIRING, NOW + 60)], NOW)
+    LogReceiver().accept_notices([Notice(FIRING, NOW + 60)], NOW)
     assert getattr(caplog.records[0], "facts")["description"] == CAUSE  # noqa: B009 - a field of ours

@@ -64,7 +64,7 @@ class Ear:
         self.heard: list[tuple[float, Notice]] = []
         self.stopped: list[float] = []
 
-    def put(self, notices: Sequence[Notice], at: float) -> None:
+    def accept_notices(self, notices: Sequence[Notice], at: float) -> None:
         self.heard.extend((at, notice) for notice in notices)
 
     def stop(self, grace: float) -> None:

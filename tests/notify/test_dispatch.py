@@ -126,10 +126,10 @@ def test_a_new_receiver_gets_what_fires_and_not_what_was_over_before_it_came() -
     dispatcher.consider("g", alerts, 1011.0, 1.0)
     assert [notice.alert.rule for _, notice in new.heard] == ["Fires"]
     assert len(old.heard) == len(gone.heard) == 2
-    heir = Ear(repeats=False)
-    dispatcher.reconfigure([new, heir], 60.0, (), 1012.0, [(old, heir)])
+    successor = Ear(repeats=False)
+    dispatcher.reconfigure([new, successor], 60.0, (), 1012.0, [(old, successor)])
     dispatcher.consider("g", alerts, 1013.0, 1.0)
-    assert heir.heard == [], "its predecessor knew of them"
+    assert successor.heard == [], "its predecessor knew of them"
 
 
 def test_neither_a_reload_nor_another_group_repeats_everything_and_a_clock_that_is_set_back_does_not_silence() -> None:
@@ -243,12 +243,12 @@ def test_nothing_is_lost_uncounted_and_nothing_old_outlives_the_new(moves) -> No
             for name in argument:
                 put += 1
                 newest[name] = float(put)
-            lost = queue.put([Notice(make_alert(name, value=newest[name]), 2000.0) for name in argument])
+            lost = queue.add([Notice(make_alert(name, value=newest[name]), 2000.0) for name in argument])
             replaced += stays_true(before, len(argument), lost)
             dropped += lost
         elif move == "take":
             delivered += len(hand)
-            hand, outdated = queue.take(argument, 0.0)
+            hand, outdated = queue.take_batch(argument, 0.0)
             assert outdated == 0
             assert len(hand) == min(argument, before)
             assert all(notice.alert.value == newest[notice.alert.rule] for notice in hand)

@@ -61,7 +61,9 @@ SUMMARY = {
 
 def test_an_alert_is_a_line_with_its_labels_as_facts(lines) -> None:
     receiver = LogReceiver()
-    receiver.put([Notice(make_alert(severity="critical", gpu="0", level="top", annotations=SUMMARY), 0.0)], 0.0)
+    receiver.accept_notices(
+        [Notice(make_alert(severity="critical", gpu="0", level="top", annotations=SUMMARY), 0.0)], 0.0
+    )
     (record,) = lines.records
     assert (record.name, record.levelname) == ("coldplate.alert", "ERROR")
     assert record.getMessage() == "firing: GpuHot: GPU 0 is at 91°C"
@@ -81,7 +83,7 @@ def test_the_level_is_by_severity_while_it_fires_and_a_value_that_is_no_number_o
     ]
     for severity, resolved_at, _, value in cases:
         alert = make_alert(severity=severity, resolved_at=resolved_at, value=float(value))
-        LogReceiver().put([Notice(alert, 0.0)], 0.0)
+        LogReceiver().accept_notices([Notice(alert, 0.0)], 0.0)
     assert [(each.levelname, each.facts["value"]) for each in lines.records] == [case[2:] for case in cases]
 
 
@@ -97,7 +99,7 @@ def test_the_journal_gets_fields_the_log_no_second_line_and_neither_what_the_log
 ) -> None:
     notes = {**SUMMARY, "summary": "line one\nline two"}
     receiver = LogReceiver(journald.path)
-    receiver.put([Notice(make_alert(severity="warning", gpu="0", tür="zu", annotations=notes), 0.0)], 0.0)
+    receiver.accept_notices([Notice(make_alert(severity="warning", gpu="0", tür="zu", annotations=notes), 0.0)], 0.0)
     assert journald.read() == [
         ("MESSAGE", "firing: GpuHot: line one\nline two"),
         ("PRIORITY", "4"),
@@ -116,19 +118,19 @@ def test_the_journal_gets_fields_the_log_no_second_line_and_neither_what_the_log
     assert lines.records == []
     assert (receiver.counts.sent, receiver.counts.failed) == (1, 0)
     lines.set_level(logging.ERROR)
-    LogReceiver(journald.path).put([Notice(make_alert(severity="warning"), 0.0)], 0.0)
+    LogReceiver(journald.path).accept_notices([Notice(make_alert(severity="warning"), 0.0)], 0.0)
     with pytest.raises(BlockingIOError):
         journald.read()
 
 
 def test_a_journal_that_is_gone_full_or_overloaded_costs_nothing_but_the_fields(lines, journald, tmp_path) -> None:
     away = LogReceiver(str(tmp_path / "nobody"))
-    away.put([make_notice("Gone")], 0.0)
+    away.accept_notices([make_notice("Gone")], 0.0)
     long = LogReceiver(journald.path)
-    long.put([make_notice("Long", annotations={"summary": "x" * 5_000_000})], 0.0)
+    long.accept_notices([make_notice("Long", annotations={"summary": "x" * 5_000_000})], 0.0)
     full = LogReceiver(journald.path)
     for _ in range(10_000):
-        full.put([make_notice("Full")], 0.0)
+        full.accept_notices([make_notice("Full")], 0.0)
         if full.counts.failed:
             break
     assert [record.getMessage()[:13] for record in lines.records] == ["firing: Gone", "firing: Long:", "firing: Full"]

@@ -71,7 +71,7 @@ def test_what_alertmanager_refuses_affects_only_itself(alertmanager, receive) ->
     now = time.time()
     nameless: dict[str, Any] = {"": "x"}  # "not-a-name" is a name since 0.28
     bad = make_alert("Bad", fired_at=now, **nameless)
-    receiver.put([make_notice("A", now), make_notice("B", now)], now)
+    receiver.accept_notices([make_notice("A", now), make_notice("B", now)], now)
     Dispatcher([receiver]).consider("g", [make_alert("C", fired_at=now), bad, make_alert("D", fired_at=now)], now, 1.0)
     wait_until(lambda: receiver.counts.sent == 4 and receiver.counts.dropped == 1)
     assert sorted(each["labels"]["alertname"] for each in real.query()) == ["A", "B", "C", "D"]
@@ -113,12 +113,12 @@ def test_an_end_that_the_clock_has_not_reached_yet_ends_the_alert(alertmanager: 
     real = alertmanager()
     receiver = receive(Alertmanager, real.url)
     now = time.time()
-    receiver.put([make_notice("A", now - 5)], now)
+    receiver.accept_notices([make_notice("A", now - 5)], now)
     wait_until(lambda: len(real.alerts()) == 1)
     early = make_notice("A", now - 5, now + 30)
-    receiver.put([early], now)
+    receiver.accept_notices([early], now)
     wait_until(lambda: not real.alerts())
     newer = make_notice("B", now + 60, now + 60)  # and one that began in the future, too, is not refused
-    receiver.put([newer], now)
+    receiver.accept_notices([newer], now)
     wait_until(lambda: receiver.counts.sent == 3)
     assert receiver.counts.dropped == 0

@@ -97,7 +97,7 @@ def test_nothing_secret_reaches_log_or_page(listener, receive, caplog, tmp_path,
     listener.answer = lambda post: (status, f"cannot POST {post.path} with {dict(post.headers)}".encode())
     listener.headers["Location"] = f"https://elsewhere{PATH}"
     receiver = receive(kind, listener.url + PATH, **options)
-    receiver.put([make_notice("A")], 0.0)
+    receiver.accept_notices([make_notice("A")], 0.0)
     wait_until(lambda: receiver.counts.failed >= 1 and bool(caplog.records))
     told = "".join(f"{record.getMessage()} {getattr(record, 'facts', '')}" for record in caplog.records)
     page = repr(Exposition(()).frame((), cast("Any", _NoWindows()), [receiver]).layout.series)
@@ -133,13 +133,13 @@ def test_the_difference_is_known_to_a_second_and_small_ones_are_left_alone(off: 
     clock = ServerClock()
     here = 1.8e9
     sent, received = Instant(5.0, here), Instant(5.0 + took, here + took)
-    wrong = clock.hear(formatdate(here + off + took / 2, usegmt=True), sent, received)
+    wrong = clock.apply_date(formatdate(here + off + took / 2, usegmt=True), sent, received)
     if abs(off) <= TOLERANCE_SECONDS - 1 or abs(off) >= MOST_SECONDS + 1:
         assert (clock.ahead, wrong) == (0.0, False)
     elif TOLERANCE_SECONDS + 1 <= abs(off) <= MOST_SECONDS - 1:
         assert clock.ahead == pytest.approx(off, abs=0.51)
         assert wrong
-        assert not clock.hear(formatdate(here + off + took / 2, usegmt=True), sent, received)
+        assert not clock.apply_date(formatdate(here + off + took / 2, usegmt=True), sent, received)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_difference_is_known_to_a_second_and_small_ones_are_left_alone(off: 
 def test_what_is_not_a_date_changes_nothing(date: str) -> None:
     clock = ServerClock()
     clock.ahead = -600.0
-    assert not clock.hear(date, Instant(0.0, 0.0), Instant(0.0, 0.0))
+    assert not clock.apply_date(date, Instant(0.0, 0.0), Instant(0.0, 0.0))
     assert clock.ahead == -600.0
 
 
@@ -195,7 +195,7 @@ def test_a_difference_about_the_tolerance_does_not_come_and_go_and_one_that_is_n
 
     def hear(off: float) -> bool:
         at = Instant(0.0, here + 0.5)
-        return clock.hear(formatdate(here + off, usegmt=True), at, at)
+        return clock.apply_date(formatdate(here + off, usegmt=True), at, at)
 
     changes = [hear(off) for off in (11.0, 10.0, 11.0, 9.0, 10.0, 11.0, 7.0, 8.0, 10.0)]
     assert changes == [True, *[False] * 5, True, False, False]

@@ -104,7 +104,7 @@ def _answers(pieces: Iterator[bytes]) -> list[object]:
             answer = reader.feed(piece)
             if answer is not None:
                 found.append(answer)
-                clock.hear(answer.headers.get("date", ""), Instant(1.0, 1.7e9), Instant(1.1, 1.7e9))
+                clock.apply_date(answer.headers.get("date", ""), Instant(1.0, 1.7e9), Instant(1.1, 1.7e9))
                 return found
         if (last := reader.hang_up()) is not None:
             found.append(last)
