@@ -177,11 +177,11 @@ class Archive(NamedTuple):
 
 def encode_windows(at: float, source: str, series: Iterable[ArchivedSeries]) -> bytes:
     """Return the content of the file."""
-    kept = list(series)
-    rows = [[each.labels, each.live, len(each.times)] for each in kept]
+    archived = list(series)
+    rows = [[s.labels, s.live, len(s.times)] for s in archived]
     head = json.dumps({"at": at, "source": source, "order": sys.byteorder, "series": rows})
     # Without copies in between: what is allocated and freed every few seconds leaves holes between what stays.
-    samples = chain.from_iterable((each.times, each.values) for each in kept)
+    samples = chain.from_iterable((s.times, s.values) for s in archived)
     return seal(WINDOWS_FORMAT, head.encode("ascii"), b"\n", *samples)
 
 

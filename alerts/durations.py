@@ -38,14 +38,14 @@ def parse(text: str) -> float:
 
 def show(seconds: float) -> str:
     """Return a duration as Prometheus prints it."""
-    left = round(seconds * 1000)
-    if left == 0:
+    remaining = round(seconds * 1000)
+    if remaining == 0:
         return "0s"
     parts = []
     for unit, factor in UNITS.items():
-        if unit in _WHOLE and left % factor:
+        if unit in _WHOLE and remaining % factor:
             continue
-        count, left = divmod(left, factor)
+        count, remaining = divmod(remaining, factor)
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts)

@@ -94,7 +94,7 @@ class _Slot:
         return served, missed
 
 
-class _Leaving(NamedTuple):
+class _RemovedGroup(NamedTuple):
     """Series of a removed group: another group may take them over until `due`, in monotonic seconds."""
 
     due: float
@@ -125,7 +125,7 @@ class RuleEngine:
         self._offset = now.wall - now.mono
         self._rules = rules
         self.windows = Windows(Needs(rules.groups, shipped()), target, rules.interval, rules.capacity)
-        self._leaving: list[_Leaving] = []
+        self._removed: list[_RemovedGroup] = []
         self._stepped = 0.0
         self._slots: list[_Slot] = self._lay_out(now)
 
@@ -143,18 +143,18 @@ class RuleEngine:
         if self._slots:
             age = Frame(SAMPLE_AGE, (max(now.mono - snapshot.at.mono, 0.0),))
             self.windows.take((*snapshot.frames, age), at, foreign)
-        self._see_off(now.mono, at)
-        waiting = [each for each in self._slots if each.due <= now.mono]
-        waiting.sort(key=lambda slot: (not slot.is_shipped, slot.due))
+        self._expire_removed(now.mono, at)
+        due_slots = [slot for slot in self._slots if slot.due <= now.mono]
+        due_slots.sort(key=lambda slot: (not slot.is_shipped, slot.due))
         end = self._timer() + ROUND_SECONDS
-        done: list[Evaluation] = []
-        for slot in waiting:
+        evaluations: list[Evaluation] = []
+        for slot in due_slots:
             if self._halted():
                 break
-            done.append(self._evaluate(slot, now))
+            evaluations.append(self._evaluate(slot, now))
             if not slot.is_shipped and self._timer() > end:
                 break
-        return done
+        return evaluations
 
     def _evaluate(self, slot: _Slot, now: Instant) -> Evaluation:
         # Durations are counted on the grid: rounds are not exactly on time, and `for` must not be missed by a fraction.
@@ -182,16 +182,16 @@ class RuleEngine:
                 if slot.interval == old.interval and self.interval == interval:  # however often reloads happen
                     slot.due = old.due
         for ended in before.values():
-            self._leaving.append(_Leaving(now.mono + 2 * ended.interval, at, tuple(ended.group.written())))
+            self._removed.append(_RemovedGroup(now.mono + 2 * ended.interval, at, tuple(ended.group.written())))
         self._slots = slots  # in one step, for other threads that read reports
         return list(before)
 
-    def _see_off(self, now: float, at: float) -> None:
+    def _expire_removed(self, now: float, at: float) -> None:
         """End the series of removed groups, as Prometheus does two of their intervals after a reload."""
-        for leaving in [each for each in self._leaving if each.due <= now]:
-            self._leaving.remove(leaving)
-            for labels in leaving.series:
-                self.windows.expire(labels, leaving.since, at)
+        for group in [g for g in self._removed if g.due <= now]:
+            self._removed.remove(group)
+            for labels in group.series:
+                self.windows.expire(labels, group.since, at)
 
     def restore(self, saved: alert_state.Saved, now: Instant) -> list[Alert]:
         """Take over the alerts of an earlier run; returns those that fired and that no rule owns any more."""
@@ -215,7 +215,7 @@ class RuleEngine:
     def restore_windows(self, archive: Archive, now: Instant) -> None:
         """Take over the windows of an earlier run, before the first round."""
         self.windows.restore(archive.series, min(self._time(now) - archive.at, 0.0))
-        written = [each.labels for each in archive.series if not each.live]
+        written = [series.labels for series in archive.series if not series.live]
         for slot in self._slots:
             slot.group.inherit(written)
 
@@ -261,8 +261,8 @@ class RuleEngine:
             key = f"{PurePath(group.file).name};{group.name}"
             keys[key] += 1
             unique = key if keys[key] == 1 else f"{key}#{keys[key]}"
-            made = GroupEvaluator(group, self._rules.context, self._timer, ledger, self._explain)
-            slots.append(_Slot(unique, made, interval, first, shipped=group.file in builtin))
+            evaluator = GroupEvaluator(group, self._rules.context, self._timer, ledger, self._explain)
+            slots.append(_Slot(unique, evaluator, interval, first, shipped=group.file in builtin))
         return slots
 
     def _time(self, now: Instant) -> float:
@@ -272,7 +272,7 @@ class RuleEngine:
             log.warning("the clock was set by %+.1f s: adjusting windows and alerts", step)
             self._offset += step
             self._stepped += step
-            self._leaving = [each._replace(since=each.since + step) for each in self._leaving]
+            self._removed = [group._replace(since=group.since + step) for group in self._removed]
             self.windows.shift(step)
             for slot in self._slots:
                 slot.group.shift(step, lambda record: alert_state.shifted(record, step))

@@ -35,7 +35,7 @@ class Exposition:
 
     def __init__(self, target: Labels) -> None:
         self._target = frozenset(target)
-        self._shown = RoundMemo[tuple[str, Labels], Series](lambda each: Series(BY_NAME[each[0]], Node(), each[1]))
+        self._shown = RoundMemo[tuple[str, Labels], Series](lambda key: Series(BY_NAME[key[0]], Node(), key[1]))
         self._summaries: dict[Labels, str] = {}
         """Of each alert that fires, by its labels, as it was when the alert began to fire.
 
@@ -81,9 +81,9 @@ class Exposition:
         self._summaries = {alert.labels: self._summary(alert) for alert in firing}
         alerts = [("coldplate_alert", self._labels(alert)) for alert in active]
         alerts += [("coldplate_alert_text_info", self._info_labels(alert, causes)) for alert in firing]
-        sent = [each for receiver in receivers for each in _notifications(receiver)]
-        shown = self._shown.of([*alerts, *(key for key, _ in sent)])
-        series = (*shown[: len(alerts)], *self._of_groups, *_OF_WINDOWS, *shown[len(alerts) :])
+        sent = [entry for receiver in receivers for entry in _notifications(receiver)]
+        labelled = self._shown.of([*alerts, *(key for key, _ in sent)])
+        series = (*labelled[: len(alerts)], *self._of_groups, *_OF_WINDOWS, *labelled[len(alerts) :])
         if series != self._layout.series:
             self._layout = Layout(series)
         counts = chain.from_iterable(self._evaluated.values())
@@ -108,8 +108,8 @@ class Exposition:
                 yield pair
 
     def _summary(self, alert: Alert) -> str:
-        known = self._summaries.get(alert.labels)
-        text = alert.annotations.get("summary", "") if known is None else known
+        earlier = self._summaries.get(alert.labels)
+        text = alert.annotations.get("summary", "") if earlier is None else earlier
         return text if len(text) <= MAX_SUMMARY_LETTERS else text[: MAX_SUMMARY_LETTERS - 1] + "…"
 
     def _lay_out(self) -> None:

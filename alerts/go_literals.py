@@ -124,7 +124,7 @@ def _wrong_escape(text: str, at: int) -> ValueError:
     if kind and kind not in "xuU01234567":
         return ValueError(f"unknown escape sequence {_rune(kind)}")
     digits = "01234567" if kind.isdigit() else "0123456789abcdefABCDEF"
-    wrong = next((each for each in text[at + (kind in "xuU") :] if each not in digits), "")
+    wrong = next((c for c in text[at + (kind in "xuU") :] if c not in digits), "")
     return ValueError(
         f"illegal character {_rune(wrong)} in escape sequence" if wrong else "escape sequence not terminated"
     )
@@ -178,8 +178,8 @@ def parse_float(text: str) -> float:
     return value
 
 
-def _wrong(text: str, why: str) -> ValueError:
-    return ValueError(f"strconv.ParseFloat: parsing {quoted(text)}: {why}")
+def _wrong(text: str, reason: str) -> ValueError:
+    return ValueError(f"strconv.ParseFloat: parsing {quoted(text)}: {reason}")
 
 
 def whole(text: str) -> int | None:

@@ -129,7 +129,7 @@ class GroupEvaluator:
     @property
     def remembered(self) -> Iterator[tuple[Identity, AlertRecord]]:
         """All that must survive a restart."""
-        return ((work.rule.identity, each) for work in self._works if work.records for each in work.records.values())
+        return ((work.rule.identity, r) for work in self._works if work.records for r in work.records.values())
 
     def _work(
         self, work: _Work, store: AnyStore, at: float, stamp: float, *, transitions: list[Alert], spent: float
@@ -174,16 +174,16 @@ class GroupEvaluator:
 
     def adopt(self, before: GroupEvaluator) -> None:
         """Take over the state of an earlier version of the group, for each rule with the same name and labels."""
-        known: dict[Identity, list[_Work]] = {}
+        by_identity: dict[Identity, list[_Work]] = {}
         for work in before._works:
-            known.setdefault(work.rule.identity, []).append(work)
+            by_identity.setdefault(work.rule.identity, []).append(work)
         self.evaluated_at, self.duration = before.evaluated_at, before.duration
         for mine in self._works:
-            if same := known.get(mine.rule.identity):
+            if same := by_identity.get(mine.rule.identity):
                 mine.adopt(same.pop(0))
         self._orphans = dict(before._orphans)
-        for left in known.values():
-            for work in left:
+        for removed in by_identity.values():
+            for work in removed:
                 self._orphans.update(work.written)
 
     def inherit(self, series: Iterable[Labels]) -> None:
@@ -194,10 +194,10 @@ class GroupEvaluator:
         """
         last = {(isinstance(work, AlertingRuleEvaluator), work.rule.name): work for work in self._works}
         for labels in series:
-            given = dict(labels)
-            name = given.get("__name__", "")
+            pairs = dict(labels)
+            name = pairs.get("__name__", "")
             alert = name in ("ALERTS", "ALERTS_FOR_STATE")
-            work = last.get((alert, given.get("alertname", "") if alert else name))
+            work = last.get((alert, pairs.get("alertname", "") if alert else name))
             if work is not None:
                 work.inherited += (labels,)
 
@@ -230,14 +230,14 @@ class GroupEvaluator:
         """Return the alerts that are pending, firing, or were resolved a short while ago, rule by rule."""
         return [record.alert for work in self._works if work.records for record in work.records.values()]
 
-    def known(self) -> tuple[list[Alert], list[Alert]]:
+    def alerts_by_certainty(self) -> tuple[list[Alert], list[Alert]]:
         """Return the alerts, and separately those of rules that failed, whose state is not known now."""
-        known: list[Alert] = []
+        certain: list[Alert] = []
         unknown: list[Alert] = []
         for work in self._works:
-            alerts = unknown if work.health is RuleHealth.FAILED else known
+            alerts = unknown if work.health is RuleHealth.FAILED else certain
             alerts.extend(record.alert for record in work.records.values())
-        return known, unknown
+        return certain, unknown
 
     def firing(self) -> list[Alert]:
         """Return the alerts that fire."""

@@ -48,20 +48,20 @@ class InhibitRule(NamedTuple):
 
 
 def _match(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
-    return all(each.matches(labels.get(each.name, "")) for each in matchers)
+    return all(matcher.matches(labels.get(matcher.name, "")) for matcher in matchers)
 
 
 def parse(text: str) -> tuple[InhibitRule, ...]:
     """Return the rules of a document with the key `inhibit_rules`, such as that of the pack."""
     document: Any = yamltree.load(text, Bounds())
     return tuple(
-        InhibitRule(_matchers(each["source_matchers"]), _matchers(each["target_matchers"]), tuple(each["equal"]))
-        for each in document["inhibit_rules"]
+        InhibitRule(_matchers(rule["source_matchers"]), _matchers(rule["target_matchers"]), tuple(rule["equal"]))
+        for rule in document["inhibit_rules"]
     )
 
 
-def _matchers(given: Iterable[str]) -> tuple[Matcher, ...]:
-    return tuple(Matcher(name, operator, value) for each in given for name, operator, value in _MATCHER.findall(each))
+def _matchers(texts: Iterable[str]) -> tuple[Matcher, ...]:
+    return tuple(Matcher(name, operator, value) for text in texts for name, operator, value in _MATCHER.findall(text))
 
 
 @lru_cache(maxsize=1)
@@ -115,7 +115,7 @@ class Inhibition:
 
     def resume(self, records: Iterable[AlertRecord], effects: Mapping[Labels, Labels]) -> None:
         """Take over the alerts and the effects of an earlier run, before the first update."""
-        self._firing = tuple(each.alert.labels for each in records if each.alert.phase is Phase.FIRING)
+        self._firing = tuple(r.alert.labels for r in records if r.alert.phase is Phase.FIRING)
         self._effects = {labels: _Effect(cause) for labels, cause in effects.items()}
 
     def update(self, records: Iterable[AlertRecord], mono: float, external: Labels = ()) -> None:
@@ -155,18 +155,18 @@ class Inhibition:
 
 def find_causes(firing: Sequence[Labels], rules: Iterable[InhibitRule], external: Labels = ()) -> dict[Labels, Labels]:
     """Return the labels of each alert that is inhibited, with those of the first alert that inhibits it."""
-    found: dict[Labels, Labels] = {}
+    causes: dict[Labels, Labels] = {}
     if len(firing) < 2:
-        return found
-    labels = [{**dict(external), **dict(each)} for each in firing]
+        return causes
+    mappings = [{**dict(external), **dict(labels)} for labels in firing]
     for rule in rules:
-        sources = [number for number, each in enumerate(labels) if _match(rule.source, each)]
-        for number, each in enumerate(labels) if sources else ():
-            if firing[number] not in found:
-                by = next((source for source in sources if rule.inhibits(labels[source], each)), None)
-                if by is not None:
-                    found[firing[number]] = firing[by]
-    return found
+        sources = [number for number, mapping in enumerate(mappings) if _match(rule.source, mapping)]
+        for number, target in enumerate(mappings) if sources else ():
+            if firing[number] not in causes:
+                cause = next((source for source in sources if rule.inhibits(mappings[source], target)), None)
+                if cause is not None:
+                    causes[firing[number]] = firing[cause]
+    return causes
 
 
 def mark(report: GroupReport, causes: Mapping[Labels, Labels]) -> GroupReport:

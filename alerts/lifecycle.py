@@ -21,7 +21,7 @@ class RuleTiming(Struct, frozen=True):
 
     rule: str
     hold: float = 0.0
-    keep: float = 0.0
+    keep_firing: float = 0.0
 
 
 class Holds(Struct, frozen=True):
@@ -106,7 +106,7 @@ def _continue(record: AlertRecord, condition: Holds, now: float, terms: RuleTimi
 def _miss(record: AlertRecord, now: float, terms: RuleTiming) -> AlertRecord:
     """Handle a firing alert whose element is gone: it is kept for a while, or resolved."""
     since = now if record.missing_since is None else record.missing_since
-    if terms.keep > 0 and not _reached(since, now, terms.keep):
+    if terms.keep_firing > 0 and not _reached(since, now, terms.keep_firing):
         return structs.replace(record, missing_since=since)
     return AlertRecord(replace(record.alert, phase=Phase.RESOLVED, resolved_at=now))
 

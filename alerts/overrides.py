@@ -45,8 +45,8 @@ def apply(
     _refuse_unknown_names(rules, disable, overrides)
     alerts = [rule for rule in rules if isinstance(rule, AlertingRule)]
     changes = {
-        name: _Override(name, [rule for rule in alerts if rule.name == name], given, default_step)
-        for name, given in overrides.items()
+        name: _Override(name, [rule for rule in alerts if rule.name == name], override, default_step)
+        for name, override in overrides.items()
     }
     tokens = 0
 
@@ -54,12 +54,12 @@ def apply(
         nonlocal tokens
         if not isinstance(rule, AlertingRule) or rule.name not in changes:
             return rule
-        made = changes[rule.name].of(rule)
-        tokens += tokens_of(made)
+        changed_rule = changes[rule.name].apply(rule)
+        tokens += tokens_of(changed_rule)
         if tokens > MAX_RULE_TOKENS:
             problem = f"here overridden alerts exceed {MAX_RULE_TOKENS} words and signs, the most on a node"
             raise OverrideError(f"override.{rule.name}: {problem}; override fewer")
-        return made
+        return changed_rule
 
     applied = []
     for file in files:
@@ -77,7 +77,7 @@ def apply(
 def _groups(file: RuleFile, rules: Sequence[Sequence[Rule]]) -> tuple[RuleGroup, ...]:
     """Return the groups of a file with other rules; those without any are left out."""
     pairs = zip(file.groups, rules, strict=True)
-    return tuple(replace(group, rules=tuple(each)) for group, each in pairs if each)
+    return tuple(replace(group, rules=tuple(rules_of_group)) for group, rules_of_group in pairs if rules_of_group)
 
 
 def _is_disabled(name: str, disable: Sequence[str]) -> bool:
@@ -113,16 +113,16 @@ class _Override:
         key, severities = f"override.{name}", sorted(set(map(_severity, rules)))
         self._for_all = _Change(key, rules, override, default_step)
         self._by_severity: dict[str, _Change] = {}
-        for severity, given in override.severity.items():
-            chosen = [rule for rule in rules if _severity(rule) == severity]
-            if not chosen:
+        for severity, rule_change in override.severity.items():
+            matching_rules = [rule for rule in rules if _severity(rule) == severity]
+            if not matching_rules:
                 raise OverrideError(f"{key}.severity: no rule has {severity!r}; use one of {', '.join(severities)}")
-            change = _Change(f"{key}.severity.{severity}", chosen, given, default_step, self._for_all)
+            change = _Change(f"{key}.severity.{severity}", matching_rules, rule_change, default_step, self._for_all)
             self._by_severity[severity] = change
 
-    def of(self, rule: AlertingRule) -> AlertingRule:
+    def apply(self, rule: AlertingRule) -> AlertingRule:
         """Return the rule with the override applied."""
-        return self._by_severity.get(_severity(rule), self._for_all).of(rule)
+        return self._by_severity.get(_severity(rule), self._for_all).apply(rule)
 
 
 class _Change:
@@ -132,43 +132,44 @@ class _Change:
         self,
         key: str,
         rules: Sequence[AlertingRule],
-        given: RuleChangeConfig,
+        rule_change: RuleChangeConfig,
         default_step: float,
         base: _Change | None = None,
     ) -> None:
         self._key = key
         self._name = rules[0].name
         self._default_step = default_step
-        self._expression: str | None = given.expr if given.expr is not None or base is None else base._expression
-        if self._expression is not None and given.thresholds:
+        expression = rule_change.expr
+        self._expression: str | None = expression if expression is not None or base is None else base._expression
+        if self._expression is not None and rule_change.thresholds:
             raise OverrideError(f"{key}.expr: cannot be combined with thresholds; edit the numbers in the query")
         self._query = None if self._expression is None else self._compiled(self._expression, "expr")
-        self._refuse_unknown_numbers(rules, given.thresholds)
-        self._numbers: dict[float, float] = {**(base._numbers if base else {}), **given.thresholds}
-        self._hold: float | None = given.hold if given.hold is not None or base is None else base._hold
-        keep = given.keep_firing_for
-        self._keep: float | None = keep if keep is not None or base is None else base._keep
-        texts = self._templates(given.labels, "labels")
+        self._refuse_unknown_numbers(rules, rule_change.thresholds)
+        self._numbers: dict[float, float] = {**(base._numbers if base else {}), **rule_change.thresholds}
+        self._hold: float | None = rule_change.hold if rule_change.hold is not None or base is None else base._hold
+        keep_firing = rule_change.keep_firing_for
+        self._keep_firing: float | None = keep_firing if keep_firing is not None or base is None else base._keep_firing
+        texts = self._templates(rule_change.labels, "labels")
         self._labels: dict[str, Template] = {**(base._labels if base else {}), **texts}
-        texts = self._templates(given.annotations, "annotations")
+        texts = self._templates(rule_change.annotations, "annotations")
         self._annotations: dict[str, Template] = {**(base._annotations if base else {}), **texts}
-        if given.expr is not None and len(rules) > 1:
+        if rule_change.expr is not None and len(rules) > 1:
             remedy = "choose one by its severity, or disable the alert and write a rule of your own"
             raise OverrideError(f"{key}.expr: would be the query of {len(rules)} rules; {remedy}")
 
-    def of(self, rule: AlertingRule) -> AlertingRule:
+    def apply(self, rule: AlertingRule) -> AlertingRule:
         """Return the rule with the changes applied."""
         expression, query = self._expression, self._query
         if expression is None or query is None:
             expression = self._with_numbers(rule.expression)
             query = rule.query if expression == rule.expression else self._compiled(expression, "thresholds")
         hold = rule.terms.hold if self._hold is None else self._hold
-        keep = rule.terms.keep if self._keep is None else self._keep
+        keep_firing = rule.terms.keep_firing if self._keep_firing is None else self._keep_firing
         return replace(
             rule,
             query=query,
             expression=expression,
-            terms=replace(rule.terms, hold=hold, keep=keep),
+            terms=replace(rule.terms, hold=hold, keep_firing=keep_firing),
             labels=_in_order({**dict(rule.labels), **self._labels}),
             annotations=tuple(
                 pair for pair in _in_order({**dict(rule.annotations), **self._annotations})
@@ -202,8 +203,8 @@ class _Change:
         except PromqlError as error:
             raise OverrideError(f"{self._key}.{key}: {error}") from error
 
-    def _templates(self, given: Mapping[str, str], key: str) -> dict[str, Template]:
-        return {name: self._template(name, text, f"{self._key}.{key}") for name, text in given.items()}
+    def _templates(self, texts: Mapping[str, str], key: str) -> dict[str, Template]:
+        return {name: self._template(name, text, f"{self._key}.{key}") for name, text in texts.items()}
 
     def _template(self, name: str, text: str, key: str) -> Template:
         if not is_label_name(name):
@@ -215,8 +216,8 @@ class _Change:
             raise OverrideError(f"{key}.{name}: template: {error}") from error
         for problem in template.unwise:
             raise OverrideError(f"{key}.{name}: template: {problem}")
-        for question in template.queries:
-            problem = reads_of(question).problem
+        for query in template.queries:
+            problem = reads_of(query).problem
             if problem:
                 raise OverrideError(f"{key}.{name}: template: {problem}")
         return template
@@ -235,13 +236,13 @@ def _literal(value: float) -> str:
 
 def _refuse_same_identity(file: RuleFile, overridden: Collection[str]) -> None:
     """Reject two alerts with the same name and labels: to receivers they would be one that contradicts itself."""
-    seen: dict[object, AlertingRule] = {}
+    first_of_identity: dict[object, AlertingRule] = {}
     for group in file.groups:
         for rule in group.rules:
             if not isinstance(rule, AlertingRule) or rule.name not in overridden:
                 continue
-            identity = (rule.name, tuple((name, each.source) for name, each in rule.labels if each.source))
-            first = seen.setdefault(identity, rule)
+            identity = (rule.name, tuple((name, t.source) for name, t in rule.labels if t.source))
+            first = first_of_identity.setdefault(identity, rule)
             if first is not rule:
                 raise OverrideError(
                     f"override.{rule.name}.labels: the alerts at lines {first.line} and {rule.line} of {file.path} "

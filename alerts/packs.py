@@ -87,16 +87,16 @@ def find(entry: str, base: Path | None) -> list[Path]:
         return [path]  # even a FIFO or a device: reading it will report what is wrong
     pattern = entry if base is None or Path(entry).is_absolute() else f"{glob.escape(str(base))}/{entry}"
     names = sorted(islice(glob.iglob(pattern), MOST_FILES + 1))  # noqa: PTH207 an absolute pattern Path.glob refuses
-    found = [Path(each) for each in names if os.path.isfile(each)]  # noqa: PTH113
-    if not found:
+    paths = [Path(name) for name in names if os.path.isfile(name)]  # noqa: PTH113
+    if not paths:
         refusal = _refusal(path)
         if refusal:
             raise EntryError(entry, f"cannot be read: {refusal}; let the agent's user read it")
         remedy = f"name a rule file, a pattern such as 'rules/*.yml', {BUILTIN!r} or {ADVICE!r}"
         raise EntryError(entry, f"matches no file ({one_line(str(path))}); {remedy}")
-    if len(found) > MOST_FILES:
+    if len(paths) > MOST_FILES:
         raise EntryError(entry, f"matches more than {MOST_FILES} files; use a narrower pattern")
-    return found
+    return paths
 
 
 def _refusal(path: Path) -> str:

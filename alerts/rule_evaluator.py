@@ -111,7 +111,7 @@ class RuleEvaluator:
         """Return True if the rule has written nothing that an evaluation without a result would have to end."""
         return not (self.written or self.inherited or self._kept)
 
-    def keep(self, samples: int) -> bool:
+    def reserve(self, samples: int) -> bool:
         """Keep this many samples from now on; False, and no change, if that is too much for all rules together.
 
         Keeping little, or no more than before, is always allowed.
@@ -120,10 +120,10 @@ class RuleEvaluator:
         is_little = more <= 0 or samples <= ALWAYS_KEPT
         if not is_little and (samples > MOST_KEPT // 2 or self._ledger.kept + more > MOST_KEPT):
             return False
-        self._take(samples)
+        self._count_kept(samples)
         return True
 
-    def _take(self, samples: int) -> None:
+    def _count_kept(self, samples: int) -> None:
         self._ledger.kept += samples - self._kept
         self._kept = samples
 
@@ -134,7 +134,7 @@ def _constant_report(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float,
     if isinstance(rule, RecordingRule):
         return rule.name, False, query, rule.labels, (), 0.0, 0.0
     annotations = tuple((name, template.source) for name, template in rule.annotations)
-    return rule.name, True, query, rule.identity[1], annotations, rule.terms.hold, rule.terms.keep
+    return rule.name, True, query, rule.identity[1], annotations, rule.terms.hold, rule.terms.keep_firing
 
 
 def _vector(query: Query, store: AnyStore, stamp: float, budget: Budget) -> Sequence[Sample]:
@@ -157,21 +157,21 @@ class RecordingRuleEvaluator(RuleEvaluator):
 
     def adopt(self, before: RuleEvaluator) -> None:
         super().adopt(before)
-        self._take(_SERIES * len(self.written))
+        self._count_kept(_SERIES * len(self.written))
 
     def evaluate(self, store: AnyStore, at: float, stamp: float, transitions: list[Alert], budget: Budget) -> Written:
         """Return what the rule writes. Raises EvaluationError and RuleError; then nothing has changed."""
         del at, transitions  # a recording rule has no alerts
-        found = _vector(self.rule.query, store, stamp, budget)
-        if not found and not self._kept:
+        samples = _vector(self.rule.query, store, stamp, budget)
+        if not samples and not self._kept:
             return []
-        budget.hold((SAMPLES_PER_LABEL_SET + SAMPLES_PER_ELEMENT) * len(found))
-        written = [(set_labels(sample.labels, self._changes), sample.value) for sample in budget.iterate(found)]
+        budget.hold((SAMPLES_PER_LABEL_SET + SAMPLES_PER_ELEMENT) * len(samples))
+        written = [(set_labels(sample.labels, self._changes), sample.value) for sample in budget.iterate(samples)]
         if len({labels for labels, _ in written}) < len(written):
             raise RuleError("vector contains metrics with the same labelset after applying rule labels")
         if 0 < self._limit < len(written):
             raise RuleError(f"exceeded limit of {self._limit} with {len(written)} series")
-        if not self.keep(_SERIES * len(written)):
+        if not self.reserve(_SERIES * len(written)):
             raise RuleError(
                 f"writes {len(written)} series: more than the limit on series and alerts of all rules together"
             )
@@ -213,7 +213,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
             return []
         if self.kept_until:
             self.kept_until = {labels: until for labels, until in self.kept_until.items() if at < until}
-        found: list[Alert] = []
+        changed: list[Alert] = []
         records: dict[Labels, AlertRecord] = {}
         for labels in budget.iterate([*{**self.records, **holding}], _STEP):
             before, condition = self.records.get(labels), holding.get(labels)
@@ -222,13 +222,13 @@ class AlertingRuleEvaluator(RuleEvaluator):
             if record is not None:
                 records[labels] = record = self._explained(record, before, at)
                 if before is None or record.alert.phase is not before.alert.phase:
-                    found.append(record.alert)
+                    changed.append(record.alert)
         active = [record.alert for record in records.values() if record.alert.phase is not Phase.RESOLVED]
         if 0 < self._limit < len(active):
             self.resume({})
             raise RuleError(f"exceeded limit of {self._limit} with {len(active)} alerts")
-        self.records = self._kept_of(records, found)
-        transitions.extend(found)
+        self.records = self._kept_of(records, changed)
+        transitions.extend(changed)
         return list(_series(active))
 
     def _explained(self, record: AlertRecord, before: AlertRecord | None, at: float) -> AlertRecord:
@@ -242,24 +242,24 @@ class AlertingRuleEvaluator(RuleEvaluator):
         text = self._explain(alert, at) if earlier is None else earlier
         return structs.replace(record, alert=replace(alert, annotations={**alert.annotations, CHANGES: text}))
 
-    def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Alert]) -> dict[Labels, AlertRecord]:
+    def _kept_of(self, records: dict[Labels, AlertRecord], changed: Sequence[Alert]) -> dict[Labels, AlertRecord]:
         """Return the records for which there is room; an alert that ended before this evaluation is left out."""
-        if self.keep(sum(map(_weight, records.values()))):
+        if self.reserve(sum(map(_weight, records.values()))):
             return records
-        ended = {each.labels for each in found}
+        ended = {alert.labels for alert in changed}
         needed = {
             labels: record
             for labels, record in records.items()
             if record.alert.phase is not Phase.RESOLVED or labels in ended
         }
-        if self.keep(sum(map(_weight, needed.values()))):
+        if self.reserve(sum(map(_weight, needed.values()))):
             return needed
         raise RuleError(f"has {len(needed)} alerts: more than the limit on alerts and series of all rules together")
 
     def resume(self, records: dict[Labels, AlertRecord]) -> None:
         """Replace the records by those of an earlier run, or of an earlier version of the rule."""
         self.records = records
-        self._take(sum(map(_weight, records.values())))
+        self._count_kept(sum(map(_weight, records.values())))
 
     def adopt(self, before: RuleEvaluator) -> None:
         super().adopt(before)
@@ -269,25 +269,26 @@ class AlertingRuleEvaluator(RuleEvaluator):
 
     def _holding(self, store: AnyStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
         """Return the elements of the query's result, by the identity of their alerts."""
-        found = _vector(self.rule.query, store, stamp, budget)
-        if not found:
+        samples = _vector(self.rule.query, store, stamp, budget)
+        if not samples:
             return {}
-        asked = _Asker(store, stamp + self._query_offset, budget)  # the offset does not apply to templates
+        at = stamp + self._query_offset  # the offset does not apply to templates
+        template_queries = _TemplateQueries(store, at, budget)
         holding: dict[Labels, Holds] = {}
-        for sample in found:
+        for sample in samples:
             budget.spend(_STEP)
-            holds = self._holds(sample, asked)
+            holds = self._holds(sample, template_queries)
             if holds.labels in holding:
                 raise RuleError("vector contains metrics with the same labelset after applying alert labels")
             budget.hold(SAMPLES_PER_ALERT // 2 + _characters(holds.labels, holds.annotations) // CHARACTERS_PER_SAMPLE)
             holding[holds.labels] = holds
         return holding
 
-    def _holds(self, sample: Sample, asked: _Asker) -> Holds:
+    def _holds(self, sample: Sample, template_queries: _TemplateQueries) -> Holds:
         root = Root(dict(sample.labels), sample.value, *self._context)
-        own = [*_expanded(self.rule.labels, root, asked), ("alertname", self.rule.name)]
+        own = [*_expanded(self.rule.labels, root, template_queries), ("alertname", self.rule.name)]
         labels = refuse_large(set_labels(drop_name(sample.labels), own))
-        return Holds(labels, sample.value, dict(_expanded(self.rule.annotations, root, asked)))
+        return Holds(labels, sample.value, dict(_expanded(self.rule.annotations, root, template_queries)))
 
 
 def _characters(labels: Labels, annotations: Mapping[str, str]) -> int:
@@ -306,15 +307,15 @@ def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:
         yield set_labels(alert.labels, (("__name__", ALERTS_FOR_STATE),)), float(int(alert.active_at))
 
 
-def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple[str, str]]:
+def _expanded(templates: Templates, root: Root, queries: _TemplateQueries) -> Iterable[tuple[str, str]]:
     """Yield the templates rendered for one alert; an error becomes the text, as in Prometheus."""
     for name, template in templates:
-        before = asked.budget.held
+        before = queries.budget.held
         try:
-            text = template.render(root, asked, asked.budget, asked.stamp)
+            text = template.render(root, queries, queries.budget, queries.stamp)
         except RenderError as error:
             text = f"<error expanding template: {error}>"
-        asked.budget.held = before  # its results are released
+        queries.budget.held = before  # its results are released
         yield name, text
 
 
@@ -323,7 +324,7 @@ def _compiled(text: str) -> Query:
     return compile_query(text, lasting=False)  # the next evaluation may have other texts
 
 
-class _Asker:
+class _TemplateQueries:
     """Evaluates the `query` of templates, at the time of the evaluation and from its budget."""
 
     def __init__(self, store: AnyStore, stamp: float, budget: Budget) -> None:
@@ -336,10 +337,10 @@ class _Asker:
             raise RenderError(f"its text has {len(text)} characters; the limit is {LONGEST_QUERY}")
         try:
             self.budget.spend(len(text))  # for parsing
-            found = _vector(_compiled(text), self._store, self.stamp, self.budget)
+            samples = _vector(_compiled(text), self._store, self.stamp, self.budget)
         except LimitError:
             raise
         except (EvaluationError, PromqlError) as error:
             raise RenderError(str(error)) from error
-        self.budget.hold(_ELEMENT * len(found))
-        return [Element(dict(sample.labels), sample.value) for sample in self.budget.iterate(found)]
+        self.budget.hold(_ELEMENT * len(samples))
+        return [Element(dict(sample.labels), sample.value) for sample in self.budget.iterate(samples)]

@@ -56,8 +56,8 @@ class RuleFileError(FileError):
 class TooManyRulesError(RuleFileError):
     """The rules of a site are more than a node evaluates."""
 
-    def __init__(self, file: str, line: int, what: str) -> None:
-        text = f"here the rules of this site exceed {what}, the most on a node; give the rest to a Prometheus server"
+    def __init__(self, file: str, line: int, limit: str) -> None:
+        text = f"here the rules of this site exceed {limit}, the most on a node; give the rest to a Prometheus server"
         super().__init__([Problem(file, line, "", text)])
 
 
@@ -198,16 +198,16 @@ class _RuleFileLoader:
         if tree is None:
             return ()
         reader = self.reader
-        found: dict[str, RuleGroup] = {}
+        by_name: dict[str, RuleGroup] = {}
         for node in reader.items(reader.fields(tree, ("groups",), "").get("groups"), "groups"):
             group = self._group(node)
             if not group.name:
                 reader.fail(node, "group", "name: is missing; give every group a name")
-            elif group.name in found:
-                text = f"name: is repeated in the same file (line {found[group.name].line}); give it another name"
+            elif group.name in by_name:
+                text = f"name: is repeated in the same file (line {by_name[group.name].line}); give it another name"
                 reader.fail(node, f"group {shown(group.name)}", text)
-            found[group.name] = group
-        return tuple(found.values())
+            by_name[group.name] = group
+        return tuple(by_name.values())
 
     def _group(self, node: Node) -> RuleGroup:
         reader = self.reader
@@ -216,8 +216,8 @@ class _RuleFileLoader:
         fields = reader.fields(node, GROUP_KEYS, where)
         labels = self._labels(fields.get("labels"), where)
         rules = [
-            self._rule(each, f"{where}, rule {number}", labels)
-            for number, each in enumerate(reader.items(fields.get("rules"), f"{where}, rules"), 1)
+            self._rule(rule_node, f"{where}, rule {number}", labels)
+            for number, rule_node in enumerate(reader.items(fields.get("rules"), f"{where}, rules"), 1)
         ]
         return RuleGroup(
             name=name,
@@ -248,7 +248,10 @@ class _RuleFileLoader:
             reader.fail(node, where, "only one of 'record' and 'alert' must be set; make two rules of it")
         elif not record and not alert:
             reader.fail(node, where, "one of 'record' or 'alert' must be set")
-        where += f", alert {shown(alert)}" if alert else f", record {shown(record)}" if record else ""
+        if alert:
+            where += f", alert {shown(alert)}"
+        elif record:
+            where += f", record {shown(record)}"
         query = self._query(fields.get("expr"), node, where)
         labels = {**shared, **self._labels(fields.get("labels"), where)}
         rule = (
@@ -317,7 +320,7 @@ class _RuleFileLoader:
     ) -> AlertingRule | None:
         reader = self.reader
         hold = reader.duration(fields.get("for"), f"{where}, for") or 0.0
-        keep = reader.duration(fields.get("keep_firing_for"), f"{where}, keep_firing_for") or 0.0
+        keep_firing = reader.duration(fields.get("keep_firing_for"), f"{where}, keep_firing_for") or 0.0
         annotations = reader.strings(fields.get("annotations"), f"{where}, annotations")
         for label, (_, node) in annotations.items():
             if not label:
@@ -328,7 +331,7 @@ class _RuleFileLoader:
         compiled_annotations = self._templates(name, annotations, f"{where}, annotation", {})
         if query is None:
             return None
-        terms, line = RuleTiming(name, hold, keep), line_of(fields.get("alert"))
+        terms, line = RuleTiming(name, hold, keep_firing), line_of(fields.get("alert"))
         return AlertingRule(name, query, query.text, terms, compiled_labels, compiled_annotations, line)
 
     def _templates(self, alert: str, texts: _Texts, where: str, shared: _Texts) -> Templates:
@@ -359,10 +362,10 @@ class _RuleFileLoader:
     def _check_identity(self, rule: Rule, node: Node, labels: _Texts, where: str) -> None:
         is_alert = isinstance(rule, AlertingRule)
         # A hash of 64 bits, because the labels themselves may be many.
-        known = hash((is_alert, rule.name, *sorted((name, text) for name, (text, _) in labels.items())))
-        first = self._seen.get(known)
+        identity_hash = hash((is_alert, rule.name, *sorted((name, text) for name, (text, _) in labels.items())))
+        first = self._seen.get(identity_hash)
         if first is None:
-            self._seen[known] = line_of(node)
+            self._seen[identity_hash] = line_of(node)
             return
         if is_alert:
             text = (

@@ -67,8 +67,8 @@ def _rule(rule: Rule) -> _Node:
     fields: dict[str, object] = {"alert": rule.name, "expr": rule.expression}
     if rule.terms.hold:
         fields["for"] = durations.show(rule.terms.hold)
-    if rule.terms.keep:
-        fields["keep_firing_for"] = durations.show(rule.terms.keep)
+    if rule.terms.keep_firing:
+        fields["keep_firing_for"] = durations.show(rule.terms.keep_firing)
     for key, templates in (("labels", rule.labels), ("annotations", rule.annotations)):
         if templates:
             fields[key] = {name: template.source for name, template in templates}

@@ -65,7 +65,7 @@ class Reader:
 
     def in_order(self) -> list[Problem]:
         """Return the problems by their lines, those of the whole file last."""
-        return sorted(self.problems, key=lambda each: each.line or math.inf)
+        return sorted(self.problems, key=lambda problem: problem.line or math.inf)
 
     def fail(self, node: Node | int | None, where: str, text: str) -> None:
         """Record a problem at a node, or a line."""
@@ -98,21 +98,21 @@ class Reader:
 
     def fields(self, node: Node, valid: Sequence[str], where: str) -> dict[str, Node]:
         """Return the values of a mapping by key, without nulls. Unknown keys are problems."""
-        found: dict[str, Node] = {}
+        fields: dict[str, Node] = {}
         for key, value in self._pairs(node, where):
             if key.text not in valid:
                 self.fail(key, where, f"{one_line(key.text, _LONGEST_NAME)}: unknown key{meant(key.text, valid)}")
             elif not yamltree.is_null(value):
-                found[key.text] = value
-        return found
+                fields[key.text] = value
+        return fields
 
     def strings(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
         """Return a mapping of texts: name to text and its node."""
-        found = {}
+        texts = {}
         for key, value in self._pairs(node, where) if node is not None else ():
             name = one_line(key.text, _LONGEST_NAME)
-            found[key.text] = (self.text(value, f"{where}, {name}" if where else name), value)
-        return found
+            texts[key.text] = (self.text(value, f"{where}, {name}" if where else name), value)
+        return texts
 
     def _pairs(self, node: Node, where: str) -> list[tuple[YamlScalar, Node]]:
         if yamltree.is_null(node):
@@ -125,7 +125,7 @@ class Reader:
     def items(self, node: Node | None, where: str) -> Iterator[Node]:
         """Yield the items of a list, without nulls; no items for a null."""
         if isinstance(node, yamltree.YamlList):
-            yield from (each for each in node.items if not yamltree.is_null(each))
+            yield from (item for item in node.items if not yamltree.is_null(item))
         elif node is not None and not yamltree.is_null(node):
             self.fail(node, where, "must be a list; start its items with '- '")
 

@@ -201,7 +201,7 @@ class RuleManager:
         group = done.group
         outcome = done.outcome
         self._exposition.count(group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, done.missed)
-        alerts, unknown = group.known()
+        alerts, unknown = group.alerts_by_certainty()
         self._dispatcher.consider(
             done.key, alerts, done.at, done.interval, unknown=unknown, inhibited=self._inhibition.causes
         )

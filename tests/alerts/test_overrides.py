@@ -62,8 +62,8 @@ def texts(templates: Any) -> dict[str, str]:
 def test_every_alert_of_the_name_gets_what_is_overridden_and_all_else_stays_the_very_same() -> None:
     file = changed({"Hot": Override(hold=600.0, annotations={"owner": "{{ $labels.gpu }}"})})
     first, second = alerts(file, "Hot")
-    assert (first.terms.rule, first.terms.hold, first.terms.keep) == ("Hot", 600.0, 60.0)
-    assert (second.terms.hold, second.terms.keep) == (600.0, 0.0)
+    assert (first.terms.rule, first.terms.hold, first.terms.keep_firing) == ("Hot", 600.0, 60.0)
+    assert (second.terms.hold, second.terms.keep_firing) == (600.0, 0.0)
     assert texts(first.annotations) == {
         "owner": "{{ $labels.gpu }}", "runbook_url": "docs/Hot.md", "summary": "at {{ $value }}"
     }  # fmt: skip
@@ -80,9 +80,9 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_all_else_stays_the_
 
 def test_zero_overrides_a_duration_none_does_not_and_an_empty_text_takes_an_annotation_away() -> None:
     (first, _) = alerts(changed({"Hot": Override(hold=0.0)}), "Hot")
-    assert (first.terms.hold, first.terms.keep) == (0.0, 60.0)
+    assert (first.terms.hold, first.terms.keep_firing) == (0.0, 60.0)
     (first, _) = alerts(changed({"Hot": Override(keep_firing_for=0.0)}), "Hot")
-    assert (first.terms.hold, first.terms.keep) == (300.0, 0.0)
+    assert (first.terms.hold, first.terms.keep_firing) == (300.0, 0.0)
     first, _ = alerts(changed({"Hot": Override(annotations={"runbook_url": ""})}), "Hot")
     assert texts(first.annotations) == {"summary": "at {{ $value }}"}
 
@@ -169,10 +169,10 @@ def test_what_is_given_for_a_severity_holds_for_its_rules_and_before_what_is_giv
         severity={"warning": level},
     )  # fmt: skip
     first, second = alerts(changed({"Hot": given}), "Hot")
-    assert (first.terms.hold, first.terms.keep) == (7.0, 5.0)
+    assert (first.terms.hold, first.terms.keep_firing) == (7.0, 5.0)
     assert texts(first.labels) == {"severity": "warning", "site": "a", "team": "hall"}
     assert "> 70 " in first.expression
-    assert (second.terms.hold, second.terms.keep, second.expression) == (600.0, 5.0, "gpu:t:max > 95")
+    assert (second.terms.hold, second.terms.keep_firing, second.expression) == (600.0, 5.0, "gpu:t:max > 95")
     assert texts(second.labels) == {"severity": "critical", "site": "a", "team": "all"}
 
 

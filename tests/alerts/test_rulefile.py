@@ -124,7 +124,7 @@ def test_a_file_is_what_it_says() -> None:
     assert isinstance(recording, RecordingRule)
     assert isinstance(alerting, AlertingRule)
     assert recording.labels == (("team", "hpc"), ("tier", "a"), ("x", "y"))
-    assert (alerting.terms.hold, alerting.terms.keep, alerting.expression) == (120.0, 3600.0, "t > 80")
+    assert (alerting.terms.hold, alerting.terms.keep_firing, alerting.expression) == (120.0, 3600.0, "t > 80")
     assert [(name, template.source) for name, template in alerting.labels] == [("team", "hpc"), ("tier", "b")]
     assert (recording.line, alerting.line, loaded.rule_count) == (8, 9, 2)
 

@@ -204,7 +204,7 @@ def test_an_alert_whose_rule_takes_too_long_stays_as_it_is() -> None:
     assert [alert.phase for alert in rules.alerts()] == [Phase.FIRING]
     timer.step = 0.5
     assert rules.evaluate(storage, 101.0).failures
-    known, unknown = rules.known()
+    known, unknown = rules.alerts_by_certainty()
     assert (known, [alert.phase for alert in unknown]) == ([], [Phase.FIRING])
 
 

@@ -140,4 +140,4 @@ def _rule(group: str, interval: float | None, rule: AlertingRule | RecordingRule
     query = " ".join(rule.expression.split())
     if isinstance(rule, RecordingRule):
         return group, interval, rule.name, query, rule.labels
-    return group, interval, rule.name, query, rule.terms.hold, rule.terms.keep
+    return group, interval, rule.name, query, rule.terms.hold, rule.terms.keep_firing
