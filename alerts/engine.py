@@ -142,7 +142,7 @@ class RuleEngine:
         at = self._time(now)
         if self._slots:
             age = Frame(SAMPLE_AGE, (max(now.mono - snapshot.at.mono, 0.0),))
-            self.windows.take((*snapshot.frames, age), at, foreign)
+            self.windows.ingest_round((*snapshot.frames, age), at, foreign)
         self._expire_removed(now.mono, at)
         due_slots = [slot for slot in self._slots if slot.due <= now.mono]
         due_slots.sort(key=lambda slot: (not slot.is_shipped, slot.due))

@@ -43,7 +43,7 @@ class Needs:
         self.refused: dict[Rule, str] = {}
         """Rules for which nothing is kept, and why."""
         self._by_name: dict[str | None, list[_Need]] = {}
-        self._wanting: dict[str, list[_Need]] = {}
+        self._candidates_by_name: dict[str, list[_Need]] = {}
         self._shipped: set[Rule] = set()
         for group in groups:
             for rule in group.rules:
@@ -73,7 +73,7 @@ class Needs:
                 ranges[rule] = max(history, ranges.get(rule, 0.0))
         if not any(costs.values()):
             return None
-        rule = max(costs, key=lambda each: (costs[each], each.line))
+        rule = max(costs, key=lambda r: (costs[r], r.line))
         return rule, ranges[rule]
 
     def refuse(self, rule: Rule, reason: str) -> None:
@@ -88,18 +88,18 @@ class Needs:
 
     def _candidates(self, name: str) -> list[_Need]:
         """Return the selectors that may select a series of this name. There are many series, but few names."""
-        found = self._wanting.get(name)
-        if found is None:
+        candidates = self._candidates_by_name.get(name)
+        if candidates is None:
             only_name = make_labels({}, name)
             open_ones = [
                 need
                 for need in self._by_name.get(None, ())
-                if _matches(tuple(each for each in need.selector.matchers if each.name == METRIC_NAME), only_name)
+                if _matches(tuple(m for m in need.selector.matchers if m.name == METRIC_NAME), only_name)
             ]
-            if len(self._wanting) >= _REMEMBERED_NAMES:
-                self._wanting.clear()
-            found = self._wanting[name] = [*self._by_name.get(name, ()), *open_ones]
-        return found
+            if len(self._candidates_by_name) >= _REMEMBERED_NAMES:
+                self._candidates_by_name.clear()
+            candidates = self._candidates_by_name[name] = [*self._by_name.get(name, ()), *open_ones]
+        return candidates
 
 
 def _matches(matchers: tuple[Matcher, ...], labels: Labels) -> bool:
@@ -123,5 +123,5 @@ def selectors_of(rule: Rule) -> Iterator[Selector]:
     yield from rule.query.selectors
     if isinstance(rule, AlertingRule):
         for _, template in (*rule.labels, *rule.annotations):
-            for question in template.queries:
-                yield from reads_of(question).selectors
+            for query in template.queries:
+                yield from reads_of(query).selectors

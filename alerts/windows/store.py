@@ -60,7 +60,7 @@ def too_long(history: float, price: int, capacity: int) -> str:
 class _Window(SampledSeries):
     """The samples of one series. `live` while the last round's readings had it."""
 
-    __slots__ = ("fed", "history", "live", "place", "reserved")
+    __slots__ = ("history", "last_round", "live", "place", "reserved")
 
     def __init__(self, labels: Labels, history: float, reserved: int) -> None:
         super().__init__(labels)
@@ -69,10 +69,10 @@ class _Window(SampledSeries):
         self.live = False
         self.place: tuple[int, int] | None = None
         """The number of the frame that has the series, and the position in it; None if no frame has it."""
-        self.fed = 0
+        self.last_round = 0
         """The number of the last round whose sample the window has."""
 
-    def put(self, at: float, value: float) -> None:
+    def add_sample(self, at: float, value: float) -> None:
         if self.history == 0.0 and self.times:
             self.times[0] = at
             self.values[0] = value
@@ -89,7 +89,7 @@ class _Window(SampledSeries):
 
     def end(self, at: float) -> None:
         if self.times[-1] < at and not is_stale(self.values[-1]):
-            self.put(at, STALE)
+            self.add_sample(at, STALE)
 
 
 class Windows(SampleStore[_Window]):
@@ -151,8 +151,8 @@ class Windows(SampleStore[_Window]):
         self.bytes = sum(window.reserved for window in self._series.values())
         self._live = [window for window in self._series.values() if window.live]
 
-    def take(self, frames: Sequence[Frame], at: float, foreign: Iterable[Reading] = ()) -> None:
-        """Take in the frames of one round, in wall seconds; series that are not among them end.
+    def ingest_round(self, frames: Sequence[Frame], at: float, foreign: Iterable[Reading] = ()) -> None:
+        """Add the frames of one round, in wall seconds; series that are not among them end.
 
         `foreign` are readings of other nodes, with their own target labels. Rounds come in the order of their times.
         """
@@ -168,12 +168,12 @@ class Windows(SampleStore[_Window]):
         self._times.append(at)
         for rows, frame in zip(self._rows, frames, strict=True):
             rows.append(frame.values)
-        fed = len(self._placed) + self._feed_foreign(foreign, at)
+        updated = len(self._placed) + self._add_foreign(foreign, at)
         self.dropped += len(self._refused)
-        if fed != len(self._live):
+        if updated != len(self._live):
             self._end_missing(at)
         if len(self._times) >= _BEHIND:
-            self._let_rounds_go()
+            self._release_rounds()
         if self._round % _SWEEP == 0:
             self._sweep(at)
 
@@ -186,7 +186,7 @@ class Windows(SampleStore[_Window]):
             for position, series in enumerate(layout.series):
                 window = self._window_of(series, self._target)
                 if window is not None and window.place is None:
-                    window.place, window.fed = (number, position), self._round
+                    window.place, window.last_round = (number, position), self._round
                     self._placed.append(window)
                     self._revive(window)
 
@@ -194,38 +194,38 @@ class Windows(SampleStore[_Window]):
         """Have windows take over the samples of the rounds since they last did."""
         number = self._round
         for window in windows:
-            if window.fed == number or window.place is None:
+            if window.last_round == number or window.place is None:
                 continue
             frame, position = window.place
             rows = self._rows[frame]
             if window.history:
-                first = window.fed - number
+                first = window.last_round - number
                 window.times.extend(self._times[first:])
                 window.values.fromlist([values[position] for values in rows[first:]])
             else:
-                window.put(self._times[-1], rows[-1][position])
-            window.fed = number
+                window.add_sample(self._times[-1], rows[-1][position])
+            window.last_round = number
 
-    def _let_rounds_go(self) -> None:
+    def _release_rounds(self) -> None:
         self._catch_up(window for window in self._placed if window.history)
         del self._times[:-1]  # the other windows need the newest sample only
         for rows in self._rows:
             del rows[:-1]
 
-    def _feed_foreign(self, readings: Iterable[Reading], at: float) -> int:
-        fed = 0
+    def _add_foreign(self, readings: Iterable[Reading], at: float) -> int:
+        updated = 0
         for series, value in readings:
             window = self._window_of(series, {})
-            if window is not None and window.place is None and window.fed != self._round:
+            if window is not None and window.place is None and window.last_round != self._round:
                 self._revive(window)
-                window.fed = self._round
-                window.put(at, value)
-                fed += 1
-        return fed
+                window.last_round = self._round
+                window.add_sample(at, value)
+                updated += 1
+        return updated
 
     def _window_of(self, series: Series, target: Mapping[str, str]) -> _Window | None:
-        window = self._sampled.get(series, _UNMET)
-        return self._meet(series, target) if window is _UNMET else window
+        window = self._sampled.get(series, _NOT_LOOKED_UP)
+        return self._look_up_window(series, target) if window is _NOT_LOOKED_UP else window
 
     def _revive(self, window: _Window) -> None:
         if not window.live:
@@ -243,7 +243,7 @@ class Windows(SampleStore[_Window]):
         self._catch_up((window,))
         at = to_milliseconds(at) / 1000
         if not window.times or is_newer(window.times[-1], window.values[-1], at, value):
-            window.put(at, value)
+            window.add_sample(at, value)
 
     def mark_stale(self, labels: Labels, at: float) -> None:
         window = self._series.get(labels)
@@ -261,9 +261,9 @@ class Windows(SampleStore[_Window]):
             window.end(to_milliseconds(at) / 1000)
 
     def _matching(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[_Window]:
-        found = self._find(matchers, budget)
-        self._catch_up(found)
-        return found
+        windows = self._find(matchers, budget)
+        self._catch_up(windows)
+        return windows
 
     def shift(self, seconds: float) -> None:
         """Move the whole past in time: the clock was set, but the distances between samples did not change."""
@@ -282,21 +282,21 @@ class Windows(SampleStore[_Window]):
 
         Series that were live end with the first round, if that does not have them.
         """
-        for each in series:
-            window = self._window(each.labels)
+        for archived in series:
+            window = self._window(archived.labels)
             if window is None or window.times:
                 continue
-            window.times, window.values = each.times, each.values
+            window.times, window.values = archived.times, archived.values
             if window.history == 0.0:
                 del window.times[:-1]
                 del window.values[:-1]
-            window.live = each.live
+            window.live = archived.live
         self._live = [window for window in self._series.values() if window.live]
         self._layouts = None
         if step:
             self.shift(step)
 
-    def _meet(self, series: Series, target: Mapping[str, str]) -> _Window | None:
+    def _look_up_window(self, series: Series, target: Mapping[str, str]) -> _Window | None:
         """Return the window of a series not looked up since the rules were loaded, or since there was no room."""
         labels = make_labels({**dict(series.all_labels), **target}, series.metric.name)
         window = self._sampled[series] = self._window(labels)
@@ -325,11 +325,11 @@ class Windows(SampleStore[_Window]):
         """Refuse the rule that takes most of the memory, for a new series; returns whether there was one to refuse."""
         if self._is_packed:  # asked once for many series that find no room
             return False
-        found = self._needs.costliest([*(window.labels for window in self._series.values()), labels], self._price)
-        if found is None:
+        costliest = self._needs.costliest([*(window.labels for window in self._series.values()), labels], self._price)
+        if costliest is None:
             self._is_packed = True
             return False
-        rule, history = found
+        rule, history = costliest
         self._needs.refuse(rule, too_long(history, self._price(history), self._capacity))
         self._sampled, self._unread, self._layouts = {}, set(), None
         self._fit()
@@ -346,25 +346,25 @@ class Windows(SampleStore[_Window]):
 
     def _end_missing(self, at: float) -> None:
         for window in self._live:
-            if window.place is None and window.fed != self._round:
+            if window.place is None and window.last_round != self._round:
                 window.live = False
                 window.end(at)
         self._live = [window for window in self._live if window.live]
 
     def _sweep(self, at: float) -> None:
         """Cut what is too old, and forget series that ended longer ago than any rule looks back."""
-        self._let_rounds_go()
-        gone = set()
+        self._release_rounds()
+        removed = set()
         for window in list(self._series.values()):
             if window.place is not None and not window.history:  # it may not have its newest sample
                 continue
             if window.times[-1] <= at - window.history - LOOKBACK_SECONDS:
-                gone.add(window.labels)
+                removed.add(window.labels)
                 self._remove(window)
                 self.bytes -= window.reserved
             elif window.history:
                 window.cut(at)
-        if gone or self._refused or len(self._sampled) > 2 * len(self._live) + _REMEMBERED:
+        if removed or self._refused or len(self._sampled) > 2 * len(self._live) + _REMEMBERED:
             # Looked up again in the next round: those that ended may come back, those without room may find some.
             self._sampled = {}
             self._unread = set()
@@ -373,4 +373,4 @@ class Windows(SampleStore[_Window]):
             self._layouts = None
 
 
-_UNMET = _Window((), 0.0, 0)
+_NOT_LOOKED_UP = _Window((), 0.0, 0)

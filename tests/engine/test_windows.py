@@ -75,7 +75,7 @@ def test_a_query_sees_in_the_windows_what_it_would_see_in_a_store_that_keeps_eve
         at += dice.choice([1.0, 1.0, 1.0, 1.013, 2.0, 7.0])
         there = [(name, gpu) for name in "ab" for gpu in "012" if dice.random() < 0.93]
         readings = [node.reading(name, gpu, float(dice.randrange(9))) for name, gpu in there]
-        kept.take([frame_of(readings)], at)
+        kept.ingest_round([frame_of(readings)], at)
         now = set()
         for reading in readings:
             labels = make_labels({**dict(reading.series.all_labels), **dict(TARGET)}, reading.metric.name)
@@ -91,19 +91,19 @@ def test_a_query_sees_in_the_windows_what_it_would_see_in_a_store_that_keeps_eve
 def test_a_window_has_every_sample_that_a_rule_may_read_and_one_if_it_reads_the_newest_only(node: Node) -> None:
     kept = windows(rules_of("rate(a[5m])", "b"))
     for second in range(50):
-        kept.take(
+        kept.ingest_round(
             [frame_of([node.reading("a", "0", float(second)), node.reading("b", "0", float(second))])],
             START.wall + second,
         )
     assert times_of(kept) == {"a": [START.wall + second for second in range(50)], "b": [START.wall + 49]}
     for second in range(50, 900):
-        kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("b", "0", 1.0)])], START.wall + second)
+        kept.ingest_round([frame_of([node.reading("a", "0", 1.0), node.reading("b", "0", 1.0)])], START.wall + second)
     assert 300 <= len(times_of(kept)["a"]) < 500
 
 
 def test_only_what_a_rule_reads_is_kept_of_devices_and_of_what_rules_write(node: Node) -> None:
     kept = windows(rules_of("a{gpu='1'}", "rate(b[1m])"))
-    kept.take([frame_of([node.reading(name, gpu, 1.0) for name in "abc" for gpu in "01"])], START.wall)
+    kept.ingest_round([frame_of([node.reading(name, gpu, 1.0) for name in "abc" for gpu in "01"])], START.wall)
     assert names(kept) == {"a/1", "b/0", "b/1"}
     kept = windows(rules_of("r1", "ALERTS{alertstate='firing'}"))
     kept.append(make_labels({}, "r1"), START.wall, 1.0)
@@ -118,19 +118,19 @@ def test_only_what_a_rule_reads_is_kept_of_devices_and_of_what_rules_write(node:
 
 def test_a_series_ends_the_moment_that_it_leaves_the_snapshot_and_may_come_back(node: Node) -> None:
     kept = windows(rules_of("a"))
-    kept.take([gpus(node, 1.0, 1.0)], START.wall)
-    kept.take([frame_of([node.reading("a", "1", 2.0)])], START.wall + 1)
+    kept.ingest_round([gpus(node, 1.0, 1.0)], START.wall)
+    kept.ingest_round([frame_of([node.reading("a", "1", 2.0)])], START.wall + 1)
     values = {dict(labels)["gpu"]: value for labels, _, value in kept.newest((), 0.0, math.inf, Budget())}
     assert is_stale(values["0"]) and values["1"] == 2.0
-    kept.take([gpus(node, 3.0, 3.0)], START.wall + 2)
+    kept.ingest_round([gpus(node, 3.0, 3.0)], START.wall + 2)
     assert {value for _, _, value in kept.newest((), 0.0, math.inf, Budget())} == {3.0}
 
 
 def test_series_that_ended_are_forgotten_when_no_rule_can_look_back_at_them(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])"))
-    kept.take([gpus(node, 1.0, 1.0)], START.wall)
+    kept.ingest_round([gpus(node, 1.0, 1.0)], START.wall)
     for second in range(1, 400):
-        kept.take([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)
+        kept.ingest_round([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)
         if second < 360:
             assert len(kept) == 2
     assert names(kept) == {"a/1"}
@@ -139,13 +139,13 @@ def test_series_that_ended_are_forgotten_when_no_rule_can_look_back_at_them(node
 def test_what_does_not_fit_is_left_out_and_counted_until_room_becomes_free(node: Node) -> None:
     kept = windows(rules_of("a"), shipped=True, capacity=3 * (SERIES_BYTES + 18))
     readings = [node.reading("a", str(gpu), 1.0) for gpu in range(5)]
-    kept.take([frame_of(readings)], START.wall)
-    kept.take([frame_of(readings)], START.wall + 1)
+    kept.ingest_round([frame_of(readings)], START.wall)
+    kept.ingest_round([frame_of(readings)], START.wall + 1)
     assert (len(kept), kept.dropped) == (3, 4)
     kept = windows(rules_of("a"), shipped=True, capacity=SERIES_BYTES + 18)
-    kept.take([gpus(node, 1.0, 1.0)], START.wall)
+    kept.ingest_round([gpus(node, 1.0, 1.0)], START.wall)
     for second in range(1, 340):
-        kept.take([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)
+        kept.ingest_round([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)
     assert names(kept) == {"a/1"}
     assert kept.dropped < 340
 
@@ -153,19 +153,21 @@ def test_what_does_not_fit_is_left_out_and_counted_until_room_becomes_free(node:
 def test_a_reload_keeps_the_history_that_is_still_read_and_drops_the_rest(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])", "b"))
     for second in range(60):
-        kept.take([frame_of([node.reading("a", "0", second), node.reading("b", "0", 1.0)])], START.wall + second)
+        kept.ingest_round(
+            [frame_of([node.reading("a", "0", second), node.reading("b", "0", 1.0)])], START.wall + second
+        )
     kept.rewire(Needs(ruleset(rules_of("increase(a[50s])", "c")).groups), 1.0)
     assert names(kept) == {"a/0"}
     (window,) = kept.select((), 0.0, math.inf, Budget())
     assert len(window[1]) == 60
-    kept.take([frame_of([node.reading("a", "0", 60), node.reading("c", "0", 1.0)])], START.wall + 60)
+    kept.ingest_round([frame_of([node.reading("a", "0", 60), node.reading("c", "0", 1.0)])], START.wall + 60)
     assert names(kept) == {"a/0", "c/0"}
 
 
 def test_a_reading_given_twice_counts_once(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])"))
     twice: list[Reading] = [node.reading("a", "0", 1.0), node.reading("a", "0", 2.0)]
-    kept.take([frame_of(twice)], START.wall)
+    kept.ingest_round([frame_of(twice)], START.wall)
     assert [list(values) for _, _, values in kept.select((), 0.0, math.inf, Budget())] == [[1.0]]
 
 
@@ -188,7 +190,7 @@ def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_t
     found = []
     for second in range(60):
         readings = [node.reading(name, gpu, float(second)) for name in "ab" for gpu in "012"]
-        kept.take([frame_of([*readings, node.reading("c", "1", 1.0)])], START.wall + second)
+        kept.ingest_round([frame_of([*readings, node.reading("c", "1", 1.0)])], START.wall + second)
         for reading in (*readings, node.reading("c", "1", 1.0)):
             labels = make_labels(dict(reading.series.all_labels), reading.series.metric.name)
             everything.append(labels, START.wall + second, reading.value)
@@ -233,8 +235,8 @@ def test_every_time_is_kept_as_a_whole_millisecond_however_it_comes(node: Node) 
     def times(name: str) -> list[float]:
         return times_of(kept)[name]
 
-    kept.take([frame_of([node.reading("a", "0", 1.0)])], 1000.0004)
-    kept.take([frame_of([])], 1001.0006)
+    kept.ingest_round([frame_of([node.reading("a", "0", 1.0)])], 1000.0004)
+    kept.ingest_round([frame_of([])], 1001.0006)
     assert times("a") == [1000.0, 1001.001]
     kept.append(written, 2000.0004, 1.0)
     kept.mark_stale(written, 2001.0006)

@@ -40,7 +40,7 @@ def test_the_windows_lose_nothing_that_an_alert_says(path: Path, pack: list[Rule
             at = step * given.interval
             for _, samples, _ in sides:
                 samples.append_until(at)
-            windows.take((), at)
+            windows.ingest_round((), at)
             told = []
             for store, _, evaluators in sides:
                 for each in evaluators:

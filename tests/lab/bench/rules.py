@@ -39,7 +39,7 @@ def whole_pack(rig: Rig) -> Section:
     for _ in range(rig.pace.repeats):
         later += 1.0
         began = time.thread_time()
-        engine.windows.take(snapshot.frames, later)
+        engine.windows.ingest_round(snapshot.frames, later)
         between = time.thread_time()
         for _, group in engine.groups():
             assert not group.evaluate(engine.windows, later).failures
