@@ -174,7 +174,7 @@ class RuleManager:
         snapshot = self._hub.latest
         if snapshot is None:
             return
-        self._journal.take(snapshot.frames, self._engine.time(now), snapshot.reports)
+        self._journal.record_snapshot(snapshot.frames, self._engine.time(now), snapshot.reports)
         done = self._engine.round(snapshot, now, self._foreign(now))
         step = self._engine.take_step()
         if step:

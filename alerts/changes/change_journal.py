@@ -23,7 +23,7 @@ from agent.lib.layout_columns import picker
 from agent.lib.wording import index_runs
 from agent.model import Alert, Backend, BackendReport, Entity, Frame, Gpu, IbPort, Layout, NvLink, Rack, Reason, Series
 
-Telling = Callable[[Series, float, float], str]
+DescribeStep = Callable[[Series, float, float], str]
 """The words for a step from one value to the next; empty if it is not worth any."""
 
 STEADY_SHARE = 0.15
@@ -34,7 +34,7 @@ _NORMAL_REASONS = frozenset({"gpu_idle", "sw_power_cap"})
 """Reasons for a lower clock that come and go while everything is well."""
 
 
-def _state(down: str, up: str) -> Telling:
+def _state(down: str, up: str) -> DescribeStep:
     def describe(_: Series, before: float, now: float) -> str:
         return down if now < before else up
 
@@ -50,9 +50,9 @@ def _power_limit(_: Series, before: float, now: float) -> str:
     return f"power limit from {before:.0f} to {now:.0f} W" if abs(now - before) >= 1.0 else ""
 
 
-def _grew(what: str) -> Telling:
+def _grew(template: str) -> DescribeStep:
     def describe(series: Series, before: float, now: float) -> str:
-        return what.format(**dict(series.labels)) if now > before else ""
+        return template.format(**dict(series.labels)) if now > before else ""
 
     return describe
 
@@ -61,7 +61,7 @@ def _uncorrected(series: Series, before: float, now: float) -> str:
     return "an uncorrected memory error" if now > before and ("type", "uncorrected") in series.labels else ""
 
 
-STEPS: dict[str, Telling] = {
+STEPS: dict[str, DescribeStep] = {
     "coldplate_gpu_up": _state("not answering", "answering again"),
     "coldplate_nvlink_up": _state("down", "up again"),
     "coldplate_infiniband_port_up": _state("down", "up again"),
@@ -146,7 +146,7 @@ class ChangeJournal:
         self._levels: dict[Series, _Level] = {}
         self._reports: Sequence[BackendReport] = ()
 
-    def take(self, frames: Sequence[Frame], at: float, reports: Sequence[BackendReport] = ()) -> None:
+    def record_snapshot(self, frames: Sequence[Frame], at: float, reports: Sequence[BackendReport] = ()) -> None:
         """Note what changed since the snapshot before; `at` is in wall seconds.
 
         `reports` say why a device or a backend cannot be read.
@@ -164,10 +164,10 @@ class ChangeJournal:
                 watched.picked = picked
                 for series, value, old in zip_longest(watched.series, picked, before):
                     if value != old:
-                        self._see(series, value, at)
+                        self._compare(series, value, at)
         if len(self._watched) > len(frames):
             self._forget([frame.layout for frame in frames])
-        self._settle(at)
+        self._record_settled_levels(at)
         while self._changes and self._changes[0].at < at - KEPT_SECONDS:
             self._changes.popleft()
 
@@ -185,25 +185,25 @@ class ChangeJournal:
         """Move the past along: the clock was set."""
         if self.began is not None:
             self.began += seconds
-        self._changes = deque((replace(each, at=each.at + seconds) for each in self._changes), MOST)
+        self._changes = deque((replace(c, at=c.at + seconds) for c in self._changes), MOST)
         for level in self._levels.values():
             if level.since is not None:
                 level.since += seconds
 
     def _look_up(self, layout: Layout) -> _Watched:
         places = [place for place, series in enumerate(layout.series) if _is_watched(series)]
-        made = self._watched[layout] = _Watched(picker(places), tuple(layout.series[place] for place in places))
-        return made
+        watched = self._watched[layout] = _Watched(picker(places), tuple(layout.series[place] for place in places))
+        return watched
 
     def _forget(self, present: Sequence[Layout]) -> None:
         """Forget layouts that are gone, and series that are in none of the present layouts."""
         self._watched = {layout: self._watched[layout] for layout in present}
-        known = {series for watched in self._watched.values() for series in watched.series}
-        if len(self._values) + len(self._levels) > len(known) + SPARE:
-            self._values = {series: value for series, value in self._values.items() if series in known}
-            self._levels = {series: level for series, level in self._levels.items() if series in known}
+        present_series = {series for watched in self._watched.values() for series in watched.series}
+        if len(self._values) + len(self._levels) > len(present_series) + SPARE:
+            self._values = {series: value for series, value in self._values.items() if series in present_series}
+            self._levels = {series: level for series, level in self._levels.items() if series in present_series}
 
-    def _see(self, series: Series, value: float, at: float) -> None:
+    def _compare(self, series: Series, value: float, at: float) -> None:
         name = series.metric.name
         if name == SM_CLOCK:
             self._levels.setdefault(series, _Level(value, value)).move(value, at)
@@ -213,7 +213,7 @@ class ChangeJournal:
         if value == before:
             return
         if name in MOMENTS:
-            self._note_moment(series, value, at)
+            self._record_moment(series, value, at)
             return
         if before is None:
             if name not in PRESENCE or value:
@@ -223,7 +223,7 @@ class ChangeJournal:
         if not text:
             return
         reason = self._reason_for(series.entity) if name in PRESENCE and not value else ""
-        self._note(Change(at, series.entity, f"{text}: {reason}" if reason else text))
+        self._record(Change(at, series.entity, f"{text}: {reason}" if reason else text))
 
     def _reason_for(self, entity: Entity) -> str:
         """Return why a backend or a device cannot be read, with the remedy if the source knows one."""
@@ -237,22 +237,22 @@ class ChangeJournal:
                     return gap.detail[:MAX_REASON_LENGTH]
         return ""
 
-    def _settle(self, at: float) -> None:
+    def _record_settled_levels(self, at: float) -> None:
         """Note the levels that have stayed elsewhere for long enough; from then on they are usual there."""
         for series, level in self._levels.items():
             if level.since is not None and at - level.since >= STEADY_SECONDS:
                 text = f"SM clock from {level.usual * 1e-9:.1f} to {level.now * 1e-9:.1f} GHz"
-                self._note(Change(level.since, series.entity, text))
+                self._record(Change(level.since, series.entity, text))
                 level.usual, level.since = level.now, None
 
-    def _note_moment(self, series: Series, moment: float, at: float) -> None:
+    def _record_moment(self, series: Series, moment: float, at: float) -> None:
         """Note an event whose moment the row itself gives. `began` shows whether the agent ran at that moment."""
         if self.began is not None and self.began < moment < at + QUIET_SECONDS:  # clocks of others may be ahead
             labels = dict(series.labels)
             text = MOMENTS[series.metric.name].format(**labels)
-            self._note(Change(min(moment, at), series.entity, text, labels.get("job_id", "")))
+            self._record(Change(min(moment, at), series.entity, text, labels.get("job_id", "")))
 
-    def _note(self, change: Change) -> None:
+    def _record(self, change: Change) -> None:
         for other in reversed(self._changes):
             if other.at < change.at - QUIET_SECONDS:
                 break
@@ -270,11 +270,11 @@ BEFORE_SECONDS = 120.0
 """Seconds before an alert began that are looked at: rules judge means over a minute and more."""
 TOGETHER_SECONDS = 5.0
 """Seconds within which the same change of several parts is one."""
-MOST_TOLD = 5
+MAX_LISTED = 5
 _KINDS: dict[type, str] = {IbPort: "port", Backend: "backend", Rack: "rack"}
 
 
-class _Story(NamedTuple):
+class _MergedChange(NamedTuple):
     """One change of one part or of several: how near it is to the alert, when, of what, and in which words."""
 
     nearness: int
@@ -286,36 +286,36 @@ class _Story(NamedTuple):
 def explain(journal: ChangeJournal, alert: Alert, now: float) -> str:
     """Return what changed on the node from two minutes before the alert began until `now`, in wall seconds."""
     start = alert.active_at - BEFORE_SECONDS
-    known = journal.known_since(now)
-    if known > start:
-        why = "the agent's start" if known == journal.began else "as far back as it remembers"
-        span = f"from {_clock(known)}, {why}, to {_clock(now)}"
+    known_since = journal.known_since(now)
+    if known_since > start:
+        reason = "the agent's start" if known_since == journal.began else "as far back as it remembers"
+        span = f"from {_clock(known_since)}, {reason}, to {_clock(now)}"
     else:
         span = f"from {_clock(start)} to {_clock(now)}"
-    found = _joined(journal.between(start, now), dict(alert.labels))
-    stories = sorted(found, key=lambda story: (story.nearness, story.at))
-    shown = sorted(stories[:MOST_TOLD], key=lambda story: (story.at, story.nearness))
-    if not shown:
+    merged = _merge_changes(journal.between(start, now), dict(alert.labels))
+    by_nearness = sorted(merged, key=lambda change: (change.nearness, change.at))
+    listed = sorted(by_nearness[:MAX_LISTED], key=lambda change: (change.at, change.nearness))
+    if not listed:
         return f"nothing else that the agent watches changed on this node {span}"
-    parts = [f"{_clock(story.at)} {_who(story.entities)}{story.text}" for story in shown]
-    left = len(stories) - len(shown)
-    return "; ".join(parts) + (f"; and {left} more" if left else "") + f" ({span})"
+    parts = [f"{_clock(change.at)} {_subject(change.entities)}{change.text}" for change in listed]
+    remaining = len(by_nearness) - len(listed)
+    return "; ".join(parts) + (f"; and {remaining} more" if remaining else "") + f" ({span})"
 
 
-def _joined(changes: Iterable[Change], labels: dict[str, str]) -> Iterable[_Story]:
-    """Yield the changes by their nearness; the same change of several parts at one time is one story."""
-    open_ones: dict[tuple[int, type, str], _Story] = {}
-    done = []
-    for change in sorted(changes, key=lambda each: each.at):
+def _merge_changes(changes: Iterable[Change], labels: dict[str, str]) -> Iterable[_MergedChange]:
+    """Yield the changes by their nearness; the same change of several parts at one time is one."""
+    open_ones: dict[tuple[int, type, str], _MergedChange] = {}
+    closed = []
+    for change in sorted(changes, key=lambda c: c.at):
         key = (_nearness(change, labels), type(change.entity), change.text)
-        story = open_ones.get(key)
-        if story is not None and change.at - story.at <= TOGETHER_SECONDS:
-            open_ones[key] = story._replace(entities=(*story.entities, change.entity))
+        open_one = open_ones.get(key)
+        if open_one is not None and change.at - open_one.at <= TOGETHER_SECONDS:
+            open_ones[key] = open_one._replace(entities=(*open_one.entities, change.entity))
             continue
-        if story is not None:
-            done.append(story)
-        open_ones[key] = _Story(key[0], change.at, (change.entity,), change.text)
-    return [*done, *open_ones.values()]
+        if open_one is not None:
+            closed.append(open_one)
+        open_ones[key] = _MergedChange(key[0], change.at, (change.entity,), change.text)
+    return [*closed, *open_ones.values()]
 
 
 def _nearness(change: Change, labels: dict[str, str]) -> int:
@@ -333,13 +333,13 @@ def _part(entity: Entity) -> Entity:
     return entity.gpu if isinstance(entity, NvLink) else entity
 
 
-def _who(entities: Sequence[Entity]) -> str:
+def _subject(entities: Sequence[Entity]) -> str:
     """Return the names of the parts, with a colon before the text of the change; empty for the node itself."""
     if isinstance(entities[0], (Gpu, NvLink)):
-        gpus = {_part(each).labels[0][1] for each in entities}
+        gpus = {_part(entity).labels[0][1] for entity in entities}
         links = f"{_plural('NVLink', entities)} of " if isinstance(entities[0], NvLink) else ""
         return f"{links}{_plural('GPU', gpus)} {index_runs(gpus)}: "
-    names = sorted({"/".join(value for _, value in each.labels) for each in entities})
+    names = sorted({"/".join(value for _, value in entity.labels) for entity in entities})
     kind = _KINDS.get(type(entities[0]))
     return f"{_plural(kind, names)} {', '.join(names)}: " if kind else ""
 

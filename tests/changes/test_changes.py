@@ -29,9 +29,9 @@ from alerts import alert_state
 from alerts.changes import ANNOTATION
 from alerts.changes.change_journal import (
     KEPT_SECONDS,
+    MAX_LISTED,
     MOMENTS,
     MOST,
-    MOST_TOLD,
     QUIET_SECONDS,
     SM_CLOCK,
     SPARE,
@@ -78,7 +78,7 @@ class Told:
         for second in range(first, last + 1):
             readings = [Reading(Series(BY_NAME[name], entity, labels), value)
                         for (name, entity, labels), value in values.items()]  # fmt: skip
-            self.journal.take([self._framer.frame(readings)], BEGAN + second, reports)
+            self.journal.record_snapshot([self._framer.frame(readings)], BEGAN + second, reports)
         return self
 
     def of(self, second: float, now: float, **labels: str) -> str:
@@ -186,7 +186,7 @@ def test_the_same_of_several_parts_is_told_together(name: str, parts: list[Entit
 def test_what_is_forgotten_is_not_claimed() -> None:
     """An alert that waited for long fires when its beginning is out of memory."""
     told = Told().seconds(0, 1, {UP: 1.0})
-    told.journal.take([], BEGAN + KEPT_SECONDS + 600)
+    told.journal.record_snapshot([], BEGAN + KEPT_SECONDS + 600)
     assert told.of(60, KEPT_SECONDS + 600).endswith("from 22:10:00Z, as far back as it remembers, to 22:55:00Z")
     full = Told()
     for second in range(MOST + 5):
@@ -209,7 +209,7 @@ def test_the_nearest_come_first_and_the_rest_is_counted() -> None:
     now[("coldplate_gpu_throttle_active", GPU_0, (("reason", "hw_power_brake"),))] = 1.0
     told.seconds(140, 141, now)
     text = told.of(141, 141, gpu="0", uuid="GPU-0")
-    assert text.count(";") == MOST_TOLD
+    assert text.count(";") == MAX_LISTED
     assert "22:02:20Z GPU 0: clocks held down by hw_power_brake" in text
     assert "; and 2 more (" in text
 
