@@ -55,7 +55,7 @@ class RecordedPlay:
                 node = self.nodes.get(header.node)
                 if node is None:
                     node = self.nodes[header.node] = self._node(header.node, header.interval)
-                node.take(snapshot)
+                node.play_until(snapshot)
                 wall = snapshot.at.wall
                 progress.step(lambda wall=wall: utc(wall))  # type: ignore[misc]  # wall is bound
 

@@ -90,47 +90,47 @@ class RulePlay:
         self._reads_alerts = any(needs.history_of(make_labels({}, row.name)) is not None for row in ALERT_SERIES)
         self._alert_series = _AlertSeries(target)
 
-    def take(self, snapshot: Snapshot, now: Instant) -> None:
+    def play_round(self, snapshot: Snapshot, now: Instant) -> None:
         """Play a round."""
         if self._engine is None:
             self._engine = RuleEngine(self.rules, self._target, now)
         if self._reads_alerts:
-            snapshot = self._alert_series.replaced(snapshot, self._engine, self._inhibition.causes)
+            snapshot = self._alert_series.replace_alerts(snapshot, self._engine, self._inhibition.causes)
         evaluations = self._engine.round(snapshot, now)
         if evaluations:
             records = (record for _, _, record in self._engine.remembered())
             self._inhibition.update(records, now.mono, self._external)
-        for done in evaluations:
-            self._follow(done)
-            for group, rule, error in done.outcome.failures:
-                first = RuleFailures(self._node, group, rule, 0, done.at, error)
-                known = self._failures.get((group, rule), first)
-                self._failures[group, rule] = replace(known, count=known.count + 1)
+        for evaluation in evaluations:
+            self._apply_evaluation(evaluation)
+            for group, rule, error in evaluation.outcome.failures:
+                first = RuleFailures(self._node, group, rule, 0, evaluation.at, error)
+                failures = self._failures.get((group, rule), first)
+                self._failures[group, rule] = replace(failures, count=failures.count + 1)
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         """Forget what was: the alerts that there are, and the past that rules look at. Spans are kept."""
         self._ended, self._open, self._engine = self.spans(), {}, None
         self._inhibition = Inhibition(self._inhibit_rules)
 
     def spans(self) -> list[AlertSpan]:
         """Return the alerts so far, in the order of their beginnings."""
-        found = [*self._ended, *(span for spans in self._open.values() for span in spans.values())]
-        return sorted(found, key=attrgetter("active_at", "alert", "labels"))
+        started = [*self._ended, *(span for spans in self._open.values() for span in spans.values())]
+        return sorted(started, key=attrgetter("active_at", "alert", "labels"))
 
     def failures(self) -> list[RuleFailures]:
         """Return the rules that failed, in the order in which they first did."""
         return list(self._failures.values())
 
-    def _follow(self, done: Evaluation) -> None:
-        """Take in an evaluation of a group: what changed, and which of its pending alerts are gone.
+    def _apply_evaluation(self, evaluation: Evaluation) -> None:
+        """Apply an evaluation of a group: what changed, and which of its pending alerts are gone.
 
         Those have no transition, since no receiver was notified.
         """
-        spans = self._open.setdefault(done.key, {})
-        here = {alert.labels for alert in done.group.alerts()} if spans else set()
+        spans = self._open.setdefault(evaluation.key, {})
+        here = {alert.labels for alert in evaluation.group.alerts()} if spans else set()
         for labels in [labels for labels, span in spans.items() if not span.fired and labels not in here]:
-            self._ended.append(replace(spans.pop(labels), ended_at=done.at))
-        for alert in done.outcome.transitions:
+            self._ended.append(replace(spans.pop(labels), ended_at=evaluation.at))
+        for alert in evaluation.outcome.transitions:
             if alert.phase is not Phase.RESOLVED:
                 cause = dict(self._inhibition.causes.get(alert.labels, ()))
                 spans[alert.labels] = AlertSpan(
@@ -161,19 +161,19 @@ class NodePlay:
         self._before: Snapshot | None = None
         self._began = -inf
 
-    def take(self, snapshot: Snapshot) -> None:
+    def play_until(self, snapshot: Snapshot) -> None:
         """Play until the moment of a snapshot."""
         before = self._before
-        self._note_metrics(snapshot)
+        self._record_metrics(snapshot)
         for played, now in self.rounds(snapshot):
             for play in self.plays:
-                play.take(played, now)
+                play.play_round(played, now)
         self.last = snapshot.at.wall
         self.first = self.last if self.first is None else self.first
         if before is None or not _are_same(snapshot, before):
             self.snapshots += 1
 
-    def _note_metrics(self, snapshot: Snapshot) -> None:
+    def _record_metrics(self, snapshot: Snapshot) -> None:
         layouts = [frame.layout for frame in snapshot.frames]
         if layouts != self._layouts:
             self._layouts = layouts
@@ -192,7 +192,7 @@ class NodePlay:
             self.pauses.append((before.at.wall, at.wall))
             self._began = -inf
             for play in self.plays:
-                play.begin_anew()
+                play.start_over()
         elif before is not None:
             if _are_same(snapshot, before):
                 return
@@ -222,19 +222,19 @@ class _AlertSeries:
         self._framer = Framer()
         self._pruned: dict[Layout, tuple[Layout, Callable[[Sequence[float]], tuple[float, ...]]]] = {}
 
-    def replaced(self, snapshot: Snapshot, engine: RuleEngine, causes: Mapping[Labels, Labels]) -> Snapshot:
+    def replace_alerts(self, snapshot: Snapshot, engine: RuleEngine, causes: Mapping[Labels, Labels]) -> Snapshot:
         """Return the snapshot with what the engine says of alerts; `causes` are those of inhibited ones."""
-        frames = [self._without(frame) for frame in snapshot.frames]
+        frames = [self._without_alerts(frame) for frame in snapshot.frames]
         own = self._exposition.frame(engine.reports(), engine.windows, (), causes)
-        alerts = self._framer.frame(each for each in own.readings if each.metric in ALERT_SERIES)
+        alerts = self._framer.frame(reading for reading in own.readings if reading.metric in ALERT_SERIES)
         return dataclasses.replace(snapshot, frames=(*frames, alerts))
 
-    def _without(self, frame: Frame) -> Frame:
-        known = self._pruned.get(frame.layout)
-        if known is None:
+    def _without_alerts(self, frame: Frame) -> Frame:
+        pruned = self._pruned.get(frame.layout)
+        if pruned is None:
             series = frame.layout.series
-            kept = [place for place, each in enumerate(series) if each.metric not in ALERT_SERIES]
-            layout = frame.layout if len(kept) == len(series) else Layout(tuple(series[place] for place in kept))
-            known = self._pruned[frame.layout] = (layout, picker(kept))
-        layout, pick = known
+            places = [place for place, s in enumerate(series) if s.metric not in ALERT_SERIES]
+            layout = frame.layout if len(places) == len(series) else Layout(tuple(series[place] for place in places))
+            pruned = self._pruned[frame.layout] = (layout, picker(places))
+        layout, pick = pruned
         return frame if layout is frame.layout else Frame(layout, pick(frame.values))

@@ -70,50 +70,49 @@ def differences(
     """
     before, after = _by_key(old, set_labels), _by_key(new, set_labels)
     pairs = [pair for key in {**before, **after} for pair in _pairs(before[key], after[key])]
-    found = sorted((each for each in pairs if not each.is_none), key=lambda each: each.at)
-    return found, len(pairs) - len(found)
+    changed = sorted((pair for pair in pairs if not pair.is_none), key=lambda pair: pair.at)
+    return changed, len(pairs) - len(changed)
 
 
 def labels_set_by(*versions: Ruleset) -> dict[str, frozenset[str]]:
     """Return the names of the labels that rules of each name set, in any of the versions."""
-    found: dict[str, frozenset[str]] = {}
+    by_alert: dict[str, frozenset[str]] = {}
     for version in versions:
         for rule in (rule for group in version.groups for rule in group.rules):
             if isinstance(rule, AlertingRule):
-                found[rule.name] = found.get(rule.name, frozenset()) | {name for name, _ in rule.labels}
-    return found
+                by_alert[rule.name] = by_alert.get(rule.name, frozenset()) | {name for name, _ in rule.labels}
+    return by_alert
 
 
 def _by_key(
     spans: Iterable[AlertSpan], set_labels: Mapping[str, Collection[str]]
 ) -> defaultdict[_Key, list[AlertSpan]]:
-    found: defaultdict[_Key, list[AlertSpan]] = defaultdict(list)
+    by_key: defaultdict[_Key, list[AlertSpan]] = defaultdict(list)
     for span in spans:
         if span.fired:
             own = set_labels.get(span.alert, ())
             labels = tuple(pair for pair in span.labels if pair[0] not in own)
-            found[span.node, span.alert, labels].append(span)
-    return found
+            by_key[span.node, span.alert, labels].append(span)
+    return by_key
 
 
 def _pairs(old: Sequence[AlertSpan], new: Sequence[AlertSpan]) -> list[SpanDifference]:
     """Return spans that overlap, two by two in time's order, those of equal labels first, and those that are alone."""
-    left, pairs = list(old), []
+    unmatched, pairs = list(old), []
     alone: list[AlertSpan] = []
     for same_labels, spans in ((True, list(new)), (False, alone)):
         for span in spans:
             partner = next(
-                (each for each in left if _overlap(each, span) and (each.labels == span.labels or not same_labels)),
-                None,
+                (s for s in unmatched if _overlap(s, span) and (s.labels == span.labels or not same_labels)), None
             )
             if partner is not None:
-                left.remove(partner)
+                unmatched.remove(partner)
                 pairs.append(SpanDifference(partner, span))
             elif same_labels:
                 alone.append(span)
             else:
                 pairs.append(SpanDifference(None, span))
-    return [*pairs, *(SpanDifference(each, None) for each in left)]
+    return [*pairs, *(SpanDifference(span, None) for span in unmatched)]
 
 
 def _overlap(one: AlertSpan, other: AlertSpan) -> bool:

@@ -166,7 +166,7 @@ def hot_rules(tmp_path: Path) -> Ruleset:
 def played(snapshots: Iterable[Snapshot], version: Ruleset, period: float = 1.0) -> NodePlay:
     node = NodePlay("node", [RulePlay("node", version, TARGET)], version.interval, period)
     for snapshot in snapshots:
-        node.take(snapshot)
+        node.play_until(snapshot)
     return node
 
 
