@@ -203,8 +203,8 @@ class Subject:
     def _is_inside(self, at: int) -> bool:
         return at < self.end and 0x80 <= self._data[at] < 0xC0
 
-    def _spans(self, found: Any) -> list[Span] | None:
-        return None if found is None else [found.span(group) for group in range(self._compiled.groups + 1)]
+    def _spans(self, match: Any) -> list[Span] | None:
+        return None if match is None else [match.span(group) for group in range(self._compiled.groups + 1)]
 
 
 def _reason(error: Exception) -> str:

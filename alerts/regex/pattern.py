@@ -34,13 +34,13 @@ class Expansion:
             start = end
         self._parts.append(template[start:])
 
-    def of(self, groups: Sequence[str | None], longest: int) -> str:
+    def expand(self, groups: Sequence[str | None], longest: int) -> str:
         """Return the text for the groups of a match, the whole match first.
 
         A group that does not exist, or took no part, is empty. Raises TextTooLongError beyond `longest` characters.
         """
-        taken = dict(enumerate(groups))
-        pieces = [part if isinstance(part, str) else taken.get(part) or "" for part in self._parts]
+        by_number = dict(enumerate(groups))
+        pieces = [part if isinstance(part, str) else by_number.get(part) or "" for part in self._parts]
         if sum(map(len, pieces)) > longest:
             raise TextTooLongError("the replacement is too long")
         return "".join(pieces)
@@ -80,8 +80,8 @@ def predicate(pattern: str) -> Callable[[str], bool] | None:
         return frozenset(map(_plain, alternatives)).__contains__
     words: set[str] = set()
     tests: list[Callable[[str], bool]] = []
-    for each in alternatives:
-        affixed = _AFFIXED.fullmatch(each)
+    for alternative in alternatives:
+        affixed = _AFFIXED.fullmatch(alternative)
         if affixed is None or len(tests) == _MOST_AFFIXED:
             return None
         if affixed["before"] or affixed["after"]:
@@ -107,13 +107,13 @@ def is_list_of_words(pattern: str) -> bool:
 
 def _alternatives(pattern: str) -> list[str]:
     """Return the parts between bars that are not escaped."""
-    found = [""]
+    alternatives = [""]
     for piece in _PIECE.findall(pattern):
         if piece == "|":
-            found.append("")
+            alternatives.append("")
         else:
-            found[-1] += piece
-    return found
+            alternatives[-1] += piece
+    return alternatives
 
 
 def _plain(literal: str) -> str:
@@ -207,10 +207,10 @@ class Regex:
         """
         if self._simple is not None:
             groups = self._simple(text)
-            return None if groups is None else expansion.of(groups, longest)
+            return None if groups is None else expansion.expand(groups, longest)
         subject = self._program().subject(text)
         spans = subject.whole()
-        return None if spans is None else expansion.of(_parts(subject, spans), longest)
+        return None if spans is None else expansion.expand(_parts(subject, spans), longest)
 
     def replaced(
         self, text: str, expansion: Expansion, longest: int, watch: Callable[[int], None] = lambda _: None
@@ -228,7 +228,7 @@ class Regex:
             pieces.append(subject.part(end, start))
             longest -= len(pieces[-1])
             if stop > end or start == 0:  # an empty match right after the one before it does not count
-                pieces.append(expansion.of(_parts(subject, spans), longest))
+                pieces.append(expansion.expand(_parts(subject, spans), longest))
                 longest -= len(pieces[-1])
             end = stop
             at = stop if stop > at else subject.after(at)
