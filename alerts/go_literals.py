@@ -68,12 +68,6 @@ def is_of_name(letter: str) -> bool:
     return category.startswith("L") or category == "Nd"
 
 
-def can_backquote(text: str) -> bool:
-    """Return whether a text can be written in backquotes."""
-    return all((letter >= " " or letter == "\t") and letter not in "`\x7f\ufeff" and ord(letter) not in BYTES
-               for letter in text)  # fmt: skip
-
-
 def unquoted(source: str) -> str:
     """Return the value of a text in quotes or backquotes. Raises ValueError."""
     if source[0] == "`":

@@ -1,8 +1,8 @@
-"""Parses templates; accepts exactly those that Go's text/template accepts."""
+"""Parse templates: those that Go's text/template accepts, but for verbs of printf that no rule file uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 from agent.lib.wording import meant
@@ -28,6 +28,7 @@ from alerts.template.nodes import (
     VariableNode,
 )
 from alerts.template.number_format import constant
+from alerts.template.printf import format_problem
 from alerts.template.template_functions import FUNCTIONS
 from alerts.template.values import DEEPEST_NESTING, TemplateError
 
@@ -274,7 +275,16 @@ class _Parser:
             self._next()
         elif token.kind not in ("close", ")"):
             raise self._unexpected_token(token)
+        self._check_format(operands)
         return CommandNode(at, tuple(operands))
+
+    def _check_format(self, operands: Sequence[Operand]) -> None:
+        """Refuse a printf whose format has verbs that coldplate does not write, though Prometheus does."""
+        head, text = operands[0], operands[1] if len(operands) > 1 else None
+        if not (isinstance(head, IdentifierNode) and head.name == "printf" and isinstance(text, ConstantNode)):
+            return
+        if isinstance(text.value, str) and (problem := format_problem(text.value)):
+            raise self._error(text.at, problem)
 
     def _operand(self) -> Operand:
         term = self._term()

@@ -40,7 +40,7 @@ from alerts.template.values import FIELDS, RenderError, UnknownQueryError
 WORD = "unforeseen_text"
 NUMBER = "900719925474099"
 """Placeholders for a text and a number that are known only at an evaluation."""
-_VERB = re.compile(r"%[-+# 0]*(?:\[[0-9]+\])?(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]*))?(?:\[[0-9]+\])?(.?)", re.DOTALL)
+_VERB = re.compile(r"%[-+ 0]*[0-9]*(?:\.[0-9]*)?(.?)", re.DOTALL)
 
 
 def is_unforeseen(text: str) -> bool:

@@ -92,6 +92,13 @@ REFUSED = {
     '{{ tmpl "x" 1 }}': "function 'tmpl' not defined",
     "{{ if $value }}x": "{{ if }} is not closed",
     "{{ end }}": "{{ end }} has nothing to end",
+    '{{ $value }}{{ printf "%.2f %G" $value }}': "column 23: printf cannot write '%G'; it has %v %s",
+    '{{ printf "%+v" . }}': "printf cannot write '%+v'",
+    '{{ printf "%[1]d" 1 }}': "printf cannot write '%['",
+    '{{ printf "%*d" 5 1 }}': "printf cannot write '%*'",
+    '{{ printf "%#x" 255 }}': "printf cannot write '%#'",
+    '{{ printf "100%" }}': "printf cannot write '%'",
+    '{{ printf "%1001d" 1 }}': "is wider than 1000",
     "{{ if $value }}a{{ else with 1 }}b{{ end }}": "only {{ else }} and, after if and with, {{ else if }} may",
     "{{ range 3 }}a{{ else if 1 }}b{{ end }}": "only {{ else }} and, after if and with",
     '{{ define "x" }}': "{{ define }} is not closed",
@@ -206,7 +213,7 @@ ASKED = {
     '{{ if query "a" }}{{ range "b" | query }}{{ len (query `c`) }}{{ end }}{{ end }}{{ query "a" | len }}': [
         "a", "b", "c"],
     '{{ printf "a{b=%q} > %.2f" $labels.b $value | query }}': ['a{b="..."} > ...'],
-    '{{ $labels.b | printf "a{b=%q,c=%[1]q} > %v" | query | first | value }}': ['a{b="...",c="..."} > ...'],
+    '{{ $labels.b | printf "a{b=%q} > %v" $labels.c | query | first | value }}': ['a{b="..."} > ...'],
     '{{ (query (printf "sum by (%v) (a)" $labels.b) | first).Value }}': ["sum by (...) (a)"],
     '{{ define "x" }}{{ query ("a") }}{{ end }}{{ template "x" query (printf "b_%s %% 2" .) }}': ["a", "b_... % 2"],
 }  # fmt: skip
