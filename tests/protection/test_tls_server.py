@@ -147,7 +147,7 @@ def test_logins_and_requests_that_are_refused_are_counted(certificates) -> None:
     for _ in range(3):
         answer = gate.admit(Request("GET", "/"), "client")
         assert isinstance(answer, Response)
-        assert gate.dress(answer) is answer
+        assert gate.add_headers(answer) is answer
     assert gate.refused == {"certificate": 0, "handshake": 0, "login": 2, "rate": 1}
 
 
