@@ -164,7 +164,7 @@ def test_promtool_agrees(certificates, tmp_path: Path) -> None:
     assert len({*STRICTER} & theirs) > 10  # newer ones refuse some of it as well
 
 
-def test_an_inline_pair_needs_no_file_and_an_encrypted_key_is_refused_without_a_question(certificates) -> None:
+def test_an_inline_pair_needs_no_file_and_an_encrypted_key_is_refused_at_once(certificates) -> None:
     pem = {name: (certificates.folder / f"server.{name}").read_text() for name in ("pem", "key")}
     lines = ["tls_server_config:"]
     for key, text in (("cert", pem["pem"]), ("key", pem["key"])):
