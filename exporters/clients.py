@@ -38,21 +38,21 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
     """
     connections = tuple(connections)
     idle, slow, greedy = [], [], []
-    for each in connections:
-        if each.phase in _IDLE:
-            idle.append(each)
-        elif now - each.since > SLOW_SECONDS or (
-            each.phase is ConnectionState.WRITING and now - each.moved > STALLED_SECONDS
+    for connection in connections:
+        if connection.phase in _IDLE:
+            idle.append(connection)
+        elif now - connection.since > SLOW_SECONDS or (
+            connection.phase is ConnectionState.WRITING and now - connection.moved > STALLED_SECONDS
         ):
-            slow.append(each)
-        elif each.answers > 1:
-            greedy.append(each)
-    newcomers = [each for each in idle if not each.answers]
+            slow.append(connection)
+        elif connection.answers > 1:
+            greedy.append(connection)
+    newcomers = [c for c in idle if not c.answers]
     if len(newcomers) * 2 > len(connections):
         idle = newcomers
     if idle or slow:
-        return min(idle or slow, key=lambda each: each.since)
-    return max(greedy, key=lambda each: each.answers, default=None)
+        return min(idle or slow, key=lambda c: c.since)
+    return max(greedy, key=lambda c: c.answers, default=None)
 
 
 def clients_over_memory(connections: Iterable[Connection], limit: int) -> list[Connection]:
@@ -60,17 +60,17 @@ def clients_over_memory(connections: Iterable[Connection], limit: int) -> list[C
 
     Clients of one page share its body, which counts once. The newest pages stay, at least one.
     """
-    kept: dict[int, int] = {}
-    gone = []
-    for each in sorted(connections, key=lambda each: each.answered, reverse=True):
-        body = each.body
-        if not body or id(body) in kept:
+    kept_bytes: dict[int, int] = {}
+    over_limit = []
+    for connection in sorted(connections, key=lambda c: c.answered, reverse=True):
+        body = connection.body
+        if not body or id(body) in kept_bytes:
             continue
-        if kept and sum(kept.values()) + len(body) > limit:
-            gone.append(each)
+        if kept_bytes and sum(kept_bytes.values()) + len(body) > limit:
+            over_limit.append(connection)
         else:
-            kept[id(body)] = len(body)
-    return gone
+            kept_bytes[id(body)] = len(body)
+    return over_limit
 
 
 logger = logging.getLogger(__name__)
@@ -164,9 +164,9 @@ class Clients:
         one. So all handshakes share a small part of the turn, which no scraper notices, but never less than one step.
         """
         until = self._clock() + seconds
-        connected = [each for each in ready if each.phase is not ConnectionState.SHAKING]
-        shaking = [each for each in ready if each.phase is ConnectionState.SHAKING]
-        self._serve_until(until, sorted(connected, key=lambda each: each.cost))
+        connected = [c for c in ready if c.phase is not ConnectionState.SHAKING]
+        shaking = [c for c in ready if c.phase is ConnectionState.SHAKING]
+        self._serve_until(until, sorted(connected, key=lambda c: c.cost))
         until = max(min(until, self._clock() + seconds * _SHAKING_SHARE), self._clock() + _INSTANT_SECONDS)
         self._serve_until(until, sorted(shaking, key=_by_promise))
 
@@ -186,14 +186,14 @@ class Clients:
             if answer.response is PASS:
                 self._attend(connection, partial(self._reply, request=request, ask=self._handler))
             else:
-                self._attend(connection, partial(self._give, response=answer.response))
+                self._attend(connection, partial(self._respond, response=answer.response))
         if self._edition != self._gate.edition:
             self._edition = self._gate.edition
-            self._part()
+            self._end_connections()
 
     def expire(self, now: float) -> None:
         """Disconnect those that take too long."""
-        for connection in [each for each in self.connections if each.deadline <= now]:
+        for connection in [c for c in self.connections if c.deadline <= now]:
             self._attend(connection, self._end_wait)
         if now - self._halved >= _HALF_LIFE_SECONDS:
             self._halved = now
@@ -217,7 +217,7 @@ class Clients:
         for connection in tuple(self.connections):
             connection.end_by(until)
             if connection.phase is ConnectionState.WAITING:
-                self._attend(connection, partial(self._give, response=_STOPPING))
+                self._attend(connection, partial(self._respond, response=_STOPPING))
                 connection.end_by(until)
             if connection.phase is not ConnectionState.WRITING or connection.through:
                 self._close(connection, "the server is stopping")
@@ -226,14 +226,14 @@ class Clients:
         for connection in tuple(self.connections):
             self._close(connection, "the server is stopping")
 
-    def _part(self) -> None:
+    def _end_connections(self) -> None:
         """Keep no connection from before: those that ask for something have this last answer."""
         for connection in tuple(self.connections):
             idle = connection.phase is ConnectionState.READING and not connection.has_partial_request
             if idle or connection.phase is ConnectionState.SHAKING:
                 self._close(connection, "the web configuration has changed")
             else:
-                connection.part()
+                connection.end_after_response()
 
     def _answered(self, connection: Connection, answer: Deferred, request: Request) -> None:
         """Note that a deferred answer is ready. For any thread."""
@@ -292,18 +292,18 @@ class Clients:
             request = connection.next_request()
         except RefusedError as refused:
             logger.debug("refusing a request of %s: %s", connection.peer, refused)
-            self._give(connection, refused.response, last=True)
+            self._respond(connection, refused.response, last=True)
             return
         if request is None:
             self._watch(connection)
             return
         connection.ask(request, self._clock())
-        self._reply(connection, request, lambda each: self._gate.admit(each, connection.peer) or self._handler(each))
+        self._reply(connection, request, lambda r: self._gate.admit(r, connection.peer) or self._handler(r))
 
     def _reply(self, connection: Connection, request: Request, ask: Handler) -> None:
         answer = self._handle(request, ask)
         if isinstance(answer, Response):
-            self._give(connection, answer)
+            self._respond(connection, answer)
         else:
             connection.wait(answer, self._clock())
             self._watch(connection)
@@ -320,19 +320,19 @@ class Clients:
 
     def _end_wait(self, connection: Connection) -> None:
         if connection.has_partial_request:
-            self._give(connection, _TOO_SLOW, last=True)
+            self._respond(connection, _TOO_SLOW, last=True)
         elif connection.pending is not None:
-            self._give(connection, connection.pending.late)
+            self._respond(connection, connection.pending.late)
         else:
             self._close(connection, f"it was {connection.phase.value} for too long")
 
-    def _give(self, connection: Connection, response: Response, *, last: bool = False) -> None:
-        connection.answer(self._gate.dress(response), self._clock(), last=last)
+    def _respond(self, connection: Connection, response: Response, *, last: bool = False) -> None:
+        connection.answer(self._gate.add_headers(response), self._clock(), last=last)
         if connection.flush(self._clock()):
             connection.turn(self._clock())
         else:
-            for each in clients_over_memory(self.connections, _HELD):
-                self._close(each, "slow readers hold too many pages in memory")
+            for reader in clients_over_memory(self.connections, _HELD):
+                self._close(reader, "slow readers hold too many pages in memory")
         if connection in self.connections:
             self._watch(connection)
 
@@ -348,8 +348,8 @@ class Clients:
         elif key.events != events:
             self._selector.modify(connection.sock, events, connection)
 
-    def _close(self, connection: Connection, why: str) -> None:
-        logger.debug("closing %s because %s", connection.peer, why)
+    def _close(self, connection: Connection, reason: str) -> None:
+        logger.debug("closing %s because %s", connection.peer, reason)
         self.connections.discard(connection)
         with suppress(Exception):  # even if the selector fails, the socket must be closed
             self._selector.unregister(connection.sock)

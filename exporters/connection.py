@@ -16,7 +16,7 @@ from exporters.deferred import Deferred
 from exporters.gate import CHUNK, ClientTransport, HandshakeRefusedError
 from exporters.http_messages import GO_AHEAD, Request, RequestReader, Response
 
-_MOUTHFUL = 128 * 1024
+_MAX_SENT_AT_ONCE = 128 * 1024
 """Bytes sent to a client before the others have their turn: some tens of microseconds."""
 
 IDLE_TIMEOUT_SECONDS = 30.0
@@ -139,9 +139,9 @@ class Connection:
 
     def flush(self, now: float) -> bool:
         """Send what the client takes, up to one chunk. True if everything has been sent. Raises OSError."""
-        room = _MOUTHFUL
+        room = _MAX_SENT_AT_ONCE
         while self._out and room > 0:
-            sent = self.transport.send([each[:room] for each in self._out])
+            sent = self.transport.send([piece[:room] for piece in self._out])
             if not sent:
                 return False
             room -= sent
@@ -183,7 +183,7 @@ class Connection:
         """Read what the client has sent in the meantime."""
         self.phase = ConnectionState.READING
 
-    def part(self) -> None:
+    def end_after_response(self) -> None:
         """Make the response to the current request, or to the one that has begun, the last one."""
         self._last, self.kept = True, False
 

@@ -90,15 +90,15 @@ class ReloadRequests:
 
     def ask(self) -> Answer:
         """Request a reload, which is made even if the client does not wait for it."""
-        self._unanswered = [each for each in self._unanswered if each.response is None]
-        waiting = sum(not each.abandoned for each in self._unanswered)
+        self._unanswered = [reload for reload in self._unanswered if reload.response is None]
+        waiting = sum(not reload.abandoned for reload in self._unanswered)
         if waiting >= _MAX_WAITING or len(self._unanswered) >= _MAX_UNANSWERED:
             return _CROWDED
         later = Deferred(RELOAD_TIMEOUT_SECONDS, _LATE)
         self._unanswered.append(later)
 
-        def answer(done: bool, text: str) -> None:
-            status = HTTPStatus.OK if done else HTTPStatus.INTERNAL_SERVER_ERROR
+        def answer(succeeded: bool, text: str) -> None:
+            status = HTTPStatus.OK if succeeded else HTTPStatus.INTERNAL_SERVER_ERROR
             later.answer(Response(status, f"{text}\n".encode("utf-8", "replace")))
 
         self._start(answer)

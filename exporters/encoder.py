@@ -49,7 +49,9 @@ def labels_of(series: Series) -> Labels:
 def group(series: Sequence[Series]) -> list[Family]:
     """Return families in catalogue order; of a series that appears twice the first is kept."""
     return [
-        Family(series[places[0]].metric, tuple(places[each] for each in arrange([series[place] for place in places])))
+        Family(
+            series[places[0]].metric, tuple(places[member] for member in arrange([series[place] for place in places]))
+        )
         for places in by_family(series)
     ]
 
@@ -61,24 +63,24 @@ def ageless_places(series: Sequence[Series]) -> list[int]:
 
 def by_family(series: Sequence[Series]) -> list[list[int]]:
     """Return the positions of each family's series, in their order; the families in catalogue order."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    for place, each in enumerate(series):
-        found[each.metric.name].append(place)
-    return sorted(found.values(), key=lambda places: _rank(series[places[0]].metric))
+    by_name: defaultdict[str, list[int]] = defaultdict(list)
+    for place, member in enumerate(series):
+        by_name[member.metric.name].append(place)
+    return sorted(by_name.values(), key=lambda places: _rank(series[places[0]].metric))
 
 
 def arrange(members: Sequence[Series]) -> tuple[int, ...]:
     """Return the order of one family's series on the page, as positions among them; duplicates are left out."""
-    kept: list[tuple[_NaturalKey, int]] = []
-    seen: set[frozenset[tuple[str, str]]] = set()
-    for place, each in enumerate(members):
-        labels = labels_of(each)
+    ordered: list[tuple[_NaturalKey, int]] = []
+    identities: set[frozenset[tuple[str, str]]] = set()
+    for place, s in enumerate(members):
+        labels = labels_of(s)
         identity = frozenset(pair for pair in labels if pair[1])  # an empty label is no label
-        if identity not in seen:
-            seen.add(identity)
-            kept.append((_natural(labels), place))
-    kept.sort()
-    return tuple(place for _, place in kept)
+        if identity not in identities:
+            identities.add(identity)
+            ordered.append((_natural(labels), place))
+    ordered.sort()
+    return tuple(place for _, place in ordered)
 
 
 def _rank(row: Metric) -> tuple[int, str]:
@@ -101,18 +103,18 @@ def openmetrics_kinds(rows: Iterable[Metric]) -> list[_OpenMetricsKind]:
     without `_total` (a neighbour's name), or a short name that another family already has.
     """
     rows = list(rows)
-    taken = {row.name for row in rows}
-    return [_openmetrics_kind(row, taken) for row in rows]
+    names = {row.name for row in rows}
+    return [_openmetrics_kind(row, names) for row in rows]
 
 
-def _openmetrics_kind(row: Metric, taken: set[str]) -> _OpenMetricsKind:
+def _openmetrics_kind(row: Metric, names: set[str]) -> _OpenMetricsKind:
     suffix, kind = {Kind.COUNTER: ("_total", "counter"), Kind.INFO: ("_info", "info")}.get(row.kind, ("", "gauge"))
     if not suffix:
         return row.name, kind
     stem = row.name.removesuffix(suffix)
-    if stem == row.name or stem in taken or f"{stem}_created" in taken:
+    if stem == row.name or stem in names or f"{stem}_created" in names:
         return row.name, "unknown"
-    taken.add(stem)
+    names.add(stem)
     return stem, kind
 
 
@@ -212,13 +214,13 @@ class Encoder:
 
     def _lay_out(self, layouts: list[Layout]) -> None:
         """Lay out a page. A GPU that comes or goes changes few families: those with the same series are kept."""
-        known = {family.metric.name: family for family in self._families}
+        by_name = {family.metric.name: family for family in self._families}
         series = tuple(chain.from_iterable(layout.series for layout in layouts))
         families: list[_FamilySeries] = []
         picks: list[Callable[[_Values], _Values]] = []
         for places in by_family(series):
             members = tuple(series[place] for place in places)
-            family = known.get(members[0].metric.name)
+            family = by_name.get(members[0].metric.name)
             if family is None or family.members != members:
                 family = _FamilySeries(members)
             families.append(family)

@@ -78,6 +78,6 @@ class PortGate:
         """Return None for a request that may go on; else its answer, or a promise that may turn out to be PASS."""
         return None
 
-    def dress(self, response: Response) -> Response:
+    def add_headers(self, response: Response) -> Response:
         """Return a response as it is sent."""
         return response

@@ -44,11 +44,11 @@ def condition_lines(conditions: Iterable[Alert], now: float | None) -> Iterator[
             yield Headline(tone, WORDS[tone], text)
 
 
-def unread_lines(found: SeenNode, reports: Sequence[BackendReport]) -> Iterator[Headline]:
+def unread_lines(node: SeenNode, reports: Sequence[BackendReport]) -> Iterator[Headline]:
     """Yield what was not read: of it nothing is known, so the node is not well either."""
-    gpus = list(found.by_gpu.values())
+    gpus = list(node.by_gpu.values())
     yield from (unknown_line(f"{names}: {text}") for names, text in _silent(gpus))
-    if not gpus and not found.expected_gpus:
+    if not gpus and not node.expected_gpus:
         details = (report.detail for report in reports if report.backend == DRIVER and report.outcome is Outcome.ABSENT)
         detail = next(details, "")
         yield unknown_line(f"no GPU here: {detail}" if detail else "no GPU here")
@@ -74,9 +74,9 @@ def unknown_line(text: str) -> Headline:
     return Headline(Tone.UNKNOWN, WORDS[Tone.UNKNOWN], text)
 
 
-def unjudged_line(why: str) -> Headline:
-    """Return the line of a node whose rules were not all evaluated, for the reason `why`: what fires is not known."""
-    return unknown_line(f"{why}: what would fire is not known")
+def unjudged_line(reason: str) -> Headline:
+    """Return the line of a node whose rules were not all evaluated, for the `reason`: what fires is not known."""
+    return unknown_line(f"{reason}: what would fire is not known")
 
 
 def well_line(count: int, conditions: Iterable[Alert]) -> Headline:

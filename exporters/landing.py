@@ -41,13 +41,13 @@ Readiness = tuple[bool, str]
 """Whether the agent is ready, and why not."""
 
 
-def _state(readiness: Readiness, snapshot: Snapshot | None, found: SeenNode, alerts: Overview) -> tuple[str, str]:
+def _state(readiness: Readiness, snapshot: Snapshot | None, node: SeenNode, alerts: Overview) -> tuple[str, str]:
     """Return the state in a word, and a banner of it and what is wrong, the worst first."""
     if snapshot is None:
         lines = [Headline(Tone.WARN, "Starting", readiness[1])]
     else:
-        lines = sorted(_headlines(readiness, found, snapshot, alerts), key=lambda line: line.tone)
-        lines = lines or [well_line(len(found.by_gpu), alerts.worst)]
+        lines = sorted(_headlines(readiness, node, snapshot, alerts), key=lambda line: line.tone)
+        lines = lines or [well_line(len(node.by_gpu), alerts.worst)]
     tone, word, _ = lines[0]
     items = "".join(f"<li>{cut(line.text)}</li>" for line in lines[:_MOST_LINES])
     if len(lines) > _MOST_LINES:
@@ -57,15 +57,15 @@ def _state(readiness: Readiness, snapshot: Snapshot | None, found: SeenNode, ale
     )
 
 
-def _headlines(readiness: Readiness, found: SeenNode, snapshot: Snapshot, alerts: Overview) -> Iterator[Headline]:
-    ready, why = readiness
+def _headlines(readiness: Readiness, node: SeenNode, snapshot: Snapshot, alerts: Overview) -> Iterator[Headline]:
+    ready, reason = readiness
     if not ready:
-        yield from (Headline(Tone.BAD, WORDS[Tone.BAD], f"not ready: {line}") for line in why.splitlines())
+        yield from (Headline(Tone.BAD, WORDS[Tone.BAD], f"not ready: {line}") for line in reason.splitlines())
     yield from condition_lines(alerts.worst, snapshot.at.wall)
     if alerts.failed:
         text = f"rules that failed at their last evaluation: {alerts.failed}"
         yield Headline(Tone.WARN, WORDS[Tone.WARN], text)
-    yield from unread_lines(found, snapshot.reports)
+    yield from unread_lines(node, snapshot.reports)
     if alerts.unjudged:
         yield unjudged_line(alerts.unjudged)
 
@@ -91,10 +91,10 @@ METRICS = (
 def refresh_of(query: str) -> int:
     """Return the refresh that a query string asks for; the default for a value that is not offered."""
     try:
-        asked = parse_qs(query, max_num_fields=_MOST_FIELDS).get("refresh", [""])[0]
+        text = parse_qs(query, max_num_fields=_MOST_FIELDS).get("refresh", [""])[0]
     except ValueError:
         return REFRESH_SECONDS
-    return next((each for each in REFRESHES_SECONDS if asked == str(each)), REFRESH_SECONDS)
+    return next((seconds for seconds in REFRESHES_SECONDS if text == str(seconds)), REFRESH_SECONDS)
 
 
 def render(view: RouteContext, pages: Sequence[tuple[str, str]], moment: float, refresh: int) -> bytes:
@@ -108,22 +108,22 @@ def render(view: RouteContext, pages: Sequence[tuple[str, str]], moment: float, 
 def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: float, refresh: int) -> Iterator[str]:
     snapshot, scraped, readiness = view.all_series(), view.scraped(), view.readiness()
     groups, moments = view.rules(), view.history()
-    found, now = SeenNode(METRICS), None
+    node, now = SeenNode(METRICS), None
     if snapshot is not None:
         now = snapshot.at.wall
-        found.look(snapshot)
-    devices = list(found.by_gpu.values())
+        node.look(snapshot)
+    devices = list(node.by_gpu.values())
     alerts = landing_alerts.overview_of(groups, now)
     states = main_states(view.ledger())
     for device in devices:
         device.conditions, device.is_judged = alerts.of_device.of(device.gpu), not alerts.unjudged
         device.state = states.get(device.gpu, "")
-    ports = port_facts(found)
-    word, banner = _state(readiness, snapshot, found, alerts)
+    ports = port_facts(node)
+    word, banner = _state(readiness, snapshot, node, alerts)
     yield _head(view, snapshot, refresh, word)
     yield banner
     agent = _agent(readiness, None if snapshot is None else age_of(snapshot, moment), scraped)
-    yield _summary(found, devices, ports, alerts, agent)
+    yield _summary(node, devices, ports, alerts, agent)
     rules = landing_alerts.section(alerts, now, view.runbooks)
     urgent = alerts.counts.firing > 0
     if urgent:
@@ -132,8 +132,8 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
         yield from landing_parts.gpus_section(devices, view.runbooks, _busy_lines(moments), now)
     if not urgent:
         yield rules
-    yield landing_parts.jobs_section(found, devices, now)
-    yield landing_parts.fabric_section(found, ports, alerts.of_device)
+    yield landing_parts.jobs_section(node, devices, now)
+    yield landing_parts.fabric_section(node, ports, alerts.of_device)
     if snapshot is not None and snapshot.reports:
         yield _backends(snapshot.reports)
     yield _links(pages)
@@ -174,8 +174,8 @@ def _replay(snapshot: Snapshot | None) -> str:
 def _labels_of(snapshot: Snapshot | None, metric: Metric) -> dict[str, str] | None:
     """Return the labels of the first series of a metric; None if it has none."""
     layouts = [frame.layout for frame in snapshot.frames] if snapshot is not None else []
-    found = (dict(each.labels) for layout in layouts for each in layout.series if each.metric is metric)
-    return next(found, None)
+    labels = (dict(series.labels) for layout in layouts for series in layout.series if series.metric is metric)
+    return next(labels, None)
 
 
 def _control(snapshot: Snapshot | None, refresh: int) -> str:
@@ -185,8 +185,8 @@ def _control(snapshot: Snapshot | None, refresh: int) -> str:
         sampled = datetime.fromtimestamp(snapshot.at.wall, timezone.utc)
         at = f"sampled <b>{sampled:%Y-%m-%d %H:%M:%S} UTC</b> · "
     choices = (
-        f"<b>{_every(each)}</b>" if each == refresh else f'<a href="/?refresh={each}">{_every(each)}</a>'
-        for each in REFRESHES_SECONDS
+        f"<b>{_every(seconds)}</b>" if seconds == refresh else f'<a href="/?refresh={seconds}">{_every(seconds)}</a>'
+        for seconds in REFRESHES_SECONDS
     )
     return f"<nav>{at}refresh: {' '.join(choices)}</nav>\n"
 
@@ -196,7 +196,7 @@ def _every(seconds: int) -> str:
 
 
 def _summary(
-    found: SeenNode,
+    node: SeenNode,
     devices: Sequence[SeenGpu],
     ports: Sequence[PortFacts],
     alerts: Overview,
@@ -209,7 +209,7 @@ def _summary(
         up = sum(port.is_up for port in ports)
         worst = min(landing_parts.port_tone(port, alerts.of_device) for port in ports)
         tiles.append(("InfiniBand", span(min(worst, Tone.CALM), f"{up} of {len(ports)} up")))
-    tiles += [*_power(found), *_host(found), *agent]
+    tiles += [*_power(node), *_host(node), *agent]
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 
@@ -231,21 +231,21 @@ def _gpus(devices: Sequence[SeenGpu]) -> str:
     return span(min(worst, Tone.CALM), f"{answering} of {len(devices)} answer")
 
 
-def _power(found: SeenNode) -> Iterator[tuple[str, str]]:
-    for reading in found.all("coldplate_node_power_watts")[:1]:
+def _power(node: SeenNode) -> Iterator[tuple[str, str]]:
+    for reading in node.all("coldplate_node_power_watts")[:1]:
         source = reading.labels.get("source", "")
         yield "Node power", f"{reading.value / 1e3:.1f} kW <small>{escape(source)}</small>"
-    budgets = found.by_entity("coldplate_rack_power_budget_watts")
-    for entity, watts in found.by_entity("coldplate_rack_power_watts").items():
+    budgets = node.by_entity("coldplate_rack_power_budget_watts")
+    for entity, watts in node.by_entity("coldplate_rack_power_watts").items():
         words = f"{watts / 1e3:.1f}"
         if (budget := budgets.get(entity)) is not None:
             words = f"{words} of {budget / 1e3:.1f}"
         yield f"Rack {escape(' '.join(value for _, value in entity.labels))}", f"{words} kW"
 
 
-def _host(found: SeenNode) -> Iterator[tuple[str, str]]:
+def _host(node: SeenNode) -> Iterator[tuple[str, str]]:
     """Yield the host's load beside its CPUs, and its memory in use, where they are read."""
-    load, cpus, available, total = (found.by_entity(name).get(Node()) for name in HOST)
+    load, cpus, available, total = (node.by_entity(name).get(Node()) for name in HOST)
     if load is not None and cpus is not None:
         yield "Host load", f"{load:.1f} <small>of {cpus:.0f} CPUs</small>"
     if available is not None and total is not None:
@@ -266,14 +266,16 @@ def _backends(reports: tuple[BackendReport, ...]) -> str:
             + cell("Missing", str(len(report.gaps)), "n")
             + cell("Detail", cut(report.detail), "wide"),
         )
-        for report in sorted(reports, key=lambda each: _TONES[each.outcome] is not Tone.BAD)
+        for report in sorted(reports, key=lambda report: _TONES[report.outcome] is not Tone.BAD)
     )
     head = table_head("Backends", _BACKEND_HEADS, "cards", ("Last read", "Missing"))
     return head + "".join(rows) + TABLE_END
 
 
 def _links(pages: Sequence[tuple[str, str]]) -> str:
-    items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a> {what}</li>\n' for path, what in pages)
+    items = "".join(
+        f'<li><a href="{escape(path)}">{escape(path)}</a> {description}</li>\n' for path, description in pages
+    )
     return f'<h2>Pages</h2>\n<ul class="pages">\n{items}</ul>\n'
 
 
@@ -307,10 +309,10 @@ def _drawn(sums: Sequence[float], counts: Sequence[int]) -> str:
     lines = []
     for is_known, points in groupby(range(LINE_POINTS), key=lambda point: counts[point] > 0):
         if is_known:
-            known = [
+            coordinates = [
                 (point, _LINE_HEIGHT + 1 - _LINE_HEIGHT * min(sums[point] / counts[point], 1.0)) for point in points
             ]
-            lines.append(f'<polyline points="{" ".join(f"{x},{y:.1f}" for x, y in known)}"/>')
+            lines.append(f'<polyline points="{" ".join(f"{x},{y:.1f}" for x, y in coordinates)}"/>')
     title = "busy in the last 15 minutes, 0 to 100 %"
     return (
         f'<svg class="line" viewBox="0 0 {LINE_POINTS} {_LINE_HEIGHT + 2}" role="img" aria-label="{title}">'

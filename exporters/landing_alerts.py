@@ -59,8 +59,8 @@ def overview_of(groups: Sequence[GroupReport], now: float | None) -> Overview:
     A runaway rule may have ten thousand alerts.
     """
     due = next_evaluation(groups) if now is not None else None
-    why = why_unjudged(bool(groups), due, now or 0.0)
-    overview = Overview(unjudged=why, of_device=DeviceConditions(is_judged=not why))
+    reason = why_unjudged(bool(groups), due, now or 0.0)
+    overview = Overview(unjudged=reason, of_device=DeviceConditions(is_judged=not reason))
     active = list(_active(groups, overview))
     overview.worst = nsmallest(MAX_ROWS, active, key=order_of)
     for condition in active:
@@ -108,8 +108,8 @@ def runbook(alert: Alert, served: Container[str]) -> str | None:
 def tile(overview: Overview) -> str:
     """Return how many alerts there are, for the summary."""
     worst = worst_severity(overview.worst)
-    shown = "not known" if overview.unjudged and not overview.counts.total else overview.counts.text
-    return span(Tone.CALM if worst is None else SEVERITY_TONES[worst], shown)
+    text = "not known" if overview.unjudged and not overview.counts.total else overview.counts.text
+    return span(Tone.CALM if worst is None else SEVERITY_TONES[worst], text)
 
 
 def section(overview: Overview, now: float | None, served: Container[str]) -> str:

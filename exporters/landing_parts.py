@@ -55,7 +55,7 @@ def _trouble(device: SeenGpu) -> tuple[Tone, bool]:
 
 def _rows(device: SeenGpu, served: Container[str], line: str, now: float | None) -> str:
     values, tone = device.values.get, gpu_tone(device)
-    shown = (
+    cells = (
         cell("GPU", f"<b>{escape(device.gpu.index)}</b>", "first"),
         cell("State", badge(tone, device.shown_word or ABSENT)),
         cell("Busy", f"{line}{quantity(device.busy, 100.0, '%')}", "n"),
@@ -69,11 +69,11 @@ def _rows(device: SeenGpu, served: Container[str], line: str, now: float | None)
         cell("ECC errors", _ecc_errors(device) or ABSENT),
         cell("Job", _jobs(device)),
     )
-    why = "".join(_reason(each, served, now) for each in device.conditions)
+    items = "".join(_reason(condition, served, now) for condition in device.conditions)
     if device.silence_text:
-        why += f"<li>{cut(device.silence_text)}</li>"
-    reasons = [f'<td class="why" colspan="{len(_GPU_HEADS)}"><ul>{why}</ul></td>'] if why else []
-    return row(tone, "".join(shown), *reasons)
+        items += f"<li>{cut(device.silence_text)}</li>"
+    reasons = [f'<td class="why" colspan="{len(_GPU_HEADS)}"><ul>{items}</ul></td>'] if items else []
+    return row(tone, "".join(cells), *reasons)
 
 
 def _reason(condition: Alert, served: Container[str], now: float | None) -> str:
@@ -139,12 +139,12 @@ _ENERGY = "coldplate_job_energy_joules_total"
 METRICS = (ECC_ERRORS, _SENT, _SYMBOLS, _DOWNS, _INFO, _JOB_INFO, _START, _ENERGY)
 
 
-def fabric_section(found: SeenNode, ports: Sequence[PortFacts], conditions: DeviceConditions) -> str:
+def fabric_section(node: SeenNode, ports: Sequence[PortFacts], conditions: DeviceConditions) -> str:
     """Return the table; empty on a node without ports."""
     if not ports:
         return ""
-    counts = {name: found.by_entity(name) for name in (_SENT, _SYMBOLS, _DOWNS)}
-    infos = {each.entity: each.labels for each in found.all(_INFO)}
+    counts = {name: node.by_entity(name) for name in (_SENT, _SYMBOLS, _DOWNS)}
+    infos = {reading.entity: reading.labels for reading in node.all(_INFO)}
     tones = {port: port_tone(port, conditions) for port in ports}
     rows = (
         _port_row(port, tones[port], counts, infos.get(port.port, {}))
@@ -205,15 +205,15 @@ class JobFacts(Struct):
     energy: float | None = None
 
 
-def job_facts(found: SeenNode) -> dict[_Key, JobFacts]:
+def job_facts(node: SeenNode) -> dict[_Key, JobFacts]:
     """Return what schedulers report of each job."""
     facts: defaultdict[_Key, JobFacts] = defaultdict(JobFacts)
-    for each in found.all(_JOB_INFO):
-        facts[job_key(each.labels)].labels = each.labels
-    for each in found.all(_START):
-        facts[job_key(each.labels)].start = each.value
-    for each in found.all(_ENERGY):
-        facts[job_key(each.labels)].energy = each.value
+    for reading in node.all(_JOB_INFO):
+        facts[job_key(reading.labels)].labels = reading.labels
+    for reading in node.all(_START):
+        facts[job_key(reading.labels)].start = reading.value
+    for reading in node.all(_ENERGY):
+        facts[job_key(reading.labels)].energy = reading.value
     return facts
 
 
@@ -226,21 +226,21 @@ def held(devices: Sequence[SeenGpu]) -> dict[_Key, list[SeenGpu]]:
     return jobs
 
 
-def jobs_section(found: SeenNode, devices: Sequence[SeenGpu], now: float | None) -> str:
+def jobs_section(node: SeenNode, devices: Sequence[SeenGpu], now: float | None) -> str:
     """Return the table; empty if no job holds a GPU."""
     jobs = held(devices)
     if not jobs:
         return ""
-    facts = job_facts(found)
+    facts = job_facts(node)
     rows = [_job_row(facts.get(key, JobFacts()), jobs[key], key, now) for key in sorted(jobs)[:MAX_ROWS]]
     more = f"<p>and {len(jobs) - MAX_ROWS} more.</p>\n" if len(jobs) > MAX_ROWS else ""
     return table_head("Jobs", _JOB_HEADS, "cards jobs") + "".join(rows) + TABLE_END + more
 
 
 def _job_row(job: JobFacts, devices: Sequence[SeenGpu], key: _Key, now: float | None) -> str:
-    facts = job.labels or next(each for each in devices[0].jobs if job_key(each) == key)
+    facts = job.labels or next(labels for labels in devices[0].jobs if job_key(labels) == key)
     place = ", ".join(filter(None, (facts.get("account", ""), facts.get("partition", ""))))
-    indexes = [int(each.gpu.index) for each in devices if each.gpu.index.isascii() and each.gpu.index.isdigit()]
+    indexes = [int(d.gpu.index) for d in devices if d.gpu.index.isascii() and d.gpu.index.isdigit()]
     cells = (
         cell("Job", f"<b>{cut(name_of(facts))}</b> <small>{cut(facts.get('scheduler', ''))}</small>", "first"),
         cell("Name", cut(facts.get("name", ""))),

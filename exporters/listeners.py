@@ -34,8 +34,8 @@ def open_listeners(addresses: Sequence[tuple[str, int]]) -> list[socket.socket]:
         for host, port in addresses:
             sockets.append(_open(host.strip("[]"), port))
     except BindError:
-        for each in sockets:
-            each.close()
+        for listener in sockets:
+            listener.close()
         raise
     return sockets
 
@@ -69,14 +69,14 @@ def _open(host: str, port: int) -> socket.socket:
 def _resolve(host: str, port: int) -> tuple[int, tuple[object, ...]]:
     name = host.encode() if host.isascii() else host  # a string loads the tables of international names
     try:
-        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise BindError(
-            f"cannot listen on {_spell(host, port)}: the host cannot be resolved ({why});"
+            f"cannot listen on {_spell(host, port)}: the host cannot be resolved ({reason});"
             " give an address of this node with --web.listen-address"
         ) from error
-    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)  # localhost: IPv4 first
+    family, _, _, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)  # localhost: IPv4 first
     return family, address
 
 
@@ -168,7 +168,7 @@ class Acceptor:
         poll.register(listener, select.POLLIN)
         return bool(poll.poll(0))
 
-    def take(self, listener: socket.socket, now: float) -> tuple[socket.socket, str] | None:
+    def accept(self, listener: socket.socket, now: float) -> tuple[socket.socket, str] | None:
         """Return a client and its address. None if no client waits, or none can be accepted at the moment."""
         while True:
             try:

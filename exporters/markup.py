@@ -91,8 +91,8 @@ def quantity(value: float | None, factor: float, unit: str, maximum: float | Non
     """Return a value times `factor`, and its maximum if known, in the unit: 690/700 W."""
     if value is None:
         return ABSENT
-    of = "" if maximum is None else f"<small>/{maximum * factor:.{digits}f}</small>"
-    return f"{value * factor:.{digits}f}{of} {unit}"
+    of_maximum = "" if maximum is None else f"<small>/{maximum * factor:.{digits}f}</small>"
+    return f"{value * factor:.{digits}f}{of_maximum} {unit}"
 
 
 STYLE = """

@@ -58,7 +58,7 @@ def _line(row: Metric) -> str:
         ", ".join(dict.fromkeys(map(str, row.origin))),
         row.lane.value,
         row.shown.value if profile is Profile.DEFAULT and row.shown is Shown.COUNTED else profile.word,
-        _others(row),
+        _foreign_names(row),
     )
     return "| " + " | ".join(cell.replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
 
@@ -74,7 +74,7 @@ _FACTORS = {
 """Another exporter's unit by the factor from ours to theirs, and the way back, with which a query is rewritten."""
 
 
-def _others(row: Metric) -> str:
+def _foreign_names(row: Metric) -> str:
     return "<br>".join(
         _also_as(row, profile, name.name, term)
         for profile in PROFILES.values()

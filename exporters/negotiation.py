@@ -54,7 +54,7 @@ def _accept_entries(header: str) -> Iterator[_AcceptEntry]:
         value, *parameters = (part.strip() for part in item.split(";", _MAX_ENTRIES)[:_MAX_ENTRIES])
         if not value:
             continue
-        pairs = (each.partition("=") for each in parameters)
+        pairs = (parameter.partition("=") for parameter in parameters)
         named = {name.strip().lower(): text.strip().strip('"') for name, _, text in pairs}
         yield _AcceptEntry(value.lower(), named.get("version", ""), _weight(named.get("q", "1")))
 

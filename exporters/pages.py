@@ -98,14 +98,14 @@ class PageCache:
         now = self._clock()
         page = self._pages.get(source.key)
         if page is None or page.is_expired(now) or not page.source.shows_same(source):
-            page = self._keep(Page(source, source.render(now), now))
+            page = self._store(Page(source, source.render(now), now))
         if not accepts_gzip(request.headers.get("accept-encoding", "")):
             return source.response(page.plain, gzipped=False)
         if page.packed is None:
             page.packed = compress(page.plain)
         return source.response(page.packed, gzipped=True)
 
-    def _keep(self, page: Page) -> Page:
+    def _store(self, page: Page) -> Page:
         """Store a page that has just been rendered in place of the one before it, and drop what has expired."""
         key, kind = page.source.key, page.source.kind
         self._pages = {

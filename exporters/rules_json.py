@@ -55,18 +55,18 @@ def selection_of(query: str) -> RuleSelection:
     contain rules that were not asked for.
     """
     try:
-        given = parse_qs(query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        parameters = parse_qs(query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError as error:
         raise ParameterError("rule_name[]", f"more than {MAX_FIELDS} parameters; split the request") from error
-    if "match[]" in given:
+    if "match[]" in parameters:
         raise ParameterError("match[]", "not supported here; use rule_name[], rule_group[] or file[]")
-    kind = given.get("type", [""])[0].lower()
+    kind = parameters.get("type", [""])[0].lower()
     if kind not in ("", "alert", "record"):
         raise ParameterError("type", f"not supported value {json.dumps(kind, ensure_ascii=False)}")
-    excluded = given.get("exclude_alerts", [""])[0].lower()
+    excluded = parameters.get("exclude_alerts", [""])[0].lower()
     if excluded not in _TRUE | _FALSE:
         raise ParameterError("exclude_alerts", f"{json.dumps(excluded, ensure_ascii=False)} is neither true nor false")
-    sets = {name: frozenset(values) for name, values in given.items()}
+    sets = {name: frozenset(values) for name, values in parameters.items()}
     return RuleSelection(
         alerting=kind != "record",
         recording=kind != "alert",
@@ -114,12 +114,12 @@ def alerts(groups: Iterable[GroupReport], devices: str = "") -> bytes:
 
 def rules(groups: Iterable[GroupReport], selection: RuleSelection) -> bytes:
     """Return the answer to `/api/v1/rules`. A group without a selected rule is left out."""
-    shown = []
+    selected_groups = []
     for group in _ordered(groups):
         selected = [rule for rule in group.rules if selection.has_rule(rule)] if selection.has_group(group) else []
         if selected:
-            shown.append(_group(group, selected, selection.exclude_alerts))
-    return envelope.success({"groups": shown})
+            selected_groups.append(_group(group, selected, selection.exclude_alerts))
+    return envelope.success({"groups": selected_groups})
 
 
 def _group(group: GroupReport, selected: list[RuleReport], exclude_alerts: bool) -> dict[str, Any]:

@@ -28,9 +28,9 @@ _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*")
 
 def to_html(text: str) -> Iterator[str]:
     """Yield the HTML of a text, block by block."""
-    for found in _BLOCK.finditer(text):
-        kind = str(found.lastgroup)
-        yield _MAKERS[kind](found[kind].removesuffix("\n"))
+    for match in _BLOCK.finditer(text):
+        kind = str(match.lastgroup)
+        yield _MAKERS[kind](match[kind].removesuffix("\n"))
 
 
 def _heading(block: str) -> str:
@@ -66,12 +66,12 @@ _MAKERS: dict[str, Callable[[str], str]] = {
 def inline(text: str) -> str:
     """Return one run of text: code, bold and italics."""
     pieces, end = [], 0
-    for found in _INLINE.finditer(text):
+    for match in _INLINE.finditer(text):
         tag, inner = next(
-            (tag, part) for tag, part in zip(("code", "strong", "em"), found.groups(), strict=True) if part is not None
+            (tag, part) for tag, part in zip(("code", "strong", "em"), match.groups(), strict=True) if part is not None
         )
-        pieces += [escape(text[end : found.start()]), f"<{tag}>{escape(inner)}</{tag}>"]
-        end = found.end()
+        pieces += [escape(text[end : match.start()]), f"<{tag}>{escape(inner)}</{tag}>"]
+        end = match.end()
     return "".join(pieces) + escape(text[end:])
 
 

@@ -60,17 +60,17 @@ class SeriesSelection:
         """Return the snapshot with only the selected series; the same object again for the same snapshot."""
         if self._last is None or self._last[0] is not snapshot:
             selections = self._layouts.of([frame.layout for frame in snapshot.frames])
-            frames = tuple(each.apply(frame) for each, frame in zip(selections, snapshot.frames, strict=True))
+            frames = tuple(selection.apply(frame) for selection, frame in zip(selections, snapshot.frames, strict=True))
             self._last = (snapshot, replace(snapshot, frames=frames))
         return self._last[1]
 
-    def of(self, metric: Metric) -> Exposure:
+    def exposure_of(self, metric: Metric) -> Exposure:
         """Return whether the series of a metric are exposed."""
         if metric not in self._exposures:
-            self._exposures[metric] = self._exposure_of(metric)
+            self._exposures[metric] = self._decide_exposure(metric)
         return self._exposures[metric]
 
-    def _exposure_of(self, metric: Metric) -> Exposure:
+    def _decide_exposure(self, metric: Metric) -> Exposure:
         if _matches([metric.name], self._exclude):
             return Exposure.NEVER
         if _matches([metric.name], self._include):
@@ -87,9 +87,9 @@ class SeriesSelection:
         """Return when the series is exposed; for coldplate_metric_missing, that of the missing metric counts too."""
         if series.metric is MISSING:
             missed = BY_NAME.get(dict(series.labels).get("metric", ""))
-            if missed is not None and not self.of(missed):
+            if missed is not None and not self.exposure_of(missed):
                 return Exposure.NEVER
-        return self.of(series.metric)
+        return self.exposure_of(series.metric)
 
 
 class _LayoutSelection:
@@ -98,7 +98,7 @@ class _LayoutSelection:
     def __init__(self, layout: Layout, exposures: Sequence[Exposure]) -> None:
         self._layout = layout
         self._exposures = exposures
-        self._depending = [place for place, each in enumerate(exposures) if each is Exposure.UNLESS_ZERO]
+        self._depending = [place for place, exposure in enumerate(exposures) if exposure is Exposure.UNLESS_ZERO]
         self._pick_depending = picker(self._depending)
         self._states: tuple[bool, ...] | None = None
         """Which of the series that depend on their value were not 0 when `_shown` was made."""
@@ -114,8 +114,8 @@ class _LayoutSelection:
         return Frame(self._shown, self._pick(frame.values))
 
     def _choose(self, states: tuple[bool, ...]) -> None:
-        shown = {place for place, is_shown in zip(self._depending, states, strict=True) if is_shown}
-        places = [place for place, each in enumerate(self._exposures) if each is Exposure.ALWAYS or place in shown]
+        nonzero = {place for place, is_shown in zip(self._depending, states, strict=True) if is_shown}
+        places = [place for place, e in enumerate(self._exposures) if e is Exposure.ALWAYS or place in nonzero]
         self._states, self._pick = states, picker(places)
         every = len(places) == len(self._layout)
         self._shown = self._layout if every else Layout(tuple(self._layout.series[place] for place in places))
@@ -125,10 +125,10 @@ def _matches(names: Iterable[str], patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def _check(key: str, what: str, patterns: Sequence[str], names: Iterable[str], prefix: str | None = None) -> None:
+def _check(key: str, noun: str, patterns: Sequence[str], names: Iterable[str], prefix: str | None = None) -> None:
     """Refuse a pattern that matches none of the names; further names may begin with `prefix`."""
     for pattern in patterns:
         if any(fnmatchcase(name, pattern) for name in names) or (prefix and pattern.startswith(prefix)):
             continue
         hint = nearest(pattern, names) or "; see docs/metrics.md for the names"
-        raise ValueError(f"{key}: {pattern!r} matches no {what}{hint}")
+        raise ValueError(f"{key}: {pattern!r} matches no {noun}{hint}")

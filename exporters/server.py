@@ -169,7 +169,7 @@ class HttpServer:
                 self._wake_pipe.drain()
             elif isinstance(key.fileobj, socket.socket) and not isinstance(key.data, Connection):
                 self._accept(key.fileobj)
-        self._tell_pressure(self._clock())
+        self._report_pressure(self._clock())
         self._clients.expire(self._clock())
         self._acceptor.resume(self._clock())
         self._clients.deliver()
@@ -198,19 +198,19 @@ class HttpServer:
                     if self._acceptor.has_pending_client(listener):
                         self._acceptor.pause(now)
                     return
-            taken = self._acceptor.take(listener, now)
-            if taken is None:
+            accepted = self._acceptor.accept(listener, now)
+            if accepted is None:
                 return
-            if is_closed_by_peer(taken[0]):  # in a flood most have: no other client is evicted for them
-                self._close(taken[0])
+            if is_closed_by_peer(accepted[0]):  # in a flood most have: no other client is evicted for them
+                self._close(accepted[0])
                 continue
             if full and spared is not None:
                 self._clients.spare(spared)
                 spared = None
-            self._clients.admit(*taken, now)
+            self._clients.admit(*accepted, now)
         self._pressed_until = self._clock() + _RELIEF_SECONDS
 
-    def _tell_pressure(self, now: float) -> None:
+    def _report_pressure(self, now: float) -> None:
         pressed = now < self._pressed_until
         if pressed is not self._pressed:
             self._pressed = pressed

@@ -9,6 +9,6 @@ from exporters.compatibility import dcgm, node_infiniband, nvidia_smi, nvitop, o
 from exporters.compatibility.foreign_names import ForeignProfile
 
 PROFILES: dict[str, ForeignProfile] = {
-    each.PROFILE.word: each.PROFILE for each in (dcgm, node_infiniband, nvitop, nvidia_smi, opentelemetry)
+    module.PROFILE.word: module.PROFILE for module in (dcgm, node_infiniband, nvitop, nvidia_smi, opentelemetry)
 }
 """By the word in `metrics.compatibility`."""

@@ -34,8 +34,8 @@ def _percent(name: str, help: str, row: str) -> ForeignName:
     return gauge(name, help, Term(row, factor=PERCENT), rounding=round)
 
 
-def _violation(what: str, help: str, row: str, *labels: str) -> ForeignName:
-    return counter(f"DCGM_FI_DEV_{what}_VIOLATION", f"Throttling duration due to {help} (in ns).",
+def _violation(field: str, help: str, row: str, *labels: str) -> ForeignName:
+    return counter(f"DCGM_FI_DEV_{field}_VIOLATION", f"Throttling duration due to {help} (in ns).",
                    Term(row, labels, NANO), rounding=round)  # fmt: skip
 
 
@@ -147,9 +147,9 @@ COMMON = (
     gauge("DCGM_FI_DEV_POWER_MGMT_LIMIT", "Power limit (in W).", Term("coldplate_gpu_power_limit_watts")),
     gauge("DCGM_FI_DEV_POWER_USAGE_INSTANT", "Instant power draw (in W).",
           Term("coldplate_gpu_power_instant_watts")),
-    _xid_count("coldplate_gpu_xid_errors_total", Recent.SOME,
+    _xid_count("coldplate_gpu_xid_errors_total", Recent.NONZERO,
                "falls again although its type is counter, as DCGM's; the window is always five minutes"),
-    _xid_count("coldplate_gpu_xids_total", Recent.NONE, "without the label xid: 0 while the GPU has had none"),
+    _xid_count("coldplate_gpu_xids_total", Recent.ZERO, "without the label xid: 0 while the GPU has had none"),
 )  # fmt: skip
 """Fields that its list has commented out, or that sites often add."""
 
@@ -184,12 +184,12 @@ NOT_SERVED = (
     NotServed("DCGM_EXP_P2P_STATUS", "the agent does not ask for pairs of GPUs", "coldplate_nvlink_up"),
     NotServed("DCGM_FI_DEV_NVLINK_BANDWIDTH_L0", "a name for each link; here the link is a label",
               "rate(coldplate_nvlink_transmit_bytes_total[1m])"),
-    *(NotServed(f"DCGM_FI_DEV_NVSWITCH_{what}", "NVML knows no NVSwitches: they answer NSCQ, by way of DCGM, alone",
+    *(NotServed(f"DCGM_FI_DEV_NVSWITCH_{field}", "NVML knows no NVSwitches: they answer NSCQ, by way of DCGM, alone",
                 "coldplate_node_nvswitch_sxid_errors_total")
-      for what in ("TEMPERATURE_CURRENT", "LINK_FLIT_ERRORS", "LINK_THROUGHPUT_TX", "LINK_THROUGHPUT_RX")),
-    *(NotServed(f"DCGM_FI_DEV_RETIRED_{what}", "the agent does not read them: GPUs from Ampere on retire no pages, "
+      for field in ("TEMPERATURE_CURRENT", "LINK_FLIT_ERRORS", "LINK_THROUGHPUT_TX", "LINK_THROUGHPUT_RX")),
+    *(NotServed(f"DCGM_FI_DEV_RETIRED_{field}", "the agent does not read them: GPUs from Ampere on retire no pages, "
                 "but remap rows", instead)
-      for what, instead in (("SBE", "coldplate_gpu_row_remaps_total"), ("DBE", "coldplate_gpu_row_remaps_total"),
+      for field, instead in (("SBE", "coldplate_gpu_row_remaps_total"), ("DBE", "coldplate_gpu_row_remaps_total"),
                             ("PENDING", "coldplate_gpu_row_remap_pending"))),
     NotServed("DCGM_FI_DEV_FAN_SPEED", "the agent reads no fans: the GPUs of its nodes have none"),
     NotServed("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "a mask cannot be queried", "coldplate_gpu_throttle_active"),
@@ -206,22 +206,26 @@ def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:
     gpu = series.entity
     if not isinstance(gpu, Gpu):
         return None
-    known = facts.of(gpu)
+    known_gpu = facts.known_gpu(gpu)
     own = dict(series.labels)
     mig = own.get("mig_uuid", "")
     pairs = (
         ("gpu", gpu.index),
         ("UUID", gpu.uuid),
-        ("pci_bus_id", written_bus_id(known.info.get("slot", ""))),
+        ("pci_bus_id", written_bus_id(known_gpu.info.get("slot", ""))),
         ("device", f"nvidia{gpu.index}"),
-        ("modelName", known.info.get("model", "")),
+        ("modelName", known_gpu.info.get("model", "")),
         ("GPU_I_PROFILE", facts.mig_profiles.get(mig, "")),
         ("GPU_I_ID", own["gpu_instance"] if mig else ""),
         *facts.host_labels,
-        *((name, known.info.get(FURTHER_LABELS[name], "")) for name in FURTHER_LABELS if name in facts.further_labels),
-        ("DCGM_FI_DRIVER_VERSION", known.info.get("driver_version", "")),
+        *(
+            (name, known_gpu.info.get(FURTHER_LABELS[name], ""))
+            for name in FURTHER_LABELS
+            if name in facts.further_labels
+        ),
+        ("DCGM_FI_DRIVER_VERSION", known_gpu.info.get("driver_version", "")),
         *(_window(own) if name == _XID_COUNT else ()),
-        *_job(known.jobs.get(own["gpu_instance"] if mig else WHOLE, {})),
+        *_job(known_gpu.jobs.get(own["gpu_instance"] if mig else WHOLE, {})),
     )
     return tuple(pair for pair in pairs if pair[1])
 

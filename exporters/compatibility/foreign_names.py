@@ -24,8 +24,8 @@ Rounding = Callable[[float], float]
 class Recent(Enum):
     """When the recent growth of a counter is shown."""
 
-    SOME = "while it is not 0"
-    NONE = "while it is 0"
+    NONZERO = "while it is not 0"
+    ZERO = "while it is 0"
 
 
 class Term(Struct, frozen=True):
@@ -72,7 +72,7 @@ class NotServed(Struct, frozen=True):
     """A name of the other exporter that is not served: why, and what to query instead; empty without a substitute."""
 
     name: str
-    why: str
+    reason: str
     instead: str = ""
 
 
@@ -99,7 +99,7 @@ class KnownNode(Struct, frozen=True):
     """By the MIG instance's UUID."""
     further_labels: Collection[str] = ()
 
-    def of(self, gpu: Gpu) -> KnownGpu:
+    def known_gpu(self, gpu: Gpu) -> KnownGpu:
         return self.gpus.get(gpu, _NOTHING)
 
 

@@ -18,9 +18,9 @@ _INFO = "nvidia_smi_gpu_info"
 _INFO_LABELS = ("compute_cap", "driver_version", "index", "name", "pci_bus_id", "serial", "uuid", "vbios_version")
 
 
-def _plain(what: str, row: str, *labels: str) -> ForeignName:
+def _plain(field: str, row: str, *labels: str) -> ForeignName:
     """Return a value that both have in the same unit. Its HELP text is the field of nvidia-smi, more or less."""
-    return gauge(f"nvidia_smi_{what}", what.replace("_", " "), Term(row, labels))
+    return gauge(f"nvidia_smi_{field}", field.replace("_", " "), Term(row, labels))
 
 
 _REASON = {
@@ -67,8 +67,8 @@ _REASONS = (
     *(_plain(f"clocks_event_reasons_{theirs}", "coldplate_gpu_throttle_active", ours)
       for ours, theirs in _REASON.items()),
     _plain("clocks_event_reasons_hw_slowdown", "coldplate_gpu_hw_slowdown_active"),
-    *(_plain(f"clocks_event_reasons_counters_{_REASON[each]}_seconds", "coldplate_gpu_throttle_seconds_total", each)
-      for each in _COUNTED),
+    *(_plain(f"clocks_event_reasons_counters_{_REASON[reason]}_seconds", "coldplate_gpu_throttle_seconds_total", reason)
+      for reason in _COUNTED),
 )  # fmt: skip
 _FAULTS = (
     _plain("ecc_mode_current", "coldplate_gpu_ecc_enabled"),
@@ -81,7 +81,7 @@ _FAULTS = (
     _plain("remapped_rows_pending", "coldplate_gpu_row_remap_pending"),
     _plain("remapped_rows_failure", "coldplate_gpu_row_remap_failure"),
     gauge("nvidia_smi_gpu_recovery_action", "gpu_recovery_action",
-          *(Term("coldplate_gpu_recovery_action", (each,), code) for code, each in enumerate(RECOVERY_ACTIONS))),
+          *(Term("coldplate_gpu_recovery_action", (action,), code) for code, action in enumerate(RECOVERY_ACTIONS))),
     counter("nvidia_smi_xid_errors_total", "XID error events, by code.", Term("coldplate_gpu_xid_errors_total")),
     gauge("nvidia_smi_xid_last_timestamp_seconds", "When the XID error was last seen.",
           Term("coldplate_gpu_xid_last_timestamp_seconds")),

@@ -17,13 +17,13 @@ _LABELS = ("hostname", "index", "devicename", "uuid", "interface", "partition", 
 _PARTS = {"host_net": "interface", "host_disk_io": "partition", "host_disk_usage": "mountpoint"}
 
 
-def _divided(name: str, help: str, what: str, by: str) -> ForeignName:
-    terms = (Term(what, factor=PERCENT),)
-    return ForeignName(name, gauge(name, help).kind, help, terms, divisor=(Term(by),))
+def _divided(name: str, help: str, dividend: str, divisor: str) -> ForeignName:
+    terms = (Term(dividend, factor=PERCENT),)
+    return ForeignName(name, gauge(name, help).kind, help, terms, divisor=(Term(divisor),))
 
 
-def _ratio(what: str, help: str, row: str) -> ForeignName:
-    return gauge(f"gpu_{what}_Percentage", f"{help} (%)", Term(row, factor=PERCENT), rounding=round)
+def _ratio(field: str, help: str, row: str) -> ForeignName:
+    return gauge(f"gpu_{field}_Percentage", f"{help} (%)", Term(row, factor=PERCENT), rounding=round)
 
 
 def _mebibytes(name: str, help: str, row: str) -> ForeignName:
@@ -98,8 +98,8 @@ NOT_SERVED = (
       for part in ("mean_", "") for way, word in (("tx", "transmit"), ("rx", "receive"))),
     NotServed("process_info_info", _PROCESSES, "coldplate_gpu_job_info"),
     NotServed("process_running_time_Second", _PROCESSES, "coldplate_job_start_timestamp_seconds"),
-    *(NotServed(f"process_{what}", _PROCESSES, "coldplate_gpu_job_info")
-      for what in ("cpu_percent_Percentage", "rss_memory_MiB", "memory_percent_Percentage", "gpu_memory_MiB",
+    *(NotServed(f"process_{field}", _PROCESSES, "coldplate_gpu_job_info")
+      for field in ("cpu_percent_Percentage", "rss_memory_MiB", "memory_percent_Percentage", "gpu_memory_MiB",
                    "gpu_sm_utilization_Percentage", "gpu_memory_utilization_Percentage",
                    "gpu_encoder_utilization_Percentage", "gpu_decoder_utilization_Percentage")),
 )  # fmt: skip
@@ -110,7 +110,7 @@ def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:
     host = ("hostname", facts.host)
     entity = series.entity
     if isinstance(entity, Gpu):
-        model = facts.of(entity).info.get("model", "")
+        model = facts.known_gpu(entity).info.get("model", "")
         return (host, ("index", entity.index), ("devicename", model), ("uuid", entity.uuid))
     part = next((label for prefix, label in _PARTS.items() if name.startswith(prefix)), "")
     return (host, *((part, value) for _, value in series.labels)) if isinstance(entity, Node) else None

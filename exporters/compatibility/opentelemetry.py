@@ -41,7 +41,7 @@ def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:
         return (("hw_id", facts.host),)
     if not isinstance(gpu, Gpu):
         return None
-    info = facts.of(gpu).info
+    info = facts.known_gpu(gpu).info
     pairs = (
         ("hw_id", gpu.uuid or gpu.index),
         ("hw_type", "gpu"),

@@ -49,7 +49,7 @@ from exporters.compatibility.foreign_names import (
 class RecentGrowth:
     """Remembers when counters of some rows grew. A counter that appears later than the first snapshot began at 0.
 
-    `observe` is for the thread that publishes snapshots, `of` for any: what it reads is replaced, not changed.
+    `observe` is for the thread that publishes snapshots, `growth_of` for any: what it reads is replaced, not changed.
     """
 
     def __init__(self, rows: Collection[str]) -> None:
@@ -65,8 +65,8 @@ class RecentGrowth:
         places = self._places.of([frame.layout for frame in snapshot.frames])
         counts = {
             frame.layout.series[place]: frame.values[place]
-            for frame, found in zip(snapshot.frames, places, strict=True)
-            for place in found
+            for frame, positions in zip(snapshot.frames, places, strict=True)
+            for place in positions
         }
         before, self._counts, now = self._counts, counts, snapshot.at.mono
         if before is not None and counts != before:
@@ -79,12 +79,12 @@ class RecentGrowth:
             sums[series] += step
         self._grown = sums
 
-    def of(self, series: Series) -> float:
+    def growth_of(self, series: Series) -> float:
         """Return by how much a counter has grown."""
         return self._grown.get(series, 0.0)
 
     def _find(self, layout: Layout) -> tuple[int, ...]:
-        return tuple(place for place, each in enumerate(layout.series) if each.metric.name in self._rows)
+        return tuple(place for place, series in enumerate(layout.series) if series.metric.name in self._rows)
 
 
 SPAN_SECONDS = 10.0
@@ -108,22 +108,29 @@ class Growth:
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take note of a snapshot's counters, by reference."""
-        now, past = snapshot.at.mono, self._past
+        now = snapshot.at.mono
         new: dict[Layout, tuple[_PastFrame, ...] | None] = {}
         for layout, values in snapshot.frames:
-            seen = past[layout] if layout in past else () if self._concerns(layout) else None
-            if seen is not None and (not seen or seen[-1].values is not values):
-                recent = seen[1:] if len(seen) > 1 and seen[1].mono <= now - SPAN_SECONDS else seen
-                seen = (*recent, _PastFrame(now, values))
-            new[layout] = seen
+            past_frames = self._past_of(layout)
+            if past_frames is not None and (not past_frames or past_frames[-1].values is not values):
+                reaches_back = len(past_frames) > 1 and past_frames[1].mono <= now - SPAN_SECONDS
+                recent = past_frames[1:] if reaches_back else past_frames
+                past_frames = (*recent, _PastFrame(now, values))
+            new[layout] = past_frames
         self._past = new
+
+    def _past_of(self, layout: Layout) -> tuple[_PastFrame, ...] | None:
+        """Return the frames of a layout that are remembered; None for one without such counters."""
+        if layout in self._past:
+            return self._past[layout]
+        return () if self._concerns(layout) else None
 
     def per_second(self, layout: Layout, place: int) -> float | None:
         """Return how much the counter at a place of a layout grew in a second; None until it was seen twice."""
-        seen = self._past.get(layout) or ()
-        if len(seen) < 2:
+        past_frames = self._past.get(layout) or ()
+        if len(past_frames) < 2:
             return None
-        first, last = seen[0], seen[-1]
+        first, last = past_frames[0], past_frames[-1]
         return max(0.0, last.values[place] - first.values[place]) / (last.mono - first.mono)
 
 
@@ -156,36 +163,36 @@ class _Recipe:
     """What is made of a layout's frames. Our values times a factor are converted together, those to be rounded last."""
 
     def __init__(self, layout: Layout, outputs: Sequence[_Output], growth: Growth, recent: RecentGrowth) -> None:
-        simple = [each for each in outputs if each.name.simple is not None]
-        simple.sort(key=lambda each: each.name.rounding is not None)
-        factors = [each.parts[0].term.factor for each in simple]
-        self._pick = picker([each.parts[0].place for each in simple])
+        scaled = [output for output in outputs if output.name.simple is not None]
+        scaled.sort(key=lambda output: output.name.rounding is not None)
+        factors = [output.parts[0].term.factor for output in scaled]
+        self._pick = picker([output.parts[0].place for output in scaled])
         self._factors = [1 if factor == 1.0 else factor for factor in factors]  # an integer stays one
-        self._roundings = [each.name.rounding for each in simple if each.name.rounding is not None]
-        self._exact = len(simple) - len(self._roundings)
-        self._others = [each for each in outputs if each.name.simple is None]
+        self._roundings = [output.name.rounding for output in scaled if output.name.rounding is not None]
+        self._exact = len(scaled) - len(self._roundings)
+        self._computed_outputs = [output for output in outputs if output.name.simple is None]
         self._source, self._growth, self._recent = layout, growth, recent
-        self._fixed = Layout(tuple(each.series for each in simple))
+        self._fixed = Layout(tuple(output.series for output in scaled))
         self._layout = self._fixed
 
     @property
     def idle(self) -> bool:
-        return not self._factors and not self._others
+        return not self._factors and not self._computed_outputs
 
     def frame(self, frame: Frame) -> Frame:
         scaled = tuple(map(mul, self._pick(frame.values), self._factors))
         rounded = (rounding(value) for rounding, value in zip(self._roundings, scaled[self._exact :], strict=True))
         values = (*scaled[: self._exact], *rounded)
-        if not self._others:
+        if not self._computed_outputs:
             return Frame(self._fixed, values)
         more = list(self._computed(frame.values))
-        series = (*self._fixed.series, *(each.series for each in more))
+        series = (*self._fixed.series, *(reading.series for reading in more))
         if series != self._layout.series:
             self._layout = Layout(series)
-        return Frame(self._layout, (*values, *(each.value for each in more)))
+        return Frame(self._layout, (*values, *(reading.value for reading in more)))
 
     def _computed(self, values: tuple[float, ...]) -> Iterator[Reading]:
-        for output in self._others:
+        for output in self._computed_outputs:
             value = self._value(output, values)
             if value is not None:
                 rounding = output.name.rounding
@@ -195,8 +202,8 @@ class _Recipe:
         if output.name.newest:
             return _newest(self._source, output, values)
         if output.name.recent:
-            grown = self._recent.of(self._source.series[output.parts[0].place])
-            return grown if (grown > 0) == (output.name.recent is Recent.SOME) else None
+            grown = self._recent.growth_of(self._source.series[output.parts[0].place])
+            return grown if (grown > 0) == (output.name.recent is Recent.NONZERO) else None
         if output.name.label:
             return _number(dict(self._source.series[output.parts[0].place].all_labels).get(output.name.label, ""))
         above = self._sum(output.parts, values)
@@ -251,7 +258,7 @@ class Translation:
         self._rates = {term.row for users in self._by_row.values() for _, _, term in users if term.rate}
         self._recent_rows = {name.terms[0].row for profile in self._profiles for name in profile.names if name.recent}
         self._recent = RecentGrowth(self._recent_rows)
-        self._growth = Growth(lambda layout: any(each.metric.name in self._rates for each in layout.series))
+        self._growth = Growth(lambda layout: any(series.metric.name in self._rates for series in layout.series))
         self._informants = RoundMemo[Layout, tuple[Series, ...]](_informants)
         self._last_informants: tuple[Series, ...] | None = None
         self._facts = KnownNode(host, named, {}, {}, tuple(further_labels))
@@ -280,7 +287,7 @@ class Translation:
 
     def _plan(self, layout: Layout) -> _Recipe:
         """Find the series of a layout that another exporter has, too."""
-        found: dict[tuple[ForeignName, Labels], dict[Term, list[int]]] = {}
+        places_of: dict[tuple[ForeignName, Labels], dict[Term, list[int]]] = {}
         for place, series in enumerate(layout.series):
             for profile, name, term in self._by_row.get(series.metric.name, ()):
                 if term.labels and term.labels != tuple(value for _, value in series.labels):
@@ -289,16 +296,16 @@ class Translation:
                 labelled = Series(series.metric, series.entity) if name.newest else series
                 labels = profile.labelling(self._facts, labelled, name.name)
                 if labels is not None:
-                    found.setdefault((name, labels), {}).setdefault(term, []).append(place)
-        made = (_output(name, Series(self._rows[name], Node(), labels), places)
-                for (name, labels), places in found.items())  # fmt: skip
-        return _Recipe(layout, [each for each in made if each is not None], self._growth, self._recent)
+                    places_of.setdefault((name, labels), {}).setdefault(term, []).append(place)
+        outputs = (_output(name, Series(self._rows[name], Node(), labels), places)
+                for (name, labels), places in places_of.items())  # fmt: skip
+        return _Recipe(layout, [output for output in outputs if output is not None], self._growth, self._recent)
 
 
 def _output(name: ForeignName, series: Series, places: dict[Term, list[int]]) -> _Output | None:
     """Return the series if all its terms are there; of two that would be the same series, the first counts."""
     if name.newest:
-        every = [_Part(place, term) for term, found in places.items() for place in found]
+        every = [_Part(place, term) for term, positions in places.items() for place in positions]
         return _Output(name, series, tuple(every), ()) if name.terms[0] in places else None
     if any(term not in places for term in (*name.terms, *name.divisor)):
         return None
@@ -322,11 +329,11 @@ def _facts(node: KnownNode, informants: Sequence[Series]) -> KnownNode:
         labels = dict(series.labels)
         if not isinstance(series.entity, Gpu):
             continue
-        known = gpus.setdefault(series.entity, KnownGpu())
+        gpu = gpus.setdefault(series.entity, KnownGpu())
         if series.metric.name == "coldplate_gpu_info":
-            gpus[series.entity] = KnownGpu(labels, known.jobs)
+            gpus[series.entity] = KnownGpu(labels, gpu.jobs)
         elif series.metric.name == "coldplate_gpu_mig_info":
             profiles[labels.get("mig_uuid", "")] = labels.get("profile", "")
         elif labels.get("shared") != "true":
-            gpus[series.entity] = KnownGpu(known.info, {**known.jobs, labels.get("mig", WHOLE): labels})
+            gpus[series.entity] = KnownGpu(gpu.info, {**gpu.jobs, labels.get("mig", WHOLE): labels})
     return replace(node, gpus=gpus, mig_profiles=profiles)

@@ -88,8 +88,10 @@ class PasswordChecks:
             if hashed is not None and mark in self._known:
                 self._known.move_to_end(mark)
                 return None
-            key, given = (None, self._dummy_hash(users, user)) if hashed is None else (mark, hashed)
-            return self._queue(_PendingCheck(key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)), peer)
+            key: bytes | None = mark
+            if hashed is None:
+                key, hashed = None, self._dummy_hash(users, user)
+            return self._queue(_PendingCheck(key, hashed.encode(), password[:_LONGEST], Deferred(late=CROWDED)), peer)
 
     def run(self) -> None:
         while not self._stopping.is_set():
@@ -99,7 +101,7 @@ class PasswordChecks:
                 self._wake.clear()
                 continue
             began = self._clock()
-            if self._settle(pending):
+            if self._answer_login(pending):
                 continue
             self._stopping.wait(min((self._clock() - began) * REST, MOST_REST_SECONDS))
 
@@ -109,8 +111,8 @@ class PasswordChecks:
             if len(self._waiting) >= MOST_ADDRESSES:
                 return CROWDED
             mine = self._waiting[peer] = deque()
-        for each in [each for each in mine if each.answer.abandoned]:
-            mine.remove(each)
+        for abandoned in [check for check in mine if check.answer.abandoned]:
+            mine.remove(abandoned)
         if len(mine) >= MOST_OF_ONE:
             return CROWDED
         mine.append(pending)
@@ -130,7 +132,7 @@ class PasswordChecks:
                         return pending
         return None
 
-    def _settle(self, pending: _PendingCheck) -> bool:
+    def _answer_login(self, pending: _PendingCheck) -> bool:
         """Answer a login; returns whether it is right."""
         with self._lock:
             right = pending.key is not None and pending.key in self._known

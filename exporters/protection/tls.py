@@ -45,7 +45,7 @@ def make_context(tls: ServerTls, path: Path) -> tuple[ssl.SSLContext, bytes]:
     if not tls.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     if tls.cipher_suites:
-        older = [CIPHERS[each] for each in tls.cipher_suites if CIPHERS[each]]
+        older = [CIPHERS[suite] for suite in tls.cipher_suites if CIPHERS[suite]]
         if older:
             context.set_ciphers(":".join(older))
         else:
@@ -66,7 +66,7 @@ def make_context(tls: ServerTls, path: Path) -> tuple[ssl.SSLContext, bytes]:
 def _set_curves(context: ssl.SSLContext, curves: Sequence[str], fail: Callable[[str, str], NoReturn]) -> None:
     if not curves:
         return
-    names = [CURVES[each] for each in curves]
+    names = [CURVES[curve] for curve in curves]
     if len(names) == 1:
         try:
             context.set_ecdh_curve(names[0])
@@ -108,8 +108,8 @@ def _pem(key: str, text: str, file: str, fail: Callable[[str, str], NoReturn]) -
 
 def names_of(certificate: Mapping[str, Any] | None) -> set[str]:
     """Return the alternative names of a client's certificate, as `ssl` decodes it; addresses in their shortest form."""
-    given = (certificate or {}).get("subjectAltName", ())
-    return {_shortest(value) if kind == "IP Address" else value for kind, value in given if kind in _KINDS}
+    alternative_names = (certificate or {}).get("subjectAltName", ())
+    return {_shortest(value) if kind == "IP Address" else value for kind, value in alternative_names if kind in _KINDS}
 
 
 def _shortest(address: str) -> str:
@@ -188,11 +188,11 @@ class TlsTransport(ClientTransport):
         if not self._flush():
             return 0
         record = bytearray()
-        for each in pieces:
-            record += each[: CHUNK - len(record)]
-        taken = self._tls.write(record) if record else 0
+        for piece in pieces:
+            record += piece[: CHUNK - len(record)]
+        accepted = self._tls.write(record) if record else 0
         self._flush()
-        return taken
+        return accepted
 
     def end(self) -> None:
         self._ended = True

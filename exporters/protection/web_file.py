@@ -94,13 +94,13 @@ def _seconds(value: object) -> float:
     return -seconds if match[1] == "-" else seconds
 
 
-def _among(known: Collection[str]) -> Callable[[object], object]:
+def _among(allowed: Collection[str]) -> Callable[[object], object]:
     """Return what refuses a text, or a list with one, that is not among these."""
 
     def checked(value: object) -> object:
-        for each in value if isinstance(value, list) else (value,):
-            if isinstance(each, str) and each not in known:
-                raise ValueError(f"{shown(each)} is unknown; use one of {', '.join(known)}")
+        for text in value if isinstance(value, list) else (value,):
+            if isinstance(text, str) and text not in allowed:
+                raise ValueError(f"{shown(text)} is unknown; use one of {', '.join(allowed)}")
         return value
 
     return checked
@@ -133,7 +133,7 @@ class ServerTls(msgspec.Struct, frozen=True):
     @property
     def files(self) -> tuple[str, ...]:
         """The paths of all files that the section names."""
-        return tuple(each for each in (self.cert_file, self.key_file, self.client_ca_file) if each)
+        return tuple(path for path in (self.cert_file, self.key_file, self.client_ca_file) if path)
 
 
 class HttpSettings(msgspec.Struct, frozen=True):
@@ -216,7 +216,7 @@ def _check_versions(tls: ServerTls, fail: Fail) -> None:
             fail(key, f"{version} is not supported (RFC 8996 forbids it); use TLS12 or TLS13")
     if tls.min_version > tls.max_version:
         fail("max_version", f"{tls.max_version} is below min_version {tls.min_version}: no client could connect")
-    if tls.cipher_suites and tls.max_version == "TLS12" and not any(CIPHERS[each] for each in tls.cipher_suites):
+    if tls.cipher_suites and tls.max_version == "TLS12" and not any(CIPHERS[suite] for suite in tls.cipher_suites):
         fail("cipher_suites", "has only suites of TLS 1.3, and max_version is TLS12: no client could connect")
 
 

@@ -115,15 +115,16 @@ class WebGate(PortGate):
             return None
         return self._passwords.check(file.users, request.headers.get("authorization", ""), peer)
 
-    def dress(self, response: Response) -> Response:
-        reason = LOGIN if response is DENIED else RATE if response is LIMITED else ""
-        if reason:
-            self._count(reason)
-        given = {name: value for name, value in self.terms.file.http.headers.items() if value}
-        if not given:
+    def add_headers(self, response: Response) -> Response:
+        if response is DENIED:
+            self._count(LOGIN)
+        elif response is LIMITED:
+            self._count(RATE)
+        configured = {name: value for name, value in self.terms.file.http.headers.items() if value}
+        if not configured:
             return response
-        kept = tuple((name, value) for name, value in response.headers if name not in given)
-        added = tuple((name, value) for name, value in given.items() if name != _FIXED)
+        kept = tuple((name, value) for name, value in response.headers if name not in configured)
+        added = tuple((name, value) for name, value in configured.items() if name != _FIXED)
         return structs.replace(response, headers=kept + added)
 
     def _count(self, reason: str) -> None:
@@ -216,7 +217,7 @@ class WebWatch:
             self.gate.enforce(terms)
         self.changed()
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Look at the files once: notice a change, or take one that has been noticed before."""
         tls = self.gate.terms.file.tls
         now = stamps_of(self.path, *(() if tls is None else tls.files))
@@ -227,12 +228,12 @@ class WebWatch:
         retried = not self.last.good and self._periods >= RETRY_PERIODS
         if not self._is_taken or retried:
             self._is_taken, self._periods = True, 0
-            self._take()
+            self._reload()
         elif self._has_kept_sessions():
             with suppress(WebFileError):  # then once they can be used again
                 self.gate.terms = load_terms(self.path)
 
-    def _take(self) -> None:
+    def _reload(self) -> None:
         try:
             terms = self.load()
         except WebFileError:
@@ -248,4 +249,4 @@ class WebWatch:
 
     def _run(self) -> None:
         while not self._stopping.wait(PERIOD_SECONDS):
-            self.look()
+            self.check_files()

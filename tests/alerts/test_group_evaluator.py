@@ -107,7 +107,7 @@ def test_a_query_of_a_template_that_fails_affects_only_its_annotation(
     [("ALERTS", "Hot", True), ("ALERTS_FOR_STATE", "Hot", True), ("ALERTS", "Cold", False), ("Hot", "Hot", False),
      ("recorded", "", True), ("other", "", False)],
 )  # fmt: skip
-def test_after_a_restart_series_that_a_rule_of_the_group_wrote_and_no_longer_writes_end(
+def test_after_a_restart_series_end_that_their_rule_no_longer_writes(
     storage: Storage, ask: Callable[..., object], name: str, alertname: str, ends: bool
 ) -> None:
     rules = group("rules: [{alert: Hot, expr: t > 80}, {record: recorded, expr: t}]")
@@ -195,7 +195,7 @@ def test_only_alerts_that_fire_inhibit_and_those_of_before_are_free_after_it() -
     assert update(inhibition, 2.0, HOT) == set()
 
 
-def test_what_began_while_its_cause_fired_is_no_news_after_it_as_long_as_it_only_lasts() -> None:
+def test_an_effect_is_no_news_after_its_cause_as_long_as_it_only_lasts() -> None:
     inhibition = Inhibition(RULES)
     assert update(inhibition, 0.0, HOT, LOST) == {HOT.labels}
     for mono in (10.0, AFTERMATH_SECONDS, 20 * AFTERMATH_SECONDS):
@@ -224,7 +224,7 @@ def test_an_effect_whose_condition_outlives_its_cause_for_minutes_is_news() -> N
     assert update(inhibition, 1000.0 + AFTERMATH_SECONDS, HOT) == {HOT.labels}
 
 
-def test_the_lower_level_of_an_alert_is_news_when_the_higher_one_ends_unless_it_only_lasts() -> None:
+def test_a_lower_level_is_news_when_the_higher_one_ends_unless_it_only_lasts() -> None:
     high, low = (alert("GpuEcc", gpu="1", severity=each) for each in ("critical", "warning"))
     inhibition = Inhibition(RULES)
     assert update(inhibition, 0.0, high, low) == {low.labels}

@@ -59,7 +59,7 @@ def texts(templates: Any) -> dict[str, str]:
     return {name: template.source for name, template in templates}
 
 
-def test_every_alert_of_the_name_gets_what_is_overridden_and_all_else_stays_the_very_same() -> None:
+def test_every_alert_of_the_name_is_overridden_and_all_else_stays_the_same() -> None:
     file = changed({"Hot": Override(hold=600.0, annotations={"owner": "{{ $labels.gpu }}"})})
     first, second = alerts(file, "Hot")
     assert (first.terms.rule, first.terms.hold, first.terms.keep_firing) == ("Hot", 600.0, 60.0)
@@ -78,7 +78,7 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_all_else_stays_the_
     assert (file.path, file.warnings) == (given[0].path, given[0].warnings)
 
 
-def test_zero_overrides_a_duration_none_does_not_and_an_empty_text_takes_an_annotation_away() -> None:
+def test_zero_overrides_a_duration_and_an_empty_text_removes_an_annotation() -> None:
     (first, _) = alerts(changed({"Hot": Override(hold=0.0)}), "Hot")
     assert (first.terms.hold, first.terms.keep_firing) == (0.0, 60.0)
     (first, _) = alerts(changed({"Hot": Override(keep_firing_for=0.0)}), "Hot")
@@ -87,7 +87,7 @@ def test_zero_overrides_a_duration_none_does_not_and_an_empty_text_takes_an_anno
     assert texts(first.annotations) == {"summary": "at {{ $value }}"}
 
 
-def test_an_empty_text_takes_a_label_from_the_alert_whether_the_rule_or_the_result_has_it() -> None:
+def test_an_empty_text_removes_a_label_whether_the_rule_or_the_result_has_it() -> None:
     file = changed({"Dusty": Override(labels={"gpu": "", "team": "{{ $labels.rack }}-hpc"})})
     storage = Storage()
     storage.append(make_labels({"gpu": "3", "rack": "r12"}, "fan"), 100.0, 0.99)
@@ -162,7 +162,7 @@ def test_an_expression_takes_the_place_of_the_query() -> None:
     assert first.terms.hold == 300.0
 
 
-def test_what_is_given_for_a_severity_holds_for_its_rules_and_before_what_is_given_for_all() -> None:
+def test_an_override_of_a_severity_wins_over_the_one_for_all_rules_of_the_name() -> None:
     level = Change(hold=7.0, labels={"team": "hall"}, thresholds={80.0: 70.0})
     given = Override(
         hold=600.0, keep_firing_for=5.0, labels={"team": "all", "site": "a"}, thresholds={80.0: 85.0, 90.0: 95.0},
@@ -176,7 +176,7 @@ def test_what_is_given_for_a_severity_holds_for_its_rules_and_before_what_is_giv
     assert texts(second.labels) == {"severity": "critical", "site": "a", "team": "all"}
 
 
-def test_disabled_alerts_are_gone_though_overridden_recording_rules_stay_and_an_empty_group_goes() -> None:
+def test_disabled_alerts_and_empty_groups_go_and_recording_rules_stay() -> None:
     file = changed({}, disable=("Hot", "Dusty*"))
     assert [(group.name, [rule.name for rule in group.rules]) for group in file.groups] == [("heat", ["gpu:t:max"])]
     assert changed({}, disable=("*",)).rule_count == 1
@@ -239,7 +239,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_builtin_is_the_shipped_pack_in_the_order_of_its_names_and_advice_is_loaded_only_by_its_own() -> None:
+def test_builtin_is_the_shipped_pack_in_order_and_advice_is_loaded_by_its_name() -> None:
     found = packs.find("builtin", Path("/nowhere"))
     assert found == packs.builtin_files()
     assert [path.name for path in found] == sorted(path.name for path in found)
@@ -252,7 +252,7 @@ def test_builtin_is_the_shipped_pack_in_the_order_of_its_names_and_advice_is_loa
     assert [Path(file.path).stem for file in packs.load_all(["advice"], None, 60.0)] == ["advice"]
 
 
-def test_an_entry_may_be_a_pattern_and_is_relative_to_the_configuration_or_without_one_to_where_one_is(
+def test_an_entry_may_be_a_pattern_and_is_relative_to_the_configuration(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert packs.find("a.yml", folder) == [folder / "a.yml"]
@@ -307,9 +307,7 @@ def rules(name: str, count: int) -> str:
     return f"groups: [{{name: {name}, rules: [{each}]}}]"
 
 
-def test_the_rules_of_a_site_and_their_words_are_counted_over_its_files_and_beside_the_shipped_ones(
-    folder: Path,
-) -> None:
+def test_the_rules_of_a_site_and_their_words_are_counted_over_all_its_files(folder: Path) -> None:
     (folder / "a.yml").write_text(rules("a", 300))
     (folder / "b.yml").write_text(rules("b", 200))
     shipped = sum(file.rule_count for file in packs.load_all(["builtin", "advice"], None, 1.0))

@@ -67,7 +67,7 @@ def all_told(file: RuleFile) -> list[tuple[object, ...]]:
     return [(g.name, g.interval, g.limit, g.query_offset, [told(rule) for rule in g.rules]) for g in file.groups]
 
 
-def test_a_file_is_written_as_a_person_would_write_it_and_what_a_group_shared_with_each_rule() -> None:
+def test_a_file_is_written_as_by_hand_and_labels_of_a_group_with_each_rule() -> None:
     assert write(rulefile.parse(TEXT, "f")) == TEXT
     assert write(RuleFile("f", ())) == "groups: []\n"
     shared = rulefile.parse("groups: [{name: g, labels: {a: b}, rules: [{record: r, expr: up}]}]", "f")
@@ -127,9 +127,7 @@ def test_a_numbered_name_gives_way_to_a_file_that_has_it(tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_a_foreign_file_is_never_overwritten_and_a_place_that_cannot_be_written_to_is_told_with_its_reason(
-    tmp_path: Path,
-) -> None:
+def test_a_foreign_file_is_never_overwritten_and_a_failed_write_has_its_reason(tmp_path: Path) -> None:
     (tmp_path / "dust.yml").write_text("groups: []\n")
     files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse(TEXT, "/a/dust.yml")]
     with pytest.raises(

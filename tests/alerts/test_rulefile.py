@@ -50,7 +50,7 @@ def test_a_mistake_is_reported_with_its_place_and_remedy(text: str) -> None:
     assert WRONG[text] in str(caught.value)
 
 
-def test_every_mistake_of_a_file_is_reported_in_the_order_of_its_lines_but_not_more_than_fifty() -> None:
+def test_up_to_fifty_mistakes_of_a_file_are_reported_in_the_order_of_its_lines() -> None:
     text = RULE + "    for: soon\n    labels: {__name__: c}\n- name: h\n  limits: 3\n"
     with pytest.raises(RuleFileError) as caught:
         rulefile.parse(text, "f.yml")
@@ -179,7 +179,7 @@ def test_a_query_that_is_too_long_is_refused_by_its_place() -> None:
     assert "has more than 10000 words" in warning
 
 
-def test_what_aliases_share_counts_as_often_as_it_is_compiled_and_long_texts_of_rules_count_too() -> None:
+def test_aliases_count_as_often_as_they_are_compiled_and_long_texts_count_too() -> None:
     text = "groups:\n- name: g\n  rules:\n  - &r {record: a, expr: b}\n" + "  - *r\n" * 499
     assert rulefile.parse(text, "f").rule_count == 500
     with pytest.raises(RuleFileError, match="exceed 500, the most on a node"):
@@ -291,9 +291,7 @@ def test_without_an_address_the_agents_show_their_runbooks() -> None:
     assert found["RackPowerHigh"].endswith('http://{{ . | first | label "instance" }}{{ end }}/runbooks/RackPowerHigh')
 
 
-def test_with_an_address_every_alert_of_the_pack_leads_there_also_on_a_server_but_for_an_override(
-    tmp_path: Path,
-) -> None:
+def test_with_an_address_every_alert_of_the_pack_leads_there_but_for_an_override(tmp_path: Path) -> None:
     found = configured(f"rules: {{runbook_base: '{BASE}/'}}")
     assert len(found) > 50
     assert found == {name: f"{BASE}/{name}" for name in found}

@@ -67,7 +67,7 @@ def test_a_hundred_thousand_of_anything_are_refused(piece: str) -> None:
             compile_template(template)
 
 
-def test_a_chain_of_else_if_may_be_long_and_what_one_declares_is_known_in_the_arms_that_follow() -> None:
+def test_a_chain_of_else_if_may_be_long_and_later_arms_know_its_variables() -> None:
     count = 900
     arms = "".join(f"{{{{ else if eq $x {number} }}}}{number}" for number in range(1, count))
     template = f"{{{{ $x := len `{'a' * (count - 1)}` }}}}{{{{ if eq $x 0 }}}}0{arms}{{{{ else }}}}none{{{{ end }}}}"
@@ -141,8 +141,6 @@ def test_a_constant_that_go_refuses_is_refused(constant: str, words: str) -> Non
         ("first 1", "can't handle 1 for arg of type"),
     ],
 )
-def test_a_width_beyond_a_thousand_a_time_beyond_the_calendar_and_what_has_no_order_are_errors(
-    action: str, words: str
-) -> None:
+def test_too_large_a_width_a_time_beyond_the_calendar_and_no_order_are_errors(action: str, words: str) -> None:
     with pytest.raises(RenderError, match=words):
         rendered("{{ " + action + " }}")

@@ -87,7 +87,7 @@ class Told:
         return explain(self.journal, alert, BEGAN + now)
 
 
-def test_nothing_changed_is_an_answer_with_its_span_and_claims_nothing_of_before_the_agents_start() -> None:
+def test_no_change_is_an_answer_with_its_span_from_the_agents_start_on() -> None:
     assert {*STEPS, SM_CLOCK, *MOMENTS} <= BY_NAME.keys()
     told = Told().seconds(0, 300, {UP: 1.0, ("coldplate_gpu_power_watts", GPU_0, ()): 1.0})
     assert told.of(240, 300, gpu="3", uuid="GPU-3") == (
@@ -96,7 +96,7 @@ def test_nothing_changed_is_an_answer_with_its_span_and_claims_nothing_of_before
     assert told.of(30, 60).endswith("from 22:00:00Z, the agent's start, to 22:01:00Z")
 
 
-def test_a_step_is_told_with_its_second_and_its_part_and_moves_with_a_clock_that_is_set() -> None:
+def test_a_step_has_its_second_and_its_part_and_moves_with_a_clock_that_is_set() -> None:
     told = Told().seconds(0, 200, {UP: 1.0}).seconds(201, 210, {UP: 0.0})
     assert told.of(205, 210) == "22:03:21Z GPU 3: not answering (from 22:01:25Z to 22:03:30Z)"
     told.journal.shift(3600.0)

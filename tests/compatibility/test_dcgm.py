@@ -188,7 +188,7 @@ def xid_counts(translation: Translation, mono: float, **counts: float) -> dict[s
     return {dict(each.labels).get("xid", ""): each.value for each in told}
 
 
-def test_xids_of_the_last_five_minutes_are_counted_by_code_but_not_those_before_the_first_look() -> None:
+def test_xids_of_the_last_five_minutes_since_the_first_snapshot_count_by_code() -> None:
     translation = Translation(["dcgm"], "node-1")
     assert xid_counts(translation, 0.0) == {"": 0}
     assert xid_counts(translation, 10.0, x13=2) == {"13": 2}, "a code that is new began at 0"

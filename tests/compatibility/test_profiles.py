@@ -180,7 +180,7 @@ def names(snapshot: Snapshot | None) -> set[str]:
     return {each.metric.name for each in snapshot}
 
 
-def test_what_a_page_leaves_out_of_ours_is_there_under_their_names_and_another_translation_in_force_at_once() -> None:
+def test_excluded_series_are_served_by_foreign_names_and_a_new_translation_at_once() -> None:
     view = exposed(LEAN)
     assert names(view.latest()) == {"coldplate_gpu_up"}
     assert {"coldplate_gpu_up", "DCGM_FI_DEV_GPU_TEMP", "nvidia_smi_temperature_gpu"} <= names(view.scraped())
@@ -190,7 +190,7 @@ def test_what_a_page_leaves_out_of_ours_is_there_under_their_names_and_another_t
     assert "nvidia_smi_temperature_gpu" in names(view.scraped())
 
 
-def test_without_a_profile_the_page_is_the_selection_itself_and_the_neighbours_alone_can_be_served() -> None:
+def test_without_a_profile_the_page_is_the_selection_and_foreign_names_can_be_alone() -> None:
     view = exposed("{}")
     assert view.neighbours is None
     assert view.scraped() is view.latest()

@@ -70,14 +70,14 @@ def hot(last: int) -> Run:
     return run
 
 
-def test_a_rule_is_evaluated_from_the_first_round_of_its_series_on_and_its_alert_ends_with_them() -> None:
+def test_a_rule_is_evaluated_from_the_first_round_of_its_series_to_their_end() -> None:
     run = Run(ruleset(HOT))
     assert run.rounds(0, 9, {("other", "0"): 90.0}) == []
     assert run.rounds(10, 25, HOT_NODE) == ["10: pending", "20: firing"]
     assert run.rounds(26, 26, {}) == ["26: resolved"]
 
 
-def test_groups_keep_their_intervals_take_turns_and_do_not_catch_up_on_what_they_missed() -> None:
+def test_groups_keep_their_intervals_take_turns_and_do_not_catch_up() -> None:
     group = "{{name: {0}, interval: {1}, rules: [{{record: 'r:{0}', expr: '1'}}]}}"
     text = "groups: [" + ", ".join(group.format(*each) for each in (("a", "5s"), ("b", "5s"), ("c", "1s"))) + "]"
     run = Run(ruleset(text))
@@ -165,7 +165,7 @@ def test_rules_that_go_take_their_series_and_alerts_along() -> None:
     assert run.rounds(13, 15, HOT_NODE) == ["15: resolved"]  # two intervals later, as on a Prometheus server
 
 
-def test_a_group_that_moves_to_another_file_takes_its_series_over_and_those_of_one_name_are_separate() -> None:
+def test_a_group_that_moves_to_another_file_takes_its_series_over() -> None:
     record = "{name: g, rules: [{record: r, expr: t * 2}]}"
     reader = "{name: h, rules: [{alert: High, expr: r > 100}]}"
     run = Run(ruleset(f"groups: [{record}, {reader}]"))
@@ -290,7 +290,7 @@ def test_alerts_that_ended_a_while_ago_are_still_remembered() -> None:
     assert again.alerts() == []
 
 
-def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_alerts_that_are_over() -> None:
+def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_ended_alerts() -> None:
     run = hot(12)
     again = run.restarted(12, 20)
     again.rounds(20, 21, COOL_NODE)
@@ -298,7 +298,7 @@ def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_alerts_that_are
     assert again.rounds(22, 60, COOL_NODE) == ["50: resolved"]
 
 
-def test_firing_alerts_of_rules_that_are_gone_are_forgotten_and_named_so_that_their_end_can_be_sent() -> None:
+def test_firing_alerts_of_removed_rules_are_forgotten_and_returned_to_be_ended() -> None:
     run = hot(12)
     assert run.restarted(12, 20, ruleset(HOT.replace("warning", "critical"))).alerts() == []
     again = Run(ruleset("{alert: Other, expr: u > 1}"), 20)

@@ -253,7 +253,7 @@ def test_a_range_of_too_many_turns_is_not_begun() -> None:
     assert len(fine.alerts()[0].annotations["a"]) == 10_000
 
 
-def test_queries_of_templates_leave_nothing_behind_neither_turn_by_turn_nor_after_all() -> None:
+def test_queries_of_templates_leave_nothing_in_memory() -> None:
     rules = group(
         "{alert: A, expr: 'm{gpu=\"0\"}', annotations: {a: '{{ range query `m` }}{{ query `m` | len }} {{ end }}'}}"
     )

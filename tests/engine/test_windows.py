@@ -64,7 +64,7 @@ def comparable(result: object) -> object:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_query_sees_in_the_windows_what_it_would_see_in_a_store_that_keeps_everything(seed: int, node: Node) -> None:
+def test_a_query_sees_in_the_windows_what_it_sees_in_a_store_of_everything(seed: int, node: Node) -> None:
     dice = random.Random(seed)
     rules = ruleset(rules_of(*QUERIES))
     queries = [rule.query for group in rules.groups for rule in group.rules]
@@ -88,7 +88,7 @@ def test_a_query_sees_in_the_windows_what_it_would_see_in_a_store_that_keeps_eve
             assert comparable(query.evaluate(kept, at)) == comparable(query.evaluate(everything, at)), query.text
 
 
-def test_a_window_has_every_sample_that_a_rule_may_read_and_one_if_it_reads_the_newest_only(node: Node) -> None:
+def test_a_window_has_every_sample_that_a_rule_may_read(node: Node) -> None:
     kept = windows(rules_of("rate(a[5m])", "b"))
     for second in range(50):
         kept.ingest_round(
@@ -181,9 +181,7 @@ MADE = (
 
 
 @pytest.mark.parametrize("template", MADE)
-def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_that_keeps_everything(
-    template: str, node: Node
-) -> None:
+def test_a_query_of_a_template_sees_what_it_sees_in_a_store_of_everything(template: str, node: Node) -> None:
     """The rule's own query reads neither of the series that its template asks for."""
     rules = ruleset("{alert: A, expr: 'c == 1', annotations: {t: " + json.dumps(template) + "}}")
     kept, everything = Windows(Needs(rules.groups), (), 1.0), Storage()

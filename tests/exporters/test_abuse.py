@@ -29,9 +29,7 @@ def resident() -> int:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\nHost:"])
-def test_three_hundred_clients_that_say_nothing_or_half_a_request_do_not_lock_others_out(
-    serve: Serve, said: bytes
-) -> None:
+def test_three_hundred_clients_without_a_whole_request_do_not_lock_others_out(serve: Serve, said: bytes) -> None:
     running = serve()
     threads = threading.active_count()
     silent = [running.client() for _ in range(300)]
@@ -44,9 +42,7 @@ def test_three_hundred_clients_that_say_nothing_or_half_a_request_do_not_lock_ot
     assert sum(client.is_cut_off() for client in silent) >= 300 - 64
 
 
-def test_more_clients_than_are_accepted_in_time_are_reported_and_none_is_evicted_for_those_that_have_gone(
-    serve: Serve,
-) -> None:
+def test_a_flood_of_clients_is_reported_and_none_is_evicted_for_those_that_left(serve: Serve) -> None:
     released, begun = threading.Event(), threading.Event()
     told: list[bool] = []
 
@@ -84,7 +80,7 @@ def test_dripping_bytes_does_not_save_a_place(serve: Serve) -> None:
     assert polite.response()[0] == 200
 
 
-def test_an_idle_client_is_cut_off_before_and_after_an_answer_and_in_a_request_it_is_told_so(serve: Serve) -> None:
+def test_an_idle_client_is_cut_off_and_within_a_request_it_gets_a_timeout_answer(serve: Serve) -> None:
     running = serve(idle_timeout=0.1, request_timeout=0.1)
     assert running.client().rest() == b""
     client = running.client()

@@ -114,7 +114,7 @@ def line() -> Iterator[Line]:
         yield Line(stack)
 
 
-def test_who_is_connected_comes_before_all_handshakes_and_a_flood_of_them_gets_a_part_of_a_turn(line: Line) -> None:
+def test_connected_clients_come_before_handshakes_which_get_a_part_of_a_turn(line: Line) -> None:
     line.flood("newcomer", 90.0)
     assert len(line.turn()) * STEP < TURN / 2
     line.add("scraper", 1.0, shaking=False, cost=9.0)

@@ -125,7 +125,7 @@ def test_answers_keep_their_order_on_a_connection(serve: Serve, promises: Promis
     ]  # fmt: skip
 
 
-def test_a_promise_that_is_not_kept_in_time_is_answered_so_and_the_connection_lives_on(serve: Serve) -> None:
+def test_a_late_promise_is_answered_as_late_and_the_connection_lives_on(serve: Serve) -> None:
     promises = Promises(patience=0.1)
     running = serve(promises)
     client = running.client()

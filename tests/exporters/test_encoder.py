@@ -163,7 +163,7 @@ def test_an_openmetrics_family_name_that_is_taken_falls_back_to_the_whole_name()
     assert "unknown" not in {kind for _, kind in openmetrics_kinds(catalogue.ROWS)}, "two rows share a family"
 
 
-def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_and_two_of_one_name_share_a_family() -> None:
+def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity() -> None:
     first, second = made("coldplate_twin", help="First."), made("coldplate_twin", help="Second.")
     snapshot = holding(
         Reading(Series(made("coldplate_zz", entity=Gpu), GPU), 1),
@@ -179,7 +179,7 @@ def test_rows_made_at_run_time_follow_the_known_rows_of_their_entity_and_two_of_
     assert samples(page, Format.TEXT) == held(snapshot)
 
 
-def test_what_appears_twice_is_shown_once_with_its_first_value_but_for_the_age_which_is_that_of_the_page() -> None:
+def test_a_series_that_appears_twice_is_shown_with_its_first_value_but_for_the_age() -> None:
     row = catalogue.BY_NAME["coldplate_gpu_up"]
     again = Series(row, Node(), GPU.labels)  # the same labels by another way
     age = Reading(Series(catalogue.BY_NAME[AGE], Node()), 9.0)

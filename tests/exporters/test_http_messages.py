@@ -105,7 +105,7 @@ def test_what_is_not_plainly_a_request_is_refused(data: bytes, status: int) -> N
     assert shows_methods is data.startswith(b"BREW")
 
 
-def test_the_largest_head_and_body_and_as_many_headers_as_are_understood_are_accepted() -> None:
+def test_the_largest_head_and_body_and_the_most_headers_are_accepted() -> None:
     padding = MAX_HEAD - len(POST) - len("65536\r\nA: ")
     (request,) = read_all(POST + b"65536\r\nA: " + b"a" * padding + b"\r\n\r\n" + b"x" * MAX_BODY)
     assert len(request.body) == MAX_BODY

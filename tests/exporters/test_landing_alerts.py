@@ -130,7 +130,7 @@ def test_ages_are_written_in_words(age: float, words: str) -> None:
 
 @pytest.mark.parametrize(("failed", "words"), [(1, "1 rule has failed"), (3, "3 rules have failed"), (0, "")])
 @pytest.mark.parametrize("alerts", [(), (alert("A"),), (alert("Over", Phase.RESOLVED),)])
-def test_the_absence_of_alerts_is_shown_with_the_number_of_rules_and_rules_that_fail_in_any_case(
+def test_the_absence_of_alerts_is_shown_with_the_number_of_rules_and_of_failures(
     failed: int, words: str, alerts: tuple[Alert, ...]
 ) -> None:
     text = page(*alerts, failed=failed)
@@ -150,7 +150,7 @@ def test_the_page_stays_small_whatever_the_rules_do() -> None:
     assert "more, at" not in page(*many[:MAX_ROWS])
 
 
-def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_the_rule_names() -> None:
+def test_an_alert_leads_to_the_runbook_of_the_agent_or_of_the_rule() -> None:
     """A rule of the pack names the agent itself; a rule of the site may name a page of its own, or nothing at all."""
     addresses = {
         "GpuHot": "http://n1/runbooks/GpuHot",

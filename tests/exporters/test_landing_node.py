@@ -133,7 +133,7 @@ def test_a_node_that_is_well_says_so_and_colours_no_row() -> None:
     assert [row.split()[0] for _, row in rows] == list("01234567")
 
 
-def test_a_lost_gpu_is_said_to_be_unknown_until_a_rule_judges_and_stands_first_with_all_that_a_ticket_needs() -> None:
+def test_a_lost_gpu_is_unknown_until_a_rule_judges_and_stands_first_with_its_facts() -> None:
     gap = Gap(
         catalogue.BY_NAME["coldplate_gpu_power_watts"], GPUS[5], Reason.LOST, "nvmlDeviceGetPowerUsage: GPU is lost"
     )
@@ -297,7 +297,7 @@ def test_the_peak_of_a_port_says_over_which_time() -> None:
     assert "sampling.window" not in page(node()), "no port, no note"
 
 
-def test_ports_that_alerts_name_come_first_a_disabled_one_is_off_and_a_silent_one_is_listed() -> None:
+def test_ports_of_alerts_come_first_and_disabled_and_silent_ones_are_listed() -> None:
     ports = [
         *port("mlx5_0"), *port("mlx5_1", up=0.0, physical=2.0), *port("mlx5_2", rate=25e9), *port("mlx5_3"),
         *port("mlx5_4", up=0.0, physical=3.0),
@@ -354,7 +354,7 @@ def test_a_job_is_shown_with_its_owner_its_gpus_and_what_it_has_had() -> None:
     assert bodies(page([*others, *facts]), "Jobs") == [("", "6001 slurm moe ada ml, gpu 0–1, 3–6 1 h 30 min 2.00 kWh")]
 
 
-def test_a_gpu_of_which_nothing_can_be_read_has_no_state_and_is_not_throttled_by_nothing() -> None:
+def test_a_gpu_that_cannot_be_read_has_no_state_and_no_claim_about_throttling() -> None:
     """As on a Tegra, whose NVML offers neither utilization nor power nor reasons for low clocks."""
     text = page([reading("coldplate_gpu_up", 1.0, GPUS[0])])
     assert bodies(text, "GPUs") == [("", "0 ? – – – – – – – – – – none")]

@@ -78,7 +78,7 @@ def test_the_empty_host_means_every_interface_of_both_families(request: pytest.F
         assert answers(socket.AF_INET6, "::1", port)
 
 
-def test_a_port_in_use_is_named_with_the_remedy_and_the_other_addresses_are_given_back(taken: int) -> None:
+def test_a_port_in_use_is_named_with_the_remedy_and_other_addresses_are_freed(taken: int) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         free = probe.getsockname()[1]
     text = refusal(("127.0.0.1", free), ("127.0.0.1", taken))
@@ -115,7 +115,7 @@ def test_several_addresses_are_served_and_a_stopped_server_can_be_started_again(
 GET = b"GET /%s HTTP/1.1\r\nHost: n\r\n\r\n"
 
 
-def test_a_client_is_hung_up_on_that_wants_it_or_speaks_http_1_0_and_does_not_want_to_stay(serve: Serve) -> None:
+def test_a_client_is_closed_that_wants_it_or_speaks_http_1_0_without_keep_alive(serve: Serve) -> None:
     running = serve()
     asked_to = running.exchange(b"GET /a HTTP/1.1\r\nHost: n\r\nConnection: TE, Close\r\n\r\n" + GET % b"never")
     assert b"Connection: close" in asked_to

@@ -144,7 +144,7 @@ def test_if_no_client_waits_none_is_evicted(serve: Serve, monkeypatch: pytest.Mo
     assert not idle.is_cut_off()
 
 
-def test_a_client_that_the_selector_cannot_forget_does_not_harm_the_one_that_gets_its_descriptor(
+def test_a_client_that_the_selector_keeps_does_not_harm_the_next_of_its_descriptor(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = [False]
@@ -212,7 +212,7 @@ def test_a_thread_that_fails_begins_again_with_its_clients(serve: Serve) -> None
         assert threads.states() == [ThreadState("http", False, falls)]  # until it has gone well for a while
 
 
-def test_a_server_without_an_available_thread_gets_one_later_and_can_be_stopped_before(
+def test_a_server_without_an_available_thread_gets_one_later_or_can_be_stopped(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_thread: threading.Thread) -> None:
@@ -229,7 +229,7 @@ def test_a_server_without_an_available_thread_gets_one_later_and_can_be_stopped_
     assert waiting.get()[0] == 200
 
 
-def test_the_loop_shows_that_it_goes_round_when_it_is_quiet_and_does_not_go_round_for_nothing(
+def test_the_quiet_loop_shows_that_it_runs_and_does_not_run_for_nothing(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[str] = []

@@ -57,7 +57,7 @@ def header(response: Response, name: str) -> str | None:
     return dict(response.headers).get(name)
 
 
-def test_metrics_are_text_unless_openmetrics_is_asked_for_and_their_path_can_be_chosen(view: RouteContext) -> None:
+def test_metrics_are_text_unless_openmetrics_is_requested_at_a_path_of_choice(view: RouteContext) -> None:
     site = Routes(replace(view, telemetry_path="/gpu"))
     plain = get(site, "/gpu")
     assert plain.content_type == "text/plain; version=0.0.4; charset=utf-8"
@@ -78,9 +78,7 @@ RULES = (GroupReport("thermal", "/etc/a.yml", 15.0, rules=(RuleReport("GpuHot", 
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_the_same_bytes_for_all_while_it_is_true_and_compressed_for_those_who_accept_it(
-    view: RouteContext, path: str
-) -> None:
+def test_a_page_is_the_same_bytes_for_all_and_compressed_for_those_who_accept_it(view: RouteContext, path: str) -> None:
     site = Routes(replace(view, rules=lambda: (*RULES,)))
     packed, plain = get(site, path, accept_encoding="gzip"), get(site, path)
     assert header(packed, "Content-Encoding") == "gzip"
@@ -284,9 +282,7 @@ def test_the_snapshot_as_json_holds_everything(view: RouteContext, full_snapshot
     assert (gap["backend"], gap["reason"], gap["detail"]) == ("nvml", "unsupported", "GPM: not supported")
 
 
-def test_the_landing_page_says_what_the_node_is_and_samples_and_lists_the_pages_that_are_described(
-    view: RouteContext,
-) -> None:
+def test_the_landing_page_says_what_the_node_is_and_lists_the_described_pages(view: RouteContext) -> None:
     answer = get(Routes(view), "/")
     page = answer.body.decode()
     assert answer.content_type == "text/html; charset=utf-8"

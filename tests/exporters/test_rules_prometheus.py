@@ -269,7 +269,7 @@ def test_any_text_survives(text: str) -> None:
         ((Phase.PENDING, Phase.FIRING), "firing", ["pending", "firing"]),
     ],
 )
-def test_a_rule_is_as_bad_as_the_worst_of_its_alerts_and_those_that_are_over_are_not_shown(
+def test_a_rule_is_as_bad_as_the_worst_of_its_alerts_without_those_that_ended(
     phases: tuple[Phase, ...], state: str, shown: list[str]
 ) -> None:
     rule = HOT._replace(alerts=tuple(alert(phase) for phase in phases))

@@ -75,7 +75,7 @@ def test_a_text_cannot_contain_markup(text: str) -> None:
     assert not Reader("".join(to_html(text))).tags.keys() & {"script", "b", "i"}
 
 
-def test_the_pages_of_alerts_and_their_index_are_there_before_the_first_sample_and_no_others() -> None:
+def test_pages_of_alerts_and_their_index_are_there_before_the_first_sample() -> None:
     answer = get("/runbooks/GpuLost")
     page = answer.body.decode()
     assert (answer.status, answer.content_type) == (200, "text/html; charset=utf-8")

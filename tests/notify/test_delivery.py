@@ -61,7 +61,7 @@ def test_what_a_server_does_not_take_is_tried_until_it_does(listener, receive, t
     wait_until(lambda: told() == [AWAY, BACK])
 
 
-def test_a_server_that_is_away_is_logged_once_and_gets_the_newest_state_when_it_is_back(listen, receive, told) -> None:
+def test_a_server_that_is_away_is_logged_once_and_gets_the_newest_state_later(listen, receive, told) -> None:
     port = free_port()
     receiver = receive(Webhook, f"http://127.0.0.1:{port}")
     receiver.accept_notices([make_notice("A"), make_notice("B")], 0.0)
@@ -288,7 +288,7 @@ assert receivers[0].queued == 1
 """
 
 
-def test_a_process_is_light_until_there_is_something_to_send_and_ends_although_a_server_hangs(serve) -> None:
+def test_a_process_is_light_until_it_sends_and_ends_although_a_server_hangs(serve) -> None:
     server = serve(lambda held, number: None)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ALONE, server.url],

@@ -82,7 +82,7 @@ VANISH = {
 
 
 @pytest.mark.parametrize("how", VANISH)
-def test_an_incident_that_vanishes_is_forgotten_and_over_for_receivers_that_know_no_end(how: str) -> None:
+def test_an_incident_that_vanishes_is_forgotten_and_over_for_receivers_of_changes(how: str) -> None:
     dispatcher, repeats, once = dispatching()
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
     VANISH[how](dispatcher)
@@ -132,7 +132,7 @@ def test_a_new_receiver_gets_what_fires_and_not_what_was_over_before_it_came() -
     assert successor.heard == [], "its predecessor knew of them"
 
 
-def test_neither_a_reload_nor_another_group_repeats_everything_and_a_clock_that_is_set_back_does_not_silence() -> None:
+def test_a_reload_repeats_nothing_and_a_clock_that_is_set_back_does_not_silence() -> None:
     dispatcher, ear, _ = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
     dispatcher.consider("other", [], 1000.5, 1.0)
@@ -186,7 +186,7 @@ def test_other_external_labels_end_the_alerts_before_and_begin_new_ones() -> Non
     assert told == [("a", "firing"), ("a", "resolved"), ("b", "firing")]
 
 
-def test_an_inhibited_alert_is_held_back_until_its_cause_is_over_unless_it_was_sent_before() -> None:
+def test_an_inhibited_alert_is_held_back_until_its_cause_ends_unless_sent_before() -> None:
     (dispatcher, repeats, once), held = dispatching(), {make_alert().labels}
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0, inhibited=held)
     dispatcher.consider("g", [make_alert()], 1001.0, 1.0, inhibited=held)

@@ -74,7 +74,7 @@ def test_an_alert_is_a_line_with_its_labels_as_facts(lines) -> None:
     assert receiver.counts.sent == 1
 
 
-def test_the_level_is_by_severity_while_it_fires_and_a_value_that_is_no_number_of_json_is_a_text(lines) -> None:
+def test_the_level_is_by_severity_and_a_value_that_json_cannot_write_is_a_text(lines) -> None:
     cases: list[tuple[Any, ...]] = [
         ("critical", None, "ERROR", "inf"),
         ("warning", None, "WARNING", "-inf"),
@@ -94,9 +94,7 @@ def test_there_is_one_line_for_each_change_and_none_for_pending(lines) -> None:
     assert [record.getMessage() for record in lines.records] == ["firing: GpuHot", "resolved: GpuHot"]
 
 
-def test_the_journal_gets_fields_the_log_no_second_line_and_neither_what_the_log_level_leaves_out(
-    lines, journald
-) -> None:
+def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald) -> None:
     notes = {**SUMMARY, "summary": "line one\nline two"}
     receiver = LogReceiver(journald.path)
     receiver.accept_notices([Notice(make_alert(severity="warning", gpu="0", tür="zu", annotations=notes), 0.0)], 0.0)

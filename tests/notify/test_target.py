@@ -52,7 +52,7 @@ def test_what_could_not_work_is_refused(options: dict[str, Any], remedy: str) ->
     assert "hush" not in str(told.value)
 
 
-def test_an_address_has_its_schemes_port_and_its_path_and_credentials_go_unencrypted_to_this_machine_only() -> None:
+def test_an_address_has_port_and_path_and_sends_plain_credentials_to_this_host_only() -> None:
     plain, secure = HttpTarget("http://host/a/b/"), HttpTarget("https://[fe80::1]:8443")
     assert (plain.host, plain.port, plain.tls, plain.path) == ("host", 80, False, "/a/b")
     assert (secure.host, secure.port, secure.tls, secure.path) == ("fe80::1", 8443, True, "")
@@ -114,7 +114,7 @@ class _NoWindows:
         return 0
 
 
-def test_two_webhooks_of_one_host_are_distinguished_and_what_is_too_short_to_be_a_secret_spoils_no_message() -> None:
+def test_webhooks_of_one_host_are_distinguished_and_short_secrets_spoil_no_message() -> None:
     for host in ("hooks.example", "t", "http"):
         urls = [shown_url(f"https://{host}/{path}") for path in ("a/secret-1", "a/secret-2", "")]
         assert len(set(urls)) == 3
@@ -188,7 +188,7 @@ def test_what_was_sent_with_wrong_times_is_sent_again_at_once(listener: Any, rec
     assert ends == [pytest.approx(240 + off, abs=3), pytest.approx(240, abs=3)]
 
 
-def test_a_difference_about_the_tolerance_does_not_come_and_go_and_one_that_is_not_believed_is_logged_once(
+def test_a_clock_difference_near_the_tolerance_is_steady_and_a_huge_one_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock, here = ServerClock(), 1.8e9

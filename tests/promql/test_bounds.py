@@ -333,9 +333,7 @@ DOOMED = [
 
 
 @pytest.mark.parametrize(("query", "words"), DOOMED, ids=[each[0] for each in DOOMED])
-def test_what_prometheus_loads_and_fails_at_is_reported_when_it_is_read_and_fails_each_time(
-    query: str, words: str
-) -> None:
+def test_a_query_that_can_only_fail_is_reported_when_it_is_read_and_fails_each_time(query: str, words: str) -> None:
     compiled = compile_query(query)
     assert words in compiled.inevitable_error
     with pytest.raises(EvaluationError):

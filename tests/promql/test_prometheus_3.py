@@ -165,7 +165,7 @@ class Forgetful(Storage):
     "query",
     ["m @ 5", "timestamp(m @ 5)", "rate(m[5m] @ 5)", "sum_over_time(m[5m:1m] @ 5)", "sum_over_time((m @ 5)[5m:])"],
 )
-def test_a_store_that_keeps_only_what_rules_look_back_to_refuses_a_time_that_is_written_down(query: str) -> None:
+def test_a_store_that_forgets_old_samples_refuses_a_fixed_time(query: str) -> None:
     compiled = compile_query(query)
     with pytest.raises(EvaluationError, match="'@' with a fixed time: samples are kept only as long as rules look"):
         compiled.evaluate(Forgetful(), 1e9)

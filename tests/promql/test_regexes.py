@@ -89,7 +89,7 @@ def test_what_go_refuses_or_costs_too_much_is_refused_by_name(pattern: str, word
         Matcher("x", "=~", pattern)
 
 
-def test_a_list_of_words_may_be_long_but_groups_that_are_asked_for_are_a_hundred_at_most() -> None:
+def test_a_list_of_words_may_be_long_but_requested_groups_are_a_hundred_at_most() -> None:
     assert is_match("|".join(f"GPU-{number:036d}" for number in range(500)), f"GPU-{499:036d}")
     many = "(a)?" * 101
     assert is_match(many, "aa")

@@ -117,7 +117,7 @@ def content(node: object) -> object:
     return [type(node), *(content(getattr(node, name)) for name in fields)]
 
 
-def test_a_plus_changes_nothing_a_step_of_nothing_is_the_default_step_and_a_range_of_nothing_is_empty() -> None:
+def test_a_plus_changes_nothing_and_an_empty_step_is_the_default_step() -> None:
     (sample,) = compile_query("+m").evaluate(stored("m"), 1.0)
     assert sample.labels == make_labels({}, "m")
     query = "count_over_time(vector(1)[1m:0.0000000001])"

@@ -147,7 +147,7 @@ def test_logins_and_requests_that_are_refused_are_counted(certificates) -> None:
     for _ in range(3):
         answer = gate.admit(Request("GET", "/"), "client")
         assert isinstance(answer, Response)
-        assert gate.dress(answer) is answer
+        assert gate.add_headers(answer) is answer
     assert gate.refused == {"certificate": 0, "handshake": 0, "login": 2, "rate": 1}
 
 
@@ -160,9 +160,7 @@ def test_only_clients_with_an_allowed_name_are_let_in(site, names: str, is_in: b
         assert running.get("/in", "client") == b"/in"
 
 
-def test_silent_clients_are_gone_after_the_time_of_a_request_and_others_find_a_place_meanwhile(
-    site, monkeypatch
-) -> None:
+def test_silent_clients_leave_after_the_request_timeout_and_others_find_a_place(site, monkeypatch) -> None:
     monkeypatch.setattr(connection, "REQUEST_TIMEOUT_SECONDS", 0.3)
     running = site(PAIR, max_connections=4)
     silent = [running.raw() for _ in range(20)]

@@ -164,7 +164,7 @@ def test_promtool_agrees(certificates, tmp_path: Path) -> None:
     assert len({*STRICTER} & theirs) > 10  # newer ones refuse some of it as well
 
 
-def test_an_inline_pair_needs_no_file_and_an_encrypted_key_is_refused_without_a_question(certificates) -> None:
+def test_an_inline_pair_needs_no_file_and_an_encrypted_key_is_refused_at_once(certificates) -> None:
     pem = {name: (certificates.folder / f"server.{name}").read_text() for name in ("pem", "key")}
     lines = ["tls_server_config:"]
     for key, text in (("cert", pem["pem"]), ("key", pem["key"])):
@@ -221,12 +221,12 @@ def watch(issue: Callable[[str], None], tmp_path: Path) -> WebWatch:
 def test_a_swapped_link_is_noticed_and_taken_when_it_is_still(watch: WebWatch, issue: Callable[[str], None]) -> None:
     before = serial(watch)
     for _ in range(3 * RETRY_PERIODS):
-        watch.look()
+        watch.check_files()
     assert watch.gate.edition == 0, "nothing is read again while nothing changes"
     issue("v2")
-    watch.look()
+    watch.check_files()
     assert serial(watch) == before
-    watch.look()
+    watch.check_files()
     assert serial(watch) != before
     assert watch.gate.edition == 1
 
@@ -236,10 +236,10 @@ def test_a_key_that_is_written_after_its_certificate_is_waited_for(
 ) -> None:
     new = write_leaf(tmp_path, "new", certificates.authority.issue_cert("localhost"))
     (tmp_path / "live" / "tls.crt").write_bytes(new[0].read_bytes())
-    watch.look()
+    watch.check_files()
     (tmp_path / "live" / "tls.key").write_bytes(new[1].read_bytes())
     for _ in range(3):
-        watch.look()
+        watch.check_files()
     assert watch.gate.edition == 1
     assert "not reloaded" not in caplog.text
 
@@ -255,15 +255,15 @@ def test_what_cannot_be_used_is_said_once_and_the_former_terms_stay(
     if text:
         (tmp_path / name).write_text(text)
     for _ in range(3 * RETRY_PERIODS):
-        watch.look()
+        watch.check_files()
     assert watch.gate.terms is before
     assert serial(watch) == shown
     assert watch.last.good is False
     assert caplog.text.count("keeping the current one") == 1
     assert str(tmp_path) in caplog.text
     (tmp_path / name).write_text(good)
-    watch.look()
-    watch.look()
+    watch.check_files()
+    watch.check_files()
     assert watch.last.good is True
     assert watch.gate.edition == 1
 
@@ -273,8 +273,8 @@ def test_a_reload_says_what_protects_the_port_now(watch: WebWatch, tmp_path: Pat
     caplog.set_level(logging.INFO)
     for text in (f"{LIVE_PAIR}\nbasic_auth_users: {{u: $2y$10${'a' * 53}}}", ""):
         (tmp_path / "web.yml").write_text(text)
-        watch.look()
-        watch.look()
+        watch.check_files()
+        watch.check_files()
     assert [record.facts for record in caplog.records] == [{"tls": "on", "users": 1}, {"tls": "off", "users": 0}]
 
 
@@ -285,7 +285,7 @@ def test_a_reload_that_is_refused_shows_as_well_and_is_said_once(watch: WebWatch
         watch.load()
     assert watch.last.good is False
     for _ in range(RETRY_PERIODS):
-        watch.look()
+        watch.check_files()
     assert caplog.text.count("keeping the current one") == 1
     (tmp_path / "web.yml").write_text(LIVE_PAIR)
     watch.enforce(watch.load())
@@ -301,11 +301,11 @@ def test_it_is_known_until_when_the_certificate_is_valid(
     (tmp_path / "v1" / "other.key").replace(tmp_path / "v1" / "tls.key")
     pem.replace(tmp_path / "v1" / "tls.crt")
     for _ in range(2):
-        watch.look()
+        watch.check_files()
     assert watch.last.expires == issued.timestamp()
     (tmp_path / "web.yml").write_text(f"basic_auth_users: {{a: {HASHES['scraper']}}}\n")
     for _ in range(2):
-        watch.look()
+        watch.check_files()
     assert watch.last.expires is None
 
 
@@ -318,12 +318,12 @@ def test_a_file_that_may_be_read_again_is(watch: WebWatch, tmp_path: Path, monke
 
     monkeypatch.setattr(web_gate, "load_terms", denied)
     os.utime(tmp_path / "web.yml")
-    watch.look()
-    watch.look()
+    watch.check_files()
+    watch.check_files()
     assert watch.last.good is False
     monkeypatch.setattr(web_gate, "load_terms", real)
     for _ in range(RETRY_PERIODS):
-        watch.look()
+        watch.check_files()
     assert watch.last.good is True
 
 
@@ -334,7 +334,7 @@ def test_sessions_that_pile_up_are_dropped(watch: WebWatch, monkeypatch: pytest.
     client.maximum_version, client.options = ssl.TLSVersion.TLSv1_2, client.options | ssl.OP_NO_TICKET
     kept = [in_memory(context, client) for _ in range(3)]
     assert context.session_stats()["number"] == len(kept)
-    watch.look()
+    watch.check_files()
     other = watch.gate.terms.context
     assert other.session_stats()["number"] == 0
     assert watch.gate.edition == 0  # nobody is disconnected for it

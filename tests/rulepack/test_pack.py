@@ -49,9 +49,7 @@ def test_promtool_and_coldplate_load_every_file(path: Path, promtool: Any, coldp
     assert (promtool("check", path), coldplate("check", path)) == (0, 0)
 
 
-def test_every_metric_that_a_rule_reads_or_an_annotation_asks_for_is_in_the_catalogue_or_recorded(
-    pack: list[RuleFile],
-) -> None:
+def test_every_metric_of_a_rule_or_annotation_is_in_the_catalogue_or_recorded(pack: list[RuleFile]) -> None:
     unknown = []
     for file in pack:
         for group in file.groups:
@@ -117,9 +115,7 @@ def test_the_higher_severity_of_an_alert_holds_the_lower_one_back_on_the_same_de
         ("RackNvlink", "fabric"), ("RackPowerUnknown", "rack-nodes"),
     ],
 )  # fmt: skip
-def test_an_expectation_is_held_back_by_the_alert_that_names_the_fault_and_no_other_is(
-    name: str, expectation: str
-) -> None:
+def test_an_expectation_is_held_back_only_by_the_alert_that_names_the_fault(name: str, expectation: str) -> None:
     source = next(dict(each.labels) for each in told() if each.name == name and each.labels["severity"] != "info")
     node = {"alertname": "NodeExpectationNotMet", "severity": "warning", "instance": source.get("instance", "n1")}
     outside = {"cluster": "c", "rack": source.get("rack", "r1")}
@@ -171,7 +167,7 @@ def test_no_text_shows_a_share_with_digits_that_no_sensor_knows() -> None:
     assert [share for share in shares if 'printf "%.2f"' not in share] == []
 
 
-def test_every_command_is_one_line_for_a_shell_that_only_looks_and_begins_its_runbook(
+def test_every_command_is_one_read_only_line_for_a_shell_and_begins_its_runbook(
     pack: list[RuleFile], servers_only: list[RuleFile]
 ) -> None:
     for name, command in commands([*pack, *servers_only]).items():
@@ -290,9 +286,7 @@ def about(*labels: str) -> set[str]:
     return {each.name for each in told() if any(label in each.labels for label in labels)}
 
 
-def test_every_alert_of_the_pack_names_its_node_or_rack_its_gpu_and_part_and_leads_to_its_runbook(
-    pack: list[RuleFile],
-) -> None:
+def test_every_alert_of_the_pack_names_its_place_and_leads_to_its_runbook(pack: list[RuleFile]) -> None:
     """What varies is in annotations: a job that begins or ends leaves the alert the one that it was.
 
     An agent that is down shows no runbook, so that another's is linked.

@@ -45,7 +45,7 @@ def steps(text: str) -> list[str]:
 
 
 @each_runbook
-def test_every_query_names_what_is_there_needs_no_advice_and_distinguishes_an_action_from_none(
+def test_every_query_names_what_exists_and_distinguishes_an_action_from_none(
     name: str, pack: list[RuleFile], servers_only: list[RuleFile]
 ) -> None:
     recorded = {rule.name for rule in rules_of([*pack, *servers_only], RecordingRule)}
@@ -87,7 +87,7 @@ def test_whoever_resets_a_gpu_has_the_agent_let_go_first_and_take_it_up_again(na
 
 
 @each_runbook
-def test_a_step_for_one_scheduler_has_the_command_of_the_other_and_nodes_are_drained_by_commands(name: str) -> None:
+def test_a_step_for_one_scheduler_has_the_command_of_the_other_too(name: str) -> None:
     slurm, kubernetes = re.compile(r"`(?:scontrol|scancel|squeue) "), re.compile(r"(?:`|\|\| )kubectl ")
     for step in steps(TEXTS[name]):
         assert bool(slurm.search(step)) == bool(kubernetes.search(step)) or "scontrol hold" in step, step

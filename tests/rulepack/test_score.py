@@ -78,9 +78,7 @@ def test_a_play_as_shipped_gives_the_figures_of_the_page(
         assert f"| {alert} | {about} | {document.shipped(each)} |" in page, STALE
 
 
-def test_the_table_has_every_scenario_names_only_alerts_that_there_are_and_subjects_that_its_faults_have(
-    rules: tuple[RuleFile, ...],
-) -> None:
+def test_the_table_has_every_scenario_and_only_existing_alerts_and_subjects(rules: tuple[RuleFile, ...]) -> None:
     refuse_gaps(set(alerts_of(rules)))
     for name, expectation in EXPECTED.items():
         hits, _ = judge(expectation, of_name(name), [])

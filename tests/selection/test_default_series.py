@@ -236,16 +236,16 @@ def test_what_is_shown(
 
 def test_one_word_switches_off_what_rolls_over_a_minute_in_every_group() -> None:
     selection = SeriesSelection("full", disable=["rolling"])
-    left = {row.name for row in ROWS if not selection.of(row)}
+    left = {row.name for row in ROWS if not selection.exposure_of(row)}
     assert left == {row.name for rows in (*ROLLING.values(), PEAKS.values()) for row in rows}
 
 
 def test_counters_that_only_a_driver_knows_are_a_group_too() -> None:
     row = driver_counter("hw_counters/of_a_driver")
     assert row is not None
-    assert SeriesSelection("full").of(row)
-    assert not SeriesSelection("full", disable=[DRIVERS_WORD]).of(row)
-    assert not SeriesSelection("default").of(row)
+    assert SeriesSelection("full").exposure_of(row)
+    assert not SeriesSelection("full", disable=[DRIVERS_WORD]).exposure_of(row)
+    assert not SeriesSelection("default").exposure_of(row)
 
 
 def test_a_snapshot_is_selected_from_once() -> None:

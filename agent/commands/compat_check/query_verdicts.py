@@ -181,7 +181,7 @@ def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:
         profile, foreign = FOREIGN[name]
         return MetricVerdict(name, profile.word, our_words(foreign), foreign.note)
     if name in MISSING:
-        return MetricVerdict(name, "", MISSING[name].instead, MISSING[name].why)
+        return MetricVerdict(name, "", MISSING[name].instead, MISSING[name].reason)
     return MetricVerdict(name, "", why=_unknown(name))
 
 

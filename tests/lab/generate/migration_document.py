@@ -27,7 +27,7 @@ def _section(profile: ForeignProfile) -> Iterator[str]:
         once.setdefault(each.name, each)  # those of MIG instances are the GPU's
     yield markdown(("Name", "Type", "On coldplate", "Remark"), map(_row, once.values()))
     if profile.not_served:
-        rows = ((f"`{each.name}`", _cell(each.why), _code(each.instead)) for each in profile.not_served)
+        rows = ((f"`{each.name}`", _cell(each.reason), _code(each.instead)) for each in profile.not_served)
         yield "Not served:\n"
         yield markdown(("Name", "Why", "Instead"), rows)
 
