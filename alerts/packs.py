@@ -29,7 +29,7 @@ MOST_FILES = 1000
 MOST_SHOWN = 400
 
 _SHIPPED = Path(__file__).resolve().parent / "rules"
-_RUNBOOKS = _SHIPPED.parent / "runbooks"
+_RUNBOOKS = _SHIPPED.parent / "runbooks" / "html"
 _SERVER = _SHIPPED.parent / "server"
 FLEET_RULES = _SERVER / "fleet.rules.yml"
 """Recorded series that the boards read, of a server alone: they sum up over nodes."""
@@ -67,8 +67,8 @@ def builtin_files() -> list[Path]:
 
 
 def runbooks() -> dict[str, str]:
-    """Return the Markdown of the shipped runbooks, by the name of the alert."""
-    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(_RUNBOOKS.glob("*.md"))}
+    """Return the HTML of the shipped runbooks, by the name of the alert."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(_RUNBOOKS.glob("*.html"))}
 
 
 def find(entry: str, base: Path | None) -> list[Path]:

@@ -43,7 +43,7 @@ class RouteContext(Struct, frozen=True):
     health: Callable[[], tuple[bool, str]]
     """Returns whether the process works, and what is wrong."""
     runbooks: Mapping[str, str]
-    """Markdown of the runbooks, by the alert's name."""
+    """HTML of the runbooks, by the alert's name."""
     reload: StartReload | None
     """Requests a reload; None if reloading over HTTP is not enabled."""
 

@@ -129,7 +129,7 @@ def _formatted(text: str, values: Sequence[Value]) -> Iterator[str]:
 
 
 def _whole(digits: str | None) -> int:
-    """Return a number that may have any count of leading zeros; 0 where there is none."""
+    """Return a number that may have any count of leading zeros; 0 for no digits."""
     return int((digits or "").lstrip("0") or 0)
 
 

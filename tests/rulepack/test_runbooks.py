@@ -12,7 +12,6 @@ import yaml
 
 from agent.catalogue import BY_NAME
 from agent.commands.rules.rule_lint import lint_query
-from alerts import packs
 from alerts.promql import compile_query
 from alerts.rulefile import RecordingRule, RuleFile
 from tests.each import for_each
@@ -20,7 +19,10 @@ from tests.rulepack.conftest import rules_of
 from tests.rulepack.expected import told, told_by_servers
 from tests.servers import need
 
-TEXTS = packs.runbooks()
+TEXTS = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in sorted((Path(__file__).resolve().parents[2] / "alerts" / "runbooks").glob("*.md"))
+}
 OF_SERVERS = {
     "up", "prometheus_rule_group_last_duration_seconds", "prometheus_rule_group_iterations_missed_total",
     "prometheus_remote_storage_highest_timestamp_in_seconds", "vmalert_iteration_missed_total",

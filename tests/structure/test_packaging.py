@@ -67,7 +67,7 @@ def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
     expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "alerts").glob("*.yml")}
     expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "alerts" / "rules").glob("*.yml")}
     expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "alerts" / "server").iterdir()}
-    expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "alerts" / "runbooks").glob("*.md")}
+    expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "alerts" / "runbooks" / "html").glob("*.html")}
     expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "dashboards" / "generated").glob("*.json")}
     assert held == expected
 

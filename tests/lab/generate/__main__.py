@@ -4,7 +4,14 @@ from pathlib import Path
 
 from agent.cli import make_parser
 from exporters import metrics_document
-from tests.lab.generate import alert_tables, configuration_table, migration_document, scenario_document, xid_texts
+from tests.lab.generate import (
+    alert_tables,
+    configuration_table,
+    migration_document,
+    runbook_html,
+    scenario_document,
+    xid_texts,
+)
 from tests.lab.generate.command_line import SCRIPTS, pages, script
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,6 +32,7 @@ def main() -> None:
         document = DOCS / name
         document.write_text(splice(document.read_text(encoding="utf-8")), encoding="utf-8")
     xid_texts.write()
+    runbook_html.write()
     manual = pages(make_parser())
     for stale in {path.name for path in PAGES.iterdir()} - manual.keys():
         (PAGES / stale).unlink()
