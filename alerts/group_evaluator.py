@@ -148,7 +148,8 @@ class GroupEvaluator:
             work.rests_until = at + rest
             error += f"; a rule may take {DEADLINE_SECONDS:g} s, "
             error += "and this one is retried only after a pause many times as long"
-        work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
+        work.health = RuleHealth.FAILED if error else RuleHealth.OK
+        work.error = error
         return error
 
     def _attempt(self, work: _Work, store: AnyStore, at: float, stamp: float, transitions: list[Alert]) -> str:

@@ -239,7 +239,9 @@ def _spelled(value: float) -> object:
     number = float(value)
     if isfinite(number):
         return number
-    return _ValueText("NaN" if isnan(number) else "+Inf" if number > 0 else "-Inf")
+    if isnan(number):
+        return _ValueText("NaN")
+    return _ValueText("+Inf" if number > 0 else "-Inf")
 
 
 def _prefix(series: Series) -> bytes:

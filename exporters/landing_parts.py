@@ -45,7 +45,9 @@ def gpus_section(
 def gpu_tone(device: SeenGpu) -> Tone:
     """Return the tone of the worst condition; without any, good only if it is read and the rules were evaluated."""
     is_known = device.up and device.is_known and device.is_judged
-    quiet = Tone.CALM if device.is_paused else Tone.GOOD if is_known else Tone.UNKNOWN
+    quiet = Tone.GOOD if is_known else Tone.UNKNOWN
+    if device.is_paused:
+        quiet = Tone.CALM
     return min(map(tone_of, device.conditions), default=quiet)
 
 
@@ -158,7 +160,9 @@ def fabric_section(node: SeenNode, ports: Sequence[PortFacts], conditions: Devic
 def port_tone(state: PortFacts, conditions: DeviceConditions) -> Tone:
     """Return the tone of the worst condition; without any, good only if it is up and the rules were evaluated."""
     is_known = state.word != "silent" and conditions.is_judged
-    quiet = Tone.UNKNOWN if not is_known else Tone.GOOD if state.is_up else Tone.CALM
+    quiet = Tone.GOOD if state.is_up else Tone.CALM
+    if not is_known:
+        quiet = Tone.UNKNOWN
     return min(map(tone_of, conditions.of(state.port)), default=quiet)
 
 
@@ -180,11 +184,15 @@ def _port_row(
         cell("Rate", rate, "n"),
         cell("Sent, rolling peak", _traffic(sent), "n"),
         cell("Symbol errors", ABSENT if symbols is None else f"{symbols:.0f}", "n"),
-        cell("Went down", ABSENT if downs is None else f"{downs:.0f} times" if downs != 1 else "once", "n"),
+        cell("Went down", ABSENT if downs is None else _times(downs), "n"),
         cell("Link", state.link or ABSENT),
         cell("Adapter", cut(adapter)),
     )
     return row(tone, "".join(cells))
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{count:.0f} times"
 
 
 def _traffic(rate: float | None) -> str:

@@ -72,7 +72,8 @@ def bucket_quantile(quantile: float, buckets: list[Bucket]) -> float:
         return bounds[-2]
     if index == 0 and bounds[0] <= 0:
         return bounds[0]
-    lower, below = (bounds[index - 1], counts[index - 1]) if index else (0.0, 0.0)
+    lower = bounds[index - 1] if index else 0.0
+    below = counts[index - 1] if index else 0.0
     return lower + (bounds[index] - lower) * numbers.divide(rank - below, counts[index] - below)
 
 

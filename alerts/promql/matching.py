@@ -98,7 +98,9 @@ class _OfVectors(VectorPlan):
         if sides is None or not all(sides):
             return []
         lhs, rhs = sides
-        many, one, one_side = (rhs, lhs, "left") if self._many == "right" else (lhs, rhs, "right")
+        many, one, one_side = lhs, rhs, "right"
+        if self._many == "right":
+            many, one, one_side = rhs, lhs, "left"
         signature, combine, result = self._signature.derive, self._combine, self._result
         partners = _by_signature(context.budget.iterate(one), signature, one_side)
         elements: Elements = []

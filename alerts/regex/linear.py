@@ -183,8 +183,9 @@ class Subject:
     def search(self, at: int) -> list[Span] | None:
         """Return the same for the first match from a place on."""
         # RE2 may match \B between any two bytes, Go only where a character begins.
-        while (spans := self._spans(self._compiled.search(self._data, at))) and self._is_inside(spans[0][0]):
-            at = self.after(spans[0][0])
+        spans = self._spans(self._compiled.search(self._data, at))
+        while spans and self._is_inside(spans[0][0]):
+            spans = self._spans(self._compiled.search(self._data, self.after(spans[0][0])))
         return spans
 
     def after(self, at: int) -> int:

@@ -29,7 +29,9 @@ class Expansion:
         """Literal texts, and numbers of groups."""
         start = 0
         while (dollar := template.find("$", start)) >= 0:
-            name, end = ("", dollar + 2) if template.startswith("$$", dollar) else _name(template, dollar + 1)
+            name, end = "", dollar + 2
+            if not template.startswith("$$", dollar):
+                name, end = _name(template, dollar + 1)
             self._parts += [template[start:dollar], _group(name, names) if name else "$"]
             start = end
         self._parts.append(template[start:])
@@ -222,7 +224,10 @@ class Regex:
         subject = self._program().subject(text)
         pieces: list[str] = []
         end = at = 0
-        while at <= subject.end and (spans := subject.search(at)):
+        while at <= subject.end:
+            spans = subject.search(at)
+            if not spans:
+                break
             watch(len(text))
             start, stop = spans[0]
             pieces.append(subject.part(end, start))

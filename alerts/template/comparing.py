@@ -47,7 +47,9 @@ def _is_same(first: Value, second: Value) -> bool:
 
 def _family(value: Value) -> str:
     name = type_name(value)
-    return "pointer" if name.startswith("*") else "map" if name.startswith("map") else name
+    if name.startswith("*"):
+        return "pointer"
+    return "map" if name.startswith("map") else name
 
 
 def less(first: Value, second: Value) -> bool:

@@ -155,14 +155,18 @@ def check_call(node: FunctionCall) -> FlawError | None:
     takes, _, least, most = SIGNATURES[node.name]
     count = len(node.arguments)
     if count < least or (most is not None and count > most):
-        bound = f"{least}" if least == most else f"at least {least}" if count < least else f"at most {most}"
-        return FlawError(node.at, f'expected {bound} argument(s) in call to "{node.name}", got {count}')
+        expected = f"{least}" if least == most else _missed_bound(count, least, most)
+        return FlawError(node.at, f'expected {expected} argument(s) in call to "{node.name}", got {count}')
     for position, argument in enumerate(node.arguments):
         required = takes[min(position, len(takes) - 1)]
         flaw = _wrong_type(argument, required, f'call to function "{node.name}"')
         if flaw is not None:
             return flaw
     return None
+
+
+def _missed_bound(count: int, least: int, most: int | None) -> str:
+    return f"at least {least}" if count < least else f"at most {most}"
 
 
 def _wrong_type(node: Expression, required: ValueType, context: str) -> FlawError | None:
