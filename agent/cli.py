@@ -76,8 +76,8 @@ class CommandLineParser(Parser):
 
     def format_commands(self) -> str:
         """Return the commands below the tasks of `commands.TASKS`, with `help` and `version` at the end."""
-        found = next(each for each in self._actions if isinstance(each, argparse._SubParsersAction))
-        lines = {each.dest: each.help or "" for each in found._choices_actions}
+        found = next(action for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        lines = {action.dest: action.help or "" for action in found._choices_actions}
         tasks = dict(commands.TASKS)
         more = lines.keys() - {name for names in tasks.values() for name in names}
         tasks[commands.OTHER] = (*sorted(more), *HELP_LINES)

@@ -98,7 +98,7 @@ def limit(value: object, power_factor: float) -> float:
             raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are phase to phase")
         watts = given["amperes"] * given["volts"] * math.sqrt(given["phases"]) * given["derate"] * power_factor
     else:
-        factors = {**_POWER.factors, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
+        factors = {**_POWER.factors, **{unit: factor * power_factor for unit, factor in _APPARENT_POWERS.items()}}
         example = "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}"
         watts = Units("power limit", example, factors).read(value)
     if not 0 < watts <= _MOST:
@@ -114,9 +114,9 @@ def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> 
         problem = f"unknown key {shown(unknown[0])}" if unknown else f"{missing[0]} is missing"
         raise ValueError(f"{problem}; write {example}, with derate: 0.8 if needed")
     given = {}
-    for key, each in {"derate": 1, **value}.items():
+    for key, number in {"derate": 1, **value}.items():
         try:
-            given[str(key)] = _number(each)
+            given[str(key)] = _number(number)
         except ValueError as error:
             raise ValueError(f"{key}: {error}; give it without a unit") from None
     if not 0 < given["derate"] <= 1:
@@ -197,10 +197,10 @@ class Key(Struct, frozen=True):
 
     def _unknown(self, value: object) -> str | None:
         several = not isinstance(value, str)
-        for each in value if isinstance(value, tuple) else (value,):
-            if each not in self.words:
+        for item in value if isinstance(value, tuple) else (value,):
+            if item not in self.words:
                 how = "any of" if several else "one of"
-                return f"{shown(each)} is unknown; use {how} {', '.join(self.words)}"
+                return f"{shown(item)} is unknown; use {how} {', '.join(self.words)}"
         return None
 
     def _number(self, bound: str) -> float:

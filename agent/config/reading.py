@@ -44,15 +44,15 @@ class SchemaField(NamedTuple):
 @functools.cache
 def fields_of(section: type[Section]) -> dict[str, SchemaField]:
     made = {}
-    for each in msgspec.structs.fields(section):
-        if each.type is ConfigSource:
+    for field in msgspec.structs.fields(section):
+        if field.type is ConfigSource:
             continue
-        kind, optional, notes = field_type(each.type)
+        kind, optional, notes = field_type(field.type)
         key = next((note for note in notes if isinstance(note, Key)), None)
         below = kind if is_struct(kind) else next(filter(is_struct, typing.get_args(kind)), None)
-        default = each.default_factory() if each.default_factory is not msgspec.NODEFAULT else each.default
-        made[each.encode_name] = SchemaField(
-            each.encode_name, each.name, kind, optional, key, below, below is not None and below is not kind, default
+        default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+        made[field.encode_name] = SchemaField(
+            field.encode_name, field.name, kind, optional, key, below, below is not None and below is not kind, default
         )
     return made
 
@@ -142,9 +142,9 @@ def placed(config: Config, problem: str) -> ConfigError:
     if not config.source.text:
         return ConfigError(problem)
     places = YamlFile.parse(config.source.text, config.source.name, ConfigError, yamltree.Bounds())
-    key = max((each for each in places if problem.startswith(f"{each}:")), key=len, default="")
+    key = max((place for place in places if problem.startswith(f"{place}:")), key=len, default="")
     shown = _ITEM.sub("", key)
-    if not key or any(f"{shown}.".startswith(f"{each}.") for each in config.source.replaced):
+    if not key or any(f"{shown}.".startswith(f"{path}.") for path in config.source.replaced):
         return ConfigError(problem)
     return ConfigError(f"{places.place(key)}: {shown}{problem[len(key) :]}")
 

@@ -86,8 +86,8 @@ class AlertStateStore:
         if not done:
             return
         records = [record for _, _, record in engine.remembered()]
-        changed = len(records) != self._count or any(each.outcome.transitions for each in done)
-        waiting = any(each.alert.phase is Phase.PENDING or each.missing_since is not None for each in records)
+        changed = len(records) != self._count or any(evaluation.outcome.transitions for evaluation in done)
+        waiting = any(r.alert.phase is Phase.PENDING or r.missing_since is not None for r in records)
         age = now.mono - self._alerts_at
         every = EVERY_SECONDS if waiting or notified != self._notified else STEADY_SECONDS
         if changed or (records and age >= every):
@@ -95,7 +95,7 @@ class AlertStateStore:
             self._alerts_at = now.mono
             self._write_alerts(engine, now, notified, effects)
         if now.mono - self._windows_at >= WINDOWS_EVERY_SECONDS and any(
-            each.alert.phase is not Phase.RESOLVED for each in records
+            r.alert.phase is not Phase.RESOLVED for r in records
         ):
             self._windows_at = now.mono
             self._write_windows(engine, now)

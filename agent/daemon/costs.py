@@ -131,7 +131,7 @@ class Governing:
     def configure(self, settings: Settings) -> Settings:
         """Take over the configured settings; returns those of the step that is in force."""
         self._steps = steps_of(settings)
-        self._governor.change(settings.cpu_budget, [each.cold for each in self._steps])
+        self._governor.change(settings.cpu_budget, [step.cold for step in self._steps])
         self._frame = self._own.frame(self._readings())
         return self._steps[self._governor.step]
 

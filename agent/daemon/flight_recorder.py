@@ -166,7 +166,7 @@ class FlightRecorder:
         if begun:
             if self._event is None:
                 self._event = snapshot.at
-            self._reasons += [each for each in begun if each not in self._reasons]
+            self._reasons += [reason for reason in begun if reason not in self._reasons]
         due = self._event is not None and snapshot.at.mono - self._event.mono >= AFTER_SECONDS
         if due or snapshot.at.mono - self._gathered[0].at.mono >= PACKING_SECONDS:
             self._hand_over(due=due)
@@ -174,7 +174,7 @@ class FlightRecorder:
     def frame(self, now: Instant) -> Frame:
         segments = list(self._segments)
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
-        memory = sum(len(part) for each in segments for part in each.parts)
+        memory = sum(len(part) for segment in segments for part in segment.parts)
         values = {
             "span_seconds": held, "memory_bytes": memory, "files_bytes": self._on_disk, "files_total": self._files,
             "failures_total": self._failures, "last_success_timestamp_seconds": self._written_at,
@@ -244,10 +244,10 @@ class FlightRecorder:
         if self._writer is not None and not self._writer.done:
             self._fail("the disk has not finished the one before", reasons)
             return
-        fresh = [each for each in self._segments if not each.written]
+        fresh = [segment for segment in self._segments if not segment.written]
         self._packer = None  # what comes now belongs to the next file
         title = replace(self._header, wall=event.wall, mono=event.mono, maker=f"{MAKER}: {', '.join(reasons)}")
-        content = b"".join((SegmentPacker(title).begin(), *(part for each in fresh for part in each.parts)))
+        content = b"".join((SegmentPacker(title).begin(), *(part for block in fresh for part in block.parts)))
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(event.wall))
         name = f"flight-{moment}-{_ODD.sub('-', reasons[0]) if reasons else 'event'}{SUFFIX}"
         self._writer = self._threads.begin("flight-writer", partial(self._write, name, content, fresh, reasons))
@@ -265,8 +265,8 @@ class FlightRecorder:
         except OSError as error:
             self._fail(f"{folder}: {error.strerror or error}", reasons)
             return
-        for each in segments:
-            each.written = True
+        for segment in segments:
+            segment.written = True
         self._written_at = time.time()
         self._files += 1
         log.info("flight recording written", extra={"facts": {"file": str(folder / name), "bytes": len(content)}})

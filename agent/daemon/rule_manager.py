@@ -102,7 +102,11 @@ class RuleManager:
         if self._store is not None:
             now = self._clock()
             saved = self._store.load(self._engine, now)
-            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in saved.notified]
+            knowing = [
+                receiver
+                for receiver in self._dispatcher.receivers
+                if not receiver.url or receiver.url in saved.notified
+            ]
             restored = [record for _, _, record in self._engine.remembered()]
             if self._inhibits:
                 self._inhibition.resume(restored, saved.effects)
@@ -183,8 +187,8 @@ class RuleManager:
         if done:
             records = (record for _, _, record in self._engine.remembered())
             self._inhibition.update(records, now.mono, self._external)
-        for each in done:
-            self._tell(each)
+        for evaluation in done:
+            self._tell(evaluation)
         self._show()
         if self._store is not None:
             self._store.after(self._engine, done, now, self._notified(), self._inhibition.effects)
@@ -193,7 +197,9 @@ class RuleManager:
     def _notified(self) -> frozenset[str]:
         """Return the receivers that are notified once and have nothing queued."""
         return frozenset(
-            each.url for each in self._dispatcher.receivers if each.url and not each.repeats and not each.queued
+            receiver.url
+            for receiver in self._dispatcher.receivers
+            if receiver.url and not receiver.repeats and not receiver.queued
         )
 
     def _tell(self, done: Evaluation) -> None:
@@ -220,7 +226,7 @@ class RuleManager:
 
     def _show(self) -> None:
         reports, causes = self._engine.reports(), self._inhibition.causes
-        self._reports = tuple(mark(each, causes) for each in reports) if causes else reports
+        self._reports = tuple(mark(report, causes) for report in reports) if causes else reports
         self._frame = self._exposition.frame(reports, self._engine.windows, self._dispatcher.receivers, causes)
 
     def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
@@ -228,7 +234,7 @@ class RuleManager:
         for ended in self._engine.reload(alerting.rules, now):
             self._dispatcher.forget(ended, self._engine.time(now))
         self._failing &= {(key, rule.name) for key, group in self._engine.groups() for rule in group.rules.rules}
-        leaving = [each for each in before if each not in alerting.receivers]
+        leaving = [receiver for receiver in before if receiver not in alerting.receivers]
         heirs = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
         at = self._engine.time(now)
         self._announce(alerting)
@@ -248,8 +254,8 @@ class RuleManager:
         for old, new in heirs:
             if isinstance(old, HttpReceiver) and isinstance(new, HttpReceiver):
                 old.heir = new
-        for each in receivers:
-            self._threads.begin("notify", partial(each.stop, CLOSING_SECONDS))
+        for receiver in receivers:
+            self._threads.begin("notify", partial(receiver.stop, CLOSING_SECONDS))
 
     def _announce(self, alerting: AlertingSettings) -> None:
         self._exposition.announce((ENGINE, *(group.name for group in alerting.rules.groups)))

@@ -296,7 +296,7 @@ class SamplingLoop:
         return [run(what, partial(provider.frame, now), EMPTY_FRAME) for what, provider in self._providers]
 
     def _own_facts(self) -> LoopFacts:
-        flights = {each.backend.name: flight for each in self._runners if (flight := each.flight) is not None}
+        flights = {runner.backend.name: flight for runner in self._runners if (flight := runner.flight) is not None}
         supervisor = self.supervisor
         absent = supervisor.held or (supervisor.refusal is not None and supervisor.refusal.absent)
         return LoopFacts(

@@ -96,9 +96,9 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        words = [str(each) for each in action.choices]
+        words = [str(choice) for choice in action.choices]
         parsers = action.choices if isinstance(action.choices, Mapping) else {}
-        offered = [each for each in words if not getattr(parsers.get(each), "acts", False)]
+        offered = [word for word in words if not getattr(parsers.get(word), "acts", False)]
         hint = nearest(str(value), offered) or f"; choose from {', '.join(words)}"
         raise argparse.ArgumentError(action, f"invalid choice {value!r}{hint}")
 

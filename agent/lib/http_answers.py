@@ -183,7 +183,7 @@ def _closes(headers: Mapping[str, str], old: bool) -> bool:
 
 def _size_of(status: int, headers: Mapping[str, str]) -> tuple[int, bool]:
     """Return the bytes of the body (RFC 9112, 6.3), and whether its end is in doubt."""
-    codings = [each.strip().lower() for each in headers.get("transfer-encoding", "").split(",")]
+    codings = [coding.strip().lower() for coding in headers.get("transfer-encoding", "").split(",")]
     length = headers.get("content-length")
     if status in _BODYLESS:
         return 0, False

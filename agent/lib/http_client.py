@@ -102,7 +102,7 @@ class HttpClient:
         except (OSError, ValueError) as error:
             text = f"{target.host}: {getattr(error, 'strerror', None) or error}"
             raise HttpError(HttpFault.UNREACHABLE, text) from error
-        return Place(target.host, target.port, tuple(dict.fromkeys(_address(each[4]) for each in found)))
+        return Place(target.host, target.port, tuple(dict.fromkeys(_address(entry[4]) for entry in found)))
 
     def _is_ready(self, began: float, until: float) -> bool:
         """Wait for the server; False if the next address should be tried. Raises HttpError."""

@@ -73,8 +73,8 @@ def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """Return a text without these secrets."""
-    for each in secrets:
-        text = text.replace(each, MASK)
+    for s in secrets:
+        text = text.replace(s, MASK)
     return text
 
 

@@ -31,7 +31,7 @@ class RoundMemo(Generic[K, T]):
         objects = tuple(objects)
         if objects != self._objects:
             known = self._known
-            self._known = {each: known[each] if each in known else self._make(each) for each in objects}
-            self._made = [self._known[each] for each in objects]
+            self._known = {o: known[o] if o in known else self._make(o) for o in objects}
+            self._made = [self._known[o] for o in objects]
             self._objects = objects
         return self._made

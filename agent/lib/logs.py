@@ -29,7 +29,7 @@ def _visible(text: str) -> str:
     """Return JSON with every character escaped that a terminal does not show, or obeys: names in it are others'."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 class _Formatter(logging.Formatter):

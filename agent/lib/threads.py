@@ -182,7 +182,7 @@ class Threads:
         away = now - self._looked_at > AWAY_SECONDS
         self._looked_at = now
         with self._lock:
-            for kept in [each for each in self._kept if each.done]:
+            for kept in [thread for thread in self._kept if thread.done]:
                 self._kept.remove(kept)
                 self._restarts[kept.name] = self._restarts.get(kept.name, 0) + kept.restarts
             kept_now = tuple(self._kept)
@@ -203,11 +203,12 @@ class Threads:
     def troubles(self) -> dict[str, str]:
         """Return what is wrong with the threads of each name, vital or not, without those that are well."""
         with self._lock:
-            return {each.name: each.trouble for each in self._kept if each.trouble}
+            return {thread.name: thread.trouble for thread in self._kept if thread.trouble}
 
     def trouble(self) -> str:
         """Return a text that says what is wrong with a vital thread; empty while all are well."""
         with self._lock:
             return next(
-                (f"thread {each.name} {each.trouble}" for each in self._kept if each.vital and each.trouble), ""
+                (f"thread {thread.name} {thread.trouble}" for thread in self._kept if thread.vital and thread.trouble),
+                "",
             )

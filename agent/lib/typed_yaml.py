@@ -141,7 +141,7 @@ def field_type(annotation: Any) -> FieldType:
         notes = tuple(rest)
     optional = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
     if optional:
-        (annotation,) = (each for each in typing.get_args(annotation) if each is not type(None))
+        (annotation,) = (argument for argument in typing.get_args(annotation) if argument is not type(None))
     return FieldType(annotation, optional, notes)
 
 
@@ -155,7 +155,9 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, tuple[Any, bool]]:
     """Return types of the keys of a struct, and whether each is required. A field without a name is no key."""
     import msgspec
 
-    return {each.encode_name: (each.type, each.required) for each in msgspec.structs.fields(kind) if each.encode_name}
+    return {
+        field.encode_name: (field.type, field.required) for field in msgspec.structs.fields(kind) if field.encode_name
+    }
 
 
 def _wanted(annotation: Any) -> str:
@@ -185,7 +187,7 @@ class _Conversion:
             for key, value in _pairs(node):
                 made[self._scalar(key, inner[0])] = self.value(value, inner[-1], key_path(path, key.text))
         elif isinstance(node, YamlList) and inner:
-            made = [self.value(each, inner[0], f"{path}[{number}]") for number, each in enumerate(node.items)]
+            made = [self.value(item, inner[0], f"{path}[{number}]") for number, item in enumerate(node.items)]
         else:
             made = self._scalar(node, kind)
         for note in notes:

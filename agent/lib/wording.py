@@ -12,7 +12,9 @@ def one_line(text: str, most: int = MOST) -> str:
     """Return a text in which anything that would break a line or a terminal is escaped, cut after `most` characters."""
     cut = text[: most + 1]
     if not cut.isprintable():
-        cut = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in cut)
+        cut = "".join(
+            letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in cut
+        )
     return cut if len(cut) <= most else f"{cut[: most - 3]}..."
 
 

@@ -152,7 +152,7 @@ def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, No
 
 def _sources(value: Node, refuse: Refuse) -> list[YamlMapping]:
     given = value.items if isinstance(value, YamlList) else [value]
-    found = [each for each in given if isinstance(each, YamlMapping)]
+    found = [node for node in given if isinstance(node, YamlMapping)]
     if len(found) < len(given):
         refuse(f"{_MERGE}: merges only mappings; give one, an alias of one, or a list of them", value.line)
     return found
@@ -170,7 +170,7 @@ def plain(node: Node | None, path: str = "") -> Any:
         return _value(node, path)
     _refuse_tag(node, path)
     if isinstance(node, YamlList):
-        return [plain(each, f"{path}[{number}]") for number, each in enumerate(node.items)]
+        return [plain(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
     made: dict[Any, Any] = {}
     for key, value in pairs_of(node, lambda problem, line: _fail(path, problem, line)):
         inner = f"{path}.{one_line(key.text, 80)}".lstrip(".")

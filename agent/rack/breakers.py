@@ -159,7 +159,7 @@ class Heats:
     def configure(self, breakers: tuple[Breaker, ...]) -> None:
         """Watch these breakers from now on; what is known of those with the same name stays."""
         self._breakers = breakers
-        names = {each.name for each in breakers}
+        names = {breaker.name for breaker in breakers}
         self._known = {name: known for name, known in self._known.items() if name in names}
 
     def restore(self, body: bytes, now: Instant) -> bool:
@@ -171,10 +171,10 @@ class Heats:
         down = now.wall - kept.at
         if kept.rack != self._rack or not 0 <= down <= KEPT_FOR_SECONDS:
             return False
-        for each in self._breakers:
-            known = kept.breakers.get(each.name)
-            if known is not None and known.is_of(each):
-                self._known[each.name] = (warmed(each.curve, known.heat, known.load, down), known.load)
+        for breaker in self._breakers:
+            known = kept.breakers.get(breaker.name)
+            if known is not None and known.is_of(breaker):
+                self._known[breaker.name] = (warmed(breaker.curve, known.heat, known.load, down), known.load)
         self._at = now.mono
         return True
 
@@ -186,15 +186,17 @@ class Heats:
         seconds = 0.0 if self._at is None else now - self._at
         self._at = now
         found = []
-        for each in self._breakers:
-            known = self._known.get(each.name)
+        for breaker in self._breakers:
+            known = self._known.get(breaker.name)
             if watts is None and known is None:
                 continue
-            load = known[1] if watts is None and known is not None else (watts or 0.0) * each.share / each.rating
-            heat = unknown_heat(each.curve, load) if known is None else warmed(each.curve, known[0], load, seconds)
-            self._known[each.name] = (heat, load)
+            load = known[1] if watts is None and known is not None else (watts or 0.0) * breaker.share / breaker.rating
+            heat = (
+                unknown_heat(breaker.curve, load) if known is None else warmed(breaker.curve, known[0], load, seconds)
+            )
+            self._known[breaker.name] = (heat, load)
             if watts is not None:
-                found.append(State(each, load, heat, trip_seconds(each.curve, heat, load)))
+                found.append(State(breaker, load, heat, trip_seconds(breaker.curve, heat, load)))
         return found
 
     def worth_keeping(self, wall: float) -> bytes | None:
@@ -208,7 +210,9 @@ class Heats:
         """Return all that is known, to be saved."""
         self._written, self._written_at = dict(self._known), wall
         found = {}
-        for each in self._breakers:
-            if known := self._known.get(each.name):
-                found[each.name] = KeptBreaker(*known, each.curve.hold, each.curve.constant, each.rating, each.share)
+        for breaker in self._breakers:
+            if known := self._known.get(breaker.name):
+                found[breaker.name] = KeptBreaker(
+                    *known, breaker.curve.hold, breaker.curve.constant, breaker.rating, breaker.share
+                )
         return msgspec.json.encode(KeptHeats(wall, self._rack, found))

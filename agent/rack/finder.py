@@ -94,9 +94,9 @@ def read_file(path: Path) -> tuple[HostEntry, ...]:
     found: list[HostEntry] = []
     for group in groups:
         targets = group.get("targets") if isinstance(group, dict) else None
-        if not isinstance(targets, list) or not all(isinstance(each, str) for each in targets):
+        if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
             raise ValueError("a group has no list of targets; write {targets: ['node1:19400']}")
-        found += [parse_address(each) for each in targets]
+        found += [parse_address(target) for target in targets]
     return tuple(dict.fromkeys(found))
 
 
@@ -127,7 +127,7 @@ AGAIN_SECONDS = 5.0
 def resolve(host: str, port: int) -> tuple[str, ...]:
     """Return the addresses of a name, in the order in which they should be tried. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_literal(host: str) -> bool:
@@ -163,7 +163,7 @@ class Finder:
         """Whether everything was looked up once, with or without success."""
 
     def start(self) -> None:
-        if all(isinstance(each, HostEntry) and is_literal(each.host) for each in self._entries):
+        if all(isinstance(entry, HostEntry) and is_literal(entry.host) for entry in self._entries):
             self.refresh()
             return
         self._threads.begin("rack-finder", self._run)

@@ -205,7 +205,9 @@ class RackMonitor:
             made.append(series.reading("clock_offset_seconds", round(lead, 3) + 0.0))
         if limits:
             settings = differing(self._reported_limits(now), limits)
-            made += (series.reading("config_mismatch", int(each), setting=name) for name, each in settings.items())
+            made += (
+                series.reading("config_mismatch", int(setting), setting=name) for name, setting in settings.items()
+            )
         if not self._knows_its_size():
             return made
         known = enumerate(watts, last - len(watts) + 1)

@@ -201,7 +201,7 @@ class Peers:
         if known is not None and known.labels == labels:
             return
         self.power_series[report.run] = Series(NODE_POWER, Node(), labels)
-        names = [self._member.instance, *(dict(each.labels)["instance"] for each in self.power_series.values())]
+        names = [self._member.instance, *(dict(series.labels)["instance"] for series in self.power_series.values())]
         if names.count(report.instance) > 1:
             text = "two nodes of the rack have the same name; give each its own node.name"
             self._once.problem(report.instance, text, facts={"instance": report.instance})
@@ -215,7 +215,7 @@ class Peers:
         if fault not in peer.said:
             peer.said.add(fault)
             peer.missed = True
-            shown = "".join(each if each.isprintable() else "?" for each in detail[:_SHOWN])
+            shown = "".join(letter if letter.isprintable() else "?" for letter in detail[:_SHOWN])
             facts = {"peer": peer.name, "reason": fault.value, "detail": shown}
             log.warning("a peer of the rack is left out of the sum", extra={"facts": facts})
         rest = RESTS[min(peer.misses, len(RESTS)) - 1]
@@ -224,7 +224,7 @@ class Peers:
     def _leave(self, peer: Peer) -> None:
         """Forget the power of the run that was at this address, unless it answers at another one."""
         peer.up = False
-        if peer.run is not None and not any(each.up and each.run == peer.run for each in self._peers.values()):
+        if peer.run is not None and not any(p.up and p.run == peer.run for p in self._peers.values()):
             self._ledger.forget(peer.run)
             self.power_series.pop(peer.run, None)
             self._reports.pop(peer.run, None)

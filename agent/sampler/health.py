@@ -230,5 +230,5 @@ class Health:
 
     def frame(self, now: float, facts: LoopFacts, settings: Settings) -> Frame:
         """Return the series of each backend, and those of the sampling loop and its worker."""
-        of_backends = (each for record in self._records.values() for each in record.readings(now))
+        of_backends = (reading for record in self._records.values() for reading in record.readings(now))
         return self._own.frame((*of_backends, *facts.readings(settings)))

@@ -75,11 +75,11 @@ class LockStep:
     def keep(self, held: Iterable[tuple[Entity, Labels]]) -> None:
         """Forget GPUs that their job holds no longer."""
         jobs = dict(held)
-        self._moments = {gpu: each for gpu, each in self._moments.items() if jobs.get(gpu) == each.job}
+        self._moments = {gpu: moment for gpu, moment in self._moments.items() if jobs.get(gpu) == moment.job}
 
     def frame(self) -> Frame:
         """Return the numbers that are known."""
-        known = ((gpu, each) for gpu, each in self._moments.items() if each.is_known)
+        known = ((gpu, moment) for gpu, moment in self._moments.items() if moment.is_known)
         return self._own.frame(OwnReading(_ROW, each.correlation, (), gpu) for gpu, each in known)
 
 

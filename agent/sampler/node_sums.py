@@ -59,7 +59,7 @@ class LinkRates:
     def _find(self, layout: Layout) -> None:
         """Note where the counters of the links are; a link that has only one of them is not compared."""
         sent, received = (
-            {each.entity: place for place, each in enumerate(layout.series) if each.metric is counter}
+            {series.entity: place for place, series in enumerate(layout.series) if series.metric is counter}
             for counter in (_SENT, _RECEIVED)
         )
         links = [link for link in sent if link in received and isinstance(link, NvLink)]
@@ -171,7 +171,7 @@ class NodeSums:
         if layouts != self._layouts:
             self._find(layouts)
         values = [frame.values for frame in frames]
-        readings = [Reading(each.series, each.made([values[i][k] for i, k in each.of])) for each in self._sums]
+        readings = [Reading(s.series, s.made([values[i][k] for i, k in s.of])) for s in self._sums]
         self._count(values)
         if self._by_reason:
             readings.append(Reading(_THROTTLED, self._throttled))
@@ -184,13 +184,13 @@ class NodeSums:
         A GPU that falls silent takes nothing away, and one whose driver counts from 0 again adds only what it grows
         from there. Reasons that overlap count once in the total of all.
         """
-        for each in self._throttles:
-            row = [values[frame][place] for _, (frame, place) in each.counters]
-            old, each.values = each.values, row
+        for throttle in self._throttles:
+            row = [values[frame][place] for _, (frame, place) in throttle.counters]
+            old, throttle.values = throttle.values, row
             if row == old:  # as nearly always
                 continue
             most = 0.0
-            for (series, _), before, now in zip(each.counters, old, row, strict=True):
+            for (series, _), before, now in zip(throttle.counters, old, row, strict=True):
                 if before is not None and now > before:
                     self._by_reason[series] += now - before
                     most = max(most, now - before)
@@ -226,10 +226,10 @@ class NodeSums:
             last = zip(known.counters, known.values, strict=True)
             self._before.update({(known.gpu, series): value for (series, _), value in last})
         self._throttles = [
-            _Throttle(gpu, each, [self._before.get((gpu, series)) for series, _ in each])
-            for gpu, each in counters.items()
+            _Throttle(gpu, counter, [self._before.get((gpu, series)) for series, _ in counter])
+            for gpu, counter in counters.items()
         ]
-        for series in (series for each in counters.values() for series, _ in each):
+        for series in (series for counter in counters.values() for series, _ in counter):
             self._by_reason.setdefault(series, 0.0)
 
 

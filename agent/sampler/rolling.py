@@ -99,7 +99,7 @@ class RollingWindow:
         self.width = width
         empty = _empty(more)
         self._nothing, self._open, self._newer_total = (
-            _beside(each, empty) for each in (self._nothing, self._open, self._newer_total)
+            _beside(columns, empty) for columns in (self._nothing, self._open, self._newer_total)
         )
         self._newer = [(index, _beside(bucket, empty)) for index, bucket in self._newer]
         self._older = [(index, _beside(bucket, empty)) for index, bucket in self._older]
@@ -203,7 +203,7 @@ class RollingStatistics:
     def enter(self, key: object, columns: RolledColumns, values: Sequence[float | None]) -> None:
         """Take in what a lane has read since the last `add`: a value or None for each of its columns."""
         if columns not in self._places_of:
-            self._places_of[columns] = [self._places.setdefault(each, len(self._places)) for each in columns.series]
+            self._places_of[columns] = [self._places.setdefault(series, len(self._places)) for series in columns.series]
             if len(self._places) > self._rolling.width:
                 self._rolling.widen(len(self._places))
         self._entered[key] = columns, values
@@ -226,7 +226,7 @@ class RollingStatistics:
             self._entered = {key: self._entered[key] for key in keys if key in self._entered}
         columns = [each for each, _ in lanes]
         if columns != self._lanes:
-            if len(self._places) > max(ROOM, 2 * sum(len(each.series) for each in columns)):
+            if len(self._places) > max(ROOM, 2 * sum(len(column.series) for column in columns)):
                 self._start()
                 return EMPTY_FRAME
             self._lay_out(columns)
@@ -255,12 +255,12 @@ class RollingStatistics:
 
     def _lay_out(self, lanes: list[RolledColumns]) -> None:
         self._lanes = lanes
-        self._places_of = {each: self._places_of[each] for each in lanes}
+        self._places_of = {lane: self._places_of[lane] for lane in lanes}
         width = len(self._places)
         shown = [
             (number * width + place, series)
-            for each in lanes
-            for place, rows in zip(self._places_of[each], each.shown, strict=True)
+            for lane in lanes
+            for place, rows in zip(self._places_of[lane], lane.shown, strict=True)
             for number, series in rows
         ]
         self._layout = Layout(tuple(series for _, series in shown))

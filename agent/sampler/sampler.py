@@ -201,7 +201,7 @@ class Sampler:
     def processes(self) -> dict[Gpu, Sequence[GpuProcess] | None]:
         """Return the compute processes of every known GPU; None for one that does not list them. For any thread."""
         listed = self.listed_processes()
-        return {each.gpu: listed.get(each.gpu) for each in list(self.inventory.gpus.values())}
+        return {identity.gpu: listed.get(identity.gpu) for identity in list(self.inventory.gpus.values())}
 
     def listed_processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
         """Return the compute processes of the GPUs whose driver lists them. For any thread."""

@@ -85,8 +85,8 @@ def lock_directories(config: Config) -> list[DirectoryLock]:
         try:
             lock = lock_directory(folder, f"process {os.getpid()} on {node_name(config)}", time.sleep)
         except DirectoryInUseError as error:
-            for each in locks:
-                each.stop()
+            for directory_lock in locks:
+                directory_lock.stop()
             remedy = f"stop it, or give each agent a {key} of its own"
             raise ConfigError(f"{key}: {folder} is in use by another agent, {error}; {remedy}") from error
         locks += [] if lock is None else [lock]
@@ -252,4 +252,4 @@ def dry_start(config: Config, folder: Path) -> int:
     if is_replay(config):
         replayed_header(config, folder)
     watch_web_file(config, lambda: clock().wall, Threads())
-    return sum(each.rule_count for each in load_rules(config, folder).files)
+    return sum(file.rule_count for file in load_rules(config, folder).files)

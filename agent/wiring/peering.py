@@ -42,8 +42,8 @@ def load_rack(config: Config, folder: Path) -> RackOptions:
     if len(rack.peers) > MOST:
         raise ConfigError(f"rack.peers: has {len(rack.peers)} entries; the limit is {MOST}, list one rack only")
     entries: dict[Entry, None] = {}
-    for number, each in enumerate(rack.peers):
-        entries[parse_value(f"rack.peers[{number}]", parse_entry, each, folder)] = None
+    for number, item in enumerate(rack.peers):
+        entries[parse_value(f"rack.peers[{number}]", parse_entry, item, folder)] = None
     access = parse_value("rack.peer", Access, tls=peer.scheme == "https", **login_of(peer))
     parse_value("rack.peer", access.check, tuple(entries))
     return RackOptions(
@@ -55,7 +55,7 @@ def load_rack(config: Config, folder: Path) -> RackOptions:
         slowest(load_settings(config)).stale_after(Lane.FAST),
         rack.power_budget,
         tuple(rack.feeds.items()),
-        tuple(_breaker(name, each, rack.feeds) for name, each in rack.breakers.items()),
+        tuple(_breaker(name, breaker, rack.feeds) for name, breaker in rack.breakers.items()),
         None if shelves is None else (shelves.count - shelves.spare) * shelves.rating,
         rack.nvlink_domains,
     )

@@ -164,7 +164,7 @@ def make_server(
         )
     )
     server = HttpServer(
-        [listen_address(each) for each in web.listen],
+        [listen_address(address) for address in web.listen],
         site,
         clock=time.monotonic,
         press=hurry,
