@@ -128,8 +128,8 @@ def _check_sampling(config: Config, fail: Fail) -> None:
     sampling = config.sampling
     for key, shorter in (("slow", "fast"), ("cold", "slow"), ("window", "fast")):
         if getattr(sampling, key) < getattr(sampling, shorter):
-            given = f"{duration_text(getattr(sampling, key))} is shorter than sampling.{shorter}"
-            fail(f"sampling.{key}", f"{given}, {duration_text(getattr(sampling, shorter))}; set both")
+            period = f"{duration_text(getattr(sampling, key))} is shorter than sampling.{shorter}"
+            fail(f"sampling.{key}", f"{period}, {duration_text(getattr(sampling, shorter))}; set both")
 
 
 def _check_rack(config: Config, fail: Fail) -> None:

@@ -74,7 +74,7 @@ class AlertStateStore:
     def after(
         self,
         engine: RuleEngine,
-        done: Sequence[Evaluation],
+        evaluations: Sequence[Evaluation],
         now: Instant,
         notified: Collection[str],
         effects: Mapping[Labels, Labels] = MappingProxyType({}),
@@ -83,10 +83,10 @@ class AlertStateStore:
 
         `notified` are the receivers that are notified once and have nothing queued; `effects` as in SavedDeliveries.
         """
-        if not done:
+        if not evaluations:
             return
         records = [record for _, _, record in engine.remembered()]
-        changed = len(records) != self._count or any(evaluation.outcome.transitions for evaluation in done)
+        changed = len(records) != self._count or any(evaluation.outcome.transitions for evaluation in evaluations)
         waiting = any(r.alert.phase is Phase.PENDING or r.missing_since is not None for r in records)
         age = now.mono - self._alerts_at
         every = EVERY_SECONDS if waiting or notified != self._notified else STEADY_SECONDS

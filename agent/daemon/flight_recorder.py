@@ -272,18 +272,18 @@ class FlightRecorder:
         log.info("flight recording written", extra={"facts": {"file": str(folder / name), "bytes": len(content)}})
         self._good = True
 
-    def _fail(self, why: str, again: tuple[str, ...] = ()) -> None:
+    def _fail(self, problem: str, again: tuple[str, ...] = ()) -> None:
         """Count the failure, and log the first one; `again` are the events for which the file is to be retried."""
         self._unwritten = again
         self._failures += 1
         if self._good:
-            log.warning("flight recording not written: %s", why)
+            log.warning("flight recording not written: %s", problem)
         self._good = False
 
 
 def _kept_files(folder: Path) -> list[tuple[Path, int]]:
     """Return the recordings in a folder and their sizes, the oldest first; no other file is ever touched."""
-    found = []
+    files = []
     try:
         paths = sorted(folder.iterdir())
     except OSError:  # it is not there yet, or may not be read: writing the next one says so
@@ -292,10 +292,10 @@ def _kept_files(folder: Path) -> list[tuple[Path, int]]:
         if not (path.name.startswith("flight-") and path.name.endswith(SUFFIX)):
             continue
         try:
-            found.append((path, path.stat().st_size))
+            files.append((path, path.stat().st_size))
         except OSError:
             continue
-    return found
+    return files
 
 
 def _make_room(folder: Path, most: float) -> None:

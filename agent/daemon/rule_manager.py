@@ -179,19 +179,19 @@ class RuleManager:
         if snapshot is None:
             return
         self._journal.take(snapshot.frames, self._engine.time(now), snapshot.reports)
-        done = self._engine.round(snapshot, now, self._foreign(now))
+        evaluations = self._engine.round(snapshot, now, self._foreign(now))
         step = self._engine.take_step()
         if step:
             self._dispatcher.shift(step)
             self._journal.shift(step)
-        if done:
+        if evaluations:
             records = (record for _, _, record in self._engine.remembered())
             self._inhibition.update(records, now.mono, self._external)
-        for evaluation in done:
+        for evaluation in evaluations:
             self._tell(evaluation)
         self._show()
         if self._store is not None:
-            self._store.after(self._engine, done, now, self._notified(), self._inhibition.effects)
+            self._store.after(self._engine, evaluations, now, self._notified(), self._inhibition.effects)
         self._broken = ""
 
     def _notified(self) -> frozenset[str]:
@@ -202,26 +202,37 @@ class RuleManager:
             if receiver.url and not receiver.repeats and not receiver.queued
         )
 
-    def _tell(self, done: Evaluation) -> None:
-        self._note_failing(done)
-        group = done.group
-        outcome = done.outcome
-        self._exposition.count(group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, done.missed)
+    def _tell(self, evaluation: Evaluation) -> None:
+        self._note_failing(evaluation)
+        group = evaluation.group
+        outcome = evaluation.outcome
+        self._exposition.count(
+            group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, evaluation.missed
+        )
         alerts, unknown = group.known()
         self._dispatcher.consider(
-            done.key, alerts, done.at, done.interval, unknown=unknown, inhibited=self._inhibition.causes
+            evaluation.key,
+            alerts,
+            evaluation.at,
+            evaluation.interval,
+            unknown=unknown,
+            inhibited=self._inhibition.causes,
         )
 
-    def _note_failing(self, done: Evaluation) -> None:
+    def _note_failing(self, evaluation: Evaluation) -> None:
         """Log once that a rule fails, and once that it no longer does."""
-        failing = {(done.key, failure.rule) for failure in done.outcome.failures}
-        for failure in done.outcome.failures:
-            if (done.key, failure.rule) not in self._failing:
-                facts = {"rule_group": done.key, "rule": failure.rule, "error": failure.error}
+        failing = {(evaluation.key, failure.rule) for failure in evaluation.outcome.failures}
+        for failure in evaluation.outcome.failures:
+            if (evaluation.key, failure.rule) not in self._failing:
+                facts = {"rule_group": evaluation.key, "rule": failure.rule, "error": failure.error}
                 log.warning("rule failed; its alerts keep their state", extra={"facts": facts})
-        mended = {each for each in self._failing - failing if each[0] == done.key and each[1] in done.outcome.rules}
+        mended = {
+            group_rule
+            for group_rule in self._failing - failing
+            if group_rule[0] == evaluation.key and group_rule[1] in evaluation.outcome.rules
+        }
         for _, rule in mended:
-            log.info("rule succeeds again", extra={"facts": {"rule_group": done.key, "rule": rule}})
+            log.info("rule succeeds again", extra={"facts": {"rule_group": evaluation.key, "rule": rule}})
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:

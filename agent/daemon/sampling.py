@@ -138,9 +138,9 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
-    def add_provider(self, what: str, provider: FrameProvider) -> None:
+    def add_provider(self, purpose: str, provider: FrameProvider) -> None:
         """Add a part whose frame goes into each snapshot; before `run`. `what` says what it does, for the log."""
-        self._providers.append((what, provider))
+        self._providers.append((purpose, provider))
 
     def glance(self, until: float) -> Snapshot:
         """Return one snapshot of every lane, as soon as all have answered; what there is by the monotonic second
@@ -208,8 +208,8 @@ class SamplingLoop:
         if self._pending:
             self._yield_to_sources()
         self._pump(now.mono + limit, lambda: not self._pending)
-        done = self._clock().mono
-        self.sampler.late(max(late, done - now.mono - limit), done)
+        ended = self._clock().mono
+        self.sampler.late(max(late, ended - now.mono - limit), ended)
         self._publish(lanes)
         self._govern(now.mono)
 
@@ -268,14 +268,14 @@ class SamplingLoop:
 
     def _keep_pause(self, now: float) -> None:
         """Release the driver while it is requested to be free, and open it again afterwards."""
-        until, why = (None if self._pause is None else self._pause.current) or (None, "")
+        until, reason = (None if self._pause is None else self._pause.current) or (None, "")
         if until != self._paused_until:
             self._paused_until = until
             if until is None:
                 self.supervisor.release(now)
             else:
                 self.supervisor.hold(now)
-                self.sampler.pause(f"{why} until {utc(until)}")
+                self.sampler.pause(f"{reason} until {utc(until)}")
         if until is not None and self._pause is not None:
             self._pause.confirm(PauseAnswer(until, self.supervisor.pid))
 
@@ -293,7 +293,7 @@ class SamplingLoop:
 
     def _provider_frames(self, now: Instant) -> list[Frame]:
         run = self._isolation.run
-        return [run(what, partial(provider.frame, now), EMPTY_FRAME) for what, provider in self._providers]
+        return [run(purpose, partial(provider.frame, now), EMPTY_FRAME) for purpose, provider in self._providers]
 
     def _own_facts(self) -> LoopFacts:
         flights = {runner.backend.name: flight for runner in self._runners if (flight := runner.flight) is not None}
@@ -315,16 +315,16 @@ class SamplingLoop:
             pids["worker"] = self.supervisor.pid
         return pids
 
-    def _pump(self, until: float, done: Callable[[], bool]) -> None:
+    def _pump(self, until: float, is_complete: Callable[[], bool]) -> None:
         """Take in what comes until a monotonic second, or until `done`."""
-        while not self._stopping.is_set() and not done():
-            left = until - self._clock().mono
-            if left <= 0:
+        while not self._stopping.is_set() and not is_complete():
+            remaining = until - self._clock().mono
+            if remaining <= 0:
                 return
             self.heartbeat += 1
             if self._thread is not None:
                 self._thread.beat()
-            self._wait(min(left, HEARTBEAT_SECONDS))
+            self._wait(min(remaining, HEARTBEAT_SECONDS))
             if self._reconfigured is not None:
                 self._take_settings()
                 until = min(until, self.schedule.next_tick)

@@ -33,13 +33,13 @@ def first_expiry(chain: bytes) -> float | None:
 
     A chain is as good as its worst part: a client refuses an issuer's certificate that has expired as well.
     """
-    found = []
+    expiries = []
     for coded in _PEM.findall(chain):
         try:
-            found.append(_expiry(base64.b64decode(coded)))
+            expiries.append(_expiry(base64.b64decode(coded)))
         except (ValueError, IndexError, StopIteration):
             continue
-    return min(found, default=None)
+    return min(expiries, default=None)
 
 
 def _expiry(certificate: bytes) -> float:

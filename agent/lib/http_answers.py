@@ -134,10 +134,10 @@ class AnswerReader:
         return line
 
     def _take_head(self, lines: list[bytes]) -> None:
-        found = _STATUS.fullmatch(lines[0].rstrip(b"\r"))
-        if found is None or len(lines) > MOST_HEADERS + 1:
+        match = _STATUS.fullmatch(lines[0].rstrip(b"\r"))
+        if match is None or len(lines) > MOST_HEADERS + 1:
             raise _garbage("not an HTTP response")
-        status = int(found[2])
+        status = int(match[2])
         if status < _OK:
             self._interim += 1
             if status == 101 or self._interim > MOST_INTERIM:
@@ -145,7 +145,7 @@ class AnswerReader:
             return
         headers, doubtful = _headers(lines[1:])
         self._size, unclear = _size_of(status, headers)
-        closes = doubtful or unclear or _closes(headers, old=found[1] == b"0")
+        closes = doubtful or unclear or _closes(headers, old=match[1] == b"0")
         self.head = HttpAnswer(status, headers, closes=closes)
 
 
@@ -195,10 +195,10 @@ def _size_of(status: int, headers: Mapping[str, str]) -> tuple[int, bool]:
 
 
 def _chunk_size(line: bytes) -> int:
-    found = _CHUNK_SIZE.fullmatch(line)
-    if found is None:
+    match = _CHUNK_SIZE.fullmatch(line)
+    if match is None:
         raise _garbage("a chunk has no valid size")
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def _garbage(text: str) -> HttpError:

@@ -79,14 +79,14 @@ class LogOnce:
         key: Hashable,
         text: str,
         *args: object,
-        what: object = None,
+        cause: object = None,
         level: int = logging.WARNING,
         error: BaseException | None = None,
         facts: Mapping[str, object] = _NO_FACTS,
     ) -> None:
         """Log a problem, unless it stands already; one that stands is logged again if `what` has changed."""
-        if key not in self._standing or self._standing[key] != what:
-            self._standing[key] = what
+        if key not in self._standing or self._standing[key] != cause:
+            self._standing[key] = cause
             self._log.log(level, text, *args, exc_info=error, extra={"facts": facts})
 
     def over(self, key: Hashable, text: str = "", *args: object, facts: Mapping[str, object] = _NO_FACTS) -> None:

@@ -160,7 +160,7 @@ class Heats:
         """Watch these breakers from now on; what is known of those with the same name stays."""
         self._breakers = breakers
         names = {breaker.name for breaker in breakers}
-        self._known = {name: known for name, known in self._known.items() if name in names}
+        self._known = {name: heat for name, heat in self._known.items() if name in names}
 
     def restore(self, body: bytes, now: Instant) -> bool:
         """Take over what an earlier run saved, as if the load had stayed since; returns whether it could be used."""
@@ -172,9 +172,9 @@ class Heats:
         if kept.rack != self._rack or not 0 <= down <= KEPT_FOR_SECONDS:
             return False
         for breaker in self._breakers:
-            known = kept.breakers.get(breaker.name)
-            if known is not None and known.is_of(breaker):
-                self._known[breaker.name] = (warmed(breaker.curve, known.heat, known.load, down), known.load)
+            saved = kept.breakers.get(breaker.name)
+            if saved is not None and saved.is_of(breaker):
+                self._known[breaker.name] = (warmed(breaker.curve, saved.heat, saved.load, down), saved.load)
         self._at = now.mono
         return True
 
@@ -185,19 +185,19 @@ class Heats:
         """
         seconds = 0.0 if self._at is None else now - self._at
         self._at = now
-        found = []
+        states = []
         for breaker in self._breakers:
-            known = self._known.get(breaker.name)
-            if watts is None and known is None:
+            breaker_heat = self._known.get(breaker.name)
+            if watts is None and breaker_heat is None:
                 continue
-            load = known[1] if watts is None and known is not None else (watts or 0.0) * breaker.share / breaker.rating
+            load = breaker_heat[1] if watts is None and breaker_heat is not None else (watts or 0.0) * breaker.share / breaker.rating
             heat = (
-                unknown_heat(breaker.curve, load) if known is None else warmed(breaker.curve, known[0], load, seconds)
+                unknown_heat(breaker.curve, load) if breaker_heat is None else warmed(breaker.curve, breaker_heat[0], load, seconds)
             )
             self._known[breaker.name] = (heat, load)
             if watts is not None:
-                found.append(State(breaker, load, heat, trip_seconds(breaker.curve, heat, load)))
-        return found
+                states.append(State(breaker, load, heat, trip_seconds(breaker.curve, heat, load)))
+        return states
 
     def worth_keeping(self, wall: float) -> bytes | None:
         """Return what to save, if it has changed since the last save, or that was long ago."""
@@ -209,10 +209,10 @@ class Heats:
     def kept(self, wall: float) -> bytes:
         """Return all that is known, to be saved."""
         self._written, self._written_at = dict(self._known), wall
-        found = {}
+        saved = {}
         for breaker in self._breakers:
-            if known := self._known.get(breaker.name):
-                found[breaker.name] = KeptBreaker(
-                    *known, breaker.curve.hold, breaker.curve.constant, breaker.rating, breaker.share
+            if heat := self._known.get(breaker.name):
+                saved[breaker.name] = KeptBreaker(
+                    *heat, breaker.curve.hold, breaker.curve.constant, breaker.rating, breaker.share
                 )
-        return msgspec.json.encode(KeptHeats(wall, self._rack, found))
+        return msgspec.json.encode(KeptHeats(wall, self._rack, saved))

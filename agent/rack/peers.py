@@ -120,9 +120,9 @@ class Peers:
     @property
     def nodes(self) -> int:
         """How many nodes the targets are, including this one. One that was never asked does not count yet."""
-        others = [peer for peer in self._peers.values() if peer.tried and not peer.own]
-        unknown = sum(1 for peer in others if peer.run is None)
-        return 1 + unknown + len({peer.run for peer in others if peer.run is not None})
+        peers = [peer for peer in self._peers.values() if peer.tried and not peer.own]
+        unknown = sum(1 for peer in peers if peer.run is None)
+        return 1 + unknown + len({peer.run for peer in peers if peer.run is not None})
 
     def others(self) -> Iterator[Peer]:
         """Return all peers but this node itself."""
@@ -130,11 +130,11 @@ class Peers:
 
     def missing(self, present: Collection[str]) -> list[str]:
         """Return the other nodes whose run is not among these, each once and under the name of its target."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for peer in self.others():
             if peer.run is None or peer.run not in present:
-                found.setdefault(peer.run or f"target {peer.name}", peer.name)
-        return list(found.values())
+                reasons.setdefault(peer.run or f"target {peer.name}", peer.name)
+        return list(reasons.values())
 
     def reports(self) -> list[Report]:
         """Return the last report of each agent that answers."""
@@ -197,8 +197,8 @@ class Peers:
 
     def _show(self, report: Report) -> None:
         labels = (("source", report.source or ""), ("instance", report.instance), ("job", report.job))
-        known = self.power_series.get(report.run)
-        if known is not None and known.labels == labels:
+        power_series = self.power_series.get(report.run)
+        if power_series is not None and power_series.labels == labels:
             return
         self.power_series[report.run] = Series(NODE_POWER, Node(), labels)
         names = [self._member.instance, *(dict(series.labels)["instance"] for series in self.power_series.values())]
@@ -215,8 +215,8 @@ class Peers:
         if fault not in peer.said:
             peer.said.add(fault)
             peer.missed = True
-            shown = "".join(letter if letter.isprintable() else "?" for letter in detail[:_SHOWN])
-            facts = {"peer": peer.name, "reason": fault.value, "detail": shown}
+            printable = "".join(letter if letter.isprintable() else "?" for letter in detail[:_SHOWN])
+            facts = {"peer": peer.name, "reason": fault.value, "detail": printable}
             log.warning("a peer of the rack is left out of the sum", extra={"facts": facts})
         rest = RESTS[min(peer.misses, len(RESTS)) - 1]
         return rest + int(peer.misses >= len(RESTS) and self._chance() < 0.5)

@@ -102,8 +102,8 @@ class _Lane:
         if plan.columns is not None:
             rolled = (*plan.pick_rolled(values), *plan.counters.rates)
             self._conditioner.statistics.enter(self._key, plan.columns, rolled)
-        shown = (*values, *self._busy(at, values, longest)) if plan.integrals else values
-        return self._frame(shown, gaps), gaps
+        exposed = (*values, *self._busy(at, values, longest)) if plan.integrals else values
+        return self._frame(exposed, gaps), gaps
 
     def _replan(self, layout: Layout) -> None:
         """Plan for another layout. If too much is remembered, forget what it lacks: jobs come and go for years."""
@@ -132,11 +132,11 @@ class _Lane:
         """Return the values, with those of counters as they should be shown."""
         plan = self._plan
         raws = plan.pick_counted(values)
-        shown = plan.counters.feed(at, raws)
-        if shown is raws:
+        exposed = plan.counters.feed(at, raws)
+        if exposed is raws:
             return values
         kept = list(values)
-        for place, raw, value in zip(plan.counted, raws, shown, strict=True):
+        for place, raw, value in zip(plan.counted, raws, exposed, strict=True):
             if value is None and raw is not None:
                 series = plan.layout.series[place]
                 last = self._counters[series].shown
@@ -154,10 +154,10 @@ class _Lane:
             totals.append(None if ratio is None else integral.total)
         return totals
 
-    def _frame(self, shown: Values, gaps: list[Gap]) -> Frame:
+    def _frame(self, exposed: Values, gaps: list[Gap]) -> Frame:
         if not gaps:
-            return Frame(self._plan.shown, shown)  # type: ignore[arg-type]  # nothing was left out
-        pairs = zip(self._plan.shown.series, shown, strict=True)
+            return Frame(self._plan.shown, exposed)  # type: ignore[arg-type]  # nothing was left out
+        pairs = zip(self._plan.shown.series, exposed, strict=True)
         return self._framer.frame(Reading(series, value) for series, value in pairs if value is not None)
 
     def _reject(self, series: Series, cause: str, detail: str) -> Gap:

@@ -29,7 +29,7 @@ def recognise(
     unidentified GPU with the index of an absent one is that one; of the others, as many are known GPUs as are absent.
     If more are absent than unidentified, it is not known which of them are only silent.
     """
-    known: dict[str, Unidentified] = {}
+    identified: dict[str, Unidentified] = {}
     by_index = {identity.gpu.index: identity for identity in absent}
     strangers = []
     for gpu in unidentified:
@@ -37,12 +37,12 @@ def recognise(
         if identity is None:
             strangers.append(gpu)
         else:
-            known[identity.gpu.uuid] = gpu
-    rest = [identity for identity in absent if identity.gpu.uuid not in known]
+            identified[identity.gpu.uuid] = gpu
+    rest = [identity for identity in absent if identity.gpu.uuid not in identified]
     if len(rest) > len(strangers):
-        return known, []
-    known.update({identity.gpu.uuid: each for identity, each in zip(rest, strangers, strict=False)})
-    return known, strangers[len(rest) :]
+        return identified, []
+    identified.update({identity.gpu.uuid: unknown_gpu for identity, unknown_gpu in zip(rest, strangers, strict=False)})
+    return identified, strangers[len(rest) :]
 
 
 log = logging.getLogger("coldplate.devices")
@@ -154,8 +154,8 @@ class Devices:
 
     def _compare_with_bus(self) -> None:
         """Find the GPUs on the bus that the driver did not take; log each once."""
-        known = {identity.slot for identity in (*self.identities, *self._inventory.gpus.values())}
-        before, self._unclaimed = self._unclaimed, self._find_unclaimed(known)
+        slots = {identity.slot for identity in (*self.identities, *self._inventory.gpus.values())}
+        before, self._unclaimed = self._unclaimed, self._find_unclaimed(slots)
         for slot in self._unclaimed:
             self._once.problem(slot, "GPU on the PCI bus has no driver: its probe failed", facts={"slot": slot})
         for slot in set(before) - set(self._unclaimed):
@@ -165,8 +165,8 @@ class Devices:
         """Find out which GPUs those are that have not identified themselves."""
         absent = [identity for identity in self._inventory.gpus.values() if identity.gpu.uuid not in self.channels]
         before = self.strangers
-        known, self.strangers = recognise(self._unidentified, absent)
-        self._absent = {uuid: Trouble(identity.reason, identity.detail) for uuid, identity in known.items()}
+        identified, self.strangers = recognise(self._unidentified, absent)
+        self._absent = {uuid: Trouble(identity.reason, identity.detail) for uuid, identity in identified.items()}
         for unknown_gpu in self.strangers:
             facts = {"gpu": unknown_gpu.index, "reason": unknown_gpu.reason.value, "detail": unknown_gpu.detail}
             self._once.problem(unknown_gpu.index, "GPU not identified", facts=facts)
@@ -208,9 +208,9 @@ class Devices:
         device.good_at, device.is_lost, device.trouble = at, False, None
         return recovered
 
-    def forget(self, known: AbstractSet[str]) -> None:
+    def forget(self, uuids: AbstractSet[str]) -> None:
         """Forget the devices that are not among these."""
-        for uuid in self._devices.keys() - known:
+        for uuid in self._devices.keys() - uuids:
             del self._devices[uuid]
 
     def in_trouble(self, channel: str) -> bool:
@@ -279,9 +279,9 @@ class Devices:
         for missing in self.strangers:
             yield OwnReading("coldplate_gpu_up", 0, (), stranger(missing))
         # Without a driver, or if it shows none of them, those on the bus are expected.
-        seen = len(self._inventory.gpus) + len(self.strangers) + len(self._unclaimed) or self._on_bus
-        if expected is not None or seen:
-            yield OwnReading("coldplate_gpus_expected", seen if expected is None else expected)
+        count = len(self._inventory.gpus) + len(self.strangers) + len(self._unclaimed) or self._on_bus
+        if expected is not None or count:
+            yield OwnReading("coldplate_gpus_expected", count if expected is None else expected)
 
     def log_changes(self, now: float, timeout: float) -> None:
         """Log each GPU that went down or came back."""

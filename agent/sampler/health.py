@@ -50,20 +50,20 @@ class MissingMetrics:
         """Return all gaps by backend, and their coldplate_metric_missing; one series for all links of a GPU."""
         if sources != self._sources:
             gaps: dict[str, tuple[Gap, ...]] = {}
-            for backend, some in sources:
-                gaps[backend] = (*gaps.get(backend, ()), *some)
+            for backend, backend_gaps in sources:
+                gaps[backend] = (*gaps.get(backend, ()), *backend_gaps)
             self._sources, self._made = sources, (gaps, self._own.frame(_missing(sources)))
         return self._made
 
 
 def _missing(sources: Sequence[Source]) -> Iterator[OwnReading]:
     """Yield each reading once: two lanes of a device may miss the same metric."""
-    seen: dict[tuple[Metric, Entity, Reason], None] = {}
+    reported: dict[tuple[Metric, Entity, Reason], None] = {}
     for _, gaps in sources:
         for gap in gaps:
-            of = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
-            seen[gap.metric, of, gap.reason] = None
-    for metric, entity, reason in seen:
+            device = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
+            reported[gap.metric, device, gap.reason] = None
+    for metric, entity, reason in reported:
         labels = (("metric", metric.name), ("reason", reason.value))
         yield OwnReading("coldplate_metric_missing", 1, labels, entity)
 

@@ -219,8 +219,8 @@ class GpuLedger:
             if second.works and second.busy == 1.0:  # most seconds of a busy node
                 tracked.add(_THROTTLED if second.is_throttled else _COMPUTING, elapsed)
                 continue
-            others = NO_PEERS if tracked.held.job is None else peers[tracked.held.job].without(second)
-            tracked.add(shares_of(second, tracked.held, others, writes=writes, reads=reads), elapsed)
+            job_peers = NO_PEERS if tracked.held.job is None else peers[tracked.held.job].without(second)
+            tracked.add(shares_of(second, tracked.held, job_peers, writes=writes, reads=reads), elapsed)
         if any(second.works and second.busy >= 0.5 for second in seconds):
             self._written.update_usual(elapsed)
             self._read.update_usual(elapsed)
@@ -268,11 +268,11 @@ class GpuLedger:
             if tracked.held.job is not None:
                 self._members[tracked.held.job].append(number)
         self._lock_step.keep((account.gpu, account.held.job) for account in self._gpus if account.held.job is not None)
-        for flow_of, found in zip(self._flows, flows, strict=True):
-            flow_of.find(layouts, found)
+        for flow_of, columns in zip(self._flows, flows, strict=True):
+            flow_of.find(layouts, columns)
         instances = {key: activity for key, activity in activities.items() if "busy" in activity}
         self._lay_out(list(instances), now)
-        held = {(gpu, each.get("mig")) for gpu, several in holders.items() for each in several}
+        held = {(gpu, job_labels.get("mig")) for gpu, several in holders.items() for job_labels in several}
         self._instances = [
             _Instance(instance, (key.gpu, key.number) in held, self._totals[key]) for key, instance in instances.items()
         ]

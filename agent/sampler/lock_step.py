@@ -79,8 +79,8 @@ class LockStep:
 
     def frame(self) -> Frame:
         """Return the numbers that are known."""
-        known = ((gpu, moment) for gpu, moment in self._moments.items() if moment.is_known)
-        return self._own.frame(OwnReading(_ROW, each.correlation, (), gpu) for gpu, each in known)
+        moments = ((gpu, moment) for gpu, moment in self._moments.items() if moment.is_known)
+        return self._own.frame(OwnReading(_ROW, gpu_moment.correlation, (), gpu) for gpu, gpu_moment in moments)
 
 
 def _median_without(ranked: Sequence[float], place: int) -> float:

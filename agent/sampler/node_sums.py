@@ -82,15 +82,15 @@ class Coefficients(Struct, frozen=True):
 DEFAULT = Coefficients()
 
 
-def estimate(powers: Sequence[float | None], of: Coefficients) -> Reading | None:
+def estimate(powers: Sequence[float | None], coefficients: Coefficients) -> Reading | None:
     """Return the node's power from that of each of its GPUs, in watts; None unless all of them are known.
 
     A sum without one of the GPUs would be too low, just when something is wrong with the node.
     """
-    known = [power for power in powers if power is not None]
-    if not known or len(known) < len(powers):
+    watts = [power for power in powers if power is not None]
+    if not watts or len(watts) < len(powers):
         return None
-    return Reading(SERIES, of.factor * sum(known) + of.watts_per_gpu * len(known))
+    return Reading(SERIES, coefficients.factor * sum(watts) + coefficients.watts_per_gpu * len(watts))
 
 
 UP = BY_NAME["coldplate_gpu_up"]
@@ -198,7 +198,7 @@ class NodeSums:
 
     def _find(self, layouts: tuple[Layout, ...]) -> None:
         """Note where the values of the GPUs are, and which job has which of them."""
-        found: dict[Metric, dict[Entity, Where]] = defaultdict(dict)
+        places: dict[Metric, dict[Entity, Where]] = defaultdict(dict)
         counters: dict[Entity, list[tuple[Series, Where]]] = defaultdict(list)
         jobs: dict[Labels, dict[Entity, Where]] = defaultdict(dict)
         for series, at in series_of(layouts):
@@ -213,18 +213,18 @@ class NodeSums:
                 if labels.get("mig") == "0":
                     jobs[tuple((name, labels.get(name, "")) for name in JOB)][series.entity] = at
             elif series.metric in _READ:
-                found[series.metric][series.entity] = at
+                places[series.metric][series.entity] = at
         self._layouts = layouts
         self._sums = [
-            _Sum(Series(row, Node()), made, tuple(found[metric].values()))
-            for metric, row, made in _NODE
-            if found[metric]
+            _Sum(Series(row, Node()), aggregate, tuple(places[metric].values()))
+            for metric, row, aggregate in _NODE
+            if places[metric]
         ]
         for job, held in jobs.items():
-            self._sums += _sums_of(job, held, found)
-        for known in self._throttles:
-            last = zip(known.counters, known.values, strict=True)
-            self._before.update({(known.gpu, series): value for (series, _), value in last})
+            self._sums += _sums_of(job, held, places)
+        for columns in self._throttles:
+            last = zip(columns.counters, columns.values, strict=True)
+            self._before.update({(columns.gpu, series): value for (series, _), value in last})
         self._throttles = [
             _Throttle(gpu, counter, [self._before.get((gpu, series)) for series, _ in counter])
             for gpu, counter in counters.items()
@@ -237,14 +237,14 @@ _READ = frozenset(metric for metric, _, _ in (*_NODE, *_JOB))
 
 
 def _sums_of(
-    job: Labels, held: Mapping[Entity, Where], found: Mapping[Metric, Mapping[Entity, Where]]
+    job: Labels, held: Mapping[Entity, Where], places: Mapping[Metric, Mapping[Entity, Where]]
 ) -> Iterator[_Sum]:
     """Yield those of one job, of the GPUs that it holds whole and alone."""
     yield _Sum(Series(_WHOLE, Node(), job), len, tuple(held.values()))
-    for metric, row, made in _JOB:
-        of = tuple(at for gpu, at in found.get(metric, {}).items() if gpu in held)
-        if of:
-            yield _Sum(Series(row, Node(), job), made, of)
+    for metric, row, aggregate in _JOB:
+        columns = tuple(at for gpu, at in places.get(metric, {}).items() if gpu in held)
+        if columns:
+            yield _Sum(Series(row, Node(), job), aggregate, columns)
 
 
 def series_of(layouts: Sequence[Layout]) -> Iterator[tuple[Series, Where]]:

@@ -149,8 +149,8 @@ def entity_of(kind: type[Entity], labels: Mapping[str, Any]) -> Entity | None:
 
 def _entity(kind: type[Entity], labels: Mapping[str, Any]) -> Entity | None:
     """Return the same; a gap may be that of all links of a GPU, and a GPU may have no uuid."""
-    given = {"gpu": "", "uuid": "", **labels}
-    return entity_of(Gpu if kind is NvLink and "link" not in given else kind, given)
+    values = {"gpu": "", "uuid": "", **labels}
+    return entity_of(Gpu if kind is NvLink and "link" not in values else kind, values)
 
 
 def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Iterator[BackendReport]:
@@ -219,8 +219,8 @@ def read_alerts(body: bytes) -> AlertsResponse:
     try:
         alerts = [_alert(item) for item in data["alerts"] if item["state"] in _PHASES]
         due = str(data.get("nextEvaluation", ""))
-        known = None if due in ("", _NEVER) else _wall(due)
-        return AlertsResponse(alerts, str(data.get("devices", "")), bool(due), known)
+        evaluated_at = None if due in ("", _NEVER) else _wall(due)
+        return AlertsResponse(alerts, str(data.get("devices", "")), bool(due), evaluated_at)
     except (KeyError, TypeError, AttributeError) as error:
         raise AgentResponseError(f"the alerts are not an agent's: {error!r}") from error
 

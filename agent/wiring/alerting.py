@@ -166,10 +166,10 @@ def load_alerting(
 ) -> AlertingSettings:
     """Return rules and receivers; warnings of `running` rules are not logged again. Raises ConfigError."""
     rules = _of_the_node(load_rules(config, folder), config)
-    made = receivers.make(config, external_url(config))
+    made_receivers = receivers.make(config, external_url(config))
     _tell(rules.files, running.files if running else ())
     labels = make_labels(external_labels(config))
-    return AlertingSettings(rules, made, config.notify.resend, labels, config.notify.inhibition)
+    return AlertingSettings(rules, made_receivers, config.notify.resend, labels, config.notify.inhibition)
 
 
 def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:

@@ -139,7 +139,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     }
     ranges = ranges_of(alerting.rules.groups)
     sampling = make_sampling_loop(
-        config, options, hub, {what: teller for what, teller in providers.items() if teller is not None},
+        config, options, hub, {purpose: teller for purpose, teller in providers.items() if teller is not None},
         save=files.put, threads=threads, pause=pause, now=now, governing=governing, ranges=ranges,
         is_my_turn=rack.is_my_turn,
     )  # fmt: skip

@@ -94,7 +94,7 @@ def make_rack_monitor(
     It takes over what an earlier run saved at `path`; `put` writes there what it saves.
     """
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
-    made = RackMonitor(
+    monitor = RackMonitor(
         member,
         options,
         clock,
@@ -105,6 +105,6 @@ def make_rack_monitor(
     )
     if path is not None and options.breakers:
         body = load_state(path, partial(unseal, FORM), log, "assuming that breakers are warm")
-        if body is not None and not made.restore(body):
+        if body is not None and not monitor.restore(body):
             log.info("saved breaker heat ignored: %s is of another rack or too old; breakers assumed warm", path)
-    return made
+    return monitor
