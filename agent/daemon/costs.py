@@ -35,7 +35,7 @@ class CpuMeter:
         self._running: dict[object, tuple[str, float]] = {}
         self._ended: dict[str, float] = {}
 
-    def take(self, readings: Mapping[object, tuple[str, float]]) -> dict[str, float]:
+    def add_readings(self, readings: Mapping[object, tuple[str, float]]) -> dict[str, float]:
         """Note the name and seconds of each process or thread that runs; returns all seconds so far, by name.
 
         One that is not found has ended only if another one has its name: it may just not have been readable.
@@ -72,7 +72,7 @@ class OwnProcesses:
                 memory.append(Reading(_series(PROCESS_MEMORY, role), float(stat.pages * self._page)))
             except (OSError, ValueError, OverflowError):
                 continue  # it ended since
-        totals = self._meter.take(readings)
+        totals = self._meter.add_readings(readings)
         return [Reading(_series(PROCESS_CPU, role), totals[role]) for role, _ in readings.values()] + memory
 
 
@@ -104,7 +104,7 @@ class ThreadCosts:
             spent = None if thread.native_id is None else self._of_thread(thread.native_id)
             if spent is not None and not _NAMELESS.fullmatch(thread.name):
                 readings[thread] = _NAMES.get(thread.name, thread.name), spent
-        totals = self._meter.take(readings)
+        totals = self._meter.add_readings(readings)
         process = self._of_process(os.getpid())
         if process is not None:
             # Read a moment after the threads: what they used meanwhile must not count twice.
@@ -140,10 +140,10 @@ class Governing:
         if not self._governor.is_due(at):
             return None
         used = {(role, pid): self._cpu(pid) for role, pid in pids.items()}
-        totals = self._meter.take({key: (key[0], spent) for key, spent in used.items() if spent is not None})
+        totals = self._meter.add_readings({key: (key[0], spent) for key, spent in used.items() if spent is not None})
         changed = self._governor.observe(at, sum(totals.values()))
         self._frame = self._own.frame(self._readings())
-        self._tell()
+        self._log_state()
         return self._steps[self._governor.step] if changed else None
 
     def frame(self, _now: Instant) -> Frame:
@@ -162,7 +162,7 @@ class Governing:
                 stretch = now.period(lane) / configured.period(lane)
                 yield OwnReading("coldplate_sampling_slowdown_ratio", stretch, (("sampling_lane", lane.value),))
 
-    def _tell(self) -> None:
+    def _log_state(self) -> None:
         """Log when the state changes; from `exhausted` only back to `normal`, since it may come and go."""
         governor, state = self._governor, self._governor.state
         if state == self._logged_state or (self._logged_state == "exhausted" and state == "slowed"):

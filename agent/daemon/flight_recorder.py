@@ -75,7 +75,7 @@ class FlightTriggers:
         self._counts: dict[Series, float] | None = None
         self._last: Frame = EMPTY_FRAME
 
-    def look(self, snapshot: Snapshot) -> list[str]:
+    def begun_events(self, snapshot: Snapshot) -> list[str]:
         """Return what has begun with this snapshot, in a word or two each."""
         layouts = [frame.layout for frame in snapshot.frames]
         begun = self._newly_firing(layouts) if FIRING in self._names else []
@@ -160,7 +160,7 @@ class FlightRecorder:
     def observe(self, snapshot: Snapshot) -> None:
         """Take in a snapshot. In the sampling thread: it is only looked at for what is new."""
         self._gathered.append(snapshot)
-        begun = self._triggers.look(snapshot)
+        begun = self._triggers.begun_events(snapshot)
         if self._event is None and self._unwritten:  # retry the file of the last events
             begun, self._unwritten = [*self._unwritten, *begun], ()
         if begun:

@@ -172,7 +172,7 @@ class PauseWatch:
         self._once = LogOnce(log)
         self._nap = threading.Event()
         if folder is not None:
-            self.look()  # a daemon that is restarted in the middle of a pause must not touch the driver
+            self.check_request()  # a daemon that is restarted in the middle of a pause must not touch the driver
             threads.begin("pause", self._run)
 
     @property
@@ -193,11 +193,11 @@ class PauseWatch:
         """Note how far the pause has come. For any thread."""
         self._done = answer
 
-    def look(self) -> None:
+    def check_request(self) -> None:
         """See what is asked, and answer."""
         assert self._folder is not None
         try:
-            self._take(read_request(self._folder))
+            self._apply_request(read_request(self._folder))
             self._answer(self._folder)
         except (OSError, PauseError) as error:
             problem = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -205,7 +205,7 @@ class PauseWatch:
         else:
             self._once.over("pause")
 
-    def _take(self, request: PauseRequest | None) -> None:
+    def _apply_request(self, request: PauseRequest | None) -> None:
         now = self._clock()
         if request is not None and (request.boot != self._boot or now.wall >= request.until):
             request = None
@@ -230,7 +230,7 @@ class PauseWatch:
 
     def _run(self) -> None:
         while True:
-            self.look()
+            self.check_request()
             self._nap.wait(LOOK_SECONDS)
 
 

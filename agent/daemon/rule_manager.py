@@ -174,7 +174,7 @@ class RuleManager:
         with self._asking:  # a reload that arrives just now must not be lost
             alerting, self._requested = self._requested, None
         if alerting is not None:
-            self._take_up(alerting, now)
+            self._apply_settings(alerting, now)
         snapshot = self._hub.latest
         if snapshot is None:
             return
@@ -188,7 +188,7 @@ class RuleManager:
             records = (record for _, _, record in self._engine.remembered())
             self._inhibition.update(records, now.mono, self._external)
         for evaluation in evaluations:
-            self._tell(evaluation)
+            self._notify(evaluation)
         self._show()
         if self._store is not None:
             self._store.after(self._engine, evaluations, now, self._notified(), self._inhibition.effects)
@@ -202,7 +202,7 @@ class RuleManager:
             if receiver.url and not receiver.repeats and not receiver.queued
         )
 
-    def _tell(self, evaluation: Evaluation) -> None:
+    def _notify(self, evaluation: Evaluation) -> None:
         self._note_failing(evaluation)
         group = evaluation.group
         outcome = evaluation.outcome
@@ -240,7 +240,7 @@ class RuleManager:
         self._reports = tuple(mark(report, causes) for report in reports) if causes else reports
         self._frame = self._exposition.frame(reports, self._engine.windows, self._dispatcher.receivers, causes)
 
-    def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
+    def _apply_settings(self, alerting: AlertingSettings, now: Instant) -> None:
         before = self._dispatcher.receivers
         for ended in self._engine.reload(alerting.rules, now):
             self._dispatcher.forget(ended, self._engine.time(now))

@@ -164,7 +164,7 @@ class SamplingLoop:
 
     def _request(self, now: float) -> tuple[Lane, ...]:
         """Ask all sources for the lanes that are due, and return these."""
-        lanes = self.schedule.take(now)
+        lanes = self.schedule.take_due(now)
         self._pending.clear()
         self._ask_devices(lanes, now)
         for runner in self._runners:
@@ -242,7 +242,7 @@ class SamplingLoop:
         self._pump(self._clock().mono + OPENING_SECONDS, lambda: not self.supervisor.awaited)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
-    def _take_settings(self) -> None:
+    def _apply_settings(self) -> None:
         settings, self._reconfigured = self._reconfigured, None
         if settings is not None:
             self._follow(settings if self._governing is None else self._governing.configure(settings))
@@ -326,7 +326,7 @@ class SamplingLoop:
                 self._thread.beat()
             self._wait(min(remaining, HEARTBEAT_SECONDS))
             if self._reconfigured is not None:
-                self._take_settings()
+                self._apply_settings()
                 until = min(until, self.schedule.next_tick)
             self._receive()
             self._collect()
@@ -354,7 +354,7 @@ class SamplingLoop:
 
     def _collect(self) -> None:
         for runner in self._runners:
-            for read in runner.take():
+            for read in runner.collect_reads():
                 self._durations[read.backend] = read.duration
                 self.sampler.take_read(read)
                 (self._awaited.add if read.sample.awaited else self._awaited.discard)(read.backend)
@@ -363,9 +363,9 @@ class SamplingLoop:
 
     def _receive(self) -> None:
         for message in self.supervisor.receive(self._clock().mono):
-            self._take(message)
+            self._apply_message(message)
 
-    def _take(self, message: Message) -> None:
+    def _apply_message(self, message: Message) -> None:
         if isinstance(message, LaneSample):
             if self.sampler.take_lane(message):
                 self.schedule.hasten(self._clock().mono)

@@ -70,7 +70,7 @@ class AnswerReader:
         """Yield each answer, and None where more data is needed."""
         while True:
             while self.head is None:
-                self._take_head((yield from self._head_lines()))
+                self._parse_head((yield from self._head_lines()))
             yield from self._chunks() if self._size == _CHUNKED else self._bytes(self._size)
             yield self._finish(self.head)
 
@@ -133,7 +133,7 @@ class AnswerReader:
         del buffer[: end + 1]
         return line
 
-    def _take_head(self, lines: list[bytes]) -> None:
+    def _parse_head(self, lines: list[bytes]) -> None:
         match = _STATUS.fullmatch(lines[0].rstrip(b"\r"))
         if match is None or len(lines) > MOST_HEADERS + 1:
             raise _garbage("not an HTTP response")

@@ -103,7 +103,7 @@ class KeptThread:
             self._thread.join(seconds)
         return self._thread is None or not self._thread.is_alive()
 
-    def look(self, now: float, away: bool) -> None:
+    def check_progress(self, now: float, away: bool) -> None:
         """Check the thread at a monotonic second; `away` excuses it, since the process itself did not run."""
         if self._fallen and now - self._began_at > SETTLED_SECONDS:
             self._fallen, self.trouble = False, ""
@@ -188,7 +188,7 @@ class Threads:
             kept_now = tuple(self._kept)
         for kept in kept_now:
             kept.start()
-            kept.look(now, away)
+            kept.check_progress(now, away)
 
     def states(self) -> list[ThreadState]:
         """Return one state for each name that there is or was."""

@@ -31,7 +31,7 @@ class PeerClock(Struct):
     offset: float | None = None
     shift: int = 0
 
-    def hear(self, offset: float) -> bool:
+    def add_offset(self, offset: float) -> bool:
         """Record a reading of the offset; return True if the peer's seconds can be converted to this node's."""
         before, self.offset = self.offset, offset
         if abs(offset) <= LIMIT_SECONDS:
@@ -57,7 +57,7 @@ class Absences:
         self._nameless: list[float] = []
         self._began: float | None = None
 
-    def note(self, missing: Collection[str], nameless: int, now: float) -> None:
+    def observe(self, missing: Collection[str], nameless: int, now: float) -> None:
         """Record who is missing now: these, and `nameless` others of which only their number is known."""
         if self._began is None:
             self._began = now

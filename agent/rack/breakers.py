@@ -178,7 +178,7 @@ class Heats:
         self._at = now.mono
         return True
 
-    def look(self, watts: float | None, now: float) -> list[State]:
+    def update(self, watts: float | None, now: float) -> list[State]:
         """Return all breakers, at the rack's power and a monotonic time.
 
         While it is not known, the last power is assumed.
@@ -190,9 +190,15 @@ class Heats:
             breaker_heat = self._known.get(breaker.name)
             if watts is None and breaker_heat is None:
                 continue
-            load = breaker_heat[1] if watts is None and breaker_heat is not None else (watts or 0.0) * breaker.share / breaker.rating
+            load = (
+                breaker_heat[1]
+                if watts is None and breaker_heat is not None
+                else (watts or 0.0) * breaker.share / breaker.rating
+            )
             heat = (
-                unknown_heat(breaker.curve, load) if breaker_heat is None else warmed(breaker.curve, breaker_heat[0], load, seconds)
+                unknown_heat(breaker.curve, load)
+                if breaker_heat is None
+                else warmed(breaker.curve, breaker_heat[0], load, seconds)
             )
             self._known[breaker.name] = (heat, load)
             if watts is not None:
@@ -204,9 +210,9 @@ class Heats:
         written = self._written
         changed = any(abs(heat - written.get(name, (9.0, 0.0))[0]) > WORTH for name, (heat, _) in self._known.items())
         late = bool(self._known) and abs(wall - self._written_at) >= AT_LEAST_SECONDS
-        return self.kept(wall) if changed or late else None
+        return self.saved(wall) if changed or late else None
 
-    def kept(self, wall: float) -> bytes:
+    def saved(self, wall: float) -> bytes:
         """Return all that is known, to be saved."""
         self._written, self._written_at = dict(self._known), wall
         saved = {}

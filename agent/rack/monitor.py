@@ -77,7 +77,7 @@ class RackMonitor:
         self._own = OwnSeries()
         self._made: tuple[tuple[int, int], Frame] = ((0, -1), EMPTY_FRAME)
         self._begin()
-        self._take(options)
+        self._apply_options(options)
         self._look_for(options.entries)
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class RackMonitor:
         self._stop_polling()
         with self._lock:
             if self._keep is not None and self._options.breakers:
-                self._keep(self._heats.kept(self._clock().wall))
+                self._keep(self._heats.saved(self._clock().wall))
 
     def restore(self, body: bytes) -> bool:
         """Take over what an earlier run saved, before anything else; returns whether it could be used."""
@@ -101,7 +101,7 @@ class RackMonitor:
         before = self._options
         if (options.name, options.entries, options.access) == (before.name, before.entries, before.access):
             with self._lock:
-                self._take(options)
+                self._apply_options(options)
             return
         self._stop_polling()
         with self._lock:
@@ -109,7 +109,7 @@ class RackMonitor:
                 self._member = replace(self._member, rack=options.name)
                 self._options = options
                 self._begin()
-            self._take(options)
+            self._apply_options(options)
             self._look_for(options.entries)
         if self._running:
             self._start_polling()
@@ -123,9 +123,9 @@ class RackMonitor:
         with self._lock:
             self._domains = domains
             if power is None:
-                self._meter.note(snapshot.at.wall, None)
+                self._meter.record(snapshot.at.wall, None)
             else:
-                self._meter.note(snapshot.at.wall, power.value, dict(power.labels).get("source", ""))
+                self._meter.record(snapshot.at.wall, power.value, dict(power.labels).get("source", ""))
 
     def report(self) -> bytes | None:
         """Return the answer to peers; None if there is no rack."""
@@ -214,7 +214,7 @@ class RackMonitor:
             return readings
         own_seconds = enumerate(watts, last - len(watts) + 1)
         own = ((second, min(own_watts, options.cap)) for second, own_watts in own_seconds if own_watts is not None)
-        self._ledger.put(self._member.run, own)  # bounded like the others', so that all compute one sum
+        self._ledger.store_seconds(self._member.run, own)  # bounded like the others', so that all compute one sum
         counted = options.nodes_expected or self._peers.nodes
         expected = most_nodes(counted, limits)
         total = self._ledger.add_up(now.wall)
@@ -231,7 +231,7 @@ class RackMonitor:
         `expected` comes from our own configuration or count: a number that only a peer reports must not heat a breaker.
         """
         watts = None if total is None else total.watts * max(expected, len(total.nodes)) / len(total.nodes)
-        readings = list(self._series.of_breakers(self._heats.look(watts, now.mono)))
+        readings = list(self._series.of_breakers(self._heats.update(watts, now.mono)))
         if self._keep is not None and (kept := self._heats.worth_keeping(now.wall)) is not None:
             self._keep(kept)
         if self._options.failover is not None:
@@ -271,7 +271,7 @@ class RackMonitor:
         missing = self._peers.missing(present)
         if self._member.run not in present:
             missing.append("")
-        self._absences.note(missing, expected - len(present) - len(missing), now.mono)
+        self._absences.observe(missing, expected - len(present) - len(missing), now.mono)
         silent = self._absences.silent(now.mono)
         return None if silent is None else max(min(silent, expected - len(present)), 0)
 
@@ -282,7 +282,7 @@ class RackMonitor:
             limits[NODES] = float(self._peers.nodes)
         return limits
 
-    def _take(self, options: RackOptions) -> None:
+    def _apply_options(self, options: RackOptions) -> None:
         """Use these options for the present rack."""
         self._options = options
         self._configured = ConfiguredRack(options)
@@ -307,7 +307,7 @@ class RackMonitor:
 
     def _meet(self) -> None:
         """Pass the targets on. Until all have been looked up, missing ones may only be late."""
-        self._peers.keep(self._finder.targets, forget=self._finder.looked)
+        self._peers.set_targets(self._finder.targets, forget=self._finder.looked)
 
     def _start_polling(self) -> None:
         options = self._options

@@ -72,7 +72,7 @@ class Peers:
         self.cap = inf
         """The most watts that a node is believed to draw: what it reports beyond them is not counted."""
 
-    def keep(self, targets: Collection[PeerTarget], forget: bool = True) -> None:
+    def set_targets(self, targets: Collection[PeerTarget], forget: bool = True) -> None:
         """Keep these targets, in this order, and forget all others, or without `forget` leave those where they are."""
         before = self._peers
         names = [target.name for target in targets]
@@ -102,9 +102,9 @@ class Peers:
             remedy = "give each node the peers and name of its own rack"
             return self._fail(peer, PeerFault.OTHER_RACK, f"it belongs to {theirs}; {remedy}")
         off = report.now - (sent.wall + (received.mono - sent.mono) / 2)
-        if not peer.clock.hear(off):
+        if not peer.clock.add_offset(off):
             return self._fail(peer, PeerFault.CLOCK, f"its clock is {off:+.1f} s off this node's and drifts")
-        self._take(peer, report, received.mono)
+        self._store_report(peer, report, received.mono)
         return 0
 
     def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int:
@@ -155,7 +155,7 @@ class Peers:
         offsets = sorted(offset for offset in heard.values() if offset is not None)
         return -min(offsets[(len(offsets) - 1) // 2], offsets[len(offsets) // 2], key=abs) if offsets else None
 
-    def _take(self, peer: Peer, report: Report, now: float) -> None:
+    def _store_report(self, peer: Peer, report: Report, now: float) -> None:
         if peer.run != report.run:
             self._leave(peer)
             peer.run = report.run
@@ -164,7 +164,7 @@ class Peers:
         shift, cap, seconds = peer.clock.shift, self.cap, report.seconds()
         if seconds and seconds[-1][1] > cap:
             self._note_excess(peer, seconds[-1][1])
-        self._ledger.put(report.run, ((second - shift, min(watts, cap)) for second, watts in seconds))
+        self._ledger.store_seconds(report.run, ((second - shift, min(watts, cap)) for second, watts in seconds))
         if report.source is None:
             self.power_series.pop(report.run, None)
         else:

@@ -31,7 +31,7 @@ class NodeMeter:
         self._samples: list[float] = []
         self._held: tuple[float, float] | None = None
 
-    def note(self, at: float, watts: float | None, source: str = "") -> None:
+    def record(self, at: float, watts: float | None, source: str = "") -> None:
         """Record a sample; None is a gap, after which the last sample no longer counts."""
         self._settle(at)
         if watts is None:
@@ -97,7 +97,7 @@ class PowerLedger:
         self._nodes: dict[str, dict[int, float]] = {}
         self._shown = 0
 
-    def put(self, node: str, seconds: Iterable[tuple[int, float]]) -> None:
+    def store_seconds(self, node: str, seconds: Iterable[tuple[int, float]]) -> None:
         """Enter a node's power; a second that is known does not change, unless the node's clock was set back."""
         report = dict(seconds)
         of_node = self._nodes.setdefault(node, {})

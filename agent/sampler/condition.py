@@ -101,7 +101,7 @@ class _Lane:
                 self._conditioner.noted[self._key[0], series.metric][series.entity] = (at, value)
         if plan.columns is not None:
             rolled = (*plan.pick_rolled(values), *plan.counters.rates)
-            self._conditioner.statistics.enter(self._key, plan.columns, rolled)
+            self._conditioner.statistics.add_sample(self._key, plan.columns, rolled)
         exposed = (*values, *self._busy(at, values, longest)) if plan.integrals else values
         return self._frame(exposed, gaps), gaps
 

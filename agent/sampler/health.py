@@ -146,7 +146,7 @@ class Health:
         self._silent_since: dict[str, float] = {}
         self._own = OwnSeries()
 
-    def enter(self, read: Read) -> None:
+    def record_read(self, read: Read) -> None:
         """Take in the outcome of a read."""
         record = self._record(read.backend)
         record.outcome, record.detail = read.outcome, read.detail
@@ -158,7 +158,7 @@ class Health:
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
 
-    def look(self, flights: Mapping[str, Flight], now: float, timeout: float) -> dict[str, str]:
+    def check_flights(self, flights: Mapping[str, Flight], now: float, timeout: float) -> dict[str, str]:
         """Return a text for each backend with a read in flight for too long: how long it has been silent.
 
         Times in monotonic seconds. Such a read counts as a read when it ends. The timeout is the same for all lanes: a

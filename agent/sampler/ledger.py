@@ -267,7 +267,9 @@ class GpuLedger:
         for number, tracked in enumerate(self._gpus):
             if tracked.held.job is not None:
                 self._members[tracked.held.job].append(number)
-        self._lock_step.keep((account.gpu, account.held.job) for account in self._gpus if account.held.job is not None)
+        self._lock_step.keep_only(
+            (account.gpu, account.held.job) for account in self._gpus if account.held.job is not None
+        )
         for flow_of, columns in zip(self._flows, flows, strict=True):
             flow_of.find(layouts, columns)
         instances = {key: activity for key, activity in activities.items() if "busy" in activity}

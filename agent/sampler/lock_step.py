@@ -72,7 +72,7 @@ class LockStep:
                 moments = self._moments[gpu] = _Moments(job)
             moments.add(mine, _median_without(values, place), seconds)
 
-    def keep(self, held: Iterable[tuple[Entity, Labels]]) -> None:
+    def keep_only(self, held: Iterable[tuple[Entity, Labels]]) -> None:
         """Forget GPUs that their job holds no longer."""
         jobs = dict(held)
         self._moments = {gpu: moment for gpu, moment in self._moments.items() if jobs.get(gpu) == moment.job}

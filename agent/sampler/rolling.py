@@ -200,7 +200,7 @@ class RollingStatistics:
         self._lanes: list[RolledColumns] = []
         self._layout, self._pick = EMPTY_LAYOUT, picker(())
 
-    def enter(self, key: object, columns: RolledColumns, values: Sequence[float | None]) -> None:
+    def add_sample(self, key: object, columns: RolledColumns, values: Sequence[float | None]) -> None:
         """Take in what a lane has read since the last `add`: a value or None for each of its columns."""
         if columns not in self._places_of:
             self._places_of[columns] = [self._places.setdefault(series, len(self._places)) for series in columns.series]

@@ -179,7 +179,7 @@ class Sampler:
 
     def take_read(self, read: Read) -> None:
         """Take in one lane of one backend of the main process."""
-        self.health.enter(read)
+        self.health.record_read(read)
         key = (read.backend, "", read.lane)
         self.take_xids(read.sample.events)
         if read.outcome is Outcome.OK:
@@ -192,7 +192,7 @@ class Sampler:
     def take_xids(self, events: Sequence[Xid]) -> None:
         """Take in reported XID errors."""
         for event in events:
-            self.xids.enter(event)
+            self.xids.add_xid(event)
 
     def take_own(self, at: float, readings: Sequence[Reading]) -> None:
         """Take in what the agent measured of itself, which is shown as it is."""
@@ -289,7 +289,7 @@ class Sampler:
         keys: list[Key] = []
         missing: list[Source] = []
         slack = self._slack(now)
-        silent = self.health.look(flights, now, timeout)
+        silent = self.health.check_flights(flights, now, timeout)
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
             backend, channel, lane = key

@@ -102,7 +102,7 @@ class XidLedger:
         """Note that the inventory may have changed."""
         self._frame = None
 
-    def enter(self, xid: Xid) -> None:
+    def add_xid(self, xid: Xid) -> None:
         """Count one report, unless it is the second one of an error that was already counted.
 
         Only one of the two has the driver's words, so these count whichever comes first.
@@ -151,7 +151,7 @@ class XidLedger:
             full = len(self._strangers) >= STRANGERS
             entity = Gpu(STRANGER, OTHER if full else device)
             if full:
-                self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
+                self._report_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
             else:
                 self._strangers[device] = entity
         return entity
@@ -163,12 +163,12 @@ class XidLedger:
             return kind
         own = self._codes.get(gpu, 0)
         if own >= CODES or len(self._reports) >= KINDS:
-            self._tell_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
+            self._report_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
             return gpu, OTHER
         self._codes[gpu] = own + 1
         return kind
 
-    def _tell_full(self, table: str) -> None:
+    def _report_full(self, table: str) -> None:
         self._once.problem("full", "%s", table, level=logging.ERROR)
 
     def _make_rows(self) -> Iterator[OwnReading]:

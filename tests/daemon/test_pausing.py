@@ -53,7 +53,7 @@ class Rig:
 
     def see(self, later: float = 0.0, wall: float | None = None) -> float | None:
         self.now = Instant(self.now.mono + later, self.now.wall + (later if wall is None else wall))
-        self.watch.look()
+        self.watch.check_request()
         current = self.watch.current
         return None if current is None else current[0]
 

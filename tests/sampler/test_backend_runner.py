@@ -47,7 +47,7 @@ class Stage:
         self._done.clear()
         if self.runner.ask(lanes, self.mono):
             assert self._done.wait(10)
-        return self.runner.take()
+        return self.runner.collect_reads()
 
     def hang(self) -> threading.Event:
         """The next read does not return until `gate`; the event says that it has begun."""
