@@ -150,7 +150,7 @@ class SamplingLoop:
         an interval may be missing.
         """
         self.supervisor.step(self._clock().mono)
-        self.supervisor.greet(self._clock().mono)
+        self.supervisor.ping(self._clock().mono)
         self._pump(until, lambda: not self.supervisor.opening)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
         while True:

@@ -12,7 +12,7 @@ from agent.backends.protocol import BackendSample, DeviceError, SourceError
 from agent.catalogue import BY_NAME
 from agent.lib.clock import clock
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Rack, Reading, Reason, Series
-from agent.worker.reader_pool import Post, ReaderPool
+from agent.worker.reader_pool import DeviceChannel, ReaderPool
 from agent.worker.worker_messages import unseal
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
@@ -44,8 +44,8 @@ class Bench:
     def __init__(self, *channels: FakeChannel) -> None:
         self.sent: list[list[Any]] = []
         self.broken: list[SourceError] = []
-        posts = [Post(number, channel, self._send, clock) for number, channel in enumerate(channels)]
-        self.pool = ReaderPool(posts, self.broken.append)
+        devices = [DeviceChannel(number, channel, self._send, clock) for number, channel in enumerate(channels)]
+        self.pool = ReaderPool(devices, self.broken.append)
 
     def _send(self, line: bytes) -> None:
         self.sent.append(json.loads(unseal(line)))
@@ -64,7 +64,7 @@ class Bench:
             assert time.monotonic() < deadline, "did not settle"
             time.sleep(0.005)
             if reinforce:
-                self.pool.reinforce()
+                self.pool.add_reader()
 
 
 def readers() -> int:
