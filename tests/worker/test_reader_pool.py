@@ -82,7 +82,7 @@ def test_quick_channels_share_one_reader() -> None:
 
 
 @pytest.mark.parametrize("hanging", [1, 4])
-def test_hung_channels_stop_no_other_are_never_read_twice_at_once_and_keep_a_reader_each(hanging: int) -> None:
+def test_hung_channels_stop_no_other_and_keep_one_reader_each(hanging: int) -> None:
     release, before = threading.Event(), readers()
     hung = [FakeChannel(f"hung {number}", lambda: release.wait(10) and None) for number in range(hanging)]
     others = [FakeChannel(str(number)) for number in range(4 - hanging)]
@@ -122,7 +122,7 @@ def raising(error: Exception) -> Callable[[], object]:
     return act
 
 
-def test_a_lost_device_and_an_unforeseen_error_affect_only_their_channel_and_a_broken_source_is_reported() -> None:
+def test_an_error_affects_only_its_channel_and_a_broken_source_is_reported() -> None:
     lost, surprise = DeviceError(Reason.LOST, "GPU is lost"), ZeroDivisionError("surprise")
     bench = Bench(FakeChannel("a", raising(lost)), FakeChannel("b", raising(surprise)), FakeChannel("c"))
     bench.read()

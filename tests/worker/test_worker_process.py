@@ -139,7 +139,7 @@ def test_a_spell_is_over_after_some_calm() -> None:
     assert trust.lost == "has sent garbage for 6 s"
 
 
-def test_a_flood_is_more_than_a_burst_and_what_may_come_permanently_and_silence_earns_no_credit() -> None:
+def test_a_flood_exceeds_burst_and_rate_and_silence_earns_no_credit() -> None:
     trust = WorkerTrust()
     trust.record_bytes(FLOOD_ROOM, 100.0)
     for second in range(1, 60):
