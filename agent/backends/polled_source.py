@@ -44,7 +44,7 @@ class PollableSource:
     first_retry, last_retry = FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
     denied_retry = LAST_RETRY_SECONDS
     """Seconds after which a source that denied access is asked again."""
-    grace = 0.0
+    answer_wait = 0.0
     """Seconds that a tick waits for the source, so that a prompt answer is shown at once."""
     timeout = 10.0
     """Seconds without an answer after which the source's last value is not shown any more."""
@@ -108,8 +108,8 @@ class PolledSource(Generic[T]):
             self._read_began, self._due = None, mono + FIRST_RETRY_SECONDS
             self.latest = DeviceError(Reason.DENIED, f"{error}; {remedy}")
             return
-        if self.source.grace:
-            self._answered.wait(self.source.grace)
+        if self.source.answer_wait:
+            self._answered.wait(self.source.answer_wait)
 
     def _ask(self) -> None:
         try:

@@ -300,12 +300,12 @@ class RedfishPoll:
         except DeviceError as error:
             if error.reason not in (Reason.UNSUPPORTED, Reason.MALFORMED):
                 raise
-            self.keep_fault(error)
+            self.record_fault(error)
             if self._linked or error.reason is not Reason.UNSUPPORTED:
                 self.record_problem(str(error))
             return None
 
-    def keep_fault(self, error: DeviceError) -> None:
+    def record_fault(self, error: DeviceError) -> None:
         """Keep the first of what is wrong with single documents; one that is not offered gives way to any other."""
         if self.fault is None or (self.fault.reason is Reason.UNSUPPORTED and error.reason is not Reason.UNSUPPORTED):
             self.fault = error

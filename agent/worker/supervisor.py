@@ -36,7 +36,7 @@ SILENCE_SECONDS = 3.0
 """Seconds without an answer after which a worker is ended."""
 FIRST_SILENCE_SECONDS = 10.0
 """The same for one that has not answered yet: its modules may have to be read from a slow disk."""
-LOOK_SECONDS = 2.0
+MAX_STEP_SECONDS = 2.0
 """Most seconds of silence between two checks that count: if it was longer, this process was suspended."""
 OPENING_SECONDS = 3.0
 """Seconds of opening a source after which the devices are reported as out of order."""
@@ -112,7 +112,7 @@ class Supervisor:
         self._orders = 0
         self._open_orders: deque[tuple[int, float]] = deque()
         """Numbers of the orders that have not been answered, and when they were given."""
-        self._ordered_at = self._looked_at = self._weighed_at = 0.0
+        self._ordered_at = self._stepped_at = self._weighed_at = 0.0
         self._silent = 0.0
         """Seconds for which an order has been without an answer."""
         self.has_answered = False
@@ -176,7 +176,7 @@ class Supervisor:
         else:
             self._ping_worker(now)
             self._check_worker(now)
-        self._looked_at = now
+        self._stepped_at = now
 
     def hold(self, now: float) -> None:
         """End the worker, and start no other before `release`. The driver is free once there is no `pid`."""
@@ -228,14 +228,14 @@ class Supervisor:
             return
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
         for _ in range(120):
-            self._process.lines(self._looked_at)  # one that waits for room in a pipe could not exit
+            self._process.lines(self._stepped_at)  # one that waits for room in a pipe could not exit
             if self._process.status() is not None:
                 break
             wait(0.05)
         else:
             log.error("device worker does not exit; killing it", extra={"facts": {"pid": self._process.pid}})
             self._process.signal(signal.SIGKILL)
-        self._process.close(self._looked_at)
+        self._process.close(self._stepped_at)
         self._process = None
 
     def ping(self, now: float) -> None:
@@ -245,7 +245,7 @@ class Supervisor:
     def abandon(self) -> None:
         """Abandon the worker without waiting: once its pipe of orders is closed, it exits as soon as it can."""
         if self._process is not None:
-            self._process.close(self._looked_at)
+            self._process.close(self._stepped_at)
             self._process = None
 
     def _start(self, now: float) -> None:
@@ -261,7 +261,7 @@ class Supervisor:
         self._process, self._state, self._since = process, "starting", now
         self._decoder, self._reason = Decoder(self._options.source, self._decoder), ""
         self._open_orders.clear()
-        self._ordered_at = self._looked_at = self._weighed_at = now
+        self._ordered_at = self._stepped_at = self._weighed_at = now
         self._silent, self._waited, self._is_report_awaited = 0.0, 0.0, False
         self._killed = self._noticed = self.has_answered = False
         self._own_refusal = None
@@ -283,9 +283,9 @@ class Supervisor:
         """Measure how long the worker has been silent, give it something to answer, and request what was lost."""
         if self._open_orders:
             _, since = self._open_orders[0]
-            self._silent += min(now - max(self._looked_at, since), LOOK_SECONDS)
+            self._silent += min(now - max(self._stepped_at, since), MAX_STEP_SECONDS)
         if self._is_report_awaited or self._state == "starting":
-            self._waited += min(now - self._looked_at, LOOK_SECONDS)
+            self._waited += min(now - self._stepped_at, MAX_STEP_SECONDS)
         due = now - self._ordered_at >= PING_SECONDS
         unheard = due and self.has_answered and self._state == "starting"  # perhaps it is open, and its hello was lost
         if self._trust.consume_resend_request(now) or unheard:

@@ -6,7 +6,7 @@ from agent.worker.worker_messages import MessageError
 
 log = logging.getLogger("coldplate.worker")
 
-ASK_SECONDS = 1.0
+REQUEST_INTERVAL_SECONDS = 1.0
 """Seconds between two requests to send everything again."""
 CALM_SECONDS = 3.0
 """Seconds without garbage after which a spell of it is over."""
@@ -54,7 +54,9 @@ class WorkerTrust:
 
     def consume_resend_request(self, now: float) -> bool:
         """Return whether to request everything again now; True once for each request."""
-        if not self._must_resend or (self._requested_at is not None and now - self._requested_at < ASK_SECONDS):
+        if not self._must_resend or (
+            self._requested_at is not None and now - self._requested_at < REQUEST_INTERVAL_SECONDS
+        ):
             return False
         self._must_resend, self._requested_at = False, now
         return True

@@ -124,7 +124,9 @@ def clean(text: str, limit: int) -> str:
     """Return a text that the reader will accept: without unprintable characters, and no longer than the limit."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def encode_entity(entity: Entity) -> list[object]:
