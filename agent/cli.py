@@ -19,7 +19,7 @@ HELP_LINES = {"help [COMMAND]": "explain a command, or list them all", "version"
 """What `_spelled_out` makes options of."""
 
 
-def make_parser(asked: str = "") -> CommandLineParser:
+def make_parser(command_name: str = "") -> CommandLineParser:
     """Return the whole command line: what parses it, and the source of the help, the manual pages and the completion.
 
     If `asked` is the name of a command, the others are neither there nor imported: the daemon holds what it imports.
@@ -42,11 +42,11 @@ def make_parser(asked: str = "") -> CommandLineParser:
     python = ".".join(map(str, sys.version_info[:3]))
     version = f"coldplate {__version__} (Python {python}, {os.uname().machine})"
     parser.add_argument("--version", action="version", version=version)
-    found = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     modules = {_word(name): name for name in sorted(name for _, name, _ in iter_modules(commands.__path__))}
-    for name in [asked] if asked in modules else modules:
+    for name in [command_name] if command_name in modules else modules:
         command = import_module(f"{commands.__name__}.{modules[name]}")
-        one = found.add_parser(
+        one = subparsers.add_parser(
             name,
             help=command.HELP,
             description=command.DESCRIPTION or None,
@@ -76,8 +76,8 @@ class CommandLineParser(Parser):
 
     def format_commands(self) -> str:
         """Return the commands below the tasks of `commands.TASKS`, with `help` and `version` at the end."""
-        found = next(each for each in self._actions if isinstance(each, argparse._SubParsersAction))
-        lines = {each.dest: each.help or "" for each in found._choices_actions}
+        subparsers = next(action for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        lines = {action.dest: action.help or "" for action in subparsers._choices_actions}
         tasks = dict(commands.TASKS)
         more = lines.keys() - {name for names in tasks.values() for name in names}
         tasks[commands.OTHER] = (*sorted(more), *HELP_LINES)

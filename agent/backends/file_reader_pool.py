@@ -96,7 +96,7 @@ _PENDING: Any = object()
 class _DeviceRound:
     """The progress of one device in one round."""
 
-    __slots__ = ("answers", "done", "hanging", "indexes", "readers", "reads", "seconds")
+    __slots__ = ("answers", "hanging", "indexes", "is_finished", "readers", "reads", "seconds")
 
     def __init__(self, reads: DeviceReads[Any]) -> None:
         self.reads = reads
@@ -109,7 +109,7 @@ class _DeviceRound:
         """The number of threads that read it now."""
         self.seconds = 0.0
         """How long it has been read."""
-        self.done = False
+        self.is_finished = False
 
 
 class _ReaderThread:
@@ -134,7 +134,7 @@ class _ReadRound:
     __slots__ = ("devices", "finished", "incomplete", "readers", "unfinished", "waiting")
 
     def __init__(self, reads: Sequence[DeviceReads[Any]]) -> None:
-        self.devices = [_DeviceRound(each) for each in reads]
+        self.devices = [_DeviceRound(r) for r in reads]
         self.waiting = deque(self.devices)
         """Devices that need a reader."""
         self.unfinished = len(self.devices)
@@ -144,8 +144,8 @@ class _ReadRound:
         self.finished = threading.Event()
 
     def finish(self, device: _DeviceRound) -> None:
-        if not device.done:
-            device.done = True
+        if not device.is_finished:
+            device.is_finished = True
             self.unfinished -= 1
             if not self.unfinished:
                 self.finished.set()
@@ -280,7 +280,7 @@ class FileReaderPool:
             self._log_once("a read hangs; continuing without it", reader.abandoned_path)
         else:
             self._log_once("reads are slow; skipping the remaining ones", device.reads.name)
-        if device.done:
+        if device.is_finished:
             return
         more = reader.index + 1 < len(device.reads.items) and device.seconds < MAX_TIMEOUTS_PER_DEVICE * self._timeout
         if more and len(hanging) < MAX_READERS_PER_DEVICE and self._threads < (1 - RESERVED_SHARE) * self._max_readers:
@@ -300,11 +300,11 @@ class FileReaderPool:
         answers = list(device.answers)
         for index, item in enumerate(device.reads.items):
             if answers[index] is _PENDING:
-                reason, why = self._why_unanswered(device, hanging, item.path, mono)
-                answers[index] = UnansweredError(reason, f"{item.path}: {why}")
+                reason, problem = self._reason_unanswered(device, hanging, item.path, mono)
+                answers[index] = UnansweredError(reason, f"{item.path}: {problem}")
         return answers
 
-    def _why_unanswered(
+    def _reason_unanswered(
         self, device: _DeviceRound, hanging: dict[str, float], path: str, mono: float
     ) -> tuple[Reason, str]:
         if path in hanging:
@@ -323,14 +323,14 @@ class FileReaderPool:
 
     def _log_recovered(self, reads: Sequence[DeviceReads[Any]], answers: list[list[Any]]) -> None:
         """Log each item that hung and each device that was slow when it has answered in a round again."""
-        for device, found in zip(reads, answers, strict=True):
+        for device, device_answers in zip(reads, answers, strict=True):
             answered = [
                 item.path
-                for item, answer in zip(device.items, found, strict=True)
+                for item, answer in zip(device.items, device_answers, strict=True)
                 if not isinstance(answer, UnansweredError)
             ]
             recovered = self._logged.intersection(answered)
-            if len(answered) == len(found):
+            if len(answered) == len(device_answers):
                 recovered |= self._logged & {device.name}
             self._logged -= recovered
             for path in recovered:

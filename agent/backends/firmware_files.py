@@ -56,13 +56,13 @@ class FirmwareFiles:
             DeviceReads(device.name, [item for item in device.items if not self._is_paused(item.path, mono)])
             for device in reads
         ]
-        asked = [device for device in due if device.items]
+        reads_due = [device for device in due if device.items]
         hung_before = {
-            item.path for device in asked for item in device.items if self._pool.is_hanging(device.name, item.path)
+            item.path for device in reads_due for item in device.items if self._pool.is_hanging(device.name, item.path)
         }
         answers: dict[str, R | DeviceError] = {}
-        for device, found in zip(asked, self._pool.round(asked, mono), strict=True):
-            for item, answer in zip(device.items, found, strict=True):
+        for device, device_answers in zip(reads_due, self._pool.round(reads_due, mono), strict=True):
+            for item, answer in zip(device.items, device_answers, strict=True):
                 answers[item.path] = answer
                 if not isinstance(answer, DeviceError):
                     self._failing.pop(item.path, None)
@@ -71,17 +71,17 @@ class FirmwareFiles:
         return [[self._answer_of(item.path, answers) for item in device.items] for device in reads]
 
     def _is_paused(self, path: str, mono: float) -> bool:
-        known = self._failing.get(path)
-        return known is not None and mono < known.end
+        failing = self._failing.get(path)
+        return failing is not None and mono < failing.end
 
     def _was_read(self, device: str, path: str, answer: DeviceError) -> bool:
         """Return False if the pool skipped the file in this round."""
         return not isinstance(answer, UnansweredError) or self._pool.is_hanging(device, path)
 
     def _record_failure(self, path: str, error: DeviceError, mono: float) -> None:
-        known = self._failing.setdefault(path, FailingFile())
-        known.record(error.reason, mono)
-        known.error = error
+        failing = self._failing.setdefault(path, FailingFile())
+        failing.record(error.reason, mono)
+        failing.error = error
 
     def _answer_of(self, path: str, answers: dict[str, R | DeviceError]) -> R | DeviceError:
         if path in answers:

@@ -96,9 +96,9 @@ class SxidRecord(NamedTuple):
 
 def parse_record(raw: bytes) -> KernelRecord | None:
     """Return a record of /dev/kmsg: `priority,sequence,microseconds,flags;message`, then lines of key=value."""
-    header, found, rest = raw.partition(b";")
+    header, separator, rest = raw.partition(b";")
     fields = header.split(b",")
-    if not found or len(fields) < 4 or not fields[2].isdigit() or len(fields[2]) > MAX_DIGITS:
+    if not separator or len(fields) < 4 or not fields[2].isdigit() or len(fields[2]) > MAX_DIGITS:
         return None
     message = rest.split(b"\n", 1)[0].decode("utf-8", errors="replace")
     return KernelRecord(int(fields[2]) / 1e6, message)
@@ -306,13 +306,13 @@ class KmsgBackend:
         for record in islice(_records(reader), RECORDS_PER_READ):
             calls += 1
             if record is not None:
-                self._take(record, now, events)
+                self._process_record(record, now, events)
         if calls == RECORDS_PER_READ:
             return events, calls
         self._read_until = now.wall
         return events, calls + 1
 
-    def _take(self, record: KernelRecord, now: Instant, events: list[Xid]) -> None:
+    def _process_record(self, record: KernelRecord, now: Instant, events: list[Xid]) -> None:
         xid = parse_xid(record.message)
         if xid is not None:
             device, code = xid
@@ -353,12 +353,12 @@ class KmsgBackend:
 
 def read_xids(reader: KernelLogReader, now: Instant) -> list[Xid]:
     """Return the XIDs from where a reader stands to the end of the log. Raises OSError."""
-    found: list[Xid] = []
+    xids: list[Xid] = []
     for record in _records(reader):
         xid = parse_xid(record.message) if record is not None else None
         if record is not None and xid is not None:
-            found.append(Xid(*xid, now.wall - (now.mono - record.mono), "kmsg", record.message))
-    return found
+            xids.append(Xid(*xid, now.wall - (now.mono - record.mono), "kmsg", record.message))
+    return xids
 
 
 def make_backend(context: BackendContext) -> KmsgBackend | None:

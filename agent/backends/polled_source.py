@@ -44,7 +44,7 @@ class PollableSource:
     first_retry, last_retry = FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
     denied_retry = LAST_RETRY_SECONDS
     """Seconds after which a source that denied access is asked again."""
-    grace = 0.0
+    answer_wait = 0.0
     """Seconds that a tick waits for the source, so that a prompt answer is shown at once."""
     timeout = 10.0
     """Seconds without an answer after which the source's last value is not shown any more."""
@@ -56,20 +56,20 @@ class PollableSource:
 class PolledSource(Generic[T]):
     """A source that is asked no more often than its period, with at most one read in flight.
 
-    `ask` asks it; it raises AbsentError if this node has no such source, and DeviceError if it does not answer or what
+    `read` asks it; it raises AbsentError if this node has no such source, and DeviceError if it does not answer or what
     it answers cannot be.
     """
 
-    def __init__(self, source: PollableSource, ask: Callable[[], T], spawn: Spawn = spawn_thread) -> None:
+    def __init__(self, source: PollableSource, read: Callable[[], T], spawn: Spawn = spawn_thread) -> None:
         self.source = source
         self.latest: T | DeviceError | AbsentError | None = None
         """Its last answer, while that counts; None before the first one."""
         self._spawn = spawn
-        self._question = ask
+        self._read_source = read
         self._answer: T | Exception | None = None
         self._answered = threading.Event()
         self._once = LogOnce(log)
-        self._asked: float | None = None  # while a read is in flight, when it began
+        self._read_began: float | None = None  # while a read is in flight, when it began
         self._due = float("-inf")
         self._retry = source.first_retry
         self._closed = False
@@ -77,26 +77,26 @@ class PolledSource(Generic[T]):
     @property
     def awaited(self) -> bool:
         """Whether the source was asked and nothing is known of it yet."""
-        return self._asked is not None and self.latest is None
+        return self._read_began is not None and self.latest is None
 
     def poll(self, mono: float) -> int:
         """Ask the source if it is due, and take its answer if there is one; returns the number of reads begun."""
         begun = 0
-        if self._asked is None and mono >= self._due:
-            begun, self._asked = 1, mono
+        if self._read_began is None and mono >= self._due:
+            begun, self._read_began = 1, mono
             self._begin(mono)
         answer = self._answer
         if answer is not None:
-            self._answer = self._asked = None
-            self._take(answer, mono)
-        elif self._asked is not None and mono - self._asked > self.source.timeout:
-            self.latest = DeviceError(Reason.TIMEOUT, f"{no_answer_for(mono - self._asked)} yet")
+            self._answer = self._read_began = None
+            self._store_answer(answer, mono)
+        elif self._read_began is not None and mono - self._read_began > self.source.timeout:
+            self.latest = DeviceError(Reason.TIMEOUT, f"{no_answer_for(mono - self._read_began)} yet")
         return begun
 
     def close(self) -> None:
         """Release the source; one that is being read is released when the read ends."""
         self._closed = True
-        if self._asked is None:
+        if self._read_began is None:
             self.source.close()
 
     def _begin(self, mono: float) -> None:
@@ -105,22 +105,22 @@ class PolledSource(Generic[T]):
             self._spawn(self._ask)
         except (RuntimeError, MemoryError) as error:
             remedy = "raise TasksMax in the unit, or the user's process limit"
-            self._asked, self._due = None, mono + FIRST_RETRY_SECONDS
+            self._read_began, self._due = None, mono + FIRST_RETRY_SECONDS
             self.latest = DeviceError(Reason.DENIED, f"{error}; {remedy}")
             return
-        if self.source.grace:
-            self._answered.wait(self.source.grace)
+        if self.source.answer_wait:
+            self._answered.wait(self.source.answer_wait)
 
     def _ask(self) -> None:
         try:
-            self._answer = self._question()
+            self._answer = self._read_source()
         except Exception as error:  # the poll that takes the answer separates expected errors from others
             self._answer = error
         self._answered.set()
         if self._closed:
             self.source.close()
 
-    def _take(self, answer: T | Exception, mono: float) -> None:
+    def _store_answer(self, answer: T | Exception, mono: float) -> None:
         if isinstance(answer, Exception) and not isinstance(answer, DeviceError | AbsentError):
             # An unexpected error affects only its own source, and is logged once in full.
             self._once.problem("failed", "reading %s failed", self.source.name, level=logging.ERROR, error=answer)

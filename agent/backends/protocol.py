@@ -73,11 +73,11 @@ class BackendSample(NamedTuple):
 def join_samples(samples: Sequence[BackendSample]) -> BackendSample:
     """Return what the parts of a backend gave, as one; of processes and events they have none."""
     return BackendSample(
-        [reading for each in samples for reading in each.readings],
-        [gap for each in samples for gap in each.gaps],
-        calls=sum(each.calls for each in samples),
-        awaited=any(each.awaited for each in samples),
-        left_out=sum(each.left_out for each in samples),
+        [reading for s in samples for reading in s.readings],
+        [gap for s in samples for gap in s.gaps],
+        calls=sum(s.calls for s in samples),
+        awaited=any(s.awaited for s in samples),
+        left_out=sum(s.left_out for s in samples),
     )
 
 

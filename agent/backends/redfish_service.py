@@ -129,23 +129,23 @@ def exchange(client: HttpClient, target: HttpTarget, path: str, until: float) ->
     return answer
 
 
-def _leads_to(answer: HttpAnswer, asked: str, other: str) -> bool:
+def _leads_to(answer: HttpAnswer, requested: str, other: str) -> bool:
     """Return whether an answer redirects from the URL that was asked for to the path `other` of the same server."""
     if answer.status not in _REDIRECTS:
         return False
     try:
-        here, there = urlsplit(asked), urlsplit(urljoin(asked, answer.headers.get("location", "")))
-        ports = [each.port or _PORTS.get(each.scheme) for each in (here, there)]
+        here, there = urlsplit(requested), urlsplit(urljoin(requested, answer.headers.get("location", "")))
+        ports = [url.port or _PORTS.get(url.scheme) for url in (here, there)]
     except ValueError:
         return False
     same = (here.scheme, here.hostname, ports[0]) == (there.scheme, there.hostname, ports[1])
     return same and (there.path, there.query) == (other, "")
 
 
-def _server_of(asked: str, location: str) -> str:
+def _server_of(requested: str, location: str) -> str:
     """Return the server that a redirect leads to."""
     try:
-        place = urlsplit(urljoin(asked, location))
+        place = urlsplit(urljoin(requested, location))
     except ValueError:
         return "an invalid address"
     return f"{place.scheme}://{place.netloc.rpartition('@')[2]}"
@@ -241,7 +241,7 @@ Problem = tuple[Metric, str]
 """What is wrong with a document, and the row that is missing for it."""
 MOST_PROBLEMS = 8
 """Most problems of a round that are kept for one row."""
-_SHOWN = 120
+MAX_ERROR_TEXT = 120
 _NEXT = "Members@odata.nextLink"
 _LISTS = ("Temperatures", "LeakDetectorGroups", "Detectors")
 _LISTS_OR_LINKS = ("Members", "Fans")
@@ -300,12 +300,12 @@ class RedfishPoll:
         except DeviceError as error:
             if error.reason not in (Reason.UNSUPPORTED, Reason.MALFORMED):
                 raise
-            self.keep_fault(error)
+            self.record_fault(error)
             if self._linked or error.reason is not Reason.UNSUPPORTED:
                 self.record_problem(str(error))
             return None
 
-    def keep_fault(self, error: DeviceError) -> None:
+    def record_fault(self, error: DeviceError) -> None:
         """Keep the first of what is wrong with single documents; one that is not offered gives way to any other."""
         if self.fault is None or (self.fault.reason is Reason.UNSUPPORTED and error.reason is not Reason.UNSUPPORTED):
             self.fault = error
@@ -346,8 +346,8 @@ class RedfishPoll:
 
     def record_problem(self, problem: str) -> None:
         """Keep a problem, one of the first few."""
-        known = [text for row, text in self.problems if row is self.row]
-        if len(known) < MOST_PROBLEMS and problem not in known:
+        texts = [text for row, text in self.problems if row is self.row]
+        if len(texts) < MOST_PROBLEMS and problem not in texts:
             self.problems.append((self.row, problem))
 
 
@@ -391,4 +391,4 @@ def _error_text(error: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:_SHOWN])
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:MAX_ERROR_TEXT])

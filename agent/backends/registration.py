@@ -66,5 +66,5 @@ def make_backends(context: BackendContext) -> list[BackendProtocol]:
     # Without the families of devices: what they load belongs to the worker.
     names = (name for _, name, _ in iter_modules(backends.__path__) if name not in DEVICES)
     modules = [import_module(f"{backends.__name__}.{name}") for name in names]
-    made = [module.make_backend(context) for module in modules if hasattr(module, "make_backend")]
-    return [each for each in made if each is not None]
+    candidates = [module.make_backend(context) for module in modules if hasattr(module, "make_backend")]
+    return [b for b in candidates if b is not None]

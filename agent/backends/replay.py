@@ -44,10 +44,10 @@ class FrameShifter:
         """Seconds by which the recording's wall clock is behind the present."""
         self._left_out: AbstractSet[Metric] = frozenset()
         self._plans: dict[Layout, _ColumnSelection] = {}
-        self._made: dict[Layout, tuple[Frame, Frame]] = {}
+        self._shifted: dict[Layout, tuple[Frame, Frame]] = {}
         self._first: dict[Series, float] = {}
         self._last: dict[Series, float] = {}
-        self._gone: dict[Series, float] = {}
+        self._earlier_growth: dict[Series, float] = {}
         """By how much each counter grew in the passes before."""
 
     def leave_out(self, metrics: AbstractSet[Metric]) -> None:
@@ -55,42 +55,44 @@ class FrameShifter:
         if metrics != self._left_out:
             self._left_out = metrics
             self._plans.clear()
-            self._made.clear()
+            self._shifted.clear()
 
     def another_pass(self, shift: float) -> None:
         """Start another pass of the recording, moved by `shift` seconds."""
         self.shift = shift
         for series, last in self._last.items():
-            self._gone[series] = self._gone.get(series, 0.0) + max(last - self._first.get(series, last), 0.0)
+            self._earlier_growth[series] = self._earlier_growth.get(series, 0.0) + max(
+                last - self._first.get(series, last), 0.0
+            )
         self._first, self._last = {}, {}
         self._plans.clear()
-        self._made.clear()
+        self._shifted.clear()
 
     def frame(self, recorded: Frame) -> Frame:
-        known = self._made.get(recorded.layout)
-        if known is not None and known[0] is recorded:
-            return known[1]
+        cached = self._shifted.get(recorded.layout)
+        if cached is not None and cached[0] is recorded:
+            return cached[1]
         plan = self._plans.get(recorded.layout) or self._plan(recorded.layout)
         values = recorded.values if plan.pick is None else plan.pick(recorded.values)
         if plan.times or plan.counters:
             values = self._moved(plan, values)
-        made = Frame(plan.layout, values)
-        self._made[recorded.layout] = recorded, made
-        return made
+        shifted_frame = Frame(plan.layout, values)
+        self._shifted[recorded.layout] = recorded, shifted_frame
+        return shifted_frame
 
     def _plan(self, layout: Layout) -> _ColumnSelection:
         kept = [
             place
-            for place, each in enumerate(layout.series)
-            if each.metric.name not in OWN and each.metric not in self._left_out
+            for place, s in enumerate(layout.series)
+            if s.metric.name not in OWN and s.metric not in self._left_out
         ]
         series = tuple(layout.series[place] for place in kept)
         whole = len(kept) == len(layout)
         plan = self._plans[layout] = _ColumnSelection(
             layout if whole else Layout(series),
             None if whole else picker(kept),
-            tuple(place for place, each in enumerate(series) if each.metric.name.endswith(TIMES)),
-            tuple(place for place, each in enumerate(series) if each.metric.kind is Kind.COUNTER),
+            tuple(place for place, s in enumerate(series) if s.metric.name.endswith(TIMES)),
+            tuple(place for place, s in enumerate(series) if s.metric.kind is Kind.COUNTER),
         )
         return plan
 
@@ -102,9 +104,9 @@ class FrameShifter:
             series, value = plan.layout.series[place], values[place]
             self._first.setdefault(series, value)
             self._last[series] = value
-            gone = self._gone.get(series)
-            if gone:
-                moved[place] += gone
+            growth = self._earlier_growth.get(series)
+            if growth:
+                moved[place] += growth
         return tuple(moved)
 
 
@@ -134,7 +136,7 @@ class RecordingPlayer:
         self._interval, self._longest_gap = 1.0, GAP_SECONDS
         self._began: float | None = None
         """The monotonic second at which the running pass began."""
-        self._shown: Snapshot | None = None
+        self._current: Snapshot | None = None
         self._next: Snapshot | None = None
         self._place = self._next_place = 0.0
         """Seconds from the recording's beginning to the snapshot that is shown, and to the one behind it."""
@@ -149,13 +151,13 @@ class RecordingPlayer:
             self._begin(now.mono)
         place = now.mono - (self._began or 0.0)
         while self._next is not None and self._next_place <= place:
-            self._shown, self._place = self._next, self._next_place
+            self._current, self._place = self._next, self._next_place
             self._step()
         if self._next is None and place >= self._place + (self._interval if self._loop else self._longest_gap):
             self._end(now.mono)
         elif place > self._place + self._longest_gap:
             return None
-        return self._shown
+        return self._current
 
     def close(self) -> None:
         if self._recording is not None:
@@ -171,37 +173,37 @@ class RecordingPlayer:
             header, parts = (spans[0].header if spans else header), [span.at for span in spans]
         self._interval = header.interval
         self._longest_gap = max(GAP_SECONDS, INTERVALS * self._interval)
-        self._snapshots = (each.snapshot for each in recording.recorded(parts) if each.header.node == header.node)
+        self._snapshots = (r.snapshot for r in recording.recorded(parts) if r.header.node == header.node)
         self._began, self._place, self._next_place = mono, 0.0, 0.0
-        self._shown = None
+        self._current = None
         self._next = next(self._snapshots, None)
 
     def _end(self, mono: float) -> None:
         """Start again from the beginning, or show nothing any more."""
         if self.over:
             return
-        if self._loop and self._shown is not None:
+        if self._loop and self._current is not None:
             log.info("replay restarted: from the beginning of the recording")
             self._begin(mono)
             if self._next is not None:
-                self._shown = self._next
+                self._current = self._next
                 self._step()
             return
-        self.over, self._shown = True, None
+        self.over, self._current = True, None
         self.close()
         log.info("replay ended: no more snapshots")
 
     def _step(self) -> None:
         before = self._next
         self._next = next(self._snapshots, None)
-        self._tell_problems()
+        self._log_problems()
         if before is not None and self._next is not None:
             passed = self._next.at.mono - before.at.mono
             if passed < 0:  # the node was restarted between them
                 passed = max(self._next.at.wall - before.at.wall, 0.0)
             self._next_place += passed
 
-    def _tell_problems(self) -> None:
+    def _log_problems(self) -> None:
         problems = self._recording.problems if self._recording is not None else []
         for problem in problems[self._logged_problems :]:
             log.warning("%s", problem)

@@ -55,8 +55,8 @@ def text_if_possible(path: Path | str, size: int = PAGE) -> str:
 
 def printable(name: str) -> str:
     """Return a name as a label's value: what no terminal should get is escaped, and a long name is cut."""
-    shown = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
-    return shown[:LABEL]
+    escaped = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
+    return escaped[:LABEL]
 
 
 def is_physical_interface(sysfs: str, interface: str) -> bool:
@@ -93,7 +93,7 @@ def pci_devices(sysfs: Path) -> tuple[PciDevice, ...]:
     A device that cannot be read is left out.
     """
     folder = sysfs / "bus/pci/devices"
-    found = []
+    devices = []
     for address in list_if_possible(folder):
         try:
             vendor, kind = (int(text(folder / address / name, 32), 16) for name in ("vendor", "class"))
@@ -103,8 +103,8 @@ def pci_devices(sysfs: Path) -> tuple[PciDevice, ...]:
             model = int(text(folder / address / "device", 32), 16)
         except (OSError, ValueError):
             model = -1
-        found.append(PciDevice(address, vendor, kind, model))
-    return tuple(found)
+        devices.append(PciDevice(address, vendor, kind, model))
+    return tuple(devices)
 
 
 def nvidia_gpus(sysfs: Path) -> list[str]:
@@ -170,10 +170,10 @@ def read_name(path: str) -> str:
 
 def read_number(path: str) -> int:
     """Return a whole number that is not negative. Raises DeviceError naming the file."""
-    said = read_text(path)
-    if not (said.isascii() and said.isdigit() and len(said) <= 20):
-        raise DeviceError(Reason.MALFORMED, f"{path}: {said[:40]!a} is not a whole number")
-    return int(said)
+    content = read_text(path)
+    if not (content.isascii() and content.isdigit() and len(content) <= 20):
+        raise DeviceError(Reason.MALFORMED, f"{path}: {content[:40]!a} is not a whole number")
+    return int(content)
 
 
 def list_paths(directory: str, prefix: str) -> list[str]:

@@ -76,14 +76,14 @@ class TopologyBackend:
         A GPU or an HCA that is not in sysfs (lost, or not on PCI) has no distance and is left out. No HCA is
         absent hardware, not a failure.
         """
-        gpus = [each for each in self._gpus() if each.slot]
+        gpus = [identity for identity in self._gpus() if identity.slot]
         root = f"{self._sysfs}/class/infiniband"
         listed = self._pool.read(CaughtRead(root, list_names, OSError), now.mono)
         if not isinstance(listed, UnansweredError):  # without InfiniBand, which its own backend reports, none
             self._adapters = listed[:HCAS] if isinstance(listed, list) else []
         adapters = {name: f"{root}/{name}/device" for name in self._adapters}
-        slots = {each.gpu: f"{self._sysfs}/bus/pci/devices/{each.slot}" for each in gpus}
-        silent = self._look((*adapters.values(), *slots.values()), now.mono)
+        slots = {identity.gpu: f"{self._sysfs}/bus/pci/devices/{identity.slot}" for identity in gpus}
+        silent = self._find_places((*adapters.values(), *slots.values()), now.mono)
         hcas = {printable(name): place for name, path in adapters.items() if (place := self._places.get(path))}
         readings: list[Reading] = []
         left_out = 0
@@ -91,23 +91,23 @@ class TopologyBackend:
             here = self._places.get(path)
             near = nearest_adapters(here, hcas) if here else []
             left_out += max(len(near) - OF_GPU, 0)
-            readings += [Reading(_series(gpu, device, each.name), 1) for device, each in near[:OF_GPU]]
+            readings += [Reading(_series(gpu, device, distance.name), 1) for device, distance in near[:OF_GPU]]
         gaps = [Gap(NEAREST_HCA, gpu, error.reason, error.detail) for gpu in slots for error in silent[:1]]
         return BackendSample(readings, gaps, calls=len(adapters) + len(slots), left_out=left_out)
 
     def close(self) -> None:
         self._pool.close()
 
-    def _look(self, paths: Sequence[str], mono: float) -> list[UnansweredError]:
+    def _find_places(self, paths: Sequence[str], mono: float) -> list[UnansweredError]:
         """Find out where the devices sit; returns why for each device whose place is still not known."""
         answers = self._pool.read_each([PathRead(path, _place_of) for path in paths], mono)
-        known, self._places = self._places, {}
+        previous, self._places = self._places, {}
         silent = []
         for path, answer in zip(paths, answers, strict=True):
             if not isinstance(answer, UnansweredError):
                 self._places[path] = answer
-            elif path in known:
-                self._places[path] = known[path]
+            elif path in previous:
+                self._places[path] = previous[path]
             else:
                 silent.append(answer)
         return silent
@@ -121,7 +121,7 @@ def make_backend(context: BackendContext) -> TopologyBackend | None:
 def nearest_adapters(here: PciPath, hcas: dict[str, PciPath]) -> list[tuple[str, PciDistance]]:
     distances = {device: distance(here, there) for device, there in hcas.items()}
     least = min(distances.values(), default=PciDistance.SYS)
-    return [(device, each) for device, each in distances.items() if each is least]
+    return [(device, d) for device, d in distances.items() if d is least]
 
 
 def distance(one: PciPath, other: PciPath) -> PciDistance:

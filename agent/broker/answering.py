@@ -42,12 +42,12 @@ class Broker:
 
     def answer(self, question: bytes) -> bytes:
         """Return the answer; empty for an invalid question."""
-        asked = parse_question(question)
-        if asked is None:
+        request = parse_question(question)
+        if request is None:
             return b""
-        what, pid, started = asked
+        kind, pid, started = request
         try:
-            content = self._power() if what == POWER else joined(variables_of(self._procfs, pid, started))
+            content = self._power() if kind == POWER else joined(variables_of(self._procfs, pid, started))
         except OSError as error:
             return answer_to(question, error.errno or errno.EIO)
         return answer_to(question, 0, content)

@@ -48,13 +48,18 @@ LONGEST, MOST = 512, 128
 
 def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, bytes]:
     """Return the variables of these names in a /proc/PID/environ; of equal ones the first counts, as for getenv."""
-    found: dict[bytes, bytes] = {}
+    variables: dict[bytes, bytes] = {}
     for entry in environ.split(b"\0"):
         key, _, value = entry.partition(b"=")
         name, component, number = key.partition(OF_COMPONENT)
-        if value and name in keys and (not component or (number.isdigit() and len(number) < 4)) and len(found) < MOST:
-            found.setdefault(key, value[:LONGEST])
-    return found
+        if (
+            value
+            and name in keys
+            and (not component or (number.isdigit() and len(number) < 4))
+            and len(variables) < MOST
+        ):
+            variables.setdefault(key, value[:LONGEST])
+    return variables
 
 
 def joined(variables: dict[bytes, bytes]) -> bytes:
@@ -94,10 +99,10 @@ def parse_question(message: bytes) -> tuple[bytes, int, int] | None:
     """Return what is asked, pid and start; None for anything but one of the two questions."""
     if len(message) != QUESTION.size:
         return None
-    what, pid, started = QUESTION.unpack(message)
-    if what == VARIABLES and 0 < pid <= LARGEST_PID:
-        return what, pid, started
-    return (what, 0, 0) if message == ask_power() else None
+    kind, pid, started = QUESTION.unpack(message)
+    if kind == VARIABLES and 0 < pid <= LARGEST_PID:
+        return kind, pid, started
+    return (kind, 0, 0) if message == ask_power() else None
 
 
 def answer_to(question: bytes, error: int, content: bytes = b"") -> bytes:

@@ -13,12 +13,12 @@ STATISTICS = ("min", "mean", "max")
 def _rolling(row: Metric) -> tuple[Metric, ...]:
     """Return the statistics of coldplate_gpu_power_watts, such as coldplate_gpu_power_max_watts."""
     stem, _, unit = row.name.rpartition("_")
-    what = {"min": "Lowest", "mean": "Mean", "max": "Highest"}
+    adjectives = {"min": "Lowest", "mean": "Mean", "max": "Highest"}
     return tuple(
         replace(
             row,
             name=f"{stem}_{statistic}_{unit}",
-            help=f"{what[statistic]} over the rolling minute: {row.help[0].lower()}{row.help[1:]}",
+            help=f"{adjectives[statistic]} over the rolling minute: {row.help[0].lower()}{row.help[1:]}",
             origin=(Derived(f"{statistic} of {row.name} over sampling.window"),),
             rolling=False,
             shown=row.statistics_shown,

@@ -143,7 +143,7 @@ def growth_of(row: Metric) -> float:
 
 def is_measured(row: Metric) -> bool:
     """Return whether a device gives the row, rather than the agent computing it."""
-    return row.lane is not Lane.EVENT and not all(isinstance(each, Derived) for each in row.origin)
+    return row.lane is not Lane.EVENT and not all(isinstance(binding, Derived) for binding in row.origin)
 
 
 _UNITS = {unit.value: unit for unit in Unit}

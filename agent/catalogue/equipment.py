@@ -11,8 +11,8 @@ LEAK_STATES = ("ok", "warning", "critical", "unavailable")
 """What a leak detector can say; `unavailable` is one that cannot be read, which is never the same as dry."""
 
 
-def _coolant(what: str, name: str, help: str, span: tuple[float, float]) -> Metric:
-    return gauge(f"coldplate_coolant_{what}", Node, help, Lane.SLOW, Source(f"Redfish: CoolantConnector.{name}"),
+def _coolant(part: str, name: str, help: str, span: tuple[float, float]) -> Metric:
+    return gauge(f"coldplate_coolant_{part}", Node, help, Lane.SLOW, Source(f"Redfish: CoolantConnector.{name}"),
                  labels=("chassis", "connector"), span=span)  # fmt: skip
 
 

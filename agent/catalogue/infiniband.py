@@ -226,7 +226,7 @@ def _driver_row(path: str) -> Metric:
     level = _LEVEL.match(file) is not None
     stem = _OTHER.sub("_", _HUMP.sub("_", file).lower()).strip("_").removesuffix("_total") or "unnamed"
     ending = "" if level else "_total"
-    name = next(each for each in _candidates(directory, stem, ending) if each not in _names)
+    name = next(candidate for candidate in _candidates(directory, stem, ending) if candidate not in _names)
     return Metric(
         name, Kind.GAUGE if level else Kind.COUNTER, Unit.NONE, IbPort,
         f"The driver's {'value' if level else 'counter'} {ascii(path)[1:-1]}.",

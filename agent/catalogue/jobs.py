@@ -55,9 +55,9 @@ FACTS = (
 )  # fmt: skip
 
 
-def _of_gpus(what: str, of: str, text: str, most: float) -> Metric:
-    return gauge(f"coldplate_job_gpu_{what}", Node,
-                 f"{text} that the job holds whole and alone, mean of the last minute.", Lane.FAST, Derived(of),
+def _of_gpus(quantity: str, metric: str, text: str, most: float) -> Metric:
+    return gauge(f"coldplate_job_gpu_{quantity}", Node,
+                 f"{text} that the job holds whole and alone, mean of the last minute.", Lane.FAST, Derived(metric),
                  labels=JOB, span=(0, most))  # fmt: skip
 
 

@@ -36,23 +36,23 @@ def _blackwell() -> tuple[Field, ...]:
     return tuple(Field(number, labels=(kind,), per_link=True) for number, kind in types.items())
 
 
-def _gpu_payload(direction: str, what: str, kibibytes: int, octets: int, *, peak: bool = False) -> Metric:
-    return counter(f"coldplate_gpu_nvlink_{direction}_bytes_total", Gpu, f"Payload {what} over all NVLinks of the GPU.",
+def _gpu_payload(direction: str, verb: str, kibibytes: int, octets: int, *, peak: bool = False) -> Metric:
+    return counter(f"coldplate_gpu_nvlink_{direction}_bytes_total", Gpu, f"Payload {verb} over all NVLinks of the GPU.",
                    Lane.FAST, Field(kibibytes, KIBI, scope=ALL_LINKS), Field(octets, scope=ALL_LINKS),
                    Field(octets, per_link=True), span=(0, 2.0**74), peak=peak)  # fmt: skip
 
 
-def _link_payload(direction: str, what: str, kibibytes: int, octets: int) -> Metric:
-    return counter(f"coldplate_nvlink_{direction}_bytes_total", NvLink, f"Payload {what} over one NVLink.",
+def _link_payload(direction: str, verb: str, kibibytes: int, octets: int) -> Metric:
+    return counter(f"coldplate_nvlink_{direction}_bytes_total", NvLink, f"Payload {verb} over one NVLink.",
                    Lane.SLOW, Field(kibibytes, KIBI, per_link=True), Field(octets, per_link=True),
                    span=(0, 2.0**74), shown=Shown.FULL)  # fmt: skip
 
 
-def _traffic(end: str, what: str) -> Metric:
+def _traffic(end: str, degree: str) -> Metric:
     """Return the rate at one end of the GPU's links, of which a slow one carries less than the others."""
     origin = Derived("growth of coldplate_nvlink_transmit_bytes_total and coldplate_nvlink_receive_bytes_total")
     return gauge(f"coldplate_gpu_nvlink_traffic_{end}_bytes_per_second", Gpu,
-                 f"Payload a second on the {what} loaded of the GPU's NVLinks, sent and received, since the slow "
+                 f"Payload a second on the {degree} loaded of the GPU's NVLinks, sent and received, since the slow "
                  "sample before.", Lane.SLOW, origin, span=(0, 1e13))  # fmt: skip
 
 
@@ -192,19 +192,19 @@ PCIE = (
 _BINS = range(nvml.FI_DEV_NVLINK_COUNT_FEC_HISTORY_15 + 1 - nvml.FI_DEV_NVLINK_COUNT_FEC_HISTORY_0)
 
 
-def _ratios(what: str, field: int, help: str, shown: Shown = Shown.FULL) -> tuple[Metric, Metric]:
+def _ratios(stem: str, field: int, help: str, shown: Shown = Shown.FULL) -> tuple[Metric, Metric]:
     """Return the GPU's worst link, and each link."""
     origin = (Field(field, per_link=True, packed=True),)
     return (
-        gauge(f"coldplate_gpu_nvlink_{what}_error_highest_ratio", Gpu,
+        gauge(f"coldplate_gpu_nvlink_{stem}_error_highest_ratio", Gpu,
               f"{help}, on the worst of the GPU's NVLinks (Blackwell).", Lane.COLD, *origin, span=(0, 1), shown=shown),
-        gauge(f"coldplate_nvlink_{what}_error_ratio", NvLink, f"{help} (Blackwell).", Lane.COLD, *origin,
+        gauge(f"coldplate_nvlink_{stem}_error_ratio", NvLink, f"{help} (Blackwell).", Lane.COLD, *origin,
               span=(0, 1), shown=Shown.FULL),
     )  # fmt: skip
 
 
-def _count(what: str, help: str, *origin: Field, labels: tuple[str, ...] = (), growth: float | None = None) -> Metric:
-    return counter(f"coldplate_gpu_nvlink_{what}_total", Gpu, help, Lane.COLD, *origin, labels=labels,
+def _count(stem: str, help: str, *origin: Field, labels: tuple[str, ...] = (), growth: float | None = None) -> Metric:
+    return counter(f"coldplate_gpu_nvlink_{stem}_total", Gpu, help, Lane.COLD, *origin, labels=labels,
                    span=(0, 2.0**63), growth=growth, shown=Shown.FULL)  # fmt: skip
 
 

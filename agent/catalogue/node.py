@@ -83,8 +83,8 @@ STORAGE = (
 )  # fmt: skip
 
 
-def _network(what: str, help: str) -> Metric:
-    return counter(f"coldplate_node_network_{what}_total", Node, help, Lane.SLOW, Source("/proc/net/dev"),
+def _network(stem: str, help: str) -> Metric:
+    return counter(f"coldplate_node_network_{stem}_total", Node, help, Lane.SLOW, Source("/proc/net/dev"),
                    labels=("device",), span=(0, 2.0**63), growth=PACKETS)  # fmt: skip
 
 

@@ -12,9 +12,9 @@ STATISTICS = "ethtool netlink: STATS_GET"
 
 
 def _count(
-    what: str, help: str, source: str, *labels: str, shown: Shown = Shown.DEFAULT, growth: float | None = None
+    stem: str, help: str, source: str, *labels: str, shown: Shown = Shown.DEFAULT, growth: float | None = None
 ) -> Metric:
-    return counter(f"coldplate_ethernet_{what}_total", Node, help, Lane.SLOW, Source(source),
+    return counter(f"coldplate_ethernet_{stem}_total", Node, help, Lane.SLOW, Source(source),
                    labels=("device", *labels), span=(0, 2.0**63), growth=growth, shown=shown)  # fmt: skip
 
 
@@ -70,8 +70,8 @@ _POWERS = (1.0, 4e25)
 """A ratio; the field begins at 0 dB and ends at 256 dB."""
 
 
-def _gauge(what: str, unit: Unit, span: tuple[float, float], help: str, *labels: str, full: bool = False) -> Metric:
-    return gauge(f"coldplate_transceiver_{what}_{unit.value}", Node, help, Lane.COLD, *_SOURCE,
+def _gauge(stem: str, unit: Unit, span: tuple[float, float], help: str, *labels: str, full: bool = False) -> Metric:
+    return gauge(f"coldplate_transceiver_{stem}_{unit.value}", Node, help, Lane.COLD, *_SOURCE,
                  labels=("device", *labels), span=span, shown=Shown.FULL if full else Shown.DEFAULT)  # fmt: skip
 
 

@@ -41,13 +41,13 @@ class OwnSeries:
         return Frame(self._layout, values)
 
     def _lay_out(self, keys: tuple[tuple[str, Labels, Entity], ...]) -> None:
-        known = self._known
+        series_of = self._known
         for key in keys:
-            if key not in known:
+            if key not in series_of:
                 name, labels, entity = key
-                known[key] = Series(BY_NAME[name], entity, labels)
-        series = tuple(map(known.__getitem__, keys))
+                series_of[key] = Series(BY_NAME[name], entity, labels)
+        series = tuple(map(series_of.__getitem__, keys))
         if series != self._layout.series:
             self._layout = Layout(series)
-        if len(known) > _SPARE * len(series) + _SPARE:
-            known.clear()
+        if len(series_of) > _SPARE * len(series) + _SPARE:
+            series_of.clear()

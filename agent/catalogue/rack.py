@@ -87,8 +87,8 @@ _UNIT = ("equipment", "unit")
 _CONNECTOR = (*_UNIT, "loop", "connector")
 
 
-def _gauge(what: str, origin: str, help: str, span: tuple[float, float], labels: tuple[str, ...]) -> Metric:
-    return gauge(f"coldplate_rack_{what}", Rack, help, Lane.FAST, Source(f"Redfish: {origin}"), labels=labels,
+def _gauge(stem: str, origin: str, help: str, span: tuple[float, float], labels: tuple[str, ...]) -> Metric:
+    return gauge(f"coldplate_rack_{stem}", Rack, help, Lane.FAST, Source(f"Redfish: {origin}"), labels=labels,
                  span=span)  # fmt: skip
 
 

@@ -56,10 +56,10 @@ def grade_of(code: int, text: str) -> Grade | None:
     if prefix is None:
         return None
     # The name of a process stands before the unit, and may be anything: the last match is the driver's.
-    found = [match for match in _LINE.finditer(text) if match[1].startswith(prefix)]
-    if not found:
+    matches = [match for match in _LINE.finditer(text) if match[1].startswith(prefix)]
+    if not matches:
         return None
-    unit, word, injected, interrupt, status = found[-1].groups()
+    unit, word, injected, interrupt, status = matches[-1].groups()
     if injected:  # "i1": a tool made the error, to try what follows it
         return Grade.NONFATAL
     if interrupt is None:

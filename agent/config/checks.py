@@ -35,7 +35,7 @@ def check_texts(raw: Any, path: str, fail: Fail) -> None:
         if not allowed and len(raw) > MOST_TEXT:
             fail(path, f"has {len(raw)} characters; the limit is {MOST_TEXT}")
         if not raw.isprintable() and any(
-            unicodedata.category(each) in _BREAKING and each not in allowed for each in raw
+            unicodedata.category(letter) in _BREAKING and letter not in allowed for letter in raw
         ):
             value = "the URL" if "://" in raw else shown(raw)  # the path of a webhook is its password
             fail(path, f"{value} has a line break or another control character; remove it")
@@ -45,8 +45,8 @@ def check_texts(raw: Any, path: str, fail: Fail) -> None:
     if len(raw) > MOST_ITEMS:
         fail(path, f"has {len(raw)} entries; the limit is {MOST_ITEMS}")
     if isinstance(raw, list):
-        for each in raw:
-            check_texts(each, path, fail)
+        for letter in raw:
+            check_texts(letter, path, fail)
         return
     for key, value in raw.items():
         inner = f"{path}.{key}".lstrip(".")
@@ -128,8 +128,8 @@ def _check_sampling(config: Config, fail: Fail) -> None:
     sampling = config.sampling
     for key, shorter in (("slow", "fast"), ("cold", "slow"), ("window", "fast")):
         if getattr(sampling, key) < getattr(sampling, shorter):
-            given = f"{duration_text(getattr(sampling, key))} is shorter than sampling.{shorter}"
-            fail(f"sampling.{key}", f"{given}, {duration_text(getattr(sampling, shorter))}; set both")
+            period = f"{duration_text(getattr(sampling, key))} is shorter than sampling.{shorter}"
+            fail(f"sampling.{key}", f"{period}, {duration_text(getattr(sampling, shorter))}; set both")
 
 
 def _check_rack(config: Config, fail: Fail) -> None:
@@ -169,11 +169,11 @@ def _check_breakers(config: Config, fail: Fail) -> None:
             "rack.breakers",
             f"has {len(breakers)} entries; the limit is {MOST_BREAKERS}. Identical breakers need one entry",
         )
-    for name, each in breakers.items():
+    for name, breaker in breakers.items():
         key = f"rack.breakers.{name}"
         if not name or len(name) > MOST_NAME:
             fail("rack.breakers", f"{shown(name)}: a breaker needs a name of 1 to {MOST_NAME} characters")
-        if each.long_delay is not None and each.kind != "electronic":
+        if breaker.long_delay is not None and breaker.kind != "electronic":
             fail(f"{key}.long_delay", "is a setting of electronic trip units; set class: electronic, or remove the key")
     if shelves is not None and shelves.spare >= shelves.count:
         fail("rack.shelves.spare", "must be from 0 to one less than rack.shelves.count")

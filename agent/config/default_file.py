@@ -70,5 +70,5 @@ def written(value: Any, field: SchemaField) -> str:
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else f'"{value}"'
     if isinstance(value, tuple):
-        return f"[{', '.join(written(each, field) for each in value)}]"
+        return f"[{', '.join(written(item, field) for item in value)}]"
     return "{}"

@@ -31,22 +31,22 @@ class Units(Struct, frozen=True):
     def read(self, value: object) -> float:
         """Return base units. Raises ValueError with the remedy."""
         units = {**self.factors, **self.read_too}
-        known = ", ".join(units)
+        names = ", ".join(units)
         match = _SHAPE.fullmatch(value) if isinstance(value, str) else None
         if match is None:
             raise ValueError(
-                f"{shown(value)} is not a {self.what}; write a number with one of the units {known}, "
+                f"{shown(value)} is not a {self.what}; write a number with one of the units {names}, "
                 f"such as {self.example}"
             )
         number, unit = match.groups()
         if unit not in units:
-            raise ValueError(f"{shown(unit)} is not a unit of {self.what}; use one of {known}, such as {self.example}")
+            raise ValueError(f"{shown(unit)} is not a unit of {self.what}; use one of {names}, such as {self.example}")
         return float(number) * units[unit]
 
     def text(self, value: float) -> str:
         """Return the value in the largest unit in which it is a whole number, else in the first one."""
         whole = [unit for unit, factor in self.factors.items() if value >= factor and (value / factor).is_integer()]
-        unit = max(whole, key=lambda each: self.factors[each]) if whole else next(iter(self.factors))
+        unit = max(whole, key=lambda unit_name: self.factors[unit_name]) if whole else next(iter(self.factors))
         return f"{value / self.factors[unit]:g}{unit}"
 
 
@@ -76,11 +76,11 @@ def moment(text: str) -> float:
         if math.isfinite(seconds):
             return seconds
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
+        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
     except ValueError:
         example = "2026-11-21T08:00:00Z, or seconds since 1970"
         raise ValueError(f"{shown(text)} is not a valid time; give one such as {example}") from None
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def limit(value: object, power_factor: float) -> float:
@@ -90,15 +90,15 @@ def limit(value: object, power_factor: float) -> float:
     power factor. Raises ValueError with the remedy.
     """
     if isinstance(value, dict) and "volts_dc" in value:
-        given = _given(value, _DIRECT, "{amperes: 180, volts_dc: 800}")
-        watts = given["amperes"] * given["volts_dc"] * given["derate"]
+        fields = _given(value, _DIRECT, "{amperes: 180, volts_dc: 800}")
+        watts = fields["amperes"] * fields["volts_dc"] * fields["derate"]
     elif isinstance(value, dict):
-        given = _given(value, _CURRENT, "{amperes: 60, volts: 415, phases: 3}")
-        if given["phases"] not in (1, 3):
-            raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are phase to phase")
-        watts = given["amperes"] * given["volts"] * math.sqrt(given["phases"]) * given["derate"] * power_factor
+        fields = _given(value, _CURRENT, "{amperes: 60, volts: 415, phases: 3}")
+        if fields["phases"] not in (1, 3):
+            raise ValueError(f"phases: {fields['phases']:g} is neither 1 nor 3; with 3, volts are phase to phase")
+        watts = fields["amperes"] * fields["volts"] * math.sqrt(fields["phases"]) * fields["derate"] * power_factor
     else:
-        factors = {**_POWER.factors, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
+        factors = {**_POWER.factors, **{unit: factor * power_factor for unit, factor in _APPARENT_POWERS.items()}}
         example = "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}"
         watts = Units("power limit", example, factors).read(value)
     if not 0 < watts <= _MOST:
@@ -113,28 +113,28 @@ def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> 
     if unknown or missing:
         problem = f"unknown key {shown(unknown[0])}" if unknown else f"{missing[0]} is missing"
         raise ValueError(f"{problem}; write {example}, with derate: 0.8 if needed")
-    given = {}
-    for key, each in {"derate": 1, **value}.items():
+    fields = {}
+    for key, number in {"derate": 1, **value}.items():
         try:
-            given[str(key)] = _number(each)
+            fields[str(key)] = _number(number)
         except ValueError as error:
             raise ValueError(f"{key}: {error}; give it without a unit") from None
-    if not 0 < given["derate"] <= 1:
-        raise ValueError(f"derate: {given['derate']:g} is out of range; give the usable share, such as 0.8")
-    return given
+    if not 0 < fields["derate"] <= 1:
+        raise ValueError(f"derate: {fields['derate']:g} is out of range; give the usable share, such as 0.8")
+    return fields
 
 
 def numbers(value: object) -> dict[float, float]:
     """Return a mapping from numbers to numbers; YAML reads `1e8` as a string. Raises ValueError with the remedy."""
     if not isinstance(value, dict):
         raise ValueError("must be a mapping from one number to another, such as {0.5: 0.4}")
-    made: dict[float, float] = {}
+    converted: dict[float, float] = {}
     for before, after in value.items():
         number = _number(before)
-        if number in made:
+        if number in converted:
             raise ValueError(f"{shown(before)} is given twice; remove one")
-        made[number] = _number(after)
-    return made
+        converted[number] = _number(after)
+    return converted
 
 
 def _number(value: object) -> float:
@@ -192,15 +192,15 @@ class Key(Struct, frozen=True):
             return None
         low, high = self._number(self.above or self.least), self._number(self.most)
         good = low < value <= high if self.above else low <= value <= high  # NaN is between nothing
-        given = UNITS[self.unit].text(value) if self.unit in UNITS else f"{value:g}"
-        return None if good else f"{given} is out of range; use {self.range}"
+        text = UNITS[self.unit].text(value) if self.unit in UNITS else f"{value:g}"
+        return None if good else f"{text} is out of range; use {self.range}"
 
     def _unknown(self, value: object) -> str | None:
         several = not isinstance(value, str)
-        for each in value if isinstance(value, tuple) else (value,):
-            if each not in self.words:
+        for item in value if isinstance(value, tuple) else (value,):
+            if item not in self.words:
                 how = "any of" if several else "one of"
-                return f"{shown(each)} is unknown; use {how} {', '.join(self.words)}"
+                return f"{shown(item)} is unknown; use {how} {', '.join(self.words)}"
         return None
 
     def _number(self, bound: str) -> float:

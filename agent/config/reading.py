@@ -43,18 +43,18 @@ class SchemaField(NamedTuple):
 
 @functools.cache
 def fields_of(section: type[Section]) -> dict[str, SchemaField]:
-    made = {}
-    for each in msgspec.structs.fields(section):
-        if each.type is ConfigSource:
+    fields = {}
+    for field in msgspec.structs.fields(section):
+        if field.type is ConfigSource:
             continue
-        kind, optional, notes = field_type(each.type)
+        kind, optional, notes = field_type(field.type)
         key = next((note for note in notes if isinstance(note, Key)), None)
         below = kind if is_struct(kind) else next(filter(is_struct, typing.get_args(kind)), None)
-        default = each.default_factory() if each.default_factory is not msgspec.NODEFAULT else each.default
-        made[each.encode_name] = SchemaField(
-            each.encode_name, each.name, kind, optional, key, below, below is not None and below is not kind, default
+        default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+        fields[field.encode_name] = SchemaField(
+            field.encode_name, field.name, kind, optional, key, below, below is not None and below is not kind, default
         )
-    return made
+    return fields
 
 
 def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:
@@ -119,8 +119,8 @@ def _check_ranges(section: Section, path: str, file: YamlFile) -> None:
             continue
         if field.section is not None:
             named = value.items() if field.named else [("", value)]
-            for name, each in named:
-                _check_ranges(each, f"{inner}.{name}".rstrip("."), file)
+            for name, items in named:
+                _check_ranges(items, f"{inner}.{name}".rstrip("."), file)
         elif field.key is not None:
             problem = field.key.problem(value)
             if problem is not None:
@@ -142,11 +142,11 @@ def placed(config: Config, problem: str) -> ConfigError:
     if not config.source.text:
         return ConfigError(problem)
     places = YamlFile.parse(config.source.text, config.source.name, ConfigError, yamltree.Bounds())
-    key = max((each for each in places if problem.startswith(f"{each}:")), key=len, default="")
-    shown = _ITEM.sub("", key)
-    if not key or any(f"{shown}.".startswith(f"{each}.") for each in config.source.replaced):
+    key = max((place for place in places if problem.startswith(f"{place}:")), key=len, default="")
+    key_path = _ITEM.sub("", key)
+    if not key or any(f"{key_path}.".startswith(f"{path}.") for path in config.source.replaced):
         return ConfigError(problem)
-    return ConfigError(f"{places.place(key)}: {shown}{problem[len(key) :]}")
+    return ConfigError(f"{places.place(key)}: {key_path}{problem[len(key) :]}")
 
 
 def with_places(

@@ -74,7 +74,7 @@ class AlertStateStore:
     def after(
         self,
         engine: RuleEngine,
-        done: Sequence[Evaluation],
+        evaluations: Sequence[Evaluation],
         now: Instant,
         notified: Collection[str],
         effects: Mapping[Labels, Labels] = MappingProxyType({}),
@@ -83,11 +83,11 @@ class AlertStateStore:
 
         `notified` are the receivers that are notified once and have nothing queued; `effects` as in SavedDeliveries.
         """
-        if not done:
+        if not evaluations:
             return
         records = [record for _, _, record in engine.remembered()]
-        changed = len(records) != self._count or any(each.outcome.transitions for each in done)
-        waiting = any(each.alert.phase is Phase.PENDING or each.missing_since is not None for each in records)
+        changed = len(records) != self._count or any(evaluation.outcome.transitions for evaluation in evaluations)
+        waiting = any(r.alert.phase is Phase.PENDING or r.missing_since is not None for r in records)
         age = now.mono - self._alerts_at
         every = EVERY_SECONDS if waiting or notified != self._notified else STEADY_SECONDS
         if changed or (records and age >= every):
@@ -95,7 +95,7 @@ class AlertStateStore:
             self._alerts_at = now.mono
             self._write_alerts(engine, now, notified, effects)
         if now.mono - self._windows_at >= WINDOWS_EVERY_SECONDS and any(
-            each.alert.phase is not Phase.RESOLVED for each in records
+            r.alert.phase is not Phase.RESOLVED for r in records
         ):
             self._windows_at = now.mono
             self._write_windows(engine, now)

@@ -35,17 +35,17 @@ class CpuMeter:
         self._running: dict[object, tuple[str, float]] = {}
         self._ended: dict[str, float] = {}
 
-    def take(self, found: Mapping[object, tuple[str, float]]) -> dict[str, float]:
+    def add_readings(self, readings: Mapping[object, tuple[str, float]]) -> dict[str, float]:
         """Note the name and seconds of each process or thread that runs; returns all seconds so far, by name.
 
         One that is not found has ended only if another one has its name: it may just not have been readable.
         """
-        names = {name for name, _ in found.values()}
-        unseen = {each: known for each, known in self._running.items() if each not in found}
+        names = {name for name, _ in readings.values()}
+        unseen = {key: reading for key, reading in self._running.items() if key not in readings}
         for name, seconds in unseen.values():
             if name in names:
                 self._ended[name] = self._ended.get(name, 0.0) + seconds
-        self._running = {**{each: known for each, known in unseen.items() if known[0] not in names}, **found}
+        self._running = {**{key: reading for key, reading in unseen.items() if reading[0] not in names}, **readings}
         totals = dict(self._ended)
         for name, seconds in self._running.values():
             totals[name] = totals.get(name, 0.0) + seconds
@@ -63,17 +63,17 @@ class OwnProcesses:
 
     def read(self, pids: Mapping[str, int]) -> list[Reading]:
         """Return readings of each process that still exists; `pids` by role."""
-        found: dict[object, tuple[str, float]] = {}
+        readings: dict[object, tuple[str, float]] = {}
         memory = []
         for role, pid in pids.items():
             try:
                 stat = parse_stat((self._procfs / str(pid) / "stat").read_bytes())
-                found[role, pid] = role, stat.ticks / self._tick
+                readings[role, pid] = role, stat.ticks / self._tick
                 memory.append(Reading(_series(PROCESS_MEMORY, role), float(stat.pages * self._page)))
             except (OSError, ValueError, OverflowError):
                 continue  # it ended since
-        totals = self._meter.take(found)
-        return [Reading(_series(PROCESS_CPU, role), totals[role]) for role, _ in found.values()] + memory
+        totals = self._meter.add_readings(readings)
+        return [Reading(_series(PROCESS_CPU, role), totals[role]) for role, _ in readings.values()] + memory
 
 
 OTHER = "other"
@@ -99,12 +99,12 @@ class ThreadCosts:
 
     def read(self) -> list[Reading]:
         """Return the seconds of each name so far."""
-        found: dict[object, tuple[str, float]] = {}
+        readings: dict[object, tuple[str, float]] = {}
         for thread in threading.enumerate():
             spent = None if thread.native_id is None else self._of_thread(thread.native_id)
             if spent is not None and not _NAMELESS.fullmatch(thread.name):
-                found[thread] = _NAMES.get(thread.name, thread.name), spent
-        totals = self._meter.take(found)
+                readings[thread] = _NAMES.get(thread.name, thread.name), spent
+        totals = self._meter.add_readings(readings)
         process = self._of_process(os.getpid())
         if process is not None:
             # Read a moment after the threads: what they used meanwhile must not count twice.
@@ -131,7 +131,7 @@ class Governing:
     def configure(self, settings: Settings) -> Settings:
         """Take over the configured settings; returns those of the step that is in force."""
         self._steps = steps_of(settings)
-        self._governor.change(settings.cpu_budget, [each.cold for each in self._steps])
+        self._governor.change(settings.cpu_budget, [step.cold for step in self._steps])
         self._frame = self._own.frame(self._readings())
         return self._steps[self._governor.step]
 
@@ -140,10 +140,10 @@ class Governing:
         if not self._governor.is_due(at):
             return None
         used = {(role, pid): self._cpu(pid) for role, pid in pids.items()}
-        totals = self._meter.take({each: (each[0], spent) for each, spent in used.items() if spent is not None})
+        totals = self._meter.add_readings({key: (key[0], spent) for key, spent in used.items() if spent is not None})
         changed = self._governor.observe(at, sum(totals.values()))
         self._frame = self._own.frame(self._readings())
-        self._tell()
+        self._log_state()
         return self._steps[self._governor.step] if changed else None
 
     def frame(self, _now: Instant) -> Frame:
@@ -162,7 +162,7 @@ class Governing:
                 stretch = now.period(lane) / configured.period(lane)
                 yield OwnReading("coldplate_sampling_slowdown_ratio", stretch, (("sampling_lane", lane.value),))
 
-    def _tell(self) -> None:
+    def _log_state(self) -> None:
         """Log when the state changes; from `exhausted` only back to `normal`, since it may come and go."""
         governor, state = self._governor, self._governor.state
         if state == self._logged_state or (self._logged_state == "exhausted" and state == "slowed"):

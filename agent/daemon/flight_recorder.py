@@ -75,7 +75,7 @@ class FlightTriggers:
         self._counts: dict[Series, float] | None = None
         self._last: Frame = EMPTY_FRAME
 
-    def look(self, snapshot: Snapshot) -> list[str]:
+    def begun_events(self, snapshot: Snapshot) -> list[str]:
         """Return what has begun with this snapshot, in a word or two each."""
         layouts = [frame.layout for frame in snapshot.frames]
         begun = self._newly_firing(layouts) if FIRING in self._names else []
@@ -160,13 +160,13 @@ class FlightRecorder:
     def observe(self, snapshot: Snapshot) -> None:
         """Take in a snapshot. In the sampling thread: it is only looked at for what is new."""
         self._gathered.append(snapshot)
-        begun = self._triggers.look(snapshot)
+        begun = self._triggers.begun_events(snapshot)
         if self._event is None and self._unwritten:  # retry the file of the last events
             begun, self._unwritten = [*self._unwritten, *begun], ()
         if begun:
             if self._event is None:
                 self._event = snapshot.at
-            self._reasons += [each for each in begun if each not in self._reasons]
+            self._reasons += [reason for reason in begun if reason not in self._reasons]
         due = self._event is not None and snapshot.at.mono - self._event.mono >= AFTER_SECONDS
         if due or snapshot.at.mono - self._gathered[0].at.mono >= PACKING_SECONDS:
             self._hand_over(due=due)
@@ -174,7 +174,7 @@ class FlightRecorder:
     def frame(self, now: Instant) -> Frame:
         segments = list(self._segments)
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
-        memory = sum(len(part) for each in segments for part in each.parts)
+        memory = sum(len(part) for segment in segments for part in segment.parts)
         values = {
             "span_seconds": held, "memory_bytes": memory, "files_bytes": self._on_disk, "files_total": self._files,
             "failures_total": self._failures, "last_success_timestamp_seconds": self._written_at,
@@ -244,10 +244,10 @@ class FlightRecorder:
         if self._writer is not None and not self._writer.done:
             self._fail("the disk has not finished the one before", reasons)
             return
-        fresh = [each for each in self._segments if not each.written]
+        fresh = [segment for segment in self._segments if not segment.written]
         self._packer = None  # what comes now belongs to the next file
         title = replace(self._header, wall=event.wall, mono=event.mono, maker=f"{MAKER}: {', '.join(reasons)}")
-        content = b"".join((SegmentPacker(title).begin(), *(part for each in fresh for part in each.parts)))
+        content = b"".join((SegmentPacker(title).begin(), *(part for block in fresh for part in block.parts)))
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(event.wall))
         name = f"flight-{moment}-{_ODD.sub('-', reasons[0]) if reasons else 'event'}{SUFFIX}"
         self._writer = self._threads.begin("flight-writer", partial(self._write, name, content, fresh, reasons))
@@ -265,25 +265,25 @@ class FlightRecorder:
         except OSError as error:
             self._fail(f"{folder}: {error.strerror or error}", reasons)
             return
-        for each in segments:
-            each.written = True
+        for segment in segments:
+            segment.written = True
         self._written_at = time.time()
         self._files += 1
         log.info("flight recording written", extra={"facts": {"file": str(folder / name), "bytes": len(content)}})
         self._good = True
 
-    def _fail(self, why: str, again: tuple[str, ...] = ()) -> None:
+    def _fail(self, problem: str, again: tuple[str, ...] = ()) -> None:
         """Count the failure, and log the first one; `again` are the events for which the file is to be retried."""
         self._unwritten = again
         self._failures += 1
         if self._good:
-            log.warning("flight recording not written: %s", why)
+            log.warning("flight recording not written: %s", problem)
         self._good = False
 
 
 def _kept_files(folder: Path) -> list[tuple[Path, int]]:
     """Return the recordings in a folder and their sizes, the oldest first; no other file is ever touched."""
-    found = []
+    files = []
     try:
         paths = sorted(folder.iterdir())
     except OSError:  # it is not there yet, or may not be read: writing the next one says so
@@ -292,10 +292,10 @@ def _kept_files(folder: Path) -> list[tuple[Path, int]]:
         if not (path.name.startswith("flight-") and path.name.endswith(SUFFIX)):
             continue
         try:
-            found.append((path, path.stat().st_size))
+            files.append((path, path.stat().st_size))
         except OSError:
             continue
-    return found
+    return files
 
 
 def _make_room(folder: Path, most: float) -> None:

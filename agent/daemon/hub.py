@@ -26,13 +26,13 @@ class Isolation:
     def __init__(self) -> None:
         self._once = LogOnce(log)
 
-    def run(self, what: str, work: Callable[[], T], otherwise: T) -> T:
+    def run(self, purpose: str, work: Callable[[], T], otherwise: T) -> T:
         """Return the result of the work, or `otherwise` if it fails; `what` describes it in the log."""
         try:
             return work()
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            self._once.problem(what, "%s failed", what, what=text, level=logging.ERROR, error=error)
+            self._once.problem(purpose, "%s failed", purpose, cause=text, level=logging.ERROR, error=error)
             return otherwise
 
 
@@ -49,12 +49,12 @@ class Hub:
         self._followers: list[tuple[str, Follower]] = []
         self._isolation = Isolation()
 
-    def follow(self, what: str, follower: Follower) -> None:
+    def follow(self, purpose: str, follower: Follower) -> None:
         """Have `follower` called with each snapshot, in the sampling thread; it must return at once.
 
         `what` says what it does, for the log: a failure affects only that follower.
         """
-        self._followers.append((what, follower))
+        self._followers.append((purpose, follower))
 
     def reader_of(self, names: Collection[str]) -> Callable[[], list[Reading]]:
         """Return a function that gives the readings of some rows in the latest snapshot, for calls in one thread."""
@@ -69,8 +69,8 @@ class Hub:
 
     def publish(self, snapshot: Snapshot) -> None:
         self.latest = snapshot
-        for what, follower in self._followers:
-            self._isolation.run(what, partial(follower, snapshot), None)
+        for purpose, follower in self._followers:
+            self._isolation.run(purpose, partial(follower, snapshot), None)
 
 
 ROWS = frozenset({"coldplate_gpu_utilization_ratio", "coldplate_gpu_power_watts"})
@@ -116,7 +116,7 @@ def _picked(
     picks: RoundMemo[Layout, _Pick | None], frames: Sequence[Frame]
 ) -> Iterator[tuple[Layout, tuple[float, ...]]]:
     """Yield the picked series of each frame that has some, and their values."""
-    for found, frame in zip(picks.of([frame.layout for frame in frames]), frames, strict=True):
-        if found is not None:
-            layout, pick = found
+    for columns, frame in zip(picks.of([frame.layout for frame in frames]), frames, strict=True):
+        if columns is not None:
+            layout, pick = columns
             yield layout, pick(frame.values)

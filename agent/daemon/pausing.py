@@ -63,7 +63,9 @@ class GpuRemovals:
             if now.mono - self._seen_at.get(slot, -QUIET_SECONDS) < QUIET_SECONDS:
                 log.warning("GPU %s is being removed, again: the driver is not released a second time", slot)
                 return
-            self._seen_at = {each: at for each, at in self._seen_at.items() if now.mono - at < QUIET_SECONDS}
+            self._seen_at = {
+                removal_key: at for removal_key, at in self._seen_at.items() if now.mono - at < QUIET_SECONDS
+            }
             self._seen_at[slot] = now.mono
             entry = self._gpus / slot
             self._going[slot] = _Removal(slot, now, entry if entry.exists() else None)
@@ -82,10 +84,10 @@ class GpuRemovals:
         with self._lock:
             for slot, removal in list(self._going.items()):
                 passed = now.mono - removal.at.mono
-                gone = removal.entry is not None and not removal.entry.exists()
-                if passed >= RELEASE_SECONDS or (gone and passed >= SHORTEST_SECONDS):
+                is_over = removal.entry is not None and not removal.entry.exists()
+                if passed >= RELEASE_SECONDS or (is_over and passed >= SHORTEST_SECONDS):
                     del self._going[slot]
-                    log.info("GPU %s %s", slot, "has been removed" if gone else "is not released any longer")
+                    log.info("GPU %s %s", slot, "has been removed" if is_over else "is not released any longer")
             last = max(self._going.values(), key=lambda removal: removal.at.mono, default=None)
         return None if last is None else (last.at.wall + RELEASE_SECONDS, last.slot)
 
@@ -170,40 +172,40 @@ class PauseWatch:
         self._once = LogOnce(log)
         self._nap = threading.Event()
         if folder is not None:
-            self.look()  # a daemon that is restarted in the middle of a pause must not touch the driver
+            self.check_request()  # a daemon that is restarted in the middle of a pause must not touch the driver
             threads.begin("pause", self._run)
 
     @property
     def current(self) -> tuple[float, str] | None:
         """The end of the pause, in seconds since the epoch, and what it is for; None without one. For any thread."""
-        asked = self._asked_until
-        if asked is not None:
-            return asked, "coldplate pause has released the driver"
+        request = self._asked_until
+        if request is not None:
+            return request, "coldplate pause has released the driver"
         removal = self.removals.current
         return None if removal is None else (removal[0], f"the driver is released so that GPU {removal[1]} can go")
 
     @property
     def _asked_until(self) -> float | None:
-        taken = self._taken
-        return None if taken is None or self._clock().mono >= self._ends_at else taken.until
+        request = self._taken
+        return None if request is None or self._clock().mono >= self._ends_at else request.until
 
-    def confirm(self, done: PauseAnswer) -> None:
+    def confirm(self, answer: PauseAnswer) -> None:
         """Note how far the pause has come. For any thread."""
-        self._done = done
+        self._done = answer
 
-    def look(self) -> None:
+    def check_request(self) -> None:
         """See what is asked, and answer."""
         assert self._folder is not None
         try:
-            self._take(read_request(self._folder))
+            self._apply_request(read_request(self._folder))
             self._answer(self._folder)
         except (OSError, PauseError) as error:
-            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            self._once.problem("pause", "coldplate pause cannot be served: %s", why, what=why)
+            problem = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            self._once.problem("pause", "coldplate pause cannot be served: %s", problem, cause=problem)
         else:
             self._once.over("pause")
 
-    def _take(self, request: PauseRequest | None) -> None:
+    def _apply_request(self, request: PauseRequest | None) -> None:
         now = self._clock()
         if request is not None and (request.boot != self._boot or now.wall >= request.until):
             request = None
@@ -218,21 +220,21 @@ class PauseWatch:
         self._taken = request
 
     def _answer(self, folder: Path) -> None:
-        until, done = self._asked_until, self._done
+        until, answer = self._asked_until, self._done
         if until is None and self._answered is not None:
             (folder / ANSWER).unlink(missing_ok=True)
             self._answered = None
-        elif until is not None and done is not None and done.until == until and done != self._answered:
-            replace_file(folder / ANSWER, msgspec.json.encode(done))
-            self._answered = done
+        elif until is not None and answer is not None and answer.until == until and answer != self._answered:
+            replace_file(folder / ANSWER, msgspec.json.encode(answer))
+            self._answered = answer
 
     def _run(self) -> None:
         while True:
-            self.look()
+            self.check_request()
             self._nap.wait(LOOK_SECONDS)
 
 
-def _read(path: Path, kind: type[_Said], what: str) -> _Said | None:
+def _read(path: Path, kind: type[_Said], subject: str) -> _Said | None:
     try:
         return msgspec.json.decode(textfile.read_text(path, _MOST), type=kind)
     except textfile.ReadError as error:
@@ -240,4 +242,4 @@ def _read(path: Path, kind: type[_Said], what: str) -> _Said | None:
             return None
         raise PauseError(str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise PauseError(f"{path} is not {what}: {error}") from error
+        raise PauseError(f"{path} is not {subject}: {error}") from error

@@ -126,11 +126,11 @@ class Reloader(Struct):
         try:
             waiting = self.reread()
         except Exception as error:  # even after a defect in our code the running configuration stays in force
-            known = isinstance(error, ConfigError)
+            is_config_error = isinstance(error, ConfigError)
             self.last.good, self.last.message = False, str(error)
             self.last.awaits_web_file = isinstance(error, WebFileRejectedError)
             kept = "configuration not reloaded, keeping the current one: %s"
-            log.error(kept, error, exc_info=None if known else error)
+            log.error(kept, error, exc_info=None if is_config_error else error)
         else:
             rest = f"; these changes need a restart: {', '.join(waiting)}" if waiting else ""
             self.last.good, self.last.message, self.last.at = True, f"configuration reloaded{rest}", self.clock().wall

@@ -54,8 +54,8 @@ class ReplayedNode(Sampler):
 
     @property
     def identities(self) -> list[GpuIdentity]:
-        shown = [series for layout, _ in self._frames for series in layout.series if series.metric is GPU_INFO]
-        return [_identity(series, series.entity) for series in shown if isinstance(series.entity, Gpu)]
+        infos = [series for layout, _ in self._frames for series in layout.series if series.metric is GPU_INFO]
+        return [_identity(series, series.entity) for series in infos if isinstance(series.entity, Gpu)]
 
     def _recorded(self, now: Instant) -> Snapshot | None:
         if self._failed:

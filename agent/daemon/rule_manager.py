@@ -102,7 +102,11 @@ class RuleManager:
         if self._store is not None:
             now = self._clock()
             saved = self._store.load(self._engine, now)
-            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in saved.notified]
+            knowing = [
+                receiver
+                for receiver in self._dispatcher.receivers
+                if not receiver.url or receiver.url in saved.notified
+            ]
             restored = [record for _, _, record in self._engine.remembered()]
             if self._inhibits:
                 self._inhibition.resume(restored, saved.effects)
@@ -170,65 +174,78 @@ class RuleManager:
         with self._asking:  # a reload that arrives just now must not be lost
             alerting, self._requested = self._requested, None
         if alerting is not None:
-            self._take_up(alerting, now)
+            self._apply_settings(alerting, now)
         snapshot = self._hub.latest
         if snapshot is None:
             return
         self._journal.record_snapshot(snapshot.frames, self._engine.time(now), snapshot.reports)
-        done = self._engine.round(snapshot, now, self._foreign(now))
+        evaluations = self._engine.round(snapshot, now, self._foreign(now))
         step = self._engine.take_step()
         if step:
             self._dispatcher.shift(step)
             self._journal.shift(step)
-        if done:
+        if evaluations:
             records = (record for _, _, record in self._engine.remembered())
             self._inhibition.update(records, now.mono, self._external)
-        for each in done:
-            self._tell(each)
+        for evaluation in evaluations:
+            self._notify(evaluation)
         self._show()
         if self._store is not None:
-            self._store.after(self._engine, done, now, self._notified(), self._inhibition.effects)
+            self._store.after(self._engine, evaluations, now, self._notified(), self._inhibition.effects)
         self._broken = ""
 
     def _notified(self) -> frozenset[str]:
         """Return the receivers that are notified once and have nothing queued."""
         return frozenset(
-            each.url for each in self._dispatcher.receivers if each.url and not each.repeats and not each.queued
+            receiver.url
+            for receiver in self._dispatcher.receivers
+            if receiver.url and not receiver.repeats and not receiver.queued
         )
 
-    def _tell(self, done: Evaluation) -> None:
-        self._note_failing(done)
-        group = done.group
-        outcome = done.outcome
-        self._exposition.count(group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, done.missed)
+    def _notify(self, evaluation: Evaluation) -> None:
+        self._note_failing(evaluation)
+        group = evaluation.group
+        outcome = evaluation.outcome
+        self._exposition.count(
+            group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, evaluation.missed
+        )
         alerts, unknown = group.alerts_by_certainty()
         self._dispatcher.consider(
-            done.key, alerts, done.at, done.interval, unknown=unknown, inhibited=self._inhibition.causes
+            evaluation.key,
+            alerts,
+            evaluation.at,
+            evaluation.interval,
+            unknown=unknown,
+            inhibited=self._inhibition.causes,
         )
 
-    def _note_failing(self, done: Evaluation) -> None:
+    def _note_failing(self, evaluation: Evaluation) -> None:
         """Log once that a rule fails, and once that it no longer does."""
-        failing = {(done.key, failure.rule) for failure in done.outcome.failures}
-        for failure in done.outcome.failures:
-            if (done.key, failure.rule) not in self._failing:
-                facts = {"rule_group": done.key, "rule": failure.rule, "error": failure.error}
+        failing = {(evaluation.key, failure.rule) for failure in evaluation.outcome.failures}
+        for failure in evaluation.outcome.failures:
+            if (evaluation.key, failure.rule) not in self._failing:
+                facts = {"rule_group": evaluation.key, "rule": failure.rule, "error": failure.error}
                 log.warning("rule failed; its alerts keep their state", extra={"facts": facts})
-        mended = {each for each in self._failing - failing if each[0] == done.key and each[1] in done.outcome.rules}
+        mended = {
+            group_rule
+            for group_rule in self._failing - failing
+            if group_rule[0] == evaluation.key and group_rule[1] in evaluation.outcome.rules
+        }
         for _, rule in mended:
-            log.info("rule succeeds again", extra={"facts": {"rule_group": done.key, "rule": rule}})
+            log.info("rule succeeds again", extra={"facts": {"rule_group": evaluation.key, "rule": rule}})
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:
         reports, causes = self._engine.reports(), self._inhibition.causes
-        self._reports = tuple(mark(each, causes) for each in reports) if causes else reports
+        self._reports = tuple(mark(report, causes) for report in reports) if causes else reports
         self._frame = self._exposition.frame(reports, self._engine.windows, self._dispatcher.receivers, causes)
 
-    def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
+    def _apply_settings(self, alerting: AlertingSettings, now: Instant) -> None:
         before = self._dispatcher.receivers
         for ended in self._engine.reload(alerting.rules, now):
             self._dispatcher.forget(ended, self._engine.time(now))
         self._failing &= {(key, rule.name) for key, group in self._engine.groups() for rule in group.rules.rules}
-        leaving = [each for each in before if each not in alerting.receivers]
+        leaving = [receiver for receiver in before if receiver not in alerting.receivers]
         successors = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
         at = self._engine.time(now)
         self._announce(alerting)

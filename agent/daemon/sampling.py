@@ -138,9 +138,9 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
-    def add_provider(self, what: str, provider: FrameProvider) -> None:
+    def add_provider(self, purpose: str, provider: FrameProvider) -> None:
         """Add a part whose frame goes into each snapshot; before `run`. `what` says what it does, for the log."""
-        self._providers.append((what, provider))
+        self._providers.append((purpose, provider))
 
     def glance(self, until: float) -> Snapshot:
         """Return one snapshot of every lane, as soon as all have answered; what there is by the monotonic second
@@ -150,7 +150,7 @@ class SamplingLoop:
         an interval may be missing.
         """
         self.supervisor.step(self._clock().mono)
-        self.supervisor.greet(self._clock().mono)
+        self.supervisor.ping(self._clock().mono)
         self._pump(until, lambda: not self.supervisor.opening)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
         while True:
@@ -164,7 +164,7 @@ class SamplingLoop:
 
     def _request(self, now: float) -> tuple[Lane, ...]:
         """Ask all sources for the lanes that are due, and return these."""
-        lanes = self.schedule.take(now)
+        lanes = self.schedule.take_due(now)
         self._pending.clear()
         self._ask_devices(lanes, now)
         for runner in self._runners:
@@ -208,8 +208,8 @@ class SamplingLoop:
         if self._pending:
             self._yield_to_sources()
         self._pump(now.mono + limit, lambda: not self._pending)
-        done = self._clock().mono
-        self.sampler.late(max(late, done - now.mono - limit), done)
+        ended = self._clock().mono
+        self.sampler.late(max(late, ended - now.mono - limit), ended)
         self._publish(lanes)
         self._govern(now.mono)
 
@@ -242,7 +242,7 @@ class SamplingLoop:
         self._pump(self._clock().mono + OPENING_SECONDS, lambda: not self.supervisor.awaited)
         self.schedule = Schedule(self.sampler.settings, self._clock().mono)
 
-    def _take_settings(self) -> None:
+    def _apply_settings(self) -> None:
         settings, self._reconfigured = self._reconfigured, None
         if settings is not None:
             self._follow(settings if self._governing is None else self._governing.configure(settings))
@@ -268,14 +268,14 @@ class SamplingLoop:
 
     def _keep_pause(self, now: float) -> None:
         """Release the driver while it is requested to be free, and open it again afterwards."""
-        until, why = (None if self._pause is None else self._pause.current) or (None, "")
+        until, reason = (None if self._pause is None else self._pause.current) or (None, "")
         if until != self._paused_until:
             self._paused_until = until
             if until is None:
                 self.supervisor.release(now)
             else:
                 self.supervisor.hold(now)
-                self.sampler.pause(f"{why} until {utc(until)}")
+                self.sampler.pause(f"{reason} until {utc(until)}")
         if until is not None and self._pause is not None:
             self._pause.confirm(PauseAnswer(until, self.supervisor.pid))
 
@@ -293,10 +293,10 @@ class SamplingLoop:
 
     def _provider_frames(self, now: Instant) -> list[Frame]:
         run = self._isolation.run
-        return [run(what, partial(provider.frame, now), EMPTY_FRAME) for what, provider in self._providers]
+        return [run(purpose, partial(provider.frame, now), EMPTY_FRAME) for purpose, provider in self._providers]
 
     def _own_facts(self) -> LoopFacts:
-        flights = {each.backend.name: flight for each in self._runners if (flight := each.flight) is not None}
+        flights = {runner.backend.name: flight for runner in self._runners if (flight := runner.flight) is not None}
         supervisor = self.supervisor
         absent = supervisor.held or (supervisor.refusal is not None and supervisor.refusal.absent)
         return LoopFacts(
@@ -315,18 +315,18 @@ class SamplingLoop:
             pids["worker"] = self.supervisor.pid
         return pids
 
-    def _pump(self, until: float, done: Callable[[], bool]) -> None:
+    def _pump(self, until: float, is_complete: Callable[[], bool]) -> None:
         """Take in what comes until a monotonic second, or until `done`."""
-        while not self._stopping.is_set() and not done():
-            left = until - self._clock().mono
-            if left <= 0:
+        while not self._stopping.is_set() and not is_complete():
+            remaining = until - self._clock().mono
+            if remaining <= 0:
                 return
             self.heartbeat += 1
             if self._thread is not None:
                 self._thread.beat()
-            self._wait(min(left, HEARTBEAT_SECONDS))
+            self._wait(min(remaining, HEARTBEAT_SECONDS))
             if self._reconfigured is not None:
-                self._take_settings()
+                self._apply_settings()
                 until = min(until, self.schedule.next_tick)
             self._receive()
             self._collect()
@@ -354,7 +354,7 @@ class SamplingLoop:
 
     def _collect(self) -> None:
         for runner in self._runners:
-            for read in runner.take():
+            for read in runner.collect_reads():
                 self._durations[read.backend] = read.duration
                 self.sampler.take_read(read)
                 (self._awaited.add if read.sample.awaited else self._awaited.discard)(read.backend)
@@ -363,9 +363,9 @@ class SamplingLoop:
 
     def _receive(self) -> None:
         for message in self.supervisor.receive(self._clock().mono):
-            self._take(message)
+            self._apply_message(message)
 
-    def _take(self, message: Message) -> None:
+    def _apply_message(self, message: Message) -> None:
         if isinstance(message, LaneSample):
             if self.sampler.take_lane(message):
                 self.schedule.hasten(self._clock().mono)

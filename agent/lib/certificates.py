@@ -33,13 +33,13 @@ def first_expiry(chain: bytes) -> float | None:
 
     A chain is as good as its worst part: a client refuses an issuer's certificate that has expired as well.
     """
-    found = []
+    expiries = []
     for coded in _PEM.findall(chain):
         try:
-            found.append(_expiry(base64.b64decode(coded)))
+            expiries.append(_expiry(base64.b64decode(coded)))
         except (ValueError, IndexError, StopIteration):
             continue
-    return min(found, default=None)
+    return min(expiries, default=None)
 
 
 def _expiry(certificate: bytes) -> float:
@@ -93,7 +93,7 @@ def load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> No
     if b"PRIVATE KEY-----" not in key:
         raise KeyPairError("the key is not in PEM; convert it with openssl pkey -outform pem")
     with ExitStack() as stack:
-        chain, private = (stack.enter_context(_lent(each)) for each in (certificate, key))
+        chain, private = (stack.enter_context(_lent(content)) for content in (certificate, key))
         try:
             context.load_cert_chain(chain, private, password=_no_password)
         except ssl.SSLError as error:
@@ -183,8 +183,8 @@ def _stamp(login: HttpLogin) -> tuple[tuple[int, ...], ...]:
     """Return what changes when the certificates do. Raises OSError for a file that does not exist."""
     import ssl
 
-    own = tuple(stamp_of(each) for each in (login.cert_file, login.key_file) if each)
+    own = tuple(stamp_of(path) for path in (login.cert_file, login.key_file) if path)
     if login.ca_file:
         return (stamp_of(login.ca_file), *own)
     paths = ssl.get_default_verify_paths()
-    return (*(stamp_of(each) for each in (paths.cafile, paths.capath) if each), *own)
+    return (*(stamp_of(path) for path in (paths.cafile, paths.capath) if path), *own)

@@ -27,12 +27,12 @@ FORMATS = ("logfmt", "json")
 
 def add_log_options(parser: argparse.ArgumentParser, level: str = "info") -> None:
     """Add `--log.level`, with its default, and `--log.format`."""
-    for name, choices, default, what in (
+    for name, choices, default, text in (
         ("level", LEVELS, level, "lowest level of log lines to print"),
         ("format", FORMATS, "logfmt", "format of log lines"),
     ):
         parser.add_argument(
-            f"--log.{name}", dest=f"log_{name}", choices=choices, default=default, help=f"{what} (default %(default)s)"
+            f"--log.{name}", dest=f"log_{name}", choices=choices, default=default, help=f"{text} (default %(default)s)"
         )
 
 
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         """Return the examples and the exit statuses, as far as there are any."""
         parts = []
         if self.examples:
-            parts.append("examples:\n" + "".join(f"  {line}\n      {what}\n" for line, what in self.examples))
+            parts.append("examples:\n" + "".join(f"  {line}\n      {meaning}\n" for line, meaning in self.examples))
         if self.exit_statuses:
             lines = [listed(f"{status:<3} ", text) for status, text in sorted(self.exit_statuses.items())]
             parts.append("exit status:\n" + "".join(lines))
@@ -86,19 +86,19 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as the base class, but nothing is left over: each command's own parser knows best what was meant."""
-        parsed, left = super().parse_known_args(args, namespace)
-        if left:
-            word = left[0].partition("=")[0]
-            what = "unknown option" if word.startswith("-") else "unexpected argument"
-            self.error(f"{what} {word!r}{nearest(word, self._option_string_actions)}")
-        return parsed, left
+        parsed, unparsed = super().parse_known_args(args, namespace)
+        if unparsed:
+            word = unparsed[0].partition("=")[0]
+            problem = "unknown option" if word.startswith("-") else "unexpected argument"
+            self.error(f"{problem} {word!r}{nearest(word, self._option_string_actions)}")
+        return parsed, unparsed
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        words = [str(each) for each in action.choices]
+        words = [str(choice) for choice in action.choices]
         parsers = action.choices if isinstance(action.choices, Mapping) else {}
-        offered = [each for each in words if not getattr(parsers.get(each), "acts", False)]
+        offered = [word for word in words if not getattr(parsers.get(word), "acts", False)]
         hint = nearest(str(value), offered) or f"; choose from {', '.join(words)}"
         raise argparse.ArgumentError(action, f"invalid choice {value!r}{hint}")
 
@@ -191,12 +191,12 @@ class Progress:
     """
 
     def __init__(
-        self, what: str, total: int, now: Callable[[], float], stream: TextIO | None = None, every: int = 64
+        self, subject: str, total: int, now: Callable[[], float], stream: TextIO | None = None, every: int = 64
     ) -> None:
         self._every = every
         self._stream = sys.stderr if stream is None else stream
         self._is_shown = self._stream is not None and self._stream.isatty()
-        self._what, self._total, self._now = what, total, now
+        self._what, self._total, self._now = subject, total, now
         self._done = 0
         self._next = now() + FIRST_LINE_SECONDS
         self._width = 0

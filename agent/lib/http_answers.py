@@ -70,7 +70,7 @@ class AnswerReader:
         """Yield each answer, and None where more data is needed."""
         while True:
             while self.head is None:
-                self._take_head((yield from self._head_lines()))
+                self._parse_head((yield from self._head_lines()))
             yield from self._chunks() if self._size == _CHUNKED else self._bytes(self._size)
             yield self._finish(self.head)
 
@@ -133,11 +133,11 @@ class AnswerReader:
         del buffer[: end + 1]
         return line
 
-    def _take_head(self, lines: list[bytes]) -> None:
-        found = _STATUS.fullmatch(lines[0].rstrip(b"\r"))
-        if found is None or len(lines) > MOST_HEADERS + 1:
+    def _parse_head(self, lines: list[bytes]) -> None:
+        match = _STATUS.fullmatch(lines[0].rstrip(b"\r"))
+        if match is None or len(lines) > MOST_HEADERS + 1:
             raise _garbage("not an HTTP response")
-        status = int(found[2])
+        status = int(match[2])
         if status < _OK:
             self._interim += 1
             if status == 101 or self._interim > MOST_INTERIM:
@@ -145,7 +145,7 @@ class AnswerReader:
             return
         headers, doubtful = _headers(lines[1:])
         self._size, unclear = _size_of(status, headers)
-        closes = doubtful or unclear or _closes(headers, old=found[1] == b"0")
+        closes = doubtful or unclear or _closes(headers, old=match[1] == b"0")
         self.head = HttpAnswer(status, headers, closes=closes)
 
 
@@ -183,7 +183,7 @@ def _closes(headers: Mapping[str, str], old: bool) -> bool:
 
 def _size_of(status: int, headers: Mapping[str, str]) -> tuple[int, bool]:
     """Return the bytes of the body (RFC 9112, 6.3), and whether its end is in doubt."""
-    codings = [each.strip().lower() for each in headers.get("transfer-encoding", "").split(",")]
+    codings = [coding.strip().lower() for coding in headers.get("transfer-encoding", "").split(",")]
     length = headers.get("content-length")
     if status in _BODYLESS:
         return 0, False
@@ -195,10 +195,10 @@ def _size_of(status: int, headers: Mapping[str, str]) -> tuple[int, bool]:
 
 
 def _chunk_size(line: bytes) -> int:
-    found = _CHUNK_SIZE.fullmatch(line)
-    if found is None:
+    match = _CHUNK_SIZE.fullmatch(line)
+    if match is None:
         raise _garbage("a chunk has no valid size")
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def _garbage(text: str) -> HttpError:

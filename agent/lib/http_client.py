@@ -98,23 +98,23 @@ class HttpClient:
         """Return the server, with its current addresses. Raises HttpError."""
         target = self._target
         try:
-            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         except (OSError, ValueError) as error:
             text = f"{target.host}: {getattr(error, 'strerror', None) or error}"
             raise HttpError(HttpFault.UNREACHABLE, text) from error
-        return Place(target.host, target.port, tuple(dict.fromkeys(_address(each[4]) for each in found)))
+        return Place(target.host, target.port, tuple(dict.fromkeys(_address(entry[4]) for entry in entries)))
 
     def _is_ready(self, began: float, until: float) -> bool:
         """Wait for the server; False if the next address should be tried. Raises HttpError."""
-        left = until - self._clock()
-        if left <= 0:
+        remaining = until - self._clock()
+        if remaining <= 0:
             raise self._late(until - began)
-        share = left / (self._link.untried + 1) if self._link.is_connecting else left
+        share = remaining / (self._link.untried + 1) if self._link.is_connecting else remaining
         if self._wait(min(share, self._silence)):
             return True
         if self._link.is_connecting and self._link.untried:
             return False
-        raise self._late(self._silence if self._silence < left else until - began)
+        raise self._late(self._silence if self._silence < remaining else until - began)
 
     def _late(self, waited: float) -> HttpError:
         text = f"no response within {waited:.3g} s" if waited > 0 else "no time was left to ask"
@@ -129,7 +129,7 @@ class HttpClient:
         return bool(poll.poll(ceil(seconds * 1000)))
 
 
-def _address(found: tuple[object, ...]) -> str:
+def _address(entry: tuple[object, ...]) -> str:
     """Return the address as text; a link-local IPv6 address with its interface."""
-    scope = found[3] if len(found) == 4 else 0
-    return f"{found[0]}%{scope}" if scope and "%" not in str(found[0]) else str(found[0])
+    scope = entry[3] if len(entry) == 4 else 0
+    return f"{entry[0]}%{scope}" if scope and "%" not in str(entry[0]) else str(entry[0])

@@ -63,18 +63,20 @@ def shown_url(url: str) -> str:
 
 def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return what must not be repeated of a request: the parts of its path, and its login in every form."""
-    found = {path, *path.split("/")}
+    candidates = {path, *path.split("/")}
     kind, _, login = headers.get("Authorization", "").partition(" ")
-    found.add(login)
+    candidates.add(login)
     if kind == "Basic":
-        found.add(base64.b64decode(login).decode("utf-8", "replace").partition(":")[2])
-    return tuple(sorted((each for each in found if len(each) >= SHORTEST_SECRET), key=len, reverse=True))
+        candidates.add(base64.b64decode(login).decode("utf-8", "replace").partition(":")[2])
+    return tuple(
+        sorted((candidate for candidate in candidates if len(candidate) >= SHORTEST_SECRET), key=len, reverse=True)
+    )
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """Return a text without these secrets."""
-    for each in secrets:
-        text = text.replace(each, MASK)
+    for s in secrets:
+        text = text.replace(s, MASK)
     return text
 
 

@@ -30,8 +30,8 @@ class RoundMemo(Generic[K, T]):
         """Return what was made of each object, in their order; the same list again for the same objects."""
         objects = tuple(objects)
         if objects != self._objects:
-            known = self._known
-            self._known = {each: known[each] if each in known else self._make(each) for each in objects}
-            self._made = [self._known[each] for each in objects]
+            memo = self._known
+            self._known = {o: memo[o] if o in memo else self._make(o) for o in objects}
+            self._made = [self._known[o] for o in objects]
             self._objects = objects
         return self._made

@@ -29,7 +29,7 @@ def _visible(text: str) -> str:
     """Return JSON with every character escaped that a terminal does not show, or obeys: names in it are others'."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 class _Formatter(logging.Formatter):
@@ -79,14 +79,14 @@ class LogOnce:
         key: Hashable,
         text: str,
         *args: object,
-        what: object = None,
+        cause: object = None,
         level: int = logging.WARNING,
         error: BaseException | None = None,
         facts: Mapping[str, object] = _NO_FACTS,
     ) -> None:
         """Log a problem, unless it stands already; one that stands is logged again if `what` has changed."""
-        if key not in self._standing or self._standing[key] != what:
-            self._standing[key] = what
+        if key not in self._standing or self._standing[key] != cause:
+            self._standing[key] = cause
             self._log.log(level, text, *args, exc_info=error, extra={"facts": facts})
 
     def over(self, key: Hashable, text: str = "", *args: object, facts: Mapping[str, object] = _NO_FACTS) -> None:

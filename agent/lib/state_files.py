@@ -76,10 +76,10 @@ def replace_file(path: Path, content: bytes) -> None:
 def clear_unfinished(folder: Path) -> None:
     """Remove what processes left behind that were killed while writing."""
     with contextlib.suppress(OSError):
-        for left in folder.glob(f"*{_UNFINISHED}"):
-            pid = left.name.removesuffix(_UNFINISHED).rpartition(".")[2]
+        for path in folder.glob(f"*{_UNFINISHED}"):
+            pid = path.name.removesuffix(_UNFINISHED).rpartition(".")[2]
             if pid.isascii() and pid.isdigit() and not _is_alive(int(pid)):
-                left.unlink()
+                path.unlink()
 
 
 def _is_alive(pid: int) -> bool:
@@ -241,16 +241,16 @@ class StateFiles:
     def _write(self, path: Path, content: bytes) -> bool:
         before = self._states[path]
         try:
-            made = not os.path.exists(path.parent)  # noqa: PTH110 - unlike Path's, it never raises
+            is_new = not os.path.exists(path.parent)  # noqa: PTH110 - unlike Path's, it never raises
             replace_file(path, content)
         except OSError as error:
             self._states[path] = before._replace(good=False, failures=before.failures + 1)
             if before.good:
-                why = error.strerror or error
-                log.warning("cannot write %s: %s; retrying, a restart before that loses this state", path, why)
+                reason = error.strerror or error
+                log.warning("cannot write %s: %s; retrying, a restart before that loses this state", path, reason)
             return False
         self._states[path] = FileState(path.name, True, before.failures, self._wall())
-        if made:
+        if is_new:
             log.warning("created the missing state directory %s as user %d", path.parent, os.geteuid())
         if not before.good:
             log.info("state write recovered: %s", path)

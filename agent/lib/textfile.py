@@ -65,14 +65,14 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
     regular file is refused unread, except /dev/null, which stands for an empty file.
     """
     try:
-        given = descriptor_of(path)
-        if given is not None and _is_pipe(given):
+        descriptor = descriptor_of(path)
+        if descriptor is not None and _is_pipe(descriptor):
             if not handed:
                 raise ReadError(path, "is a pipe, which can be read only once; give a regular file")
-            os.set_blocking(given, True)
-            return _up_to(path, given, most, 0)
+            os.set_blocking(descriptor, True)
+            return _up_to(path, descriptor, most, 0)
         for _ in range(_TRIES):
-            content = _read(path, given, most)
+            content = _read(path, descriptor, most)
             if content is not None:
                 return content
     except ReadError:
@@ -113,15 +113,15 @@ def _refuse(path: Path | str, status: os.stat_result) -> None:
     raise ReadError(path, f"is {kind}, not a file; {remedy}")
 
 
-def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
+def _read(path: Path | str, descriptor: int | None, most: int) -> bytes | None:
     """Return the content; None if the file changed meanwhile. Raises OSError and ReadError.
 
     A descriptor is used as it is, from its beginning: opening it by its path would need more permissions.
     """
     _refuse(path, Path(path).stat())
-    fd = os.open(path, _FLAGS) if given is None else os.dup(given)
+    fd = os.open(path, _FLAGS) if descriptor is None else os.dup(descriptor)
     try:
-        if given is not None:
+        if descriptor is not None:
             os.lseek(fd, 0, os.SEEK_SET)
         before = os.fstat(fd)
         _refuse(path, before)  # the name may refer to another file by now
@@ -135,11 +135,11 @@ def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
 
 def _up_to(path: Path | str, fd: int, most: int, expected: int) -> bytes:
     """Return all data up to the limit. If as many bytes come as are expected, they are in memory only once."""
-    pieces, left = [], most + 1 if expected <= most else 0
-    while left and (data := os.read(fd, min(left, max(expected + 1, _CHUNK)))):
+    pieces, remaining = [], most + 1 if expected <= most else 0
+    while remaining and (data := os.read(fd, min(remaining, max(expected + 1, _CHUNK)))):
         pieces.append(data)
-        left -= len(data)
-    if not left:
+        remaining -= len(data)
+    if not remaining:
         size = f"{most // 2**20} MiB" if most >= 2**20 else f"{most // 2**10} KiB"
         raise ReadError(path, f"is larger than {size}; is it the right file?")
     return b"".join(pieces)

@@ -103,7 +103,7 @@ class KeptThread:
             self._thread.join(seconds)
         return self._thread is None or not self._thread.is_alive()
 
-    def look(self, now: float, away: bool) -> None:
+    def check_progress(self, now: float, away: bool) -> None:
         """Check the thread at a monotonic second; `away` excuses it, since the process itself did not run."""
         if self._fallen and now - self._began_at > SETTLED_SECONDS:
             self._fallen, self.trouble = False, ""
@@ -182,13 +182,13 @@ class Threads:
         away = now - self._looked_at > AWAY_SECONDS
         self._looked_at = now
         with self._lock:
-            for kept in [each for each in self._kept if each.done]:
+            for kept in [thread for thread in self._kept if thread.done]:
                 self._kept.remove(kept)
                 self._restarts[kept.name] = self._restarts.get(kept.name, 0) + kept.restarts
             kept_now = tuple(self._kept)
         for kept in kept_now:
             kept.start()
-            kept.look(now, away)
+            kept.check_progress(now, away)
 
     def states(self) -> list[ThreadState]:
         """Return one state for each name that there is or was."""
@@ -203,11 +203,12 @@ class Threads:
     def troubles(self) -> dict[str, str]:
         """Return what is wrong with the threads of each name, vital or not, without those that are well."""
         with self._lock:
-            return {each.name: each.trouble for each in self._kept if each.trouble}
+            return {thread.name: thread.trouble for thread in self._kept if thread.trouble}
 
     def trouble(self) -> str:
         """Return a text that says what is wrong with a vital thread; empty while all are well."""
         with self._lock:
             return next(
-                (f"thread {each.name} {each.trouble}" for each in self._kept if each.vital and each.trouble), ""
+                (f"thread {thread.name} {thread.trouble}" for thread in self._kept if thread.vital and thread.trouble),
+                "",
             )

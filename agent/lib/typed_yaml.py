@@ -89,9 +89,9 @@ class YamlFile:
         for key in keys:
             if key not in known:
                 self.fail(key_path(path, key), f"unknown key{meant(str(key), known)}")
-        for key, wanted in (required or {}).items():
+        for key, hint in (required or {}).items():
             if key not in keys:
-                self.fail(key_path(path, key), f"is missing; give {wanted}")
+                self.fail(key_path(path, key), f"is missing; give {hint}")
 
     def convert(self, kind: type[_Struct], read: Read = lambda _, value: value, *, loose: bool = False) -> _Struct:
         """Return what the file says as a struct; a section with nothing in it has its defaults.
@@ -141,7 +141,7 @@ def field_type(annotation: Any) -> FieldType:
         notes = tuple(rest)
     optional = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
     if optional:
-        (annotation,) = (each for each in typing.get_args(annotation) if each is not type(None))
+        (annotation,) = (argument for argument in typing.get_args(annotation) if argument is not type(None))
     return FieldType(annotation, optional, notes)
 
 
@@ -155,7 +155,9 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, tuple[Any, bool]]:
     """Return types of the keys of a struct, and whether each is required. A field without a name is no key."""
     import msgspec
 
-    return {each.encode_name: (each.type, each.required) for each in msgspec.structs.fields(kind) if each.encode_name}
+    return {
+        field.encode_name: (field.type, field.required) for field in msgspec.structs.fields(kind) if field.encode_name
+    }
 
 
 def _wanted(annotation: Any) -> str:
@@ -177,23 +179,23 @@ class _Conversion:
             return None
         kind, _, notes = field_type(annotation)
         inner = typing.get_args(kind)
-        made: Any
+        converted: Any
         if isinstance(node, YamlMapping) and is_struct(kind):
-            made = self._section(node, kind, path)
+            converted = self._section(node, kind, path)
         elif isinstance(node, YamlMapping) and inner:
-            made = {}
+            converted = {}
             for key, value in _pairs(node):
-                made[self._scalar(key, inner[0])] = self.value(value, inner[-1], key_path(path, key.text))
+                converted[self._scalar(key, inner[0])] = self.value(value, inner[-1], key_path(path, key.text))
         elif isinstance(node, YamlList) and inner:
-            made = [self.value(each, inner[0], f"{path}[{number}]") for number, each in enumerate(node.items)]
+            converted = [self.value(item, inner[0], f"{path}[{number}]") for number, item in enumerate(node.items)]
         else:
-            made = self._scalar(node, kind)
+            converted = self._scalar(node, kind)
         for note in notes:
             try:
-                made = self._read(note, made)
+                converted = self._read(note, converted)
             except ValueError as error:
                 self._file.fail(path, str(error))
-        return made
+        return converted
 
     def _scalar(self, node: Node, kind: Any) -> Any:
         if self._loose and kind is str and isinstance(node, YamlScalar):
@@ -242,21 +244,21 @@ def _in_words(problem: str, key: str, raw: object) -> str:
     match = _MISMATCH.match(problem)
     if match is None:
         return f"{problem[0].lower()}{problem[1:]}"
-    kinds, found = match[1].split(" | "), match[2]
+    kinds, actual = match[1].split(" | "), match[2]
     expected = " or ".join(_WANTED.get(kind, kind) for kind in kinds if kind != "null")
-    message = f"must be {expected}, found {_FOUND.get(found, found)}"
+    message = f"must be {expected}, found {_FOUND.get(actual, actual)}"
     remedy = _remedy(kinds[0], key.rpartition(".")[2], _at(raw, key))
     return f"{message}; {remedy}" if remedy else message
 
 
 def _remedy(expected: str, name: str, value: object) -> str:
-    shown = _written(value)
+    text = _written(value)
     if expected == "array":
-        return f"write {name}: [{shown}]" if shown and isinstance(value, str) else f'write {name}: ["ONE", "TWO"]'
+        return f"write {name}: [{text}]" if text and isinstance(value, str) else f'write {name}: ["ONE", "TWO"]'
     if expected == "object":
         return "write its keys below it, each on a line of its own and indented"
-    if expected == "str" and shown:
-        return f'put it in quotes: "{shown}"'
+    if expected == "str" and text:
+        return f'put it in quotes: "{text}"'
     if expected == "bool":
         return f"write {name}: true or {name}: false, without quotes"
     if expected in ("int", "float") and isinstance(value, str):

@@ -12,7 +12,9 @@ def one_line(text: str, most: int = MOST) -> str:
     """Return a text in which anything that would break a line or a terminal is escaped, cut after `most` characters."""
     cut = text[: most + 1]
     if not cut.isprintable():
-        cut = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in cut)
+        cut = "".join(
+            letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in cut
+        )
     return cut if len(cut) <= most else f"{cut[: most - 3]}..."
 
 
@@ -61,21 +63,21 @@ NEAR = 0.6
 _MOST_CHOICES = 40
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
     """Return what may have been meant, to go behind a message; empty if nothing is near."""
     import difflib  # for who made a mistake only
 
-    near = difflib.get_close_matches(word[:100], list(known), 1, NEAR)
+    near = difflib.get_close_matches(word[:100], list(words), 1, NEAR)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def meant(word: str, words: Iterable[str]) -> str:
     """Return what may have been meant, to go behind a message, or else all that is known, if that is not too much."""
-    known = list(known)
-    choices = f"use one of {', '.join(known)}"
-    if len(known) > _MOST_CHOICES:
-        choices = f"none of the {len(known)} known names is similar"
-    return nearest(word, known) or f"; {choices}"
+    words = list(words)
+    choices = f"use one of {', '.join(words)}"
+    if len(words) > _MOST_CHOICES:
+        choices = f"none of the {len(words)} known names is similar"
+    return nearest(word, words) or f"; {choices}"
 
 
 def index_runs(indexes: Iterable[str], dash: str = "-", shortest: int = 3) -> str:
@@ -146,9 +148,9 @@ def age(seconds: float) -> str:
     return f"{minutes} min" if minutes > 0 else f"{rest} s"
 
 
-def counted(number: float, what: str) -> str:
+def counted(number: float, noun: str) -> str:
     """Return a number of things: 1 rule, 2 rules."""
-    return f"{number:.0f} {what}{'' if number == 1 else 's'}"
+    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"
 
 
 def size(count: int) -> str:

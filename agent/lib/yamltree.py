@@ -126,7 +126,7 @@ def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, No
 
     Of two that it merges the first counts. What is merged may merge others in its turn.
     """
-    seen: set[str] = set()
+    keys: set[str] = set()
     waiting = [iter([node])]
     while waiting:
         current = next(waiting[-1], None)
@@ -144,18 +144,18 @@ def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, No
                 own.add(key.text)
                 if (key.tag == PLAIN and key.text == _MERGE) or key.tag == "!!merge":
                     sources = _sources(value, refuse)
-                elif key.text not in seen:
+                elif key.text not in keys:
                     yield key, value
-        seen |= own
+        keys |= own
         waiting.append(iter(sources))
 
 
 def _sources(value: Node, refuse: Refuse) -> list[YamlMapping]:
-    given = value.items if isinstance(value, YamlList) else [value]
-    found = [each for each in given if isinstance(each, YamlMapping)]
-    if len(found) < len(given):
+    nodes = value.items if isinstance(value, YamlList) else [value]
+    mappings = [node for node in nodes if isinstance(node, YamlMapping)]
+    if len(mappings) < len(nodes):
         refuse(f"{_MERGE}: merges only mappings; give one, an alias of one, or a list of them", value.line)
-    return found
+    return mappings
 
 
 def plain(node: Node | None, path: str = "") -> Any:
@@ -170,15 +170,15 @@ def plain(node: Node | None, path: str = "") -> Any:
         return _value(node, path)
     _refuse_tag(node, path)
     if isinstance(node, YamlList):
-        return [plain(each, f"{path}[{number}]") for number, each in enumerate(node.items)]
-    made: dict[Any, Any] = {}
+        return [plain(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
+    mapping: dict[Any, Any] = {}
     for key, value in pairs_of(node, lambda problem, line: _fail(path, problem, line)):
         inner = f"{path}.{one_line(key.text, 80)}".lstrip(".")
         name = _value(key, inner)
-        if name in made:
+        if name in mapping:
             _fail(path, f"{one_line(key.text, 80)}: duplicate key; remove one", key.line)
-        made[name] = plain(value, inner)
-    return made
+        mapping[name] = plain(value, inner)
+    return mapping
 
 
 def _refuse_tag(node: Node, path: str) -> None:
@@ -206,12 +206,12 @@ def _line_of(text: str, offset: int) -> int:
 def _check_characters(text: str) -> None:
     """Check in pieces: a search lets no other thread run, and a file of 4 MiB would take it 10 ms."""
     for start in range(0, len(text), _PIECE):
-        found = _UNPRINTABLE.search(text, start, start + _PIECE)
-        if found is None:
+        match = _UNPRINTABLE.search(text, start, start + _PIECE)
+        if match is None:
             continue
-        number = ord(found[0])
-        what = "a byte order mark inside the text" if number == 0xFEFF else f"the character U+{number:04X}"
-        raise YamlError(f"is not valid YAML: contains {what}; remove it", _line_of(text, found.start()))
+        number = ord(match[0])
+        character = "a byte order mark inside the text" if number == 0xFEFF else f"the character U+{number:04X}"
+        raise YamlError(f"is not valid YAML: contains {character}; remove it", _line_of(text, match.start()))
 
 
 def _check_directives(text: str) -> None:
@@ -330,15 +330,15 @@ class _Composer:
 
     def _alias(self, event: Any) -> Node:
         name, line = one_line(event.anchor, 80), _line(event)
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        anchor = self._anchors.get(event.anchor)
+        if anchor is None:
             raise YamlError(f"undefined alias *{name}; define &{name} before it", line)
-        if found.node is None:
+        if anchor.node is None:
             column = event.start_mark.column + 1
             raise YamlError(f"column {column}: *{name} is inside &{name} itself; write the value out", line)
         self._is_shared = True
-        self._count(found.nodes, found.characters, line)
-        return found.node
+        self._count(anchor.nodes, anchor.characters, line)
+        return anchor.node
 
     def _scalar(self, event: Any, in_flow: bool) -> YamlScalar:
         text, line = event.value, _line(event)

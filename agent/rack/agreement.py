@@ -31,7 +31,7 @@ class PeerClock(Struct):
     offset: float | None = None
     shift: int = 0
 
-    def hear(self, offset: float) -> bool:
+    def add_offset(self, offset: float) -> bool:
         """Record a reading of the offset; return True if the peer's seconds can be converted to this node's."""
         before, self.offset = self.offset, offset
         if abs(offset) <= LIMIT_SECONDS:
@@ -57,7 +57,7 @@ class Absences:
         self._nameless: list[float] = []
         self._began: float | None = None
 
-    def note(self, missing: Collection[str], nameless: int, now: float) -> None:
+    def observe(self, missing: Collection[str], nameless: int, now: float) -> None:
         """Record who is missing now: these, and `nameless` others of which only their number is known."""
         if self._began is None:
             self._began = now
@@ -78,23 +78,23 @@ BUDGET = "power_budget"
 FEEDS = "feeds."
 
 
-def differing(own: Mapping[str, float], others: Iterable[Mapping[str, float]]) -> dict[str, bool]:
+def differing(own: Mapping[str, float], peer_settings: Iterable[Mapping[str, float]]) -> dict[str, bool]:
     """Return for each setting whether any agent reports another value than ours, or none although we have one.
 
     The number of nodes is compared only if both report one: an agent that has just started has not counted them yet.
     """
-    found = dict.fromkeys(SETTINGS, False)
-    for limits in others:
+    differs = dict.fromkeys(SETTINGS, False)
+    for limits in peer_settings:
         for name in own.keys() | limits.keys():
             setting = name.partition(".")[0]
-            if setting in found and own.get(name) != limits.get(name):
-                found[setting] |= name != NODES or (name in own and name in limits)
-    return found
+            if setting in differs and own.get(name) != limits.get(name):
+                differs[setting] |= name != NODES or (name in own and name in limits)
+    return differs
 
 
-def most_nodes(own: int, others: Iterable[Mapping[str, float]]) -> int:
+def most_nodes(own: int, peer_settings: Iterable[Mapping[str, float]]) -> int:
     """Return how many nodes the rack has: the largest number that any agent reports."""
-    return max([own, *(int(limits[NODES]) for limits in others if NODES in limits)])
+    return max([own, *(int(limits[NODES]) for limits in peer_settings if NODES in limits)])
 
 
 SILENCE_SECONDS = 5.0
@@ -111,10 +111,10 @@ class Turns:
         self._heard: dict[str, dict[str, float]] = {}
         self._until: dict[str, float] = {}
 
-    def is_mine(self, service: str, others: Iterable[str], now: float) -> bool:
+    def is_mine(self, service: str, instances: Iterable[str], now: float) -> bool:
         """Return whether to ask `service` now, where these others that could ask it are heard."""
         heard = self._heard.setdefault(service, {})
-        heard.update((name, now) for name in others if name != self._own)
+        heard.update((name, now) for name in instances if name != self._own)
         heard = {name: at for name, at in heard.items() if now - at < SILENCE_SECONDS}
         self._heard[service] = heard
         if chosen(service, (self._own, *heard)) == self._own:

@@ -159,8 +159,8 @@ class Heats:
     def configure(self, breakers: tuple[Breaker, ...]) -> None:
         """Watch these breakers from now on; what is known of those with the same name stays."""
         self._breakers = breakers
-        names = {each.name for each in breakers}
-        self._known = {name: known for name, known in self._known.items() if name in names}
+        names = {breaker.name for breaker in breakers}
+        self._known = {name: heat for name, heat in self._known.items() if name in names}
 
     def restore(self, body: bytes, now: Instant) -> bool:
         """Take over what an earlier run saved, as if the load had stayed since; returns whether it could be used."""
@@ -171,44 +171,54 @@ class Heats:
         down = now.wall - kept.at
         if kept.rack != self._rack or not 0 <= down <= KEPT_FOR_SECONDS:
             return False
-        for each in self._breakers:
-            known = kept.breakers.get(each.name)
-            if known is not None and known.is_of(each):
-                self._known[each.name] = (warmed(each.curve, known.heat, known.load, down), known.load)
+        for breaker in self._breakers:
+            saved = kept.breakers.get(breaker.name)
+            if saved is not None and saved.is_of(breaker):
+                self._known[breaker.name] = (warmed(breaker.curve, saved.heat, saved.load, down), saved.load)
         self._at = now.mono
         return True
 
-    def look(self, watts: float | None, now: float) -> list[State]:
+    def update(self, watts: float | None, now: float) -> list[State]:
         """Return all breakers, at the rack's power and a monotonic time.
 
         While it is not known, the last power is assumed.
         """
         seconds = 0.0 if self._at is None else now - self._at
         self._at = now
-        found = []
-        for each in self._breakers:
-            known = self._known.get(each.name)
-            if watts is None and known is None:
+        states = []
+        for breaker in self._breakers:
+            breaker_heat = self._known.get(breaker.name)
+            if watts is None and breaker_heat is None:
                 continue
-            load = known[1] if watts is None and known is not None else (watts or 0.0) * each.share / each.rating
-            heat = unknown_heat(each.curve, load) if known is None else warmed(each.curve, known[0], load, seconds)
-            self._known[each.name] = (heat, load)
+            load = (
+                breaker_heat[1]
+                if watts is None and breaker_heat is not None
+                else (watts or 0.0) * breaker.share / breaker.rating
+            )
+            heat = (
+                unknown_heat(breaker.curve, load)
+                if breaker_heat is None
+                else warmed(breaker.curve, breaker_heat[0], load, seconds)
+            )
+            self._known[breaker.name] = (heat, load)
             if watts is not None:
-                found.append(State(each, load, heat, trip_seconds(each.curve, heat, load)))
-        return found
+                states.append(State(breaker, load, heat, trip_seconds(breaker.curve, heat, load)))
+        return states
 
     def worth_keeping(self, wall: float) -> bytes | None:
         """Return what to save, if it has changed since the last save, or that was long ago."""
         written = self._written
         changed = any(abs(heat - written.get(name, (9.0, 0.0))[0]) > WORTH for name, (heat, _) in self._known.items())
         late = bool(self._known) and abs(wall - self._written_at) >= AT_LEAST_SECONDS
-        return self.kept(wall) if changed or late else None
+        return self.saved(wall) if changed or late else None
 
-    def kept(self, wall: float) -> bytes:
+    def saved(self, wall: float) -> bytes:
         """Return all that is known, to be saved."""
         self._written, self._written_at = dict(self._known), wall
-        found = {}
-        for each in self._breakers:
-            if known := self._known.get(each.name):
-                found[each.name] = KeptBreaker(*known, each.curve.hold, each.curve.constant, each.rating, each.share)
-        return msgspec.json.encode(KeptHeats(wall, self._rack, found))
+        saved = {}
+        for breaker in self._breakers:
+            if heat := self._known.get(breaker.name):
+                saved[breaker.name] = KeptBreaker(
+                    *heat, breaker.curve.hold, breaker.curve.constant, breaker.rating, breaker.share
+                )
+        return msgspec.json.encode(KeptHeats(wall, self._rack, saved))

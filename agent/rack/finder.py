@@ -91,13 +91,13 @@ def read_file(path: Path) -> tuple[HostEntry, ...]:
     groups = _load(textfile.read_text(path, textfile.PEERS))
     if not isinstance(groups, list):
         raise ValueError("must be a list of groups, such as [{targets: ['node1:19400']}]")
-    found: list[HostEntry] = []
+    entries: list[HostEntry] = []
     for group in groups:
         targets = group.get("targets") if isinstance(group, dict) else None
-        if not isinstance(targets, list) or not all(isinstance(each, str) for each in targets):
+        if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
             raise ValueError("a group has no list of targets; write {targets: ['node1:19400']}")
-        found += [parse_address(each) for each in targets]
-    return tuple(dict.fromkeys(found))
+        entries += [parse_address(target) for target in targets]
+    return tuple(dict.fromkeys(entries))
 
 
 def _load(text: str) -> Any:
@@ -126,8 +126,8 @@ AGAIN_SECONDS = 5.0
 
 def resolve(host: str, port: int) -> tuple[str, ...]:
     """Return the addresses of a name, in the order in which they should be tried. Raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in addresses))
 
 
 def is_literal(host: str) -> bool:
@@ -163,7 +163,7 @@ class Finder:
         """Whether everything was looked up once, with or without success."""
 
     def start(self) -> None:
-        if all(isinstance(each, HostEntry) and is_literal(each.host) for each in self._entries):
+        if all(isinstance(entry, HostEntry) and is_literal(entry.host) for entry in self._entries):
             self.refresh()
             return
         self._threads.begin("rack-finder", self._run)
@@ -199,45 +199,45 @@ class Finder:
                 yield from self._read(entry)
 
     def _read(self, path: Path) -> tuple[HostEntry, ...]:
-        before, known = self._files.get(path, (None, ()))
+        before, entries = self._files.get(path, (None, ()))
         stamp = before
         try:
             stamp = textfile.stamp_of(path)
             if stamp != before:
-                known = read_file(path)
+                entries = read_file(path)
                 self._say(str(path), "")
         except (OSError, ReadError) as error:
             stamp = None
             self._say(str(path), error.problem if isinstance(error, ReadError) else error.strerror or str(error))
         except ValueError as error:  # not read again until it changes
             self._say(str(path), str(error))
-        self._files[path] = (stamp, known)
-        return known
+        self._files[path] = (stamp, entries)
+        return entries
 
     def _ask(self, entry: HostEntry) -> bool:
         """Look a name up if it is due; returns whether it was."""
         key = (entry.host, entry.port)
-        due, known = self._names.get(key, (-inf, ()))
+        due, addresses = self._names.get(key, (-inf, ()))
         if self._clock() < due:
             return False
         pause = ASK_SECONDS
         try:
-            known = tuple(self._resolve(*key)) or known
+            addresses = tuple(self._resolve(*key)) or addresses
             self._say(entry.host, "")
         except (OSError, UnicodeError) as error:
             pause = AGAIN_SECONDS
             self._say(entry.host, getattr(error, "strerror", None) or str(error))
-        self._names[key] = (self._clock() + pause, known)
+        self._names[key] = (self._clock() + pause, addresses)
         return True
 
     def _found(self, entries: Sequence[HostEntry]) -> tuple[PeerTarget, ...]:
-        found: dict[str, PeerTarget] = {}
+        targets: dict[str, PeerTarget] = {}
         for entry in entries:
             for target in self._targets(entry):
-                found.setdefault(target.name, target)
-        if len(found) > MOST:
-            self._say("peers", f"{len(found)} peers found; the limit is {MOST}, the rest are ignored")
-        return tuple(found.values())[:MOST]
+                targets.setdefault(target.name, target)
+        if len(targets) > MOST:
+            self._say("peers", f"{len(targets)} peers found; the limit is {MOST}, the rest are ignored")
+        return tuple(targets.values())[:MOST]
 
     def _targets(self, entry: HostEntry) -> Iterator[PeerTarget]:
         host, port = entry.host, entry.port
@@ -253,10 +253,10 @@ class Finder:
         for address in addresses:
             yield PeerTarget(show_address(address, port), host, port, (address,))
 
-    def _say(self, what: str, problem: str) -> None:
+    def _say(self, subject: str, problem: str) -> None:
         """Log a problem once, and once that it is over."""
         if problem:
-            facts = {"what": what, "problem": problem}
-            self._once.problem(what, "peer discovery failed: keeping the known peers", what=problem, facts=facts)
+            facts = {"what": subject, "problem": problem}
+            self._once.problem(subject, "peer discovery failed: keeping the known peers", cause=problem, facts=facts)
         else:
-            self._once.over(what, "peer discovery recovered", facts={"what": what})
+            self._once.over(subject, "peer discovery recovered", facts={"what": subject})

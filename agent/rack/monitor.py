@@ -77,7 +77,7 @@ class RackMonitor:
         self._own = OwnSeries()
         self._made: tuple[tuple[int, int], Frame] = ((0, -1), EMPTY_FRAME)
         self._begin()
-        self._take(options)
+        self._apply_options(options)
         self._look_for(options.entries)
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class RackMonitor:
         self._stop_polling()
         with self._lock:
             if self._keep is not None and self._options.breakers:
-                self._keep(self._heats.kept(self._clock().wall))
+                self._keep(self._heats.saved(self._clock().wall))
 
     def restore(self, body: bytes) -> bool:
         """Take over what an earlier run saved, before anything else; returns whether it could be used."""
@@ -101,7 +101,7 @@ class RackMonitor:
         before = self._options
         if (options.name, options.entries, options.access) == (before.name, before.entries, before.access):
             with self._lock:
-                self._take(options)
+                self._apply_options(options)
             return
         self._stop_polling()
         with self._lock:
@@ -109,7 +109,7 @@ class RackMonitor:
                 self._member = replace(self._member, rack=options.name)
                 self._options = options
                 self._begin()
-            self._take(options)
+            self._apply_options(options)
             self._look_for(options.entries)
         if self._running:
             self._start_polling()
@@ -118,14 +118,14 @@ class RackMonitor:
         """Note what this node draws, and which NVLink domains its GPUs are in. For the sampling thread."""
         if not self._options.name:
             return
-        found = self._find_power(snapshot.frames)
+        power = self._find_power(snapshot.frames)
         domains = self._domain_counter.of(snapshot.frames)[:MOST_SHARES]
         with self._lock:
             self._domains = domains
-            if found is None:
-                self._meter.note(snapshot.at.wall, None)
+            if power is None:
+                self._meter.record(snapshot.at.wall, None)
             else:
-                self._meter.note(snapshot.at.wall, found.value, dict(found.labels).get("source", ""))
+                self._meter.record(snapshot.at.wall, power.value, dict(power.labels).get("source", ""))
 
     def report(self) -> bytes | None:
         """Return the answer to peers; None if there is no rack."""
@@ -170,8 +170,8 @@ class RackMonitor:
         with self._lock:
             if not self._is_settled(now):
                 return False
-            others = [report.instance for report in self._peers.reports() if service in report.equipment]
-            return self._turns.is_mine(service, others, now.mono)
+            instances = [report.instance for report in self._peers.reports() if service in report.equipment]
+            return self._turns.is_mine(service, instances, now.mono)
 
     # Called by the poller.
 
@@ -192,34 +192,38 @@ class RackMonitor:
         self._meet()
         last, watts = self._meter.power_in_last_seconds(now.wall)
         self._note_excess(last, watts[-1], options.cap)
-        made = list(series.of_peers(self._peers.others()))
+        readings = list(series.of_peers(self._peers.others()))
         if self._excess:  # under its own name, as the peers count it
             reason = PeerFault.OVER_NAMEPLATE.value
-            made.append(series.reading("peer_failures_total", self._excess, peer=self._member.instance, reason=reason))
+            readings.append(
+                series.reading("peer_failures_total", self._excess, peer=self._member.instance, reason=reason)
+            )
         domains = [(report.instance, report.domains) for report in self._peers.reports()]
-        made += series.of_domains([(self._member.instance, self._domains), *domains])
+        readings += series.of_domains([(self._member.instance, self._domains), *domains])
         if not self._is_settled(now):
-            return made
+            return readings
         limits = [report.limits for report in self._peers.reports() if report.limits is not None]
         if (lead := self._peers.own_lead()) is not None:
-            made.append(series.reading("clock_offset_seconds", round(lead, 3) + 0.0))
+            readings.append(series.reading("clock_offset_seconds", round(lead, 3) + 0.0))
         if limits:
             settings = differing(self._reported_limits(now), limits)
-            made += (series.reading("config_mismatch", int(each), setting=name) for name, each in settings.items())
+            readings += (
+                series.reading("config_mismatch", int(setting), setting=name) for name, setting in settings.items()
+            )
         if not self._knows_its_size():
-            return made
-        known = enumerate(watts, last - len(watts) + 1)
-        own = ((second, min(each, options.cap)) for second, each in known if each is not None)
-        self._ledger.put(self._member.run, own)  # bounded like the others', so that all compute one sum
+            return readings
+        own_seconds = enumerate(watts, last - len(watts) + 1)
+        own = ((second, min(own_watts, options.cap)) for second, own_watts in own_seconds if own_watts is not None)
+        self._ledger.store_seconds(self._member.run, own)  # bounded like the others', so that all compute one sum
         counted = options.nodes_expected or self._peers.nodes
         expected = most_nodes(counted, limits)
         total = self._ledger.add_up(now.wall)
-        made += series.of_sum(total, expected, options.nameplate)
-        made += series.of_sources(self._sources(total))
-        made += series.of_silence(self._silent(total, expected, now))
+        readings += series.of_sum(total, expected, options.nameplate)
+        readings += series.of_sources(self._sources(total))
+        readings += series.of_silence(self._silent(total, expected, now))
         if options.nodes_expected is None:
-            made.append(series.reading("nodes_expected", expected))
-        return made + self._breakers(total, counted, now)
+            readings.append(series.reading("nodes_expected", expected))
+        return readings + self._breakers(total, counted, now)
 
     def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[OwnReading]:
         """Return the breakers' state; missing nodes are assumed to draw as much as those that report.
@@ -227,12 +231,12 @@ class RackMonitor:
         `expected` comes from our own configuration or count: a number that only a peer reports must not heat a breaker.
         """
         watts = None if total is None else total.watts * max(expected, len(total.nodes)) / len(total.nodes)
-        made = list(self._series.of_breakers(self._heats.look(watts, now.mono)))
+        readings = list(self._series.of_breakers(self._heats.update(watts, now.mono)))
         if self._keep is not None and (kept := self._heats.worth_keeping(now.wall)) is not None:
             self._keep(kept)
         if self._options.failover is not None:
-            made.append(self._series.reading("failover_limit_watts", self._options.failover))
-        return made
+            readings.append(self._series.reading("failover_limit_watts", self._options.failover))
+        return readings
 
     def _note_excess(self, second: int, watts: float | None, cap: float) -> None:
         """Count the seconds in which this node draws more than is counted; log it once until it is well for long."""
@@ -247,13 +251,13 @@ class RackMonitor:
 
     def _knows_its_size(self) -> bool:
         """Return whether the number of the rack's nodes is known: one without known peers is not a rack of one."""
-        known = self._options.nodes_expected is not None or any(self._peers.others())
-        if known:
+        is_known = self._options.nodes_expected is not None or any(self._peers.others())
+        if is_known:
             self._once.over("size", "rack power summed: peers known")
         else:
             text = "rack power not summed: no peer known; check rack.peers, or set rack.nodes_expected"
             self._once.problem("size", text)
-        return known
+        return is_known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:
         """Return, by source, how many nodes of a sum have their power from it."""
@@ -267,7 +271,7 @@ class RackMonitor:
         missing = self._peers.missing(present)
         if self._member.run not in present:
             missing.append("")
-        self._absences.note(missing, expected - len(present) - len(missing), now.mono)
+        self._absences.observe(missing, expected - len(present) - len(missing), now.mono)
         silent = self._absences.silent(now.mono)
         return None if silent is None else max(min(silent, expected - len(present)), 0)
 
@@ -278,7 +282,7 @@ class RackMonitor:
             limits[NODES] = float(self._peers.nodes)
         return limits
 
-    def _take(self, options: RackOptions) -> None:
+    def _apply_options(self, options: RackOptions) -> None:
         """Use these options for the present rack."""
         self._options = options
         self._configured = ConfiguredRack(options)
@@ -303,7 +307,7 @@ class RackMonitor:
 
     def _meet(self) -> None:
         """Pass the targets on. Until all have been looked up, missing ones may only be late."""
-        self._peers.keep(self._finder.targets, forget=self._finder.looked)
+        self._peers.set_targets(self._finder.targets, forget=self._finder.looked)
 
     def _start_polling(self) -> None:
         options = self._options
@@ -334,14 +338,14 @@ class RackMonitor:
 
     def _find_power(self, frames: Sequence[Frame]) -> Reading | None:
         """Return the node's power, measured rather than estimated."""
-        found = None
+        power = None
         places_of = self._power_places.of([frame.layout for frame in frames])
         for (layout, values), places in zip(frames, places_of, strict=True):
             for place in places:
                 reading = Reading(layout.series[place], values[place])
-                if found is None or reading.labels != ESTIMATE:
-                    found = reading
-        return found
+                if power is None or reading.labels != ESTIMATE:
+                    power = reading
+        return power
 
 
 def _power_places(layout: Layout) -> tuple[int, ...]:

@@ -42,22 +42,22 @@ class DomainCounter:
 
     def of(self, frames: Sequence[Frame]) -> tuple[DomainShare, ...]:
         """Return the shares of a snapshot; none if the node has no fabric."""
-        found: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         places_of = self._places.of([frame.layout for frame in frames])
         for (_, values), places in zip(frames, places_of, strict=True):
             for place, domain in places:
-                found[domain] += int(values[place] == 1)
-        return tuple(DomainShare(*domain, gpus) for domain, gpus in sorted(found.items()) if gpus)
+                counts[domain] += int(values[place] == 1)
+        return tuple(DomainShare(*domain, gpus) for domain, gpus in sorted(counts.items()) if gpus)
 
 
 def _places(layout: Layout) -> tuple[tuple[int, tuple[str, str]], ...]:
     """Return the places of a layout whose series name a domain, each with its domain."""
-    found = []
+    places = []
     for place, series in enumerate(layout.series):
         if series.metric is FABRIC_INFO:
             labels = dict(series.labels)
             if labels["cluster_uuid"].strip("0-"):
-                found.append((place, (labels["cluster_uuid"], labels["clique"])))
+                places.append((place, (labels["cluster_uuid"], labels["clique"])))
         elif series.metric is FABRIC_STATE and dict(series.labels)["state"] in _JOINING:
-            found.append((place, _NOWHERE))
-    return tuple(found)
+            places.append((place, _NOWHERE))
+    return tuple(places)

@@ -43,7 +43,7 @@ class Access(HttpLogin, frozen=True):
         """Refuse to send credentials unencrypted over a network. Raises ValueError."""
         if self.tls or not self.is_secret:
             return
-        if not all(isinstance(each, HostEntry) and each.host in LOOPBACK for each in entries):
+        if not all(isinstance(entry, HostEntry) and entry.host in LOOPBACK for entry in entries):
             raise ValueError("would send the credentials in clear text; set scheme: https")
 
 

@@ -72,7 +72,7 @@ class Peers:
         self.cap = inf
         """The most watts that a node is believed to draw: what it reports beyond them is not counted."""
 
-    def keep(self, targets: Collection[PeerTarget], forget: bool = True) -> None:
+    def set_targets(self, targets: Collection[PeerTarget], forget: bool = True) -> None:
         """Keep these targets, in this order, and forget all others, or without `forget` leave those where they are."""
         before = self._peers
         names = [target.name for target in targets]
@@ -102,9 +102,9 @@ class Peers:
             remedy = "give each node the peers and name of its own rack"
             return self._fail(peer, PeerFault.OTHER_RACK, f"it belongs to {theirs}; {remedy}")
         off = report.now - (sent.wall + (received.mono - sent.mono) / 2)
-        if not peer.clock.hear(off):
+        if not peer.clock.add_offset(off):
             return self._fail(peer, PeerFault.CLOCK, f"its clock is {off:+.1f} s off this node's and drifts")
-        self._take(peer, report, received.mono)
+        self._store_report(peer, report, received.mono)
         return 0
 
     def failed(self, target: PeerTarget, fault: PeerFault, detail: str) -> int:
@@ -120,9 +120,9 @@ class Peers:
     @property
     def nodes(self) -> int:
         """How many nodes the targets are, including this one. One that was never asked does not count yet."""
-        others = [peer for peer in self._peers.values() if peer.tried and not peer.own]
-        unknown = sum(1 for peer in others if peer.run is None)
-        return 1 + unknown + len({peer.run for peer in others if peer.run is not None})
+        peers = [peer for peer in self._peers.values() if peer.tried and not peer.own]
+        unknown = sum(1 for peer in peers if peer.run is None)
+        return 1 + unknown + len({peer.run for peer in peers if peer.run is not None})
 
     def others(self) -> Iterator[Peer]:
         """Return all peers but this node itself."""
@@ -130,11 +130,11 @@ class Peers:
 
     def missing(self, present: Collection[str]) -> list[str]:
         """Return the other nodes whose run is not among these, each once and under the name of its target."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for peer in self.others():
             if peer.run is None or peer.run not in present:
-                found.setdefault(peer.run or f"target {peer.name}", peer.name)
-        return list(found.values())
+                reasons.setdefault(peer.run or f"target {peer.name}", peer.name)
+        return list(reasons.values())
 
     def reports(self) -> list[Report]:
         """Return the last report of each agent that answers."""
@@ -155,7 +155,7 @@ class Peers:
         offsets = sorted(offset for offset in heard.values() if offset is not None)
         return -min(offsets[(len(offsets) - 1) // 2], offsets[len(offsets) // 2], key=abs) if offsets else None
 
-    def _take(self, peer: Peer, report: Report, now: float) -> None:
+    def _store_report(self, peer: Peer, report: Report, now: float) -> None:
         if peer.run != report.run:
             self._leave(peer)
             peer.run = report.run
@@ -164,7 +164,7 @@ class Peers:
         shift, cap, seconds = peer.clock.shift, self.cap, report.seconds()
         if seconds and seconds[-1][1] > cap:
             self._note_excess(peer, seconds[-1][1])
-        self._ledger.put(report.run, ((second - shift, min(watts, cap)) for second, watts in seconds))
+        self._ledger.store_seconds(report.run, ((second - shift, min(watts, cap)) for second, watts in seconds))
         if report.source is None:
             self.power_series.pop(report.run, None)
         else:
@@ -197,11 +197,11 @@ class Peers:
 
     def _show(self, report: Report) -> None:
         labels = (("source", report.source or ""), ("instance", report.instance), ("job", report.job))
-        known = self.power_series.get(report.run)
-        if known is not None and known.labels == labels:
+        power_series = self.power_series.get(report.run)
+        if power_series is not None and power_series.labels == labels:
             return
         self.power_series[report.run] = Series(NODE_POWER, Node(), labels)
-        names = [self._member.instance, *(dict(each.labels)["instance"] for each in self.power_series.values())]
+        names = [self._member.instance, *(dict(series.labels)["instance"] for series in self.power_series.values())]
         if names.count(report.instance) > 1:
             text = "two nodes of the rack have the same name; give each its own node.name"
             self._once.problem(report.instance, text, facts={"instance": report.instance})
@@ -215,8 +215,8 @@ class Peers:
         if fault not in peer.said:
             peer.said.add(fault)
             peer.missed = True
-            shown = "".join(each if each.isprintable() else "?" for each in detail[:_SHOWN])
-            facts = {"peer": peer.name, "reason": fault.value, "detail": shown}
+            printable = "".join(letter if letter.isprintable() else "?" for letter in detail[:_SHOWN])
+            facts = {"peer": peer.name, "reason": fault.value, "detail": printable}
             log.warning("a peer of the rack is left out of the sum", extra={"facts": facts})
         rest = RESTS[min(peer.misses, len(RESTS)) - 1]
         return rest + int(peer.misses >= len(RESTS) and self._chance() < 0.5)
@@ -224,7 +224,7 @@ class Peers:
     def _leave(self, peer: Peer) -> None:
         """Forget the power of the run that was at this address, unless it answers at another one."""
         peer.up = False
-        if peer.run is not None and not any(each.up and each.run == peer.run for each in self._peers.values()):
+        if peer.run is not None and not any(p.up and p.run == peer.run for p in self._peers.values()):
             self._ledger.forget(peer.run)
             self.power_series.pop(peer.run, None)
             self._reports.pop(peer.run, None)

@@ -95,8 +95,8 @@ class Poller:
         due = self._clock().mono
         while not self._stopping:
             try:
-                while not self._stopping and (left := due - self._clock().mono) > 0:
-                    self._wait(left)  # peers may hang up meanwhile
+                while not self._stopping and (remaining := due - self._clock().mono) > 0:
+                    self._wait(remaining)  # peers may hang up meanwhile
                 if self._thread is not None:
                     self._thread.beat()
                 if not self._stopping:
@@ -111,8 +111,8 @@ class Poller:
 
     def _next(self, now: Instant) -> float:
         """Return when the next round begins, on the monotonic clock, since the other one may be set meanwhile."""
-        left = PERIOD_SECONDS - (now.wall - self._phase) % PERIOD_SECONDS
-        return now.mono + (left if left > PERIOD_SECONDS / 10 else left + PERIOD_SECONDS)
+        remaining = PERIOD_SECONDS - (now.wall - self._phase) % PERIOD_SECONDS
+        return now.mono + (remaining if remaining > PERIOD_SECONDS / 10 else remaining + PERIOD_SECONDS)
 
     def _round(self) -> None:
         self._meet()
@@ -125,10 +125,10 @@ class Poller:
         until = self._clock().mono + TIMEOUT_SECONDS
         while any(peer.sent for peer in self._peers.values()) and not self._stopping:
             select.select((), (), (), GATHER_SECONDS)
-            left = until - self._clock().mono
-            if left <= 0:
+            remaining = until - self._clock().mono
+            if remaining <= 0:
                 break
-            self._wait(left)
+            self._wait(remaining)
         for peer in self._peers.values():
             if peer.sent is not None:
                 self._fail(peer, PeerFault.TIMEOUT, f"no complete response within {TIMEOUT_SECONDS:g} s")
@@ -194,7 +194,7 @@ class Poller:
     def _start_again(self, error: Exception) -> None:
         """Start from scratch with the next round: a defect in this code must not end polling."""
         text = "polling the peers failed; continuing with the next round"
-        self._once.problem("round", text, what=repr(error), level=logging.ERROR, error=error)
+        self._once.problem("round", text, cause=repr(error), level=logging.ERROR, error=error)
         for peer in self._peers.values():
             peer.link.close()
             peer.sent = None

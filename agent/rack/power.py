@@ -31,7 +31,7 @@ class NodeMeter:
         self._samples: list[float] = []
         self._held: tuple[float, float] | None = None
 
-    def note(self, at: float, watts: float | None, source: str = "") -> None:
+    def record(self, at: float, watts: float | None, source: str = "") -> None:
         """Record a sample; None is a gap, after which the last sample no longer counts."""
         self._settle(at)
         if watts is None:
@@ -97,16 +97,16 @@ class PowerLedger:
         self._nodes: dict[str, dict[int, float]] = {}
         self._shown = 0
 
-    def put(self, node: str, seconds: Iterable[tuple[int, float]]) -> None:
+    def store_seconds(self, node: str, seconds: Iterable[tuple[int, float]]) -> None:
         """Enter a node's power; a second that is known does not change, unless the node's clock was set back."""
         report = dict(seconds)
-        known = self._nodes.setdefault(node, {})
-        if report and known and max(known) > max(report) + LAG_SECONDS:
-            known.clear()
+        of_node = self._nodes.setdefault(node, {})
+        if report and of_node and max(of_node) > max(report) + LAG_SECONDS:
+            of_node.clear()
         for second, watts in report.items():
-            known.setdefault(second, watts)
-        for second in sorted(known)[:-KEPT_SECONDS]:
-            del known[second]
+            of_node.setdefault(second, watts)
+        for second in sorted(of_node)[:-KEPT_SECONDS]:
+            del of_node[second]
 
     def forget(self, node: str) -> None:
         """Forget a node that is gone: the sum need not wait for it."""
@@ -134,7 +134,7 @@ class PowerLedger:
         return Sum(second, fsum(watts.values()), frozenset(watts))
 
     def _at(self, second: int) -> dict[str, float]:
-        return {node: known[second] for node, known in self._nodes.items() if second in known}
+        return {node: of_node[second] for node, of_node in self._nodes.items() if second in of_node}
 
     def _newest(self, now: float) -> dict[str, int]:
         """Return the newest second of each node that is not too far behind; the others are forgotten.
@@ -142,10 +142,10 @@ class PowerLedger:
         So are seconds in the future: the clock was set back, and their values are from before.
         """
         oldest, latest = floor(now) - LAG_SECONDS, floor(now) + LAG_SECONDS
-        for known in self._nodes.values():
-            for second in [second for second in known if second > latest]:
-                del known[second]
-        newest = {node: max(known) for node, known in self._nodes.items() if known}
+        for of_node in self._nodes.values():
+            for second in [second for second in of_node if second > latest]:
+                del of_node[second]
+        newest = {node: max(of_node) for node, of_node in self._nodes.items() if of_node}
         for node in [node for node in self._nodes if newest.get(node, oldest - 1) < oldest]:
             del self._nodes[node]
             newest.pop(node, None)

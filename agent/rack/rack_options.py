@@ -39,8 +39,8 @@ class RackOptions(Struct, frozen=True):
     def limits(self) -> dict[str, float]:
         """The numbers that all agents of the rack should agree on, without a number of nodes that was only counted."""
         single = {BUDGET: self.budget, "node_nameplate": self.nameplate, NODES: self.nodes_expected}
-        known = {name: float(value) for name, value in single.items() if value is not None}
-        return known | {f"{FEEDS}{name}"[:MOST_NAME]: watts for name, watts in self.feeds[:MOST_FEEDS]}
+        limits = {name: float(value) for name, value in single.items() if value is not None}
+        return limits | {f"{FEEDS}{name}"[:MOST_NAME]: watts for name, watts in self.feeds[:MOST_FEEDS]}
 
     @property
     def cap(self) -> float:

@@ -64,12 +64,12 @@ class RackSeries:
     def of_limits(self, reports: Iterable[Report]) -> Iterator[OwnReading]:
         """Yield the limits that agents report, under the labels that a scrape gives the series of each agent."""
         for report in reports:
-            of = {"instance": report.instance, "job": report.job}
+            labels = {"instance": report.instance, "job": report.job}
             for name, watts in (report.limits or {}).items():
                 if name == BUDGET:
-                    yield self.reading("power_budget_watts", watts, **of)
+                    yield self.reading("power_budget_watts", watts, **labels)
                 elif name.startswith(FEEDS):
-                    yield self.reading("feed_limit_watts", watts, feed=name.removeprefix(FEEDS), **of)
+                    yield self.reading("feed_limit_watts", watts, feed=name.removeprefix(FEEDS), **labels)
 
     def of_domains(self, reports: Iterable[tuple[str, Iterable[DomainShare]]]) -> Iterator[OwnReading]:
         """Yield how many GPUs are in which NVLink domain, and in none, by the name that each node gives itself."""

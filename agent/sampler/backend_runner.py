@@ -89,7 +89,7 @@ class Runner:
         # With a tolerance of a twentieth: ticks come a little early or late.
         return now - self._asked.get(lane, -inf) >= 0.95 * self.backend.shortest
 
-    def take(self) -> list[Read]:
+    def collect_reads(self) -> list[Read]:
         """Return the reads that have ended since the last call."""
         ended = []
         while self._finished:

@@ -56,26 +56,22 @@ class _Plan:
         """`counters` and `integrals` are those of the lane, to which new ones are added."""
         series = layout.series
         self.layout = layout
-        self.lowest = tuple(each.metric.span[0] for each in series)
-        self.highest = tuple(each.metric.span[1] for each in series)
-        self.noted = [(place, each) for place, each in enumerate(series) if each.metric in (GPU_POWER, NODE_POWER)]
-        self.counted = [place for place, each in enumerate(series) if each.metric.kind is Kind.COUNTER]
+        self.lowest = tuple(s.metric.span[0] for s in series)
+        self.highest = tuple(s.metric.span[1] for s in series)
+        self.noted = [(place, s) for place, s in enumerate(series) if s.metric in (GPU_POWER, NODE_POWER)]
+        self.counted = [place for place, s in enumerate(series) if s.metric.kind is Kind.COUNTER]
         self.pick_counted = picker(self.counted)
         self.integrals = [
-            (place, integrals.setdefault(each, Integral()))
-            for place, each in enumerate(series)
-            if each.metric is UTILIZATION
+            (place, integrals.setdefault(s, Integral())) for place, s in enumerate(series) if s.metric is UTILIZATION
         ]
         of_lane = [series[place] for place in self.counted]
-        rolled = [place for place, each in enumerate(series) if rolling and each.metric.rolling]
-        rated = [number for number, each in enumerate(of_lane) if rolling and each.metric.peak]
+        rolled = [place for place, s in enumerate(series) if rolling and s.metric.rolling]
+        rated = [number for number, s in enumerate(of_lane) if rolling and s.metric.peak]
         self.pick_rolled = picker(rolled)
         self.columns = None
         if rolled or rated:
             self.columns = RolledColumns([series[place] for place in rolled], [of_lane[number] for number in rated])
-        self.counters = Counters(
-            [counters.setdefault(each, Counter(growth_of(each.metric))) for each in of_lane], rated
-        )
+        self.counters = Counters([counters.setdefault(s, Counter(growth_of(s.metric))) for s in of_lane], rated)
         busy = [Series(BUSY, series[place].entity, series[place].labels) for place, _ in self.integrals]
         self.shown = Layout((*series, *busy)) if busy else layout
 
@@ -105,9 +101,9 @@ class _Lane:
                 self._conditioner.noted[self._key[0], series.metric][series.entity] = (at, value)
         if plan.columns is not None:
             rolled = (*plan.pick_rolled(values), *plan.counters.rates)
-            self._conditioner.statistics.enter(self._key, plan.columns, rolled)
-        shown = (*values, *self._busy(at, values, longest)) if plan.integrals else values
-        return self._frame(shown, gaps), gaps
+            self._conditioner.statistics.add_sample(self._key, plan.columns, rolled)
+        exposed = (*values, *self._busy(at, values, longest)) if plan.integrals else values
+        return self._frame(exposed, gaps), gaps
 
     def _replan(self, layout: Layout) -> None:
         """Plan for another layout. If too much is remembered, forget what it lacks: jobs come and go for years."""
@@ -115,7 +111,7 @@ class _Lane:
         if len(self._counters) > max(ROOM, 2 * len(layout)):
             kept = set(layout.series)
             self._counters = {series: counter for series, counter in self._counters.items() if series in kept}
-            self._integrals = {series: each for series, each in self._integrals.items() if series in kept}
+            self._integrals = {series: integral for series, integral in self._integrals.items() if series in kept}
         self._plan = _Plan(layout, self._counters, self._integrals, self._key[2] is Lane.FAST)
         if self._plan.columns is None:
             self._conditioner.statistics.remove(self._key)
@@ -136,11 +132,11 @@ class _Lane:
         """Return the values, with those of counters as they should be shown."""
         plan = self._plan
         raws = plan.pick_counted(values)
-        shown = plan.counters.feed(at, raws)
-        if shown is raws:
+        exposed = plan.counters.feed(at, raws)
+        if exposed is raws:
             return values
         kept = list(values)
-        for place, raw, value in zip(plan.counted, raws, shown, strict=True):
+        for place, raw, value in zip(plan.counted, raws, exposed, strict=True):
             if value is None and raw is not None:
                 series = plan.layout.series[place]
                 last = self._counters[series].shown
@@ -158,10 +154,10 @@ class _Lane:
             totals.append(None if ratio is None else integral.total)
         return totals
 
-    def _frame(self, shown: Values, gaps: list[Gap]) -> Frame:
+    def _frame(self, exposed: Values, gaps: list[Gap]) -> Frame:
         if not gaps:
-            return Frame(self._plan.shown, shown)  # type: ignore[arg-type]  # nothing was left out
-        pairs = zip(self._plan.shown.series, shown, strict=True)
+            return Frame(self._plan.shown, exposed)  # type: ignore[arg-type]  # nothing was left out
+        pairs = zip(self._plan.shown.series, exposed, strict=True)
         return self._framer.frame(Reading(series, value) for series, value in pairs if value is not None)
 
     def _reject(self, series: Series, cause: str, detail: str) -> Gap:

@@ -59,11 +59,11 @@ class Counter:
 
     def _accept(self, at: float, raw: float) -> float:
         # Rounding with a large offset must not make the sum fall by its last bit.
-        shown = max(raw + self._offset, self.shown) if self._offset else raw
+        exposed = max(raw + self._offset, self.shown) if self._offset else raw
         is_later = self._raw is not None and at > self._at
-        self.rate = (shown - self.shown) / (at - self._at) if is_later else None
-        self._raw, self._at, self._suspect, self.shown = raw, at, None, shown
-        return shown
+        self.rate = (exposed - self.shown) / (at - self._at) if is_later else None
+        self._raw, self._at, self._suspect, self.shown = raw, at, None, exposed
+        return exposed
 
     def _rebase(self, start: float) -> None:
         """Go on from the value last shown, now that the device counts from `start`.
@@ -108,12 +108,12 @@ class Counters:
             return raws
         self.let_go()
         pairs = zip(self._counters, raws, strict=True)
-        shown = tuple(None if raw is None else counter.feed(at, raw) for counter, raw in pairs)
+        exposed = tuple(None if raw is None else counter.feed(at, raw) for counter, raw in pairs)
         self.rates = tuple([None if raws[place] is None else self._counters[place].rate for place in self._rated])
-        if None not in shown and all(counter.is_plain for counter in self._counters):
+        if None not in exposed and all(counter.is_plain for counter in self._counters):
             self._at, self._raws = at, raws
             return raws
-        return shown
+        return exposed
 
     def let_go(self) -> None:
         """Pass its last value to each counter: from now on it may be judged elsewhere."""

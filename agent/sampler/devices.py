@@ -29,20 +29,20 @@ def recognise(
     unidentified GPU with the index of an absent one is that one; of the others, as many are known GPUs as are absent.
     If more are absent than unidentified, it is not known which of them are only silent.
     """
-    known: dict[str, Unidentified] = {}
+    identified: dict[str, Unidentified] = {}
     by_index = {identity.gpu.index: identity for identity in absent}
     strangers = []
-    for each in unidentified:
-        identity = by_index.pop(each.index, None)
+    for gpu in unidentified:
+        identity = by_index.pop(gpu.index, None)
         if identity is None:
-            strangers.append(each)
+            strangers.append(gpu)
         else:
-            known[identity.gpu.uuid] = each
-    rest = [identity for identity in absent if identity.gpu.uuid not in known]
+            identified[identity.gpu.uuid] = gpu
+    rest = [identity for identity in absent if identity.gpu.uuid not in identified]
     if len(rest) > len(strangers):
-        return known, []
-    known.update({identity.gpu.uuid: each for identity, each in zip(rest, strangers, strict=False)})
-    return known, strangers[len(rest) :]
+        return identified, []
+    identified.update({identity.gpu.uuid: unknown_gpu for identity, unknown_gpu in zip(rest, strangers, strict=False)})
+    return identified, strangers[len(rest) :]
 
 
 log = logging.getLogger("coldplate.devices")
@@ -154,8 +154,8 @@ class Devices:
 
     def _compare_with_bus(self) -> None:
         """Find the GPUs on the bus that the driver did not take; log each once."""
-        known = {identity.slot for identity in (*self.identities, *self._inventory.gpus.values())}
-        before, self._unclaimed = self._unclaimed, self._find_unclaimed(known)
+        slots = {identity.slot for identity in (*self.identities, *self._inventory.gpus.values())}
+        before, self._unclaimed = self._unclaimed, self._find_unclaimed(slots)
         for slot in self._unclaimed:
             self._once.problem(slot, "GPU on the PCI bus has no driver: its probe failed", facts={"slot": slot})
         for slot in set(before) - set(self._unclaimed):
@@ -163,21 +163,21 @@ class Devices:
 
     def recognise(self) -> None:
         """Find out which GPUs those are that have not identified themselves."""
-        absent = [each for each in self._inventory.gpus.values() if each.gpu.uuid not in self.channels]
+        absent = [identity for identity in self._inventory.gpus.values() if identity.gpu.uuid not in self.channels]
         before = self.strangers
-        known, self.strangers = recognise(self._unidentified, absent)
-        self._absent = {uuid: Trouble(each.reason, each.detail) for uuid, each in known.items()}
-        for each in self.strangers:
-            facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
-            self._once.problem(each.index, "GPU not identified", facts=facts)
-        for index in sorted({each.index for each in before} - {each.index for each in self.strangers}):
+        identified, self.strangers = recognise(self._unidentified, absent)
+        self._absent = {uuid: Trouble(identity.reason, identity.detail) for uuid, identity in identified.items()}
+        for unknown_gpu in self.strangers:
+            facts = {"gpu": unknown_gpu.index, "reason": unknown_gpu.reason.value, "detail": unknown_gpu.detail}
+            self._once.problem(unknown_gpu.index, "GPU not identified", facts=facts)
+        for index in sorted({u.index for u in before} - {u.index for u in self.strangers}):
             self._once.over(index, "GPU identified", facts={"gpu": index})
 
     def why_no_channels(self) -> str:
         """Return why a worker shows no channel at all; empty if it shows any."""
         if self.channels or not self._open:
             return ""
-        examples = "; ".join(f"GPU {each.index}: {each.detail}" for each in self._unidentified[:EXAMPLES])
+        examples = "; ".join(f"GPU {u.index}: {u.detail}" for u in self._unidentified[:EXAMPLES])
         return f"none of the {len(self._unidentified)} GPUs of this node has identified itself ({examples})"
 
     def refused(self, reason: Reason, detail: str) -> None:
@@ -191,7 +191,7 @@ class Devices:
         """Stop showing devices for a while, because the driver is needed elsewhere. Afterwards they start like new."""
         self.refused(Reason.PAUSED, detail)
         self._paused = True
-        were_up = {uuid: _Device(was_up=each.was_up) for uuid, each in self._devices.items()}
+        were_up = {uuid: _Device(was_up=device.was_up) for uuid, device in self._devices.items()}
         self._devices = defaultdict(_Device, were_up)
 
     def failed(self, error: ChannelError) -> None:
@@ -208,9 +208,9 @@ class Devices:
         device.good_at, device.is_lost, device.trouble = at, False, None
         return recovered
 
-    def forget(self, known: AbstractSet[str]) -> None:
+    def forget(self, uuids: AbstractSet[str]) -> None:
         """Forget the devices that are not among these."""
-        for uuid in self._devices.keys() - known:
+        for uuid in self._devices.keys() - uuids:
             del self._devices[uuid]
 
     def in_trouble(self, channel: str) -> bool:
@@ -235,7 +235,7 @@ class Devices:
 
     def unseen(self, now: float, timeout: float) -> list[Gap]:
         """Return a gap with the reason for each GPU that never gave a sample, since it has no reading to withdraw."""
-        gaps = [Gap(AGE, stranger(each), each.reason, each.detail) for each in self.strangers]
+        gaps = [Gap(AGE, stranger(u), u.reason, u.detail) for u in self.strangers]
         for identity in self._inventory.gpus.values():
             gpu = identity.gpu
             if self._devices[gpu.uuid].good_at is None:
@@ -279,9 +279,9 @@ class Devices:
         for missing in self.strangers:
             yield OwnReading("coldplate_gpu_up", 0, (), stranger(missing))
         # Without a driver, or if it shows none of them, those on the bus are expected.
-        seen = len(self._inventory.gpus) + len(self.strangers) + len(self._unclaimed) or self._on_bus
-        if expected is not None or seen:
-            yield OwnReading("coldplate_gpus_expected", seen if expected is None else expected)
+        count = len(self._inventory.gpus) + len(self.strangers) + len(self._unclaimed) or self._on_bus
+        if expected is not None or count:
+            yield OwnReading("coldplate_gpus_expected", count if expected is None else expected)
 
     def log_changes(self, now: float, timeout: float) -> None:
         """Log each GPU that went down or came back."""

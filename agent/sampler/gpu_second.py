@@ -93,9 +93,9 @@ UNKNOWN_SECOND = GpuSecond(True, 0.0, False, False, False, is_known=False)
 
 def peers_of(seconds: Iterable[GpuSecond]) -> JobPeers:
     """Count the GPUs of one job."""
-    up = [each for each in seconds if each.up and each.is_known]
-    busy = [each.works for each in up if each.busy >= 0.5]
-    return JobPeers(len(up), busy.count(False), busy.count(True), max((each.used or 0.0 for each in up), default=0.0))
+    up = [second for second in seconds if second.up and second.is_known]
+    busy = [gpu.works for gpu in up if gpu.busy >= 0.5]
+    return JobPeers(len(up), busy.count(False), busy.count(True), max((gpu.used or 0.0 for gpu in up), default=0.0))
 
 
 def shares_of(

@@ -50,20 +50,20 @@ class MissingMetrics:
         """Return all gaps by backend, and their coldplate_metric_missing; one series for all links of a GPU."""
         if sources != self._sources:
             gaps: dict[str, tuple[Gap, ...]] = {}
-            for backend, some in sources:
-                gaps[backend] = (*gaps.get(backend, ()), *some)
+            for backend, backend_gaps in sources:
+                gaps[backend] = (*gaps.get(backend, ()), *backend_gaps)
             self._sources, self._made = sources, (gaps, self._own.frame(_missing(sources)))
         return self._made
 
 
 def _missing(sources: Sequence[Source]) -> Iterator[OwnReading]:
     """Yield each reading once: two lanes of a device may miss the same metric."""
-    seen: dict[tuple[Metric, Entity, Reason], None] = {}
+    reported: dict[tuple[Metric, Entity, Reason], None] = {}
     for _, gaps in sources:
         for gap in gaps:
-            of = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
-            seen[gap.metric, of, gap.reason] = None
-    for metric, entity, reason in seen:
+            device = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
+            reported[gap.metric, device, gap.reason] = None
+    for metric, entity, reason in reported:
         labels = (("metric", metric.name), ("reason", reason.value))
         yield OwnReading("coldplate_metric_missing", 1, labels, entity)
 
@@ -146,7 +146,7 @@ class Health:
         self._silent_since: dict[str, float] = {}
         self._own = OwnSeries()
 
-    def enter(self, read: Read) -> None:
+    def record_read(self, read: Read) -> None:
         """Take in the outcome of a read."""
         record = self._record(read.backend)
         record.outcome, record.detail = read.outcome, read.detail
@@ -158,7 +158,7 @@ class Health:
         if read.outcome is Outcome.OK:
             record.good_at = read.mono
 
-    def look(self, flights: Mapping[str, Flight], now: float, timeout: float) -> dict[str, str]:
+    def check_flights(self, flights: Mapping[str, Flight], now: float, timeout: float) -> dict[str, str]:
         """Return a text for each backend with a read in flight for too long: how long it has been silent.
 
         Times in monotonic seconds. Such a read counts as a read when it ends. The timeout is the same for all lanes: a
@@ -230,5 +230,5 @@ class Health:
 
     def frame(self, now: float, facts: LoopFacts, settings: Settings) -> Frame:
         """Return the series of each backend, and those of the sampling loop and its worker."""
-        of_backends = (each for record in self._records.values() for each in record.readings(now))
+        of_backends = (reading for record in self._records.values() for reading in record.readings(now))
         return self._own.frame((*of_backends, *facts.readings(settings)))

@@ -69,10 +69,10 @@ class Inventory:
             if other.gpu.uuid == identity.gpu.uuid and slot != identity.slot:
                 log.warning("GPU moved from slot %s", slot, extra={"facts": _facts(identity)})
                 del self.gpus[slot]
-        known = self.gpus.get(identity.slot)
-        if known is not None and known.gpu.uuid != identity.gpu.uuid:
-            self.replaced[identity.slot] = (known.gpu.uuid, known.serial)
-            facts = {**_facts(identity), "previous_uuid": known.gpu.uuid, "previous_serial": known.serial}
+        remembered = self.gpus.get(identity.slot)
+        if remembered is not None and remembered.gpu.uuid != identity.gpu.uuid:
+            self.replaced[identity.slot] = (remembered.gpu.uuid, remembered.serial)
+            facts = {**_facts(identity), "previous_uuid": remembered.gpu.uuid, "previous_serial": remembered.serial}
             log.warning("GPU replaced", extra={"facts": facts})
         self.gpus[identity.slot] = identity
 
@@ -80,9 +80,9 @@ class Inventory:
         if self._path is None or self._write is None:
             return
         rows = [
-            {"slot": slot, "index": each.gpu.index, "uuid": each.gpu.uuid, "serial": each.serial,
-             "model": each.model, "facts": each.facts}
-            for slot, each in sorted(self.gpus.items())
+            {"slot": slot, "index": gpu.gpu.index, "uuid": gpu.gpu.uuid, "serial": gpu.serial,
+             "model": gpu.model, "facts": gpu.facts}
+            for slot, gpu in sorted(self.gpus.items())
         ]  # fmt: skip
         text = json.dumps({"gpus": rows, "replaced": self.replaced}, indent=1)
         self._write(self._path, seal(FORM, text.encode() + b"\n"))

@@ -196,11 +196,11 @@ class GpuLedger:
         if self._at is not None and now > self._at:
             self._count(now, now - self._at, values)
         self._at = now
-        counters = Frame(self._layout, tuple(chain.from_iterable(each.values() for each in self._totals.values())))
+        counters = Frame(self._layout, tuple(chain.from_iterable(total.values() for total in self._totals.values())))
         return counters, self._lock_step.frame()
 
     def _count(self, now: float, elapsed: float, values: Sequence[Sequence[float]]) -> None:
-        seconds = [each.read(values, now) for each in self._gpus]
+        seconds = [account.read(values, now) for account in self._gpus]
         writes, reads = self._written.is_high, self._read.is_high or self._waited.rate > DATA_PRESSURE
         peers: dict[Labels, JobPeers] = {}
         for job, members in self._members.items():
@@ -219,8 +219,8 @@ class GpuLedger:
             if second.works and second.busy == 1.0:  # most seconds of a busy node
                 tracked.add(_THROTTLED if second.is_throttled else _COMPUTING, elapsed)
                 continue
-            others = NO_PEERS if tracked.held.job is None else peers[tracked.held.job].without(second)
-            tracked.add(shares_of(second, tracked.held, others, writes=writes, reads=reads), elapsed)
+            job_peers = NO_PEERS if tracked.held.job is None else peers[tracked.held.job].without(second)
+            tracked.add(shares_of(second, tracked.held, job_peers, writes=writes, reads=reads), elapsed)
         if any(second.works and second.busy >= 0.5 for second in seconds):
             self._written.update_usual(elapsed)
             self._read.update_usual(elapsed)
@@ -255,35 +255,37 @@ class GpuLedger:
             if metric is _PRESSURE and dict(series.labels).get("resource") == "io":
                 flows[2][at.frame].append(at.place)
         self._layouts = layouts
-        before = {each.gpu: each for each in self._gpus}
+        before = {account.gpu: account for account in self._gpus}
         self._gpus = [
             _TrackedGpu(
-                gpu, each, throttles[gpu], _held_by(holders[gpu]) if gpu in holders else NOBODY, before.get(gpu)
+                gpu, place, throttles[gpu], _held_by(holders[gpu]) if gpu in holders else NOBODY, before.get(gpu)
             )
-            for gpu, each in places.items()
-            if "up" in each or "info" in each
+            for gpu, place in places.items()
+            if "up" in place or "info" in place
         ]
         self._members = defaultdict(list)
         for number, tracked in enumerate(self._gpus):
             if tracked.held.job is not None:
                 self._members[tracked.held.job].append(number)
-        self._lock_step.keep((each.gpu, each.held.job) for each in self._gpus if each.held.job is not None)
-        for flow_of, found in zip(self._flows, flows, strict=True):
-            flow_of.find(layouts, found)
-        instances = {key: each for key, each in activities.items() if "busy" in each}
+        self._lock_step.keep_only(
+            (account.gpu, account.held.job) for account in self._gpus if account.held.job is not None
+        )
+        for flow_of, columns in zip(self._flows, flows, strict=True):
+            flow_of.find(layouts, columns)
+        instances = {key: activity for key, activity in activities.items() if "busy" in activity}
         self._lay_out(list(instances), now)
-        held = {(gpu, each.get("mig")) for gpu, several in holders.items() for each in several}
+        held = {(gpu, job_labels.get("mig")) for gpu, several in holders.items() for job_labels in several}
         self._instances = [
-            _Instance(each, (key.gpu, key.number) in held, self._totals[key]) for key, each in instances.items()
+            _Instance(instance, (key.gpu, key.number) in held, self._totals[key]) for key, instance in instances.items()
         ]
 
     def _lay_out(self, instances: Sequence[_InstanceKey], now: float) -> None:
         """Count what the node has now. GPUs, jobs and instances that come back within minutes go on where they were."""
-        gpus = [each.gpu for each in self._gpus]
+        gpus = [account.gpu for account in self._gpus]
         keys: list[Entity | Labels | _InstanceKey] = [*gpus, *self._members, *instances]
         if keys != list(self._totals):
             self._seen.update({key: (now, totals) for key, totals in self._totals.items()})
-            self._seen = {key: each for key, each in self._seen.items() if now - each[0] <= KEPT_SECONDS}
+            self._seen = {key: state for key, state in self._seen.items() if now - state[0] <= KEPT_SECONDS}
             self._totals = {
                 key: self._seen[key][1]
                 if key in self._seen

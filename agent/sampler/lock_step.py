@@ -72,15 +72,15 @@ class LockStep:
                 moments = self._moments[gpu] = _Moments(job)
             moments.add(mine, _median_without(values, place), seconds)
 
-    def keep(self, held: Iterable[tuple[Entity, Labels]]) -> None:
+    def keep_only(self, held: Iterable[tuple[Entity, Labels]]) -> None:
         """Forget GPUs that their job holds no longer."""
         jobs = dict(held)
-        self._moments = {gpu: each for gpu, each in self._moments.items() if jobs.get(gpu) == each.job}
+        self._moments = {gpu: moment for gpu, moment in self._moments.items() if jobs.get(gpu) == moment.job}
 
     def frame(self) -> Frame:
         """Return the numbers that are known."""
-        known = ((gpu, each) for gpu, each in self._moments.items() if each.is_known)
-        return self._own.frame(OwnReading(_ROW, each.correlation, (), gpu) for gpu, each in known)
+        moments = ((gpu, moment) for gpu, moment in self._moments.items() if moment.is_known)
+        return self._own.frame(OwnReading(_ROW, gpu_moment.correlation, (), gpu) for gpu, gpu_moment in moments)
 
 
 def _median_without(ranked: Sequence[float], place: int) -> float:

@@ -59,7 +59,7 @@ class LinkRates:
     def _find(self, layout: Layout) -> None:
         """Note where the counters of the links are; a link that has only one of them is not compared."""
         sent, received = (
-            {each.entity: place for place, each in enumerate(layout.series) if each.metric is counter}
+            {series.entity: place for place, series in enumerate(layout.series) if series.metric is counter}
             for counter in (_SENT, _RECEIVED)
         )
         links = [link for link in sent if link in received and isinstance(link, NvLink)]
@@ -82,15 +82,15 @@ class Coefficients(Struct, frozen=True):
 DEFAULT = Coefficients()
 
 
-def estimate(powers: Sequence[float | None], of: Coefficients) -> Reading | None:
+def estimate(powers: Sequence[float | None], coefficients: Coefficients) -> Reading | None:
     """Return the node's power from that of each of its GPUs, in watts; None unless all of them are known.
 
     A sum without one of the GPUs would be too low, just when something is wrong with the node.
     """
-    known = [power for power in powers if power is not None]
-    if not known or len(known) < len(powers):
+    watts = [power for power in powers if power is not None]
+    if not watts or len(watts) < len(powers):
         return None
-    return Reading(SERIES, of.factor * sum(known) + of.watts_per_gpu * len(known))
+    return Reading(SERIES, coefficients.factor * sum(watts) + coefficients.watts_per_gpu * len(watts))
 
 
 UP = BY_NAME["coldplate_gpu_up"]
@@ -171,7 +171,7 @@ class NodeSums:
         if layouts != self._layouts:
             self._find(layouts)
         values = [frame.values for frame in frames]
-        readings = [Reading(each.series, each.made([values[i][k] for i, k in each.of])) for each in self._sums]
+        readings = [Reading(s.series, s.made([values[i][k] for i, k in s.of])) for s in self._sums]
         self._count(values)
         if self._by_reason:
             readings.append(Reading(_THROTTLED, self._throttled))
@@ -184,13 +184,13 @@ class NodeSums:
         A GPU that falls silent takes nothing away, and one whose driver counts from 0 again adds only what it grows
         from there. Reasons that overlap count once in the total of all.
         """
-        for each in self._throttles:
-            row = [values[frame][place] for _, (frame, place) in each.counters]
-            old, each.values = each.values, row
+        for throttle in self._throttles:
+            row = [values[frame][place] for _, (frame, place) in throttle.counters]
+            old, throttle.values = throttle.values, row
             if row == old:  # as nearly always
                 continue
             most = 0.0
-            for (series, _), before, now in zip(each.counters, old, row, strict=True):
+            for (series, _), before, now in zip(throttle.counters, old, row, strict=True):
                 if before is not None and now > before:
                     self._by_reason[series] += now - before
                     most = max(most, now - before)
@@ -198,7 +198,7 @@ class NodeSums:
 
     def _find(self, layouts: tuple[Layout, ...]) -> None:
         """Note where the values of the GPUs are, and which job has which of them."""
-        found: dict[Metric, dict[Entity, Where]] = defaultdict(dict)
+        places: dict[Metric, dict[Entity, Where]] = defaultdict(dict)
         counters: dict[Entity, list[tuple[Series, Where]]] = defaultdict(list)
         jobs: dict[Labels, dict[Entity, Where]] = defaultdict(dict)
         for series, at in series_of(layouts):
@@ -213,23 +213,23 @@ class NodeSums:
                 if labels.get("mig") == "0":
                     jobs[tuple((name, labels.get(name, "")) for name in JOB)][series.entity] = at
             elif series.metric in _READ:
-                found[series.metric][series.entity] = at
+                places[series.metric][series.entity] = at
         self._layouts = layouts
         self._sums = [
-            _Sum(Series(row, Node()), made, tuple(found[metric].values()))
-            for metric, row, made in _NODE
-            if found[metric]
+            _Sum(Series(row, Node()), aggregate, tuple(places[metric].values()))
+            for metric, row, aggregate in _NODE
+            if places[metric]
         ]
         for job, held in jobs.items():
-            self._sums += _sums_of(job, held, found)
-        for known in self._throttles:
-            last = zip(known.counters, known.values, strict=True)
-            self._before.update({(known.gpu, series): value for (series, _), value in last})
+            self._sums += _sums_of(job, held, places)
+        for columns in self._throttles:
+            last = zip(columns.counters, columns.values, strict=True)
+            self._before.update({(columns.gpu, series): value for (series, _), value in last})
         self._throttles = [
-            _Throttle(gpu, each, [self._before.get((gpu, series)) for series, _ in each])
-            for gpu, each in counters.items()
+            _Throttle(gpu, counter, [self._before.get((gpu, series)) for series, _ in counter])
+            for gpu, counter in counters.items()
         ]
-        for series in (series for each in counters.values() for series, _ in each):
+        for series in (series for counter in counters.values() for series, _ in counter):
             self._by_reason.setdefault(series, 0.0)
 
 
@@ -237,14 +237,14 @@ _READ = frozenset(metric for metric, _, _ in (*_NODE, *_JOB))
 
 
 def _sums_of(
-    job: Labels, held: Mapping[Entity, Where], found: Mapping[Metric, Mapping[Entity, Where]]
+    job: Labels, held: Mapping[Entity, Where], places: Mapping[Metric, Mapping[Entity, Where]]
 ) -> Iterator[_Sum]:
     """Yield those of one job, of the GPUs that it holds whole and alone."""
     yield _Sum(Series(_WHOLE, Node(), job), len, tuple(held.values()))
-    for metric, row, made in _JOB:
-        of = tuple(at for gpu, at in found.get(metric, {}).items() if gpu in held)
-        if of:
-            yield _Sum(Series(row, Node(), job), made, of)
+    for metric, row, aggregate in _JOB:
+        columns = tuple(at for gpu, at in places.get(metric, {}).items() if gpu in held)
+        if columns:
+            yield _Sum(Series(row, Node(), job), aggregate, columns)
 
 
 def series_of(layouts: Sequence[Layout]) -> Iterator[tuple[Series, Where]]:

@@ -150,7 +150,7 @@ class OverheadGovernor:
             return None
         last = self._looks[-1]
         # Half a look of tolerance, so that rounding does not make the span one look longer.
-        first = next(each for each in self._looks if last.at - each.at <= span + LOOK_SECONDS / 2)
+        first = next(look for look in self._looks if last.at - look.at <= span + LOOK_SECONDS / 2)
         if first is last:  # the process did not run for longer than that
             first = self._looks[-2]
         return max(last.seconds - first.seconds, 0.0) / (last.at - first.at)

@@ -43,14 +43,14 @@ class Bucket(NamedTuple):
         )
 
 
-def _lower(left: Row, right: Row) -> Row:
+def _lower(first: Row, second: Row) -> Row:
     """Return the lower value of each column."""
-    return [new if new < old else old for old, new in zip(left, right, strict=True)]  # noqa: FURB136 - min is slow
+    return [new if new < old else old for old, new in zip(first, second, strict=True)]  # noqa: FURB136 - min is slow
 
 
-def _higher(left: Row, right: Row) -> Row:
+def _higher(first: Row, second: Row) -> Row:
     """Return the higher value of each column."""
-    return [new if new > old else old for old, new in zip(left, right, strict=True)]  # noqa: FURB136 - max is slow
+    return [new if new > old else old for old, new in zip(first, second, strict=True)]  # noqa: FURB136 - max is slow
 
 
 class RollingWindow:
@@ -99,7 +99,7 @@ class RollingWindow:
         self.width = width
         empty = _empty(more)
         self._nothing, self._open, self._newer_total = (
-            _beside(each, empty) for each in (self._nothing, self._open, self._newer_total)
+            _beside(columns, empty) for columns in (self._nothing, self._open, self._newer_total)
         )
         self._newer = [(index, _beside(bucket, empty)) for index, bucket in self._newer]
         self._older = [(index, _beside(bucket, empty)) for index, bucket in self._older]
@@ -155,8 +155,8 @@ def _empty(width: int) -> Bucket:
     return Bucket([inf] * width, [-inf] * width, [0.0] * width, [0.0] * width)
 
 
-def _beside(left: Bucket, right: Bucket) -> Bucket:
-    return Bucket(*map(add, left, right))
+def _beside(first: Bucket, second: Bucket) -> Bucket:
+    return Bucket(*map(add, first, second))
 
 
 class RolledColumns:
@@ -200,10 +200,10 @@ class RollingStatistics:
         self._lanes: list[RolledColumns] = []
         self._layout, self._pick = EMPTY_LAYOUT, picker(())
 
-    def enter(self, key: object, columns: RolledColumns, values: Sequence[float | None]) -> None:
+    def add_sample(self, key: object, columns: RolledColumns, values: Sequence[float | None]) -> None:
         """Take in what a lane has read since the last `add`: a value or None for each of its columns."""
         if columns not in self._places_of:
-            self._places_of[columns] = [self._places.setdefault(each, len(self._places)) for each in columns.series]
+            self._places_of[columns] = [self._places.setdefault(series, len(self._places)) for series in columns.series]
             if len(self._places) > self._rolling.width:
                 self._rolling.widen(len(self._places))
         self._entered[key] = columns, values
@@ -224,9 +224,9 @@ class RollingStatistics:
         lanes = [self._entered[key] for key in keys if key in self._entered]
         if len(self._entered) > len(lanes):
             self._entered = {key: self._entered[key] for key in keys if key in self._entered}
-        columns = [each for each, _ in lanes]
+        columns = [rolled for rolled, _ in lanes]
         if columns != self._lanes:
-            if len(self._places) > max(ROOM, 2 * sum(len(each.series) for each in columns)):
+            if len(self._places) > max(ROOM, 2 * sum(len(column.series) for column in columns)):
                 self._start()
                 return EMPTY_FRAME
             self._lay_out(columns)
@@ -237,9 +237,9 @@ class RollingStatistics:
             return Frame(self._layout, statistics)
         have_value = (
             value is not None
-            for each, values in lanes
-            for shown, value in zip(each.shown, values, strict=True)
-            for _ in shown
+            for rolled, values in lanes
+            for series, value in zip(rolled.shown, values, strict=True)
+            for _ in series
         )
         present = map(and_, are_finite, have_value)
         return self._framer.frame(compress(readings_of(self._layout.series, statistics), present))
@@ -255,13 +255,13 @@ class RollingStatistics:
 
     def _lay_out(self, lanes: list[RolledColumns]) -> None:
         self._lanes = lanes
-        self._places_of = {each: self._places_of[each] for each in lanes}
+        self._places_of = {lane: self._places_of[lane] for lane in lanes}
         width = len(self._places)
-        shown = [
+        exposed = [
             (number * width + place, series)
-            for each in lanes
-            for place, rows in zip(self._places_of[each], each.shown, strict=True)
+            for lane in lanes
+            for place, rows in zip(self._places_of[lane], lane.shown, strict=True)
             for number, series in rows
         ]
-        self._layout = Layout(tuple(series for _, series in shown))
-        self._pick = picker([place for place, _ in shown])
+        self._layout = Layout(tuple(series for _, series in exposed))
+        self._pick = picker([place for place, _ in exposed])

@@ -179,7 +179,7 @@ class Sampler:
 
     def take_read(self, read: Read) -> None:
         """Take in one lane of one backend of the main process."""
-        self.health.enter(read)
+        self.health.record_read(read)
         key = (read.backend, "", read.lane)
         self.take_xids(read.sample.events)
         if read.outcome is Outcome.OK:
@@ -192,7 +192,7 @@ class Sampler:
     def take_xids(self, events: Sequence[Xid]) -> None:
         """Take in reported XID errors."""
         for event in events:
-            self.xids.enter(event)
+            self.xids.add_xid(event)
 
     def take_own(self, at: float, readings: Sequence[Reading]) -> None:
         """Take in what the agent measured of itself, which is shown as it is."""
@@ -201,7 +201,7 @@ class Sampler:
     def processes(self) -> dict[Gpu, Sequence[GpuProcess] | None]:
         """Return the compute processes of every known GPU; None for one that does not list them. For any thread."""
         listed = self.listed_processes()
-        return {each.gpu: listed.get(each.gpu) for each in list(self.inventory.gpus.values())}
+        return {identity.gpu: listed.get(identity.gpu) for identity in list(self.inventory.gpus.values())}
 
     def listed_processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
         """Return the compute processes of the GPUs whose driver lists them. For any thread."""
@@ -230,11 +230,11 @@ class Sampler:
         """Return seconds that a sample may be older because the agent was late."""
         return self._lateness if now - self._late_at <= self.settings.stale_after(Lane.FAST) else 0.0
 
-    def snapshot(self, now: Instant, facts: LoopFacts, others: Sequence[Frame] = ()) -> Snapshot:
+    def snapshot(self, now: Instant, facts: LoopFacts, further_frames: Sequence[Frame] = ()) -> Snapshot:
         """Return the node as known now, with the frames of other parts of the agent as they are."""
         timeout = self._device_timeout(now.mono)
-        frames, shown, missing = self._current(now.mono, timeout, facts.flights)
-        self._shown = [(key, self._blocks[key].frame.layout) for key in shown if key is not ESTIMATE]
+        frames, keys, missing = self._current(now.mono, timeout, facts.flights)
+        self._shown = [(key, self._blocks[key].frame.layout) for key in keys if key is not ESTIMATE]
         self._blocks_then, self._changed = len(self._blocks), False
         unseen = self._gpus.unseen(now.mono, timeout)
         more = (*self.health.unheard().items(), (self.devices, unseen))
@@ -244,12 +244,12 @@ class Sampler:
         self.xids.flush_log(now.mono)
         frames += (
             self._rejected.frame(self._rejections()),
-            self._statistics.frame(shown),
+            self._statistics.frame(keys),
             missing_frame,
             self._gpus.frame(now.mono, timeout, self.settings.expected_gpus),
             self.xids.frame(),
             self.health.frame(now.mono, facts, self.settings),
-            *others,
+            *further_frames,
         )
         frames.extend(self._ledger.frames(now.mono, frames))
         frames.append(self._sums.frame(frames))
@@ -286,10 +286,10 @@ class Sampler:
         The estimate of the node's power comes last. The rolling statistics take in what was read since the last call.
         """
         frames: list[Frame] = []
-        shown: list[Key] = []
+        keys: list[Key] = []
         missing: list[Source] = []
         slack = self._slack(now)
-        silent = self.health.look(flights, now, timeout)
+        silent = self.health.check_flights(flights, now, timeout)
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
             backend, channel, lane = key
@@ -304,19 +304,19 @@ class Sampler:
                     trouble = Trouble(Reason.TIMEOUT, detail)
             if trouble is None:
                 frames.append(block.frame)
-                shown.append(key)
+                keys.append(key)
                 gaps = block.gaps
             else:
                 gaps = missed(block.frame.layout, trouble.reason, trouble.detail) + list(block.gaps)
             if gaps:
                 missing.append((backend, gaps))
         readings: list[Reading] = []
-        unestimated = self._node_power(now, readings, shown)
+        unestimated = self._node_power(now, readings, keys)
         if unestimated:
             missing.append(("estimate", unestimated))
         frames.append(self._power_framer.frame(readings))
         self._statistics.add(now)
-        return frames, shown, missing
+        return frames, keys, missing
 
     def expected(self, now: float) -> list[str]:
         """Return the channels that answered lately, so that a tick may wait for them."""
@@ -336,11 +336,11 @@ class Sampler:
         return self._gpus.identities
 
     def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
-        shown, rejected = self._conditioner.pass_on(key, at, frame, self.settings.period(key[2]))
+        conditioned, rejected = self._conditioner.pass_on(key, at, frame, self.settings.period(key[2]))
         if key[0] == self.devices and key[2] is Lane.SLOW:
             links = self._links.setdefault(key[1], LinkRates())
-            shown = links.beside(at, shown, self.settings.slow / 2, self.settings.stale_after(Lane.SLOW))
-        self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
+            conditioned = links.beside(at, conditioned, self.settings.slow / 2, self.settings.stale_after(Lane.SLOW))
+        self._blocks[key] = Block(at, conditioned, [*gaps, *rejected] if rejected else gaps)
 
     def _stale_seconds(self, backend: str, lane: Lane) -> float:
         """Return seconds after which a backend's last read no longer says anything about the present."""
@@ -353,15 +353,15 @@ class Sampler:
     def _enumerate(self) -> None:
         """Compare what the driver shows with the inventory, and forget the readings of devices that neither has."""
         self._gpus.enumerate(self.settings.expected_gpus)
-        known = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._gpus.channels)
-        for key in [key for key in self._blocks if key[1] and key[1] not in known]:
+        uuids = {identity.gpu.uuid for identity in self.inventory.gpus.values()} | set(self._gpus.channels)
+        for key in [key for key in self._blocks if key[1] and key[1] not in uuids]:
             del self._blocks[key]
-        self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in known}
-        self._links = {uuid: rates for uuid, rates in self._links.items() if uuid in known}
-        self._gpus.forget(known)
+        self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in uuids}
+        self._links = {uuid: rates for uuid, rates in self._links.items() if uuid in uuids}
+        self._gpus.forget(uuids)
         self.xids.inventory_changed()
 
-    def _node_power(self, now: float, readings: list[Reading], shown: list[Key]) -> list[Gap]:
+    def _node_power(self, now: float, readings: list[Reading], keys: list[Key]) -> list[Gap]:
         """Add an estimate and its key if nothing measures the node; return a gap if it cannot be estimated."""
         if self.settings.estimate is None or not self.inventory.gpus:
             return []
@@ -373,14 +373,14 @@ class Sampler:
                     readings.append(Reading(FALLBACK, 0))
                     return []
         power = self._gpu_power(now, self._device_timeout(now))
-        made = estimate(power, self.settings.estimate)
-        if made is None:
+        reading = estimate(power, self.settings.estimate)
+        if reading is None:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is unknown"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
-        estimated = self._estimate_framer.frame((made,))
+        estimated = self._estimate_framer.frame((reading,))
         passed, _ = self._conditioner.pass_on(ESTIMATE, now, estimated, self.settings.fast)
         readings.extend(passed.readings)
-        shown.append(ESTIMATE)
+        keys.append(ESTIMATE)
         if self._metered:
             readings.append(Reading(FALLBACK, 1))
         return []

@@ -119,7 +119,7 @@ class Schedule:
             self._hastened = max(self.next_tick, self._hastened + self._settings.slow)
             self._due = {lane: min(due, self._hastened) for lane, due in self._due.items()}
 
-    def take(self, now: float) -> tuple[Lane, ...]:
+    def take_due(self, now: float) -> tuple[Lane, ...]:
         """Return the lanes due at the tick that begins now."""
         period = self._settings.fast
         late = int((now - self.next_tick) / period)

@@ -102,7 +102,7 @@ class XidLedger:
         """Note that the inventory may have changed."""
         self._frame = None
 
-    def enter(self, xid: Xid) -> None:
+    def add_xid(self, xid: Xid) -> None:
         """Count one report, unless it is the second one of an error that was already counted.
 
         Only one of the two has the driver's words, so these count whichever comes first.
@@ -146,15 +146,15 @@ class XidLedger:
 
     def _device(self, device: str) -> Gpu:
         """Return the GPU; one that was never enumerated is shown under the driver's name for it."""
-        known = self._inventory.find(device) or self._strangers.get(device)
-        if known is None:
+        entity = self._inventory.find(device) or self._strangers.get(device)
+        if entity is None:
             full = len(self._strangers) >= STRANGERS
-            known = Gpu(STRANGER, OTHER if full else device)
+            entity = Gpu(STRANGER, OTHER if full else device)
             if full:
-                self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
+                self._report_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
             else:
-                self._strangers[device] = known
-        return known
+                self._strangers[device] = entity
+        return entity
 
     def _kind(self, gpu: Gpu, code: int) -> Kind:
         kind = (gpu, str(code))
@@ -163,13 +163,13 @@ class XidLedger:
             return kind
         own = self._codes.get(gpu, 0)
         if own >= CODES or len(self._reports) >= KINDS:
-            self._tell_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
+            self._report_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
             return gpu, OTHER
         self._codes[gpu] = own + 1
         return kind
 
-    def _tell_full(self, what: str) -> None:
-        self._once.problem("full", "%s", what, level=logging.ERROR)
+    def _report_full(self, table: str) -> None:
+        self._once.problem("full", "%s", table, level=logging.ERROR)
 
     def _make_rows(self) -> Iterator[OwnReading]:
         sums = dict.fromkeys((identity.gpu for identity in self._inventory.gpus.values()), 0)

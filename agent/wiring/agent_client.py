@@ -109,7 +109,7 @@ class SnapshotReader:
             frame = Framer().frame(self._readings(data["readings"]))
             reports = tuple(_reports(data["reports"], data["gaps"]))
             states = {
-                Gpu(str(each["gpu"]), str(each.get("uuid", ""))): str(each["state"]) for each in data.get("states", ())
+                Gpu(str(item["gpu"]), str(item.get("uuid", ""))): str(item["state"]) for item in data.get("states", ())
             }
         except (KeyError, TypeError, AttributeError) as error:
             raise AgentResponseError(f"the snapshot is not an agent's: {error!r}") from error
@@ -117,12 +117,12 @@ class SnapshotReader:
 
     def _readings(self, listed: list[dict[str, Any]]) -> Iterator[Reading]:
         kept: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
-        for each in listed:
-            row, value = BY_NAME.get(each["metric"]), each["value"]
+        for item in listed:
+            row, value = BY_NAME.get(item["metric"]), item["value"]
             if row is None or value is None:
                 continue
-            key = (row.name, tuple(each["labels"].items()))
-            series = self._series.get(key) or _series(row, each["labels"])
+            key = (row.name, tuple(item["labels"].items()))
+            series = self._series.get(key) or _series(row, item["labels"])
             if series is not None and key not in kept:
                 kept[key] = series
                 yield Reading(series, _number(value))
@@ -149,24 +149,24 @@ def entity_of(kind: type[Entity], labels: Mapping[str, Any]) -> Entity | None:
 
 def _entity(kind: type[Entity], labels: Mapping[str, Any]) -> Entity | None:
     """Return the same; a gap may be that of all links of a GPU, and a GPU may have no uuid."""
-    given = {"gpu": "", "uuid": "", **labels}
-    return entity_of(Gpu if kind is NvLink and "link" not in given else kind, given)
+    values = {"gpu": "", "uuid": "", **labels}
+    return entity_of(Gpu if kind is NvLink and "link" not in values else kind, values)
 
 
 def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Iterator[BackendReport]:
     by_backend: dict[str, list[Gap]] = {}
-    for each in gaps:
-        row, reason = BY_NAME.get(each["metric"]), _REASONS.get(each["reason"])
-        entity = None if row is None else _entity(row.entity, each["labels"])
+    for item in gaps:
+        row, reason = BY_NAME.get(item["metric"]), _REASONS.get(item["reason"])
+        entity = None if row is None else _entity(row.entity, item["labels"])
         if row is not None and reason is not None and entity is not None:
-            gap = Gap(row, entity, reason, str(each["detail"]))
-            by_backend.setdefault(each["backend"], []).append(gap)
-    for each in reports:
-        outcome = _OUTCOMES.get(each["outcome"])
+            gap = Gap(row, entity, reason, str(item["detail"]))
+            by_backend.setdefault(item["backend"], []).append(gap)
+    for report in reports:
+        outcome = _OUTCOMES.get(report["outcome"])
         if outcome is not None:
-            name = str(each["backend"])
+            name = str(report["backend"])
             yield BackendReport(
-                name, outcome, _number(each["duration"]), str(each["detail"]), tuple(by_backend.get(name, ()))
+                name, outcome, _number(report["duration"]), str(report["detail"]), tuple(by_backend.get(name, ()))
             )
 
 
@@ -174,7 +174,7 @@ def read_history(body: bytes) -> list[PastMoment]:
     """Return the moments of `/api/v1/history`, the oldest first. Raises AgentResponseError."""
     data = _data(body)
     try:
-        walls = [_number(each) for each in data["timestamps"]]
+        walls = [_number(stamp) for stamp in data["timestamps"]]
         columns = list(_columns(data["series"], len(walls)))
     except (KeyError, TypeError, AttributeError) as error:
         raise AgentResponseError(f"the history is not an agent's: {error!r}") from error
@@ -182,11 +182,11 @@ def read_history(body: bytes) -> list[PastMoment]:
 
 
 def _columns(listed: list[dict[str, Any]], moments: int) -> Iterator[tuple[Layout, list[float | None]]]:
-    for each in listed:
-        row = BY_NAME.get(each["metric"])
-        series = None if row is None else _series(row, each["labels"])
-        if series is not None and len(each["values"]) == moments:
-            yield Layout((series,)), [None if value is None else _number(value) for value in each["values"]]
+    for item in listed:
+        row = BY_NAME.get(item["metric"])
+        series = None if row is None else _series(row, item["labels"])
+        if series is not None and len(item["values"]) == moments:
+            yield Layout((series,)), [None if value is None else _number(value) for value in item["values"]]
 
 
 def _parts(columns: list[tuple[Layout, list[float | None]]], place: int) -> Iterator[tuple[Layout, tuple[float, ...]]]:
@@ -217,10 +217,10 @@ def read_alerts(body: bytes) -> AlertsResponse:
     """Return the alerts of `/api/v1/alerts`, as in Prometheus's own API. Raises AgentResponseError."""
     data = _data(body)
     try:
-        alerts = [_alert(each) for each in data["alerts"] if each["state"] in _PHASES]
+        alerts = [_alert(item) for item in data["alerts"] if item["state"] in _PHASES]
         due = str(data.get("nextEvaluation", ""))
-        known = None if due in ("", _NEVER) else _wall(due)
-        return AlertsResponse(alerts, str(data.get("devices", "")), bool(due), known)
+        evaluated_at = None if due in ("", _NEVER) else _wall(due)
+        return AlertsResponse(alerts, str(data.get("devices", "")), bool(due), evaluated_at)
     except (KeyError, TypeError, AttributeError) as error:
         raise AgentResponseError(f"the alerts are not an agent's: {error!r}") from error
 

@@ -68,7 +68,7 @@ def _lanes(selector: Selector) -> set[Lane]:
     name = only_metric_name(selector.matchers)
     if name is not None:
         return {BY_NAME[name].lane} if name in BY_NAME else set()
-    naming = tuple(each for each in selector.matchers if each.name == METRIC_NAME)
+    naming = tuple(matcher for matcher in selector.matchers if matcher.name == METRIC_NAME)
     try:
         return {row.lane for name, row in BY_NAME.items() if match_all(naming, make_labels({}, name))}
     except LimitError:
@@ -157,7 +157,7 @@ def _of_the_node(rules: Ruleset, config: Config) -> Ruleset:
     sources = config.backends
     if rack_name(config) or config.rack != RackConfig() or sources.scenario or sources.devices == "replay":
         return rules
-    return replace(rules, files=tuple(each for each in rules.files if not packs.is_about_racks(each.path)))
+    return replace(rules, files=tuple(file for file in rules.files if not packs.is_about_racks(file.path)))
 
 
 @with_places
@@ -166,10 +166,10 @@ def load_alerting(
 ) -> AlertingSettings:
     """Return rules and receivers; warnings of `running` rules are not logged again. Raises ConfigError."""
     rules = _of_the_node(load_rules(config, folder), config)
-    made = receivers.make(config, external_url(config))
+    made_receivers = receivers.make(config, external_url(config))
     _tell(rules.files, running.files if running else ())
     labels = make_labels(external_labels(config))
-    return AlertingSettings(rules, made, config.notify.resend, labels, config.notify.inhibition)
+    return AlertingSettings(rules, made_receivers, config.notify.resend, labels, config.notify.inhibition)
 
 
 def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:

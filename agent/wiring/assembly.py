@@ -85,8 +85,8 @@ def lock_directories(config: Config) -> list[DirectoryLock]:
         try:
             lock = lock_directory(folder, f"process {os.getpid()} on {node_name(config)}", time.sleep)
         except DirectoryInUseError as error:
-            for each in locks:
-                each.stop()
+            for directory_lock in locks:
+                directory_lock.stop()
             remedy = f"stop it, or give each agent a {key} of its own"
             raise ConfigError(f"{key}: {folder} is in use by another agent, {error}; {remedy}") from error
         locks += [] if lock is None else [lock]
@@ -139,7 +139,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     }
     ranges = ranges_of(alerting.rules.groups)
     sampling = make_sampling_loop(
-        config, options, hub, {what: teller for what, teller in providers.items() if teller is not None},
+        config, options, hub, {purpose: teller for purpose, teller in providers.items() if teller is not None},
         save=files.put, threads=threads, pause=pause, now=now, governing=governing, ranges=ranges,
         is_my_turn=rack.is_my_turn,
     )  # fmt: skip
@@ -252,4 +252,4 @@ def dry_start(config: Config, folder: Path) -> int:
     if is_replay(config):
         replayed_header(config, folder)
     watch_web_file(config, lambda: clock().wall, Threads())
-    return sum(each.rule_count for each in load_rules(config, folder).files)
+    return sum(file.rule_count for file in load_rules(config, folder).files)

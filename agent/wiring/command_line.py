@@ -123,12 +123,12 @@ def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
 
     file, must_exist = arguments.config_file or DEFAULT_FILE, arguments.config_file is not None
     config = load(file, must_exist, handed=not again)
-    given = getattr(arguments, "web_config_file", None)
-    name = Path.cwd() / given if given is not None else config.web.config_file
+    web_config = getattr(arguments, "web_config_file", None)
+    name = Path.cwd() / web_config if web_config is not None else config.web.config_file
     if name is None:
         return config
     web = msgspec.structs.replace(config.web, config_file=str(folder_of(arguments) / name))
-    return _laid_over(config, web=web) if given is not None else msgspec.structs.replace(config, web=web)
+    return _laid_over(config, web=web) if web_config is not None else msgspec.structs.replace(config, web=web)
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:
@@ -165,12 +165,12 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
             raise UserError(f"--scenario needs --backend synthetic, not {backends.devices}")
         backends = msgspec.structs.replace(backends, scenario=arguments.scenario)
     backends = msgspec.structs.replace(backends, replay=_replay(arguments, backends.replay))
-    given = {
+    options = {
         "listen": tuple(arguments.listen) if getattr(arguments, "listen", None) else None,
         "telemetry_path": getattr(arguments, "telemetry_path", None),
         "enable_lifecycle": getattr(arguments, "lifecycle", None),
     }
-    web = msgspec.structs.replace(web, **{key: value for key, value in given.items() if value is not None})
+    web = msgspec.structs.replace(web, **{key: value for key, value in options.items() if value is not None})
     parse_value("--web.telemetry-path", check_url_path, web.telemetry_path)
     for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
         if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
@@ -220,8 +220,8 @@ def _replay(arguments: argparse.Namespace, replay: ReplayConfig) -> ReplayConfig
 
 
 def read_options(arguments: argparse.Namespace) -> CommandLineOptions:
-    given = (arguments.sysfs, arguments.procfs, arguments.log_level, arguments.log_format)
-    return CommandLineOptions(*given, folder_of(arguments))
+    options = (arguments.sysfs, arguments.procfs, arguments.log_level, arguments.log_format)
+    return CommandLineOptions(*options, folder_of(arguments))
 
 
 def scenario_of(config: Config) -> str | None:

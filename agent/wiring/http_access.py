@@ -40,12 +40,12 @@ def add_http_config(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def refuse_beside_url(arguments: argparse.Namespace, options: Iterable[str], why: str) -> None:
+def refuse_beside_url(arguments: argparse.Namespace, options: Iterable[str], reason: str) -> None:
     """Refuse options about this node's devices where only agents are asked. Raises UserError."""
     for option in options if arguments.url is not None else ():
         if getattr(arguments, option) not in (None, False):
             name = option.replace("_", "-")
-            raise UserError(f"--{name}: cannot be used with --url, which {why}; leave out one")
+            raise UserError(f"--{name}: cannot be used with --url, which {reason}; leave out one")
 
 
 def given_login(arguments: argparse.Namespace) -> dict[str, Any] | None:
@@ -81,7 +81,7 @@ def read_login(path: Path) -> dict[str, Any]:
     return login
 
 
-def _mapping(file: YamlFile, path: str, value: Any, known: Iterable[str]) -> dict[str, Any]:
+def _mapping(file: YamlFile, path: str, value: Any, keys: Iterable[str]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -89,5 +89,5 @@ def _mapping(file: YamlFile, path: str, value: Any, known: Iterable[str]) -> dic
     for key in set(value) & set(_INLINE):
         remedy = f"write it into a file, and name that in {_INLINE[key]}"
         file.fail(f"{path}.{key}", f"is a secret in a configuration; {remedy}")
-    file.check_keys(value, path, known)
+    file.check_keys(value, path, keys)
     return value

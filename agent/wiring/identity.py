@@ -83,9 +83,9 @@ def state_file(config: Config, name: str) -> Path | None:
     """Return the path of a state file: in `state_dir`, systemd's directory, or the default one; None without any."""
     if config.state_dir is not None:
         return Path(config.state_dir) / name
-    given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    if given:
-        return Path(given) / name
+    directory = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if directory:
+        return Path(directory) / name
     return STATE_DIRECTORY / name if os.access(STATE_DIRECTORY, os.W_OK) else None
 
 
@@ -115,13 +115,13 @@ class OwnAgent(NamedTuple):
     login: Mapping[str, Any]
 
 
-def own_agent(config: Config, given: Mapping[str, Any] | None = None) -> OwnAgent:
+def own_agent(config: Config, login: Mapping[str, Any] | None = None) -> OwnAgent:
     """Return the agent with this configuration; `given` is how to log in, if not as a peer of the rack would."""
     file, encrypted = _web_file(config)
     scheme = "https" if encrypted else "http"
     places = [place for place in map(listen_address, config.web.listen) if place[1]] or [("", DEFAULT_PORT)]
     urls = tuple(f"{scheme}://{show_address(_EVERYWHERE.get(host, host), port)}" for host, port in places)
-    return OwnAgent(urls, _login(config, file, encrypted, given))
+    return OwnAgent(urls, _login(config, file, encrypted, login))
 
 
 def _web_file(config: Config) -> tuple[WebFile | None, bool]:
@@ -137,15 +137,17 @@ def _web_file(config: Config) -> tuple[WebFile | None, bool]:
     return file, file.tls is not None
 
 
-def _login(config: Config, file: WebFile | None, encrypted: bool, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _login(
+    config: Config, file: WebFile | None, encrypted: bool, own_login: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
     from agent.lib.http_target import TLS_KEYS
 
-    login = dict(given if given is not None else login_of(config.rack.peer))
+    login = dict(own_login if own_login is not None else login_of(config.rack.peer))
     if not encrypted:
-        if given is None and (file is None or not file.users):
+        if own_login is None and (file is None or not file.users):
             return {}  # the agent needs no password, and another program that has bound the port must not get it
         return {key: value for key, value in login.items() if key not in (*TLS_KEYS, "key_file")}
     certificate = None if file is None or file.tls is None else file.tls.cert_file
-    if certificate and (given is None or not login.get("ca_file")):
+    if certificate and (own_login is None or not login.get("ca_file")):
         login |= {"ca_file": certificate, "server_name": None, "pinned": True}
     return login

@@ -42,8 +42,8 @@ def load_rack(config: Config, folder: Path) -> RackOptions:
     if len(rack.peers) > MOST:
         raise ConfigError(f"rack.peers: has {len(rack.peers)} entries; the limit is {MOST}, list one rack only")
     entries: dict[Entry, None] = {}
-    for number, each in enumerate(rack.peers):
-        entries[parse_value(f"rack.peers[{number}]", parse_entry, each, folder)] = None
+    for number, item in enumerate(rack.peers):
+        entries[parse_value(f"rack.peers[{number}]", parse_entry, item, folder)] = None
     access = parse_value("rack.peer", Access, tls=peer.scheme == "https", **login_of(peer))
     parse_value("rack.peer", access.check, tuple(entries))
     return RackOptions(
@@ -55,7 +55,7 @@ def load_rack(config: Config, folder: Path) -> RackOptions:
         slowest(load_settings(config)).stale_after(Lane.FAST),
         rack.power_budget,
         tuple(rack.feeds.items()),
-        tuple(_breaker(name, each, rack.feeds) for name, each in rack.breakers.items()),
+        tuple(_breaker(name, breaker, rack.feeds) for name, breaker in rack.breakers.items()),
         None if shelves is None else (shelves.count - shelves.spare) * shelves.rating,
         rack.nvlink_domains,
     )
@@ -94,7 +94,7 @@ def make_rack_monitor(
     It takes over what an earlier run saved at `path`; `put` writes there what it saves.
     """
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
-    made = RackMonitor(
+    monitor = RackMonitor(
         member,
         options,
         clock,
@@ -105,6 +105,6 @@ def make_rack_monitor(
     )
     if path is not None and options.breakers:
         body = load_state(path, partial(unseal, FORM), log, "assuming that breakers are warm")
-        if body is not None and not made.restore(body):
+        if body is not None and not monitor.restore(body):
             log.info("saved breaker heat ignored: %s is of another rack or too old; breakers assumed warm", path)
-    return made
+    return monitor

@@ -79,7 +79,7 @@ class RecordedPlay:
             f"first at {utc(failure.first_at)}): {one_line(failure.error, 200)}"
             for node in nodes for failure in node.plays[0].failures()
         ]  # fmt: skip
-        observations = in_order(found for node in nodes for found in _observations(node))
+        observations = in_order(observation for node in nodes for observation in _observations(node))
         return Judgement(observations, coverage.rules, coverage.short, coverage.unread, failures)
 
 

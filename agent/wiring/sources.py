@@ -41,7 +41,7 @@ log = logging.getLogger("coldplate")
 def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noqa: B008 - it is frozen
     """Return the sampler's part of the configuration; `ranges` is what the rules read."""
     sampling = config.sampling
-    given = config.backends.estimate
+    estimate = config.backends.estimate
     return Settings(
         fast=sampling.fast,
         slow=sampling.slow,
@@ -49,7 +49,7 @@ def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noq
         deadline=sampling.deadline,
         window=sampling.window,
         expected_gpus=config.backends.expected_gpus,
-        estimate=Coefficients(given.factor, given.per_gpu) if "estimate" in config.backends.power else None,
+        estimate=Coefficients(estimate.factor, estimate.per_gpu) if "estimate" in config.backends.power else None,
         cpu_budget=config.overhead.cpu_cores or inf,
         ranges=ranges,
     )

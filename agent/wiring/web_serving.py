@@ -91,9 +91,9 @@ class Exposed:
         whole, neighbours = self._hub.latest, self.neighbours
         if whole is None or neighbours is None:
             return None if whole is None else self._selected(whole)
-        shown = self._selected(whole)
-        if self._scraped[0] is not shown or self._scraped[1] is not neighbours:
-            self._scraped = (shown, neighbours, with_neighbours(shown, whole, neighbours))
+        selected = self._selected(whole)
+        if self._scraped[0] is not selected or self._scraped[1] is not neighbours:
+            self._scraped = (selected, neighbours, with_neighbours(selected, whole, neighbours))
         return self._scraped[2]
 
     def _selected(self, snapshot: Snapshot) -> Snapshot:
@@ -116,9 +116,9 @@ def neighbours_of(config: Config) -> Translation | None:
     return Translation(metrics.compatibility, node_name(config), metrics.hostname_label, metrics.dcgm_labels)
 
 
-def with_neighbours(shown: Snapshot, whole: Snapshot, neighbours: Translation) -> Snapshot:
+def with_neighbours(selected: Snapshot, whole: Snapshot, neighbours: Translation) -> Snapshot:
     """Return a selection of a snapshot, and the neighbours' series from all of it."""
-    return replace(shown, frames=(*shown.frames, *neighbours.frames(whole)))
+    return replace(selected, frames=(*selected.frames, *neighbours.frames(whole)))
 
 
 def make_server(
@@ -164,7 +164,7 @@ def make_server(
         )
     )
     server = HttpServer(
-        [listen_address(each) for each in web.listen],
+        [listen_address(address) for address in web.listen],
         site,
         clock=time.monotonic,
         press=hurry,

@@ -63,8 +63,8 @@ def main(arguments: list[str]) -> int:
     # Orders come on 0 and messages leave on a copy of 1, so that a stray print of a library goes to the log.
     messages = os.dup(1)
     os.dup2(2, 1)
-    given = SourceOptions(options["scenario"], options["epoch"], time.time, options["trace"])
-    loop = WorkerLoop(make_device_source(options["source"], given), 0, messages, clock)
+    source_options = SourceOptions(options["scenario"], options["epoch"], time.time, options["trace"])
+    loop = WorkerLoop(make_device_source(options["source"], source_options), 0, messages, clock)
     gc.freeze()
     return loop.run()
 

@@ -61,9 +61,9 @@ def rows_of(source: str) -> Mapping[str, Metric]:
     """
     of_gpus = (row for row in ROWS if row.entity in (Gpu, NvLink))
     if source == "synthetic":
-        others = (row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort)
-        return {row.name: row for row in (*others, *filter(is_measured, of_gpus))}
-    return {row.name: row for row in of_gpus if any(_family(each) == source for each in row.origin)}
+        node_rows = (row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort)
+        return {row.name: row for row in (*node_rows, *filter(is_measured, of_gpus))}
+    return {row.name: row for row in of_gpus if any(_family(b) == source for b in row.origin)}
 
 
 def missable(source: str) -> Mapping[str, Metric]:
@@ -204,8 +204,8 @@ def _check_texts(part: object) -> None:
     if isinstance(part, str) and not part.isprintable():
         raise MessageError(f"an unprintable text: {part!r:.60}")
     if isinstance(part, (tuple, Struct)):
-        for each in part if isinstance(part, tuple) else astuple(part):
-            _check_texts(each)
+        for p in part if isinstance(part, tuple) else astuple(part):
+            _check_texts(p)
 
 
 class _LaneState(Struct):
@@ -244,8 +244,8 @@ class Decoder:
         self._owners: dict[Series, _LaneState] = {}
         self._events = 0
         self._methods: dict[type, Callable[[Any], Message | Alive | None]] = {
-            _Sample: self._take_sample, _Layout: self._take_layout, _Gaps: self._take_gaps, _Error: self._take_error,
-            _Xids: self._take_xids, _Hello: self._take_hello,
+            _Sample: self._decode_sample, _Layout: self._decode_layout, _Gaps: self._decode_gaps,
+            _Error: self._decode_error, _Xids: self._decode_xids, _Hello: self._decode_hello,
             _Alive: lambda message: Alive(message.order),
             _Absent: lambda message: Refusal(True, message.detail),
             _Failed: lambda message: Refusal(False, message.detail),
@@ -271,7 +271,7 @@ class Decoder:
         except (msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
             raise MessageError(f"{type(error).__name__}: {error}"[: limits.TEXT]) from error
 
-    def _take_hello(self, message: _Hello) -> Hello | None:
+    def _decode_hello(self, message: _Hello) -> Hello | None:
         """Believe a hello that comes twice in a row; a worker's channels stay, and others may only join them."""
         before, self._last_hello = self._last_hello, message
         if message.source != self._source:
@@ -280,13 +280,13 @@ class Decoder:
             (key, None if gpu is None else GpuIdentity(Gpu(gpu[0], key), *gpu[1:])) for key, gpu in message.channels
         )
         check_channels(channels)
-        missing = tuple(Unidentified(*each) for each in message.missing)
+        missing = tuple(Unidentified(*m) for m in message.missing)
         gpus = [identity.gpu for _, identity in channels if identity is not None]
-        indexes = [gpu.index for gpu in gpus] + [each.index for each in missing]
+        indexes = [gpu.index for gpu in gpus] + [m.index for m in missing]
         if len(set(indexes)) != len(indexes) or not (channels or message.missing):
             raise MessageError("no device at all, or two with the same index")
-        known = self._channels
-        if channels[: len(known)] != known:
+        previous = self._channels
+        if channels[: len(previous)] != previous:
             raise MessageError("a channel changed its identity")
         hello = Hello(self._source, channels, missing)
         if message != before or hello == self._hello:
@@ -300,22 +300,22 @@ class Decoder:
             raise MessageError(f"no such channel or lane: {message.channel}, {message.lane.value}")
         return self._lanes.setdefault((message.channel, message.lane), _LaneState())
 
-    def _take_layout(self, message: _Layout) -> None:
+    def _decode_layout(self, message: _Layout) -> None:
         state = self._state(message)
-        made = tuple(self._series(message.channel, *row) for row in message.series)
-        if len(set(made)) != len(made):
+        layout_series = tuple(self._series(message.channel, *row) for row in message.series)
+        if len(set(layout_series)) != len(layout_series):
             raise MessageError("a duplicate series")
-        if any(self._owners.get(series, state) is not state for series in made):
+        if any(self._owners.get(series, state) is not state for series in layout_series):
             raise MessageError("a series already belongs to another lane")
-        if len(self._owners) - len(state.layout) + len(made) > limits.SERIES:
+        if len(self._owners) - len(state.layout) + len(layout_series) > limits.SERIES:
             raise MessageError(f"more than {limits.SERIES} series")
-        if made != state.layout.series:
-            for series in state.layout.series:
-                del self._owners[series]
+        if layout_series != state.layout.series:
+            for s in state.layout.series:
+                del self._owners[s]
             key = (self._channels[message.channel][0], message.lane)
             inherited = self._inherited.get(key, EMPTY_LAYOUT)
             # Equal series keep their layout: other code knows it by identity.
-            state.layout = inherited if inherited.series == made else Layout(made)
+            state.layout = inherited if inherited.series == layout_series else Layout(layout_series)
             self._owners.update(dict.fromkeys(state.layout.series, state))
         state.layout_edition = message.edition
 
@@ -345,33 +345,33 @@ class Decoder:
             return Node()
         _check_texts(name)
         port = IbPort(name.device, name.port)
-        if port not in self._entities and sum(type(each) is IbPort for each in self._entities) >= limits.PORTS:
+        if port not in self._entities and sum(type(e) is IbPort for e in self._entities) >= limits.PORTS:
             raise MessageError(f"more than {limits.PORTS} ports")
         return self._entities.setdefault(port, port)
 
-    def _take_gaps(self, message: _Gaps) -> None:
+    def _decode_gaps(self, message: _Gaps) -> None:
         state = self._state(message)
-        made = tuple(
+        gaps = tuple(
             Gap(self._missable[name], self._entity(message.channel, parts), reason, detail)
             for name, parts, reason, detail in message.gaps
         )
-        if sum(len(each.gaps) for each in self._lanes.values()) - len(state.gaps) + len(made) > limits.GAPS:
+        if sum(len(lane_state.gaps) for lane_state in self._lanes.values()) - len(state.gaps) + len(gaps) > limits.GAPS:
             raise MessageError(f"more than {limits.GAPS} gaps")
-        state.gaps_edition, state.gaps = message.edition, made
+        state.gaps_edition, state.gaps = message.edition, gaps
 
-    def _take_xids(self, message: _Xids) -> tuple[Xid, ...]:
+    def _decode_xids(self, message: _Xids) -> tuple[Xid, ...]:
         """Return the events of a message: it is numbered, so that one that comes twice counts once."""
         if message.number <= self._events:
             raise MessageError("XID errors that were already sent")
         self._events = message.number
-        return tuple(Xid(*each) for each in message.events)
+        return tuple(Xid(*event) for event in message.events)
 
-    def _take_error(self, message: _Error) -> ChannelError:
+    def _decode_error(self, message: _Error) -> ChannelError:
         self._state(message).advance(message.mono)
         key = self._channels[message.channel][0]
         return ChannelError(key, message.lane, message.mono, message.reason, message.detail)
 
-    def _take_sample(self, message: _Sample) -> LaneSample:
+    def _decode_sample(self, message: _Sample) -> LaneSample:
         state, values, processes = self._state(message), message.values, message.processes
         if message.editions != (state.layout_edition, state.gaps_edition):
             raise MessageError(f"a sample with editions {message.editions!r:.60}, which are not the last ones sent")
@@ -389,5 +389,5 @@ class Decoder:
             message.calls,
             Frame(state.layout, values),
             state.gaps,
-            None if processes is None else tuple(GpuProcess(*each) for each in processes),
+            None if processes is None else tuple(GpuProcess(*p) for p in processes),
         )

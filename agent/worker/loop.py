@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from agent.backends.protocol import AbsentError, Channel, DeviceSource, Roster, SourceError, Unidentified
 from agent.model import LANES, Reason
-from agent.worker.reader_pool import QUICK_SECONDS, Clock, Post, ReaderPool
+from agent.worker.reader_pool import QUICK_SECONDS, Clock, DeviceChannel, ReaderPool
 from agent.worker.worker_messages import (
     ANEW,
     STOP,
@@ -64,7 +64,7 @@ class WorkerLoop:
         opener = threading.Thread(target=self._open, name="opener", daemon=True)
         try:
             opener.start()
-            self._obey()
+            self._run_orders()
         except Terminated:
             pass
         self._shut_down(opener)
@@ -85,7 +85,7 @@ class WorkerLoop:
         os.write(self._wake_in, b".")
         self._follow_events()
 
-    def _obey(self) -> None:
+    def _run_orders(self) -> None:
         poll = select.poll()
         poll.register(self._orders, select.POLLIN | select.POLLHUP)
         poll.register(self._wake_out, select.POLLIN)
@@ -94,19 +94,19 @@ class WorkerLoop:
             ready = [descriptor for descriptor, _ in poll.poll(QUICK_SECONDS * 1000 if self._pool.waiting else None)]
             if self._wake_out in ready:
                 os.read(self._wake_out, 64)
-                self._call_roll()
+                self._report_roster()
             if self._orders in ready:
                 data = os.read(self._orders, 4096)
                 if not data:
                     return  # the main process is gone
                 *lines, buffer = (buffer + data).split(b"\n")
                 for line in lines:
-                    if not self._take(line.decode("ascii", "replace").split()):
+                    if not self._run_order(line.decode("ascii", "replace").split()):
                         return
             elif not ready:
-                self._pool.reinforce()
+                self._pool.add_reader()
 
-    def _take(self, words: list[str]) -> bool:
+    def _run_order(self, words: list[str]) -> bool:
         """Carry out one order; False if it was the last."""
         if words and words[0].isdecimal():
             self._send(encode("alive", int(words[0])))
@@ -115,14 +115,14 @@ class WorkerLoop:
         if self._is_open:
             if ANEW in words:
                 self._roster = None
-                self._pool.forget()
-            self._call_roll()
+                self._pool.resend_all()
+            self._report_roster()
             lanes = {_LANES[word] for word in words if word in _LANES}
             if lanes:
                 self._pool.order(lanes)
         return True
 
-    def _call_roll(self) -> None:
+    def _report_roster(self) -> None:
         """Find out which devices have joined, and report it if that has changed."""
         try:
             roster = self._source.roster(self._clock())
@@ -135,21 +135,21 @@ class WorkerLoop:
         joined = []
         for channel in roster.channels:
             if channel not in self._channels:
-                why = self._enlist(channel)
-                if why is None:
+                rejected = self._add_channel(channel)
+                if rejected is None:
                     joined.append(channel)
                 else:
-                    missing.append(why)
+                    missing.append(rejected)
         hello = encode("hello", self._source.name, list(self._channels.values()), encode_unidentified(missing))
         self._send(hello + hello)  # what is sent only once is not believed
         for channel in joined:
             number = list(self._channels).index(channel)
-            self._pool.enlist(Post(number, channel, self._send, self._clock))
+            self._pool.add_channel(DeviceChannel(number, channel, self._send, self._clock))
 
-    def _enlist(self, channel: Channel) -> Unidentified | None:
+    def _add_channel(self, channel: Channel) -> Unidentified | None:
         """Give the channel its number, if the main process will accept what it says about itself."""
         try:
-            check_channels([(each.key, each.identity) for each in (*self._channels, channel)])
+            check_channels([(c.key, c.identity) for c in (*self._channels, channel)])
         except MessageError as error:
             index = "?" if channel.identity is None else channel.identity.gpu.index
             return Unidentified(index, Reason.MALFORMED, f"it reports an invalid identity: {error}")

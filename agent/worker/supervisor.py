@@ -26,7 +26,7 @@ from agent.model import Lane, Reason
 from agent.worker.decode import Decoder
 from agent.worker.trust import WorkerTrust
 from agent.worker.worker_messages import ANEW, Alive, Hello, Message, MessageError, Refusal
-from agent.worker.worker_process import ChildProcess, said
+from agent.worker.worker_process import ChildProcess, exit_text
 
 log = logging.getLogger("coldplate.worker")
 
@@ -36,7 +36,7 @@ SILENCE_SECONDS = 3.0
 """Seconds without an answer after which a worker is ended."""
 FIRST_SILENCE_SECONDS = 10.0
 """The same for one that has not answered yet: its modules may have to be read from a slow disk."""
-LOOK_SECONDS = 2.0
+MAX_STEP_SECONDS = 2.0
 """Most seconds of silence between two checks that count: if it was longer, this process was suspended."""
 OPENING_SECONDS = 3.0
 """Seconds of opening a source after which the devices are reported as out of order."""
@@ -84,9 +84,9 @@ class WorkerOptions(Struct, frozen=True):
 
 def without_worker() -> Supervisor:
     """Return a supervisor that never starts a worker, where no devices are read."""
-    made = Supervisor(WorkerOptions(""))
-    made.held = True
-    return made
+    supervisor = Supervisor(WorkerOptions(""))
+    supervisor.held = True
+    return supervisor
 
 
 class Supervisor:
@@ -112,12 +112,12 @@ class Supervisor:
         self._orders = 0
         self._open_orders: deque[tuple[int, float]] = deque()
         """Numbers of the orders that have not been answered, and when they were given."""
-        self._ordered_at = self._looked_at = self._weighed_at = 0.0
+        self._ordered_at = self._stepped_at = self._weighed_at = 0.0
         self._silent = 0.0
         """Seconds for which an order has been without an answer."""
-        self.heard = False
+        self.has_answered = False
         """Whether the worker ever answered an order: its silence says nothing of the driver before."""
-        self._asked = False
+        self._is_report_awaited = False
         """Whether devices were ordered to be read since the last report of any."""
         self._waited = 0.0
         """Seconds of waiting for the source to open, or for a report of any device."""
@@ -128,7 +128,7 @@ class Supervisor:
         self.restarts = 0
         self.refusal: Refusal | None = None
         self._starts = 0
-        self._seen = False
+        self._had_hello = False
         self._logged: tuple[str, float] | None = None
         """The last failure that was logged, and when."""
         self._reason = ""
@@ -170,13 +170,13 @@ class Supervisor:
             if now >= self._start_at and not self.held:
                 self._start(now)
         elif self._process.status() is not None:
-            self._bury(now)
+            self._reap(now)
         elif self._state == "stopping":
-            self._see_off(now)
+            self._check_termination(now)
         else:
-            self._question(now)
-            self._judge(now)
-        self._looked_at = now
+            self._ping_worker(now)
+            self._check_worker(now)
+        self._stepped_at = now
 
     def hold(self, now: float) -> None:
         """End the worker, and start no other before `release`. The driver is free once there is no `pid`."""
@@ -196,29 +196,29 @@ class Supervisor:
         """Order these lanes; False if there is no worker to ask."""
         if self._state != "running" or not self._order(" ".join(lane.value for lane in lanes), now):
             return False
-        self._asked = True
+        self._is_report_awaited = True
         return True
 
     def receive(self, now: float) -> list[Message]:
         """Return all complete messages; of a worker that is being ended, only its reason for leaving."""
         messages, self._unread = self._unread, []
         lines = self._process.lines(now) if self._process else []
-        self._trust.weigh(sum(map(len, lines)), now)
+        self._trust.record_bytes(sum(map(len, lines)), now)
         most = self.garbage + REJECTED_AT_ONCE
         for line in lines:
             try:
                 message = self._decoder.decode(line)
-                self._doubt(message, now)
+                self._validate(message, now)
             except MessageError as error:
-                self._trust.refuse(error, now)
+                self._trust.record_garbage(error, now)
                 self.garbage += 1
                 if self.garbage == most:
                     break  # the worker is broken, and must not delay a snapshot
                 continue
             if isinstance(message, Alive):
-                self._answered(message.order)
+                self._record_answer(message.order)
             elif isinstance(message, Refusal) or (message is not None and self._state != "stopping"):
-                self._hear(message, now)
+                self._handle_message(message, now)
                 messages.append(message)
         return messages
 
@@ -228,24 +228,24 @@ class Supervisor:
             return
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
         for _ in range(120):
-            self._process.lines(self._looked_at)  # one that waits for room in a pipe could not exit
+            self._process.lines(self._stepped_at)  # one that waits for room in a pipe could not exit
             if self._process.status() is not None:
                 break
             wait(0.05)
         else:
             log.error("device worker does not exit; killing it", extra={"facts": {"pid": self._process.pid}})
             self._process.signal(signal.SIGKILL)
-        self._process.close(self._looked_at)
+        self._process.close(self._stepped_at)
         self._process = None
 
-    def greet(self, now: float) -> None:
+    def ping(self, now: float) -> None:
         """Send an empty order (ping); the answer shows that the worker is alive."""
         self._order("", now)
 
     def abandon(self) -> None:
         """Abandon the worker without waiting: once its pipe of orders is closed, it exits as soon as it can."""
         if self._process is not None:
-            self._process.close(self._looked_at)
+            self._process.close(self._stepped_at)
             self._process = None
 
     def _start(self, now: float) -> None:
@@ -261,9 +261,9 @@ class Supervisor:
         self._process, self._state, self._since = process, "starting", now
         self._decoder, self._reason = Decoder(self._options.source, self._decoder), ""
         self._open_orders.clear()
-        self._ordered_at = self._looked_at = self._weighed_at = now
-        self._silent, self._waited, self._asked = 0.0, 0.0, False
-        self._killed = self._noticed = self.heard = False
+        self._ordered_at = self._stepped_at = self._weighed_at = now
+        self._silent, self._waited, self._is_report_awaited = 0.0, 0.0, False
+        self._killed = self._noticed = self.has_answered = False
         self._own_refusal = None
         self.opened_at = None
         self._trust = WorkerTrust()
@@ -279,45 +279,45 @@ class Supervisor:
         self._open_orders.append((self._orders, now))
         return self._process.order(f"{self._orders} {words}\n".encode())
 
-    def _question(self, now: float) -> None:
+    def _ping_worker(self, now: float) -> None:
         """Measure how long the worker has been silent, give it something to answer, and request what was lost."""
         if self._open_orders:
             _, since = self._open_orders[0]
-            self._silent += min(now - max(self._looked_at, since), LOOK_SECONDS)
-        if self._asked or self._state == "starting":
-            self._waited += min(now - self._looked_at, LOOK_SECONDS)
+            self._silent += min(now - max(self._stepped_at, since), MAX_STEP_SECONDS)
+        if self._is_report_awaited or self._state == "starting":
+            self._waited += min(now - self._stepped_at, MAX_STEP_SECONDS)
         due = now - self._ordered_at >= PING_SECONDS
-        unheard = due and self.heard and self._state == "starting"  # perhaps it is open, and its hello was lost
-        if self._trust.wants_anew(now) or unheard:
+        unheard = due and self.has_answered and self._state == "starting"  # perhaps it is open, and its hello was lost
+        if self._trust.consume_resend_request(now) or unheard:
             self._order(ANEW, now)
         elif due:
             self._order("", now)
 
-    def _judge(self, now: float) -> None:
+    def _check_worker(self, now: float) -> None:
         assert self._process is not None
-        if self._silent > (SILENCE_SECONDS if self.heard else FIRST_SILENCE_SECONDS):
-            self._dismiss(now, f"has not answered for {self._silent:.0f} s", WEDGED_TIMEOUT_SECONDS)
+        if self._silent > (SILENCE_SECONDS if self.has_answered else FIRST_SILENCE_SECONDS):
+            self._terminate(now, f"has not answered for {self._silent:.0f} s", WEDGED_TIMEOUT_SECONDS)
             return
         if self._waited > self._stuck:
             waited, self._stuck = self._stuck, min(2 * self._stuck, LONGEST_STUCK_SECONDS)
-            what = "opened its source" if self._state == "starting" else "reported any device"
-            self._dismiss(now, f"has not {what} for {waited:.0f} s", TERM_TIMEOUT_SECONDS)
+            event = "opened its source" if self._state == "starting" else "reported any device"
+            self._terminate(now, f"has not {event} for {waited:.0f} s", TERM_TIMEOUT_SECONDS)
         elif self._trust.lost:
-            self._dismiss(now, self._trust.lost, TERM_TIMEOUT_SECONDS)
+            self._terminate(now, self._trust.lost, TERM_TIMEOUT_SECONDS)
         elif now - self._weighed_at >= WEIGH_SECONDS:
             self._weighed_at = now
-            held = self._process.resident()
-            if held is not None and held > MEMORY:
-                self._dismiss(now, f"uses {held // 2**20} MiB of memory", WEDGED_TIMEOUT_SECONDS)
+            resident = self._process.resident()
+            if resident is not None and resident > MEMORY:
+                self._terminate(now, f"uses {resident // 2**20} MiB of memory", WEDGED_TIMEOUT_SECONDS)
         if self._state == "starting" and not self._noticed and now - self._since > OPENING_SECONDS:
             self._noticed = True
             detail = f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library"
             log.warning("devices: %s", detail, extra={"facts": {"source": self._options.source}})
             self.ended = Refusal(False, detail, Reason.TIMEOUT)
 
-    def _dismiss(self, now: float, why: str, seconds: float) -> None:
-        log.warning("device worker %s; terminating it", why, extra={"facts": {"pid": self.pid}})
-        self._reason = f"the device worker {why}"
+    def _terminate(self, now: float, problem: str, seconds: float) -> None:
+        log.warning("device worker %s; terminating it", problem, extra={"facts": {"pid": self.pid}})
+        self._reason = f"the device worker {problem}"
         self.ended = Refusal(False, self._reason, Reason.TIMEOUT)
         self._end(now, seconds)
 
@@ -327,7 +327,7 @@ class Supervisor:
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
         self._state, self._since, self._kill_at = "stopping", now, now + seconds
 
-    def _see_off(self, now: float) -> None:
+    def _check_termination(self, now: float) -> None:
         assert self._process is not None
         facts = {"facts": {"pid": self.pid}}
         if not self._killed and now >= self._kill_at:
@@ -339,7 +339,7 @@ class Supervisor:
             log.error("%s; waiting for it to exit", UNKILLABLE, extra=facts)
             self.ended = Refusal(False, UNKILLABLE, Reason.TIMEOUT)
 
-    def _bury(self, now: float) -> None:
+    def _reap(self, now: float) -> None:
         assert self._process is not None
         status = self._process.status()
         assert status is not None
@@ -352,12 +352,12 @@ class Supervisor:
         delay = FIRST_DELAY_SECONDS if sound else self._delay
         is_absent = self.refusal is not None and self.refusal.absent
         never_seen = NEVER_SEEN_DELAY_SECONDS if is_absent else LONGEST_DELAY_SECONDS
-        self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else never_seen)
+        self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._had_hello else never_seen)
         if not is_absent:
             if sound:
                 self._logged = None
-            self._log_failure(f"device worker {said(status)}; restarting it in {delay:.1f} s", now)
-            self.ended = self._why_ended(status)
+            self._log_failure(f"device worker {exit_text(status)}; restarting it in {delay:.1f} s", now)
+            self.ended = self._end_reason(status)
         self._process, self._state, self._start_at = None, "down", now + delay
 
     def _log_failure(self, text: str, now: float, level: int = logging.WARNING) -> None:
@@ -369,31 +369,31 @@ class Supervisor:
         self._logged = text, now
         log.log(level, "%s", text)
 
-    def _why_ended(self, status: int) -> Refusal:
+    def _end_reason(self, status: int) -> Refusal:
         if self._reason:
             return Refusal(False, self._reason, Reason.TIMEOUT)
-        return self._own_refusal or Refusal(False, f"the device worker {said(status)}")
+        return self._own_refusal or Refusal(False, f"the device worker {exit_text(status)}")
 
-    def _doubt(self, message: Message | Alive | None, now: float) -> None:
+    def _validate(self, message: Message | Alive | None, now: float) -> None:
         """Reject what only this side can know to be false. Raises MessageError."""
         if isinstance(message, (LaneSample, ChannelError)) and message.mono > now + AHEAD_SECONDS:
             raise MessageError(f"a sample from the future: {message.mono} s, now {now} s")
         if isinstance(message, Alive) and message.order > self._orders:
             raise MessageError(f"an answer to order {message.order}, but only {self._orders} were given")
 
-    def _answered(self, order: int) -> None:
-        self.heard = True
+    def _record_answer(self, order: int) -> None:
+        self.has_answered = True
         while self._open_orders and self._open_orders[0][0] <= order:
             self._open_orders.popleft()
             self._silent = 0.0
 
-    def _hear(self, message: Message, now: float) -> None:
+    def _handle_message(self, message: Message, now: float) -> None:
         if isinstance(message, Hello):
             if self.refusal is not None and self.refusal.absent:
                 self._delay = FIRST_DELAY_SECONDS  # the search for a driver says nothing about this worker
             if self._state == "starting":
                 self._state, self.opened_at, self._waited = "running", now, 0.0
-            self.refusal, self._seen = None, True
+            self.refusal, self._had_hello = None, True
         elif isinstance(message, Refusal):
             if self.refusal != message:
                 level = logging.INFO if message.absent else logging.WARNING
@@ -402,4 +402,4 @@ class Supervisor:
             self.refusal = message
             self._own_refusal = None if message.absent else message
         elif isinstance(message, (LaneSample, ChannelError)):
-            self._asked, self._waited, self._stuck = False, 0.0, STUCK_SECONDS
+            self._is_report_awaited, self._waited, self._stuck = False, 0.0, STUCK_SECONDS

@@ -6,7 +6,7 @@ from agent.worker.worker_messages import MessageError
 
 log = logging.getLogger("coldplate.worker")
 
-ASK_SECONDS = 1.0
+REQUEST_INTERVAL_SECONDS = 1.0
 """Seconds between two requests to send everything again."""
 CALM_SECONDS = 3.0
 """Seconds without garbage after which a spell of it is over."""
@@ -26,12 +26,12 @@ class WorkerTrust:
         """Why the worker is no longer trusted; empty while it is."""
         self._first: float | None = None
         self._last = 0.0
-        self._anew = False
-        self._asked: float | None = None
+        self._must_resend = False
+        self._requested_at: float | None = None
         self._level = 0.0
         self._weighed: float | None = None
 
-    def refuse(self, error: MessageError, now: float) -> None:
+    def record_garbage(self, error: MessageError, now: float) -> None:
         """Record that a line was garbage."""
         # Only the first is a warning: a broken worker would fill the journal with the others.
         level = logging.WARNING if self._first is None else logging.DEBUG
@@ -39,11 +39,11 @@ class WorkerTrust:
         if self._first is None or now - self._last > CALM_SECONDS:
             self._first = now
         self._last = now
-        self._anew = True
+        self._must_resend = True
         if now - self._first > SPELL_SECONDS:
             self.lost = f"has sent garbage for {now - self._first:.0f} s"
 
-    def weigh(self, size: int, now: float) -> None:
+    def record_bytes(self, size: int, now: float) -> None:
         """Record that lines of this many bytes came."""
         if self._weighed is not None:
             self._level = max(self._level - FLOOD * (now - self._weighed), 0.0)
@@ -52,9 +52,11 @@ class WorkerTrust:
         if self._level > FLOOD_ROOM:
             self.lost = "floods its output"
 
-    def wants_anew(self, now: float) -> bool:
+    def consume_resend_request(self, now: float) -> bool:
         """Return whether to request everything again now; True once for each request."""
-        if not self._anew or (self._asked is not None and now - self._asked < ASK_SECONDS):
+        if not self._must_resend or (
+            self._requested_at is not None and now - self._requested_at < REQUEST_INTERVAL_SECONDS
+        ):
             return False
-        self._anew, self._asked = False, now
+        self._must_resend, self._requested_at = False, now
         return True

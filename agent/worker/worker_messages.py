@@ -124,7 +124,9 @@ def clean(text: str, limit: int) -> str:
     """Return a text that the reader will accept: without unprintable characters, and no longer than the limit."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def encode_entity(entity: Entity) -> list[object]:
@@ -141,9 +143,9 @@ def encode_entity(entity: Entity) -> list[object]:
 
 def encode_series(series: Sequence[Series]) -> list[list[object]]:
     rows: list[list[object]] = []
-    for each in series:
-        labels = [(name, clean(value, LABEL)) for name, value in each.labels]
-        rows.append([each.metric.name, encode_entity(each.entity), labels])
+    for s in series:
+        labels = [(name, clean(value, LABEL)) for name, value in s.labels]
+        rows.append([s.metric.name, encode_entity(s.entity), labels])
     return rows
 
 
@@ -152,14 +154,14 @@ def encode_gaps(gaps: Sequence[Gap]) -> list[list[object]]:
 
 
 def encode_processes(processes: Sequence[GpuProcess] | None) -> list[list[object]] | None:
-    return None if processes is None else [[each.pid, each.memory, each.instance, each.sm] for each in processes]
+    return None if processes is None else [[p.pid, p.memory, p.instance, p.sm] for p in processes]
 
 
 def encode_identity(key: str, identity: GpuIdentity | None) -> list[object]:
     if identity is None:
         return [key, None]
     facts = [(name, clean(value, LABEL)) for name, value in identity.facts]
-    texts = (clean(each, LABEL) for each in (identity.slot, identity.serial, identity.model))
+    texts = (clean(fact, LABEL) for fact in (identity.slot, identity.serial, identity.model))
     return [key, [identity.gpu.index, *texts, facts]]
 
 
@@ -170,12 +172,12 @@ def check_channels(channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
     in the worker.
     """
     gpus = [identity for _, identity in channels if identity is not None]
-    keys, slots = [key for key, _ in channels], [each.slot for each in gpus if each.slot]
+    keys, slots = [key for key, _ in channels], [gpu.slot for gpu in gpus if gpu.slot]
     if len(set(keys)) != len(keys) or len(set(slots)) != len(slots):
         raise MessageError("two channels with the same key or slot")
     if len(channels) > CHANNELS:
         raise MessageError(f"more than {CHANNELS} channels")
-    for name in (*keys, *(each.gpu.index for each in gpus)):
+    for name in (*keys, *(gpu.gpu.index for gpu in gpus)):
         if not name or len(name) > NAME or not name.isprintable():
             raise MessageError(f"not a name of at most {NAME} characters: {name!r:.60}")
     for key, identity in channels:
@@ -194,13 +196,13 @@ def _may_be_fact(name: str) -> bool:
 
 
 def encode_unidentified(missing: Sequence[Unidentified]) -> list[list[object]]:
-    return [[each.index, each.reason.value, clean(each.detail, TEXT)] for each in missing]
+    return [[gpu.index, gpu.reason.value, clean(gpu.detail, TEXT)] for gpu in missing]
 
 
 def encode_events(number: int, events: Sequence[Xid]) -> bytes:
     """Return XID events as one message, the `number`th of its kind."""
     rows = []
-    for each in events:
-        device, code = clean(each.device, NAME) or "?", min(each.code, CODE - 1)
-        rows.append([device, code, each.wall, each.reporter, clean(each.text, TEXT)])
+    for event in events:
+        device, code = clean(event.device, NAME) or "?", min(event.code, CODE - 1)
+        rows.append([device, code, event.wall, event.reporter, clean(event.text, TEXT)])
     return encode("xid", number, rows)

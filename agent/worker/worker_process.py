@@ -59,7 +59,7 @@ class LogRelay:
         """Pass on the last output of a writer that is gone."""
         self._hand_on([self._buffer] if self._buffer else [])
         if self._left_out:
-            self._tell()
+            self._log_dropped()
         self._source.close()
 
     def _hand_on(self, lines: list[bytes]) -> None:
@@ -70,14 +70,14 @@ class LogRelay:
                 self._left_out += 1
                 continue
             if self._left_out:
-                self._tell()
+                self._log_dropped()
             self._room -= len(line) + 1
             out.append(line.translate(_UNPRINTABLE) + b"\n")
         if out:
             with contextlib.suppress(OSError):
                 os.write(self._target, b"".join(out))
 
-    def _tell(self) -> None:
+    def _log_dropped(self) -> None:
         log.warning("the device worker logs too much: at least %d lines were dropped", self._left_out)
         self._left_out = 0
 
@@ -103,8 +103,8 @@ READ_BYTES = 2**16
 STANDARD_ERROR = 2
 
 
-def run_module(module: str, given: bytes, seconds: float) -> tuple[int, bytes, bytes]:
-    """Run a module of this package to its end, `given` on its standard input.
+def run_module(module: str, stdin: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+    """Run a module of this package to its end, `stdin` on its standard input.
 
     Returns its exit status, standard output and standard error.
 
@@ -115,7 +115,7 @@ def run_module(module: str, given: bytes, seconds: float) -> tuple[int, bytes, b
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        output, error = process.communicate(given, seconds)
+        output, error = process.communicate(stdin, seconds)
     except subprocess.TimeoutExpired:
         process.kill()  # not waited for: a process that hangs in the kernel does not end
         raise TimeoutError from None
@@ -163,8 +163,8 @@ class ChildProcess:
         self._relay.pass_on(now)
         if self.descriptor is None:
             return []
-        parts, taken = [self._buffer], 0
-        while taken < MOST_AT_ONCE:
+        parts, byte_count = [self._buffer], 0
+        while byte_count < MOST_AT_ONCE:
             try:
                 data = os.read(self.descriptor, READ_BYTES)
             except BlockingIOError:
@@ -174,7 +174,7 @@ class ChildProcess:
             if not data:
                 break
             parts.append(data)
-            taken += len(data)
+            byte_count += len(data)
             if len(data) < READ_BYTES:
                 break  # the pipe is empty
         *lines, self._buffer = b"".join(parts).split(b"\n")
@@ -204,7 +204,7 @@ class ChildProcess:
         self._messages.close()
 
 
-def said(status: int) -> str:
+def exit_text(status: int) -> str:
     """Return a text that says how a process ended."""
     if status < 0:
         return f"was killed by signal {-status} ({signal.strsignal(-status) or 'unknown'})"

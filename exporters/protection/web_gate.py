@@ -206,7 +206,7 @@ class WebWatch:
         except WebFileError as error:
             self.last.good = False
             text = "web configuration not reloaded, keeping the current one: %s"
-            self._once.problem("load", text, error, what=str(error), level=logging.ERROR)
+            self._once.problem("load", text, error, cause=str(error), level=logging.ERROR)
             raise
 
     def enforce(self, terms: WebTerms) -> None:

@@ -187,7 +187,7 @@ def test_a_process_that_is_gone_or_cannot_be_read_is_an_error_number(proc: Proc)
     assert told(broker(proc), ask_variables(101, STARTED)) == (errno.ENOENT, b"")
 
 
-def test_a_number_that_is_reused_between_the_two_files_reveals_nothing_of_the_new_process(
+def test_a_process_id_reused_between_two_files_reveals_nothing_of_the_new_one(
     proc: Proc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory that was opened stays the old process's, as procfs has it too."""

@@ -144,9 +144,9 @@ def test_without_an_event_nothing_is_written_and_memory_has_a_bound(make: Make, 
 )  # fmt: skip
 def test_what_is_new_is_noticed_once(frames: Sequence[tuple[Frame, ...]], begun: list[list[str]]) -> None:
     triggers = FlightTriggers(frozenset({FIRING, XID}))
-    assert [triggers.look(snapshot(second, *more)) for second, more in enumerate(frames)] == begun
+    assert [triggers.begun_events(snapshot(second, *more)) for second, more in enumerate(frames)] == begun
     silent = FlightTriggers(frozenset())
-    assert [silent.look(snapshot(second, *more)) for second, more in enumerate(frames)] == [[]] * len(frames)
+    assert [silent.begun_events(snapshot(second, *more)) for second, more in enumerate(frames)] == [[]] * len(frames)
 
 
 @pytest.mark.parametrize("keep", [10_000, 100])

@@ -104,10 +104,10 @@ def test_a_reload_keeps_the_step_and_a_budget_of_none_ends_it(rig: GovernedRig) 
     *_, snapshot = rig.run(200)
     assert of(snapshot, "overhead_info", "state") == {"exhausted": 1}
     rig.loop.reconfigure(Settings(fast=0.5, slow=12.0, cold=40.0, cpu_budget=0.1))
-    rig.loop._take_settings()
+    rig.loop._apply_settings()
     assert rig.loop.sampler.settings.slow == 48.0
     rig.loop.reconfigure(Settings(fast=0.5, slow=12.0, cold=40.0, cpu_budget=float("inf")))
-    rig.loop._take_settings()
+    rig.loop._apply_settings()
     assert rig.loop.sampler.settings.slow == 12.0
     *_, snapshot = rig.run(2)
     assert not of(snapshot, "overhead_info", "state") and not of(snapshot, "sampling_slowdown_ratio")

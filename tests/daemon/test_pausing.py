@@ -2,9 +2,12 @@
 
 import logging
 import os
+import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from freezegun import freeze_time
 
 from agent.commands import pause as command
 from agent.daemon import pausing
@@ -53,7 +56,7 @@ class Rig:
 
     def see(self, later: float = 0.0, wall: float | None = None) -> float | None:
         self.now = Instant(self.now.mono + later, self.now.wall + (later if wall is None else wall))
-        self.watch.look()
+        self.watch.check_request()
         current = self.watch.current
         return None if current is None else current[0]
 
@@ -165,9 +168,20 @@ def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(star
 
 
 def test_without_an_agent_nothing_is_left_behind(configured: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(command, "ANSWER_SECONDS", 0.2)
-    status = command.run(parsed("--config.file", str(configured)))
-    assert status == 1
+    asked_until = []
+    with freeze_time("2026-01-01 12:00:00") as frozen:
+
+        def sleep(seconds: float) -> None:
+            request = pausing.read_request(configured.parent / "state")
+            asked_until.append(None if request is None else request.until)
+            frozen.tick(seconds)
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        began = time.monotonic()
+        assert command.run(parsed("--for", "30m", "--config.file", str(configured))) == 1
+        assert 0.0 <= time.monotonic() - began - command.ANSWER_SECONDS < 1.0
+    half_past = datetime(2026, 1, 1, 12, 30, tzinfo=timezone.utc).timestamp()
+    assert set(asked_until) == {half_past}
     assert "no agent with the state directory" in capsys.readouterr().err
     assert os.listdir(configured.parent / "state") == []
     assert command.run(parsed("--end", "--config.file", str(configured))) == 0

@@ -33,7 +33,7 @@ class Worker:
     def opening(self) -> bool:
         return False
 
-    def greet(self, now: float) -> None:
+    def ping(self, now: float) -> None:
         pass
 
     def step(self, now: float) -> None:

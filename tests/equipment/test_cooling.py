@@ -41,7 +41,7 @@ def test_detectors_and_connectors_are_found_by_links_and_shown_in_base_units(coo
     assert len(node.controller.asked) - asked == 4, "a round reads each part once, and does not search again"
 
 
-def test_detectors_that_are_listed_in_groups_are_found_too_and_each_has_a_series_for_every_state(cooled: Make) -> None:
+def test_detectors_in_groups_are_found_and_have_a_series_for_every_state(cooled: Make) -> None:
     node = cooled()
     path = f"{BASE}/c/ThermalSubsystem/LeakDetection"
     detectors = [{"DeviceName": "Rope A", "DetectorState": "OK"}, {"DetectorState": "Critical"}, "no detector"]

@@ -107,9 +107,7 @@ def test_supplies_in_a_chassis_belong_to_the_shelf_that_has_none(shelf: Plant) -
     assert (states["3 power-supply PSU0"], states["Shelf power-supply PSU0"]) == ("critical", "ok")
 
 
-def test_supplies_that_a_shelf_links_are_found_once_and_those_of_a_cooling_unit_are_none_of_a_shelf(
-    shelf: Plant,
-) -> None:
+def test_linked_supplies_are_found_once_and_a_cooling_units_are_not_a_shelfs(shelf: Plant) -> None:
     chassis_with_supplies(shelf, "Shelf", PSU0=OK)
     path = "/redfish/v1/Chassis/Shelf"
     shelf.controller.documents[f"{SHELVES}/1"]["Links"] = {"Chassis": [{"@odata.id": path}]}

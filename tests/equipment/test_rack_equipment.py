@@ -106,9 +106,7 @@ def test_a_pump_is_well_only_if_it_says_so(plant: Plant, document: Any, said: st
     assert states["1 pump B"] == "ok"
 
 
-def test_a_reservoir_is_as_bad_as_the_worse_of_level_and_status_and_a_connector_that_is_off_no_spare(
-    plant: Plant,
-) -> None:
+def test_a_reservoir_has_the_worse_of_level_and_status_and_a_connector_is_no_spare(plant: Plant) -> None:
     members = {"A": {**OK, "FluidLevelStatus": "Critical"}, "B": {**OK, "FluidLevelStatus": 1}, "C": OK}
     off = {"members": {"1": {"Status": {"State": "Disabled", "Health": "OK"}}}}
     plant.unit("1", Reservoirs={"members": members}, SecondaryCoolantConnectors=off)
@@ -136,7 +134,7 @@ def test_leak_detectors_in_groups_are_shown_and_stay_known(plant: Plant) -> None
     assert plant.states()["1 leak-detector Rope"] == "unavailable"
 
 
-def test_a_connector_that_is_off_has_no_values_and_a_part_that_vanished_is_unavailable(plant: Plant) -> None:
+def test_a_connector_that_is_off_has_no_values_and_a_vanished_part_is_unavailable(plant: Plant) -> None:
     connectors = {"members": {"1": CONNECTOR, "2": {**CONNECTOR, "Status": {"State": "Disabled"}}}}
     plant.unit("1", SecondaryCoolantConnectors=connectors, Pumps={"members": {"A": OK, "B": OK}})
     assert {each.rpartition(" ")[2] for each in plant.values() if each.startswith("coolant")} == {"1"}
@@ -171,7 +169,7 @@ def test_a_service_that_refuses_the_login_is_left_alone_for_a_while(plant: Plant
     assert len(plant.controller.asked) > asked
 
 
-def test_a_service_without_a_root_is_named_and_asked_for_both_and_one_without_its_slash_is_read(plant: Plant) -> None:
+def test_a_service_without_a_root_is_named_and_one_without_the_slash_is_read(plant: Plant) -> None:
     plant.unit("1", Pumps={"members": {"A": OK}})
     root = plant.controller.documents.pop("/redfish/v1/")
     (gap,) = plant.read().gaps
@@ -281,9 +279,7 @@ def test_a_service_that_trickles_ends_its_round_and_costs_only_itself(plant: Pla
     assert plant.states() != {}
 
 
-def test_a_service_is_asked_every_fifteen_seconds_and_shown_at_each_read_and_without_equipment_it_is_down(
-    plant: Plant,
-) -> None:
+def test_a_service_is_polled_every_15_seconds_and_without_equipment_is_down(plant: Plant) -> None:
     sample = plant.read()
     assert "it lists no coolant distribution unit" in sample.gaps[0].detail
     assert plant.values(0.0) == {"equipment_up": 0}
@@ -297,7 +293,7 @@ def test_a_service_is_asked_every_fifteen_seconds_and_shown_at_each_read_and_wit
     assert len(plant.controller.asked) > asked
 
 
-def test_who_has_no_turn_asks_nothing_and_shows_nothing_and_one_whose_turn_ends_forgets(plant: Plant) -> None:
+def test_an_agent_without_its_turn_asks_and_shows_nothing_and_forgets_at_its_end(plant: Plant) -> None:
     plant.mine = False
     plant.unit("1", Pumps={"members": {"A": OK}})
     assert plant.read() == BackendSample([], [], calls=0)

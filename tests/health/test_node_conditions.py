@@ -3,10 +3,12 @@
 import json
 import socket
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from functools import cache
 from pathlib import Path
 
 import pytest
+from freezegun import freeze_time
 from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
@@ -197,6 +199,14 @@ def test_an_agent_that_judges_other_devices_or_not_yet_is_not_believed(answer: b
     with serving(lambda _: (200, answer)) as place:
         found = ask(place, devices=devices)
     assert (found.firing is None, found.answered, why in found.why) == (bool(why), True, True)
+
+
+@pytest.mark.parametrize(("seconds_late", "is_believed"), [(-10, True), (59, True), (61, False)])
+def test_an_agent_whose_rules_are_a_minute_behind_is_not_believed(seconds_late: int, is_believed: bool) -> None:
+    due = datetime(2026, 1, 1, 12, 0, 0, tzinfo=timezone.utc)
+    answer = page(alert("GpuLost", "firing"), nextEvaluation="2026-01-01T12:00:00Z")
+    with serving(lambda _: (200, answer)) as place, freeze_time(due + timedelta(seconds=seconds_late), tick=True):
+        assert (ask(place).firing is not None) is is_believed
 
 
 def test_a_check_beside_a_demonstration_says_so_and_judges_by_its_own_sample(look) -> None:

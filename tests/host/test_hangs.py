@@ -155,7 +155,7 @@ def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_group(host, odd
     fresh.close()
 
 
-def test_hardware_is_distinguished_from_the_rest_even_where_sysfs_may_not_be_searched(host, odd) -> None:
+def test_hardware_is_recognized_even_where_sysfs_may_not_be_searched(host, odd) -> None:
     """One disk's folder that is odd costs that disk."""
     host.write("diskstats", (host.proc / "diskstats").read_text().replace("loop0", "sda"))
     (host.sys / "block/sda").mkdir()

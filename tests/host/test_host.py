@@ -22,7 +22,7 @@ SECTOR = 512
 KIB = 1024
 
 
-def test_processor_time_is_in_seconds_by_mode_guest_time_is_not_counted_twice_and_iowait_never_falls(host) -> None:
+def test_processor_seconds_by_mode_count_guests_once_and_iowait_never_falls(host) -> None:
     iowait = 'coldplate_node_cpu_seconds_total{mode="iowait"}'
     values = host.values()
     modes = {name: value for name, value in values.items() if name.startswith("coldplate_node_cpu_seconds_total")}
@@ -66,7 +66,7 @@ def test_memory_errors_that_cannot_be_read_are_missing_and_never_0(host, broken:
     assert gaps["coldplate_node_dimm_errors_total"].reason is reason
 
 
-def test_only_whole_physical_disks_are_shown_and_without_one_there_is_no_series_and_no_gap(host) -> None:
+def test_only_whole_physical_disks_are_shown_and_none_is_no_gap(host) -> None:
     assert {name: value for name, value in host.values().items() if "_disk_" in name} == {
         'coldplate_node_disk_read_bytes_total{device="nvme0n1"}': 2000 * SECTOR,
         'coldplate_node_disk_written_bytes_total{device="nvme0n1"}': 1000 * SECTOR,
@@ -98,7 +98,7 @@ def test_load_boot_time_pressure_and_identity(host) -> None:
     assert values[f'coldplate_node_info{{kernel="{release}",machine="{machine}"}}'] == 1
 
 
-def test_the_root_is_shown_whatever_it_is_and_a_filesystem_that_is_gone_affects_only_itself(host) -> None:
+def test_the_root_is_always_shown_and_a_vanished_filesystem_affects_only_itself(host) -> None:
     size = 'coldplate_node_filesystem_size_bytes{mountpoint="/"}'
     host.write("self/mounts", "overlay / overlay rw 0 0\n")
     assert host.values()[size] > 0
@@ -132,7 +132,7 @@ def test_what_the_kernel_answers_becomes_the_reason(host, monkeypatch, code: int
     assert host.gaps()["coldplate_node_filesystem_size_bytes"].reason is reason
 
 
-def test_a_kernel_without_pressure_figures_is_one_gap_of_each_row_that_says_unsupported(host) -> None:
+def test_a_kernel_without_pressure_figures_is_one_unsupported_gap_of_each_metric(host) -> None:
     for resource in ("cpu", "memory", "io"):
         (host.proc / "pressure" / resource).unlink()
     sample = host.read()
@@ -144,7 +144,7 @@ def test_a_kernel_without_pressure_figures_is_one_gap_of_each_row_that_says_unsu
     assert sample.readings
 
 
-def test_every_reading_has_the_labels_and_the_range_of_its_row_and_a_series_that_is_made_once(host) -> None:
+def test_readings_have_the_labels_and_range_of_their_metric_and_reuse_series(host) -> None:
     readings = host.read().readings
     for reading in readings:
         row = reading.metric
@@ -248,9 +248,7 @@ def test_a_filesystem_that_hangs_for_minutes_costs_one_row(host: Any, dead: dict
     assert look(host, 301.0)[0]["/a"] == 1
 
 
-def test_a_filesystem_whose_server_is_gone_is_down_and_one_that_may_not_be_seen_is_absent(
-    host: Any, dead: dict[str, Any]
-) -> None:
+def test_a_filesystem_without_its_server_is_down_and_a_hidden_one_is_absent(host: Any, dead: dict[str, Any]) -> None:
     host.write("self/mounts", MOUNTS)
     dead.update({"/a": errno.ESTALE, "/b": errno.ESHUTDOWN, "/c": errno.EACCES})
     values, _ = look(host)
@@ -285,9 +283,7 @@ def test_a_process_is_stuck_that_does_not_run_for_two_minutes(host: Any, caplog:
     assert look(host, 240.0)[0][STUCK] == 0
 
 
-def test_fabric_manager_is_looked_for_where_there_are_switches_and_the_module_for_rdma_where_there_is_infiniband(
-    host: Any,
-) -> None:
+def test_fabric_manager_needs_switches_and_peermem_needs_infiniband(host: Any) -> None:
     gaps = look(host)[1]
     assert {gaps[each].reason for each in (STUCK, PEERMEM)} == {Reason.UNSUPPORTED}
     process(host, 1)

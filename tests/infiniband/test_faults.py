@@ -39,7 +39,7 @@ def broken(unpack) -> Path:
     return sysfs
 
 
-def test_a_file_that_cannot_be_understood_is_a_gap_that_names_it_and_affects_only_itself(broken, opened, page) -> None:
+def test_a_malformed_file_is_a_gap_that_names_it_and_affects_only_itself(broken, opened, page) -> None:
     shown = page(opened(broken))
     assert len(shown.gaps) == len(BROKEN)
     for row, file, _, reason, words in BROKEN:
@@ -97,9 +97,7 @@ def test_facts_that_may_not_be_read_are_a_gap(tree, opened, now) -> None:
     assert [gap.reason for gap in sample.gaps] == [Reason.DENIED] * 9
 
 
-def test_a_file_missing_from_a_port_is_unsupported_and_a_device_without_ports_a_gap_of_its_own(
-    unpack, opened, now
-) -> None:
+def test_a_missing_file_is_unsupported_and_a_device_without_ports_a_gap(unpack, opened, now) -> None:
     sysfs = unpack("dgx-h100", "mlx5_0", "mlx5_3")
     (sysfs / "class/infiniband/mlx5_3/ports/1/phys_state").unlink()
     shutil.rmtree((sysfs / "class/infiniband/mlx5_0").resolve() / "ports")
@@ -146,7 +144,7 @@ def dead(fd: int, size: int, offset: int) -> bytes:
     return os.pread(fd, size, offset)
 
 
-def test_a_device_that_vanishes_is_lost_in_its_own_files_only_and_is_read_when_it_is_back(node, opened, now) -> None:
+def test_a_vanished_device_is_lost_alone_and_is_read_when_it_is_back(node, opened, now) -> None:
     backend = opened(node.sysfs, pread=dead)
     before = of(backend.read(Lane.FAST, now))
     node.unplug()
@@ -215,9 +213,7 @@ def test_a_directory_that_may_not_be_listed_is_tried_file_by_file(node, opened, 
     assert of(sample)["port_up"] == 1
 
 
-def test_leaving_the_active_state_is_counted_once_for_each_time_and_over_a_reload_of_the_driver(
-    node, opened, now
-) -> None:
+def test_leaving_the_active_state_counts_once_and_over_a_reload_of_the_driver(node, opened, now) -> None:
     backend = opened(node.sysfs, pread=dead)
 
     def events(state: str) -> tuple[object, object]:

@@ -116,9 +116,7 @@ def test_one_file_that_hangs_is_one_gap_and_all_else_is_fresh(node, lane, file, 
     assert len(again.readings) == whole
 
 
-def test_while_a_file_of_one_lane_hangs_the_others_are_fresh_and_what_an_abandoned_read_gives_is_never_shown(
-    node,
-) -> None:
+def test_a_hanging_file_leaves_other_lanes_fresh_and_its_late_answer_is_not_shown(node) -> None:
     """It was read before the adapter went silent, and tells nothing about now."""
     well = {lane: len(node.read(lane).readings) for lane in LANES}
     node.write("mlx5_0", "counters/link_downed", 1)
@@ -170,9 +168,7 @@ def test_an_adapter_whose_firmware_hangs_costs_its_ports_and_two_threads(node) -
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "from the start"])
-def test_a_fact_whose_file_hangs_stays_if_it_is_known_and_else_is_a_gap_that_names_the_file(
-    node, opened, known: bool
-) -> None:
+def test_a_fact_whose_file_hangs_stays_if_known_and_else_is_a_gap(node, opened, known: bool) -> None:
     well = (node.backend if known else opened(node.sysfs)).read(Lane.COLD, Instant(0.0, 0.0)).readings
     node.firmware.stuck.add("mlx5_3/fw_ver")
     for _ in range(2):
@@ -223,7 +219,7 @@ def test_where_not_even_the_list_of_devices_answers_the_read_fails_with_the_reas
     gate.set()
 
 
-def test_a_device_whose_folder_does_not_answer_is_a_gap_and_its_known_files_are_read_on(node, monkeypatch) -> None:
+def test_a_device_with_a_silent_folder_is_a_gap_and_its_known_files_are_still_read(node, monkeypatch) -> None:
     scandir = os.scandir
     gate = threading.Event()
 

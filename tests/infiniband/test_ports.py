@@ -53,7 +53,7 @@ def test_every_file_below_the_counter_directories_of_every_port_is_exported(tree
     assert len(files) > 100
 
 
-def test_values_are_in_base_units_and_counters_exact_integers_beyond_what_a_float_holds(unpack, opened, page) -> None:
+def test_values_are_in_base_units_and_counters_are_exact_integers(unpack, opened, page) -> None:
     sysfs, widest = unpack("dgx-h100"), 2**64 - 1
     (sysfs / "class/infiniband/mlx5_3/ports/1/counters/port_xmit_data").write_text(f"{widest}\n")
     shown = page(opened(sysfs))

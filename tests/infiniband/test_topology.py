@@ -160,9 +160,7 @@ FAST_FILES = 3
 """Of a port of mlx5."""
 
 
-def test_descriptors_are_kept_within_a_budget_that_changes_the_fast_lane_first_and_given_back(
-    tree, opened, page, now, held
-) -> None:
+def test_descriptors_stay_within_a_changing_budget_fast_lane_first(tree, opened, page, now, held) -> None:
     sysfs, budget = tree("dgx-h100"), 10_000
     backend = opened(sysfs, descriptors=lambda: budget)
     whole = page(backend).readings

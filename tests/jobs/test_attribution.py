@@ -32,7 +32,7 @@ def test_two_slurm_jobs_are_distinguished(rig: Rig, shape: str) -> None:
     assert rig.problems() == {}
 
 
-def test_the_environment_adds_facts_to_a_slurm_job_and_nothing_else_of_it_is_shown_or_kept(rig: Rig) -> None:
+def test_the_environment_adds_facts_to_a_slurm_job_and_nothing_else_is_kept(rig: Rig) -> None:
     rig.run(0, 100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
     sample = rig.look().sample
     facts = rig.rows("coldplate_job_info")[0]
@@ -174,7 +174,7 @@ def test_a_server_in_a_pod_or_a_login_gives_way_to_what_its_user_runs_there(rig:
     assert rig.look().jobs() == {("kubernetes", OTHER_UID): ["0"], ("slurm", "9"): ["1"], ("", ""): ["2"]}
 
 
-def test_a_process_on_several_gpus_holds_them_all_counts_once_and_is_gone_when_it_has_ended(rig: Rig) -> None:
+def test_a_process_on_several_gpus_holds_all_counts_once_and_goes_when_it_ends(rig: Rig) -> None:
     rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
     for gpu in range(3):
         rig.put(gpu, 100)
@@ -185,7 +185,7 @@ def test_a_process_on_several_gpus_holds_them_all_counts_once_and_is_gone_when_i
     assert (rig.rows("coldplate_job_info"), list(rig.sample.gaps), rig.up("jobs_procfs")) == ([], [], None)
 
 
-def test_a_known_process_costs_one_read_and_no_new_series_and_no_other_process_is_looked_at(rig: Rig) -> None:
+def test_a_known_process_costs_one_read_and_no_other_process_is_read(rig: Rig) -> None:
     asked: list[str] = []
 
     def read(path: str, most: int) -> bytes:
@@ -233,7 +233,7 @@ def test_energy_is_what_the_gpus_of_the_job_used_since_it_was_seen(busy: Rig) ->
     assert busy.value(ENERGY, job_id="1") == 522.0, "one that falls takes nothing away"
 
 
-def test_the_energy_of_a_gpu_that_is_shared_or_also_held_in_part_is_attributed_to_no_job(busy: Rig) -> None:
+def test_the_energy_of_a_shared_or_divided_gpu_is_attributed_to_no_job(busy: Rig) -> None:
     busy.meter(g0=1000.0, g1=5000.0, g2=7.0).look()
     busy.run(0, 200, SLURM.format(2), {})
     busy.meter(g0=1100.0, g1=5300.0, g2=8.0).look()

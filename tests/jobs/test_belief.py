@@ -35,7 +35,7 @@ PBS_17 = {"PBS_JOBID": "17.head", "PBS_JOBNAME": "n", "PBS_QUEUE": "q"}
 
 
 @pytest.mark.parametrize(("scheduler", "path", "job"), GENUINE, ids=[f"{name}-{path}" for name, path, _ in GENUINE])
-def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_user_makes_is_not(
+def test_a_schedulers_cgroup_is_its_job_and_a_users_of_the_same_name_is_not(
     scheduler: str, path: str, job: str
 ) -> None:
     found = parse_cgroup(f"0::{path}\n")

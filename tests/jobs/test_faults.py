@@ -57,7 +57,7 @@ def test_every_file_may_be_gone_at_any_moment(tmp_path: Path, caplog: pytest.Log
     assert caplog.records == []
 
 
-def test_another_process_with_the_same_id_is_another_job_and_during_a_read_one_for_the_next_look(rig: Rig) -> None:
+def test_a_reused_process_id_is_another_job_and_during_a_read_one_for_the_next(rig: Rig) -> None:
     replaced = False
 
     def read(path: str, most: int) -> bytes:

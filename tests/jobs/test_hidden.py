@@ -84,7 +84,7 @@ def test_a_process_on_which_the_broker_hangs_affects_only_its_own_name(rig: Rig)
     assert "no answer within 2 s" in gap.detail
 
 
-def test_only_an_environment_that_may_not_be_read_is_asked_for_with_the_start_of_its_process(rig: Rig) -> None:
+def test_only_an_unreadable_environment_is_requested_with_its_process_start(rig: Rig) -> None:
     for read, name, asked in ((closed, "", [(100, 77 * TICKS)]), (read_file, "llama", [])):
         rig.open(ask=(ask := Told(b"SLURM_JOB_NAME=other\0")), read=read)
         rig.run(0, 100, SLURM.format(4711), LLAMA, started=77)
@@ -92,7 +92,7 @@ def test_only_an_environment_that_may_not_be_read_is_asked_for_with_the_start_of
         assert (rig.look().holder()["name"], ask.asked) == (name, asked)
 
 
-def test_a_process_that_ends_or_whose_number_is_reused_during_the_question_is_no_hidden_one(rig: Rig) -> None:
+def test_a_process_that_ends_or_is_replaced_during_the_request_is_not_hidden(rig: Rig) -> None:
     def answer(pid: int) -> bytes:
         if pid == 101:
             raise ProcessLookupError(errno.ESRCH, "No such process")
@@ -133,9 +133,7 @@ def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_report
     assert [record.getMessage() for record in caplog.records] == [gap.detail]
 
 
-def test_a_broker_that_fails_is_left_alone_for_a_while_and_when_names_come_that_is_logged(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_broker_is_paused_and_its_recovery_is_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     ask = Told(ABSENT)
     rig.open(read=closed, ask=ask)
     for pid in range(100, 164):
@@ -158,7 +156,7 @@ def test_a_broker_that_lies_names_no_other_job_than_the_kernel_does(rig: Rig) ->
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ETIMEDOUT], ids=["fails", "hangs"])
-def test_an_environment_that_fails_or_hangs_is_reported_with_its_file_and_the_broker_is_not_asked(
+def test_a_failing_or_hanging_environment_names_its_file_and_skips_the_broker(
     rig: Rig, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     well, hangs = False, code == errno.ETIMEDOUT

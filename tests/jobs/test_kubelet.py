@@ -194,9 +194,7 @@ def made_in_order(first: Path, second: Path) -> None:
         os.utime(second)
 
 
-def test_of_two_pods_with_one_device_the_one_that_works_has_it_else_the_younger_else_both(
-    rig: Rig, kubelet: FakeKubelet
-) -> None:
+def test_of_two_pods_the_working_one_has_the_device_else_the_younger_else_both(rig: Rig, kubelet: FakeKubelet) -> None:
     """Both are there when the agent starts: which was given the device last is not known."""
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("second", uuid, rig.gpus[1].uuid), pod("first", uuid))
@@ -342,9 +340,7 @@ def test_the_pod_of_an_mps_server_gives_way_to_the_pod_that_it_serves(rig: Rig, 
     assert rig.value("coldplate_job_processes", job_id="ml/vllm") == 1
 
 
-def test_the_pod_of_a_gpu_gives_way_to_a_job_of_slurm_and_has_processes_of_unknown_origin(
-    rig: Rig, kubelet: FakeKubelet
-) -> None:
+def test_a_pod_gives_way_to_a_slurm_job_and_has_processes_of_unknown_origin(rig: Rig, kubelet: FakeKubelet) -> None:
     uuids = [gpu.uuid for gpu in rig.gpus]
     two = [(container, "nvidia.com/gpu", [f"{uuids[3]}::{number}"]) for number, container in enumerate("xy")]
     kubelet.holds(pod("worker-0", *uuids[:2]), pod("vm", uuids[2]), ("ml", "a", two))

@@ -41,7 +41,7 @@ def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
     assert (rig.gap("coldplate_job_info"), rig.problems()) == (None, {})
 
 
-def test_a_pod_whose_directory_comes_later_gets_its_name_then_and_keeps_it_though_the_directory_goes(rig: Rig) -> None:
+def test_a_pod_gets_its_name_when_its_directory_comes_and_keeps_it(rig: Rig) -> None:
     logs(rig, f"ml_trainer-0_{OTHER_UID}", f"ml_other-0_{STATIC}")  # one of the same name was there before
     rig.run(0, 100, CGROUPFS.format(UID), {})
     assert list(rig.look().jobs()) == [("kubernetes", UID)]

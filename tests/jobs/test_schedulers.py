@@ -15,7 +15,7 @@ from agent.config.schema import ConfigError, JobsConfig
 from tests.jobs.rig import HEX, UID, Rig
 
 
-def test_the_folder_of_the_agent_is_searched_and_the_broker_returns_the_variables_of_all_that_are_there() -> None:
+def test_schedulers_are_found_in_the_folder_and_the_broker_has_their_variables() -> None:
     """They stand in agent/broker/questions.py, where the privileged process has them before it."""
     home = Path(sys.modules["agent.backends.jobs.schedulers"].__file__ or "").parent
     files = {path.stem for path in home.glob("*.py")} - {"__init__"}
@@ -160,7 +160,7 @@ def test_a_gpu_on_which_another_job_computes_is_not_claimed(slurm: Rig) -> None:
     assert held(slurm.look()) == {"0": ("8", "false"), **dict.fromkeys("123", ("7", "true"))}
 
 
-def test_jobs_that_share_a_gpu_without_using_it_are_both_shown_and_ended_ones_and_instances_are_not(slurm: Rig) -> None:
+def test_jobs_that_share_an_idle_gpu_are_shown_and_ended_ones_and_instances_are_not(slurm: Rig) -> None:
     for job, gpu in ((7, 0), (8, 0), (9, 1), (10, 2)):
         step(slurm, job, "batch", 100 + job, {"SLURM_JOB_ID": str(job), "SLURM_JOB_GPUS": str(gpu)})
     slurm.proc.end(110)

@@ -42,7 +42,7 @@ def test_the_memory_and_time_of_a_shared_gpu_are_divided_among_its_jobs(rig: Rig
     assert [row["job_id"] for row in rig.look().rows(MEMORY)] == ["2"], "the driver does not say it of each process"
 
 
-def test_mig_instances_are_distinguished_and_a_process_without_one_is_not_taken_for_the_whole_gpu(rig: Rig) -> None:
+def test_mig_instances_differ_and_a_process_without_one_has_not_the_whole_gpu(rig: Rig) -> None:
     start(rig, 0, 100, 1, instance=3)
     start(rig, 0, 101, 2, instance=4)
     start(rig, 0, 102, 3, instance=4)
@@ -62,7 +62,7 @@ def test_mig_instances_are_distinguished_and_a_process_without_one_is_not_taken_
     assert rig.holder(2)["shared"] == "true", "a debugger shares the GPU of the job beside it"
 
 
-def test_at_most_256_processes_of_a_gpu_are_examined_and_sixteen_jobs_shown_and_the_rest_is_counted(rig: Rig) -> None:
+def test_at_most_256_processes_and_16_jobs_of_a_gpu_count_and_the_rest_is_a_problem(rig: Rig) -> None:
     rig.put(0, *range(10_000, 10_300))
     for job in range(20):
         start(rig, 1, 100 + job, 1000 + job)
@@ -171,7 +171,7 @@ def test_gpustat_names_job_and_user_by_index_uuid_and_mig_uuid(rig: Rig) -> None
     assert rig.problems() == {}
 
 
-def test_processes_of_a_scheduler_go_before_a_file_and_those_of_none_belong_to_its_job(rig: Rig) -> None:
+def test_scheduled_processes_precede_a_mapping_file_and_others_belong_to_its_job(rig: Rig) -> None:
     mapped(rig, "1\n", "4711\n")
     (rig.mapping / "9").write_text("4712\n")
     rig.run(0, 100, SLURM.format(2), {})

@@ -105,16 +105,14 @@ def test_an_xid_becomes_one_event_with_its_words_and_is_not_reported_again(follo
 
 
 @pytest.mark.parametrize("stamp", [0.0, 99.0, 400.0, 1e12])
-def test_a_drifting_log_clock_cannot_place_an_xid_before_the_last_read_or_after_this_one(
-    follower, stamp: float
-) -> None:
+def test_a_drifting_log_clock_cannot_place_an_xid_outside_the_last_interval(follower, stamp: float) -> None:
     follower.read(100.0)
     follower.log.write(FELL_OFF, at=stamp)
     (xid,) = follower.read(101.0).events
     assert BOOT + 100.0 <= xid.wall <= BOOT + 101.0
 
 
-def test_records_that_the_kernel_overwrote_do_not_stop_the_following_and_only_their_first_line_counts(follower) -> None:
+def test_overwritten_records_do_not_stop_later_ones_and_only_first_lines_count(follower) -> None:
     follower.log.queue.append(BrokenPipeError(32, "Broken pipe"))
     follower.log.queue.append(f"6,9,1000000,-;usb 1-1: new device\n NAME={FELL_OFF}\n{FELL_OFF}\n".encode())
     follower.log.write(FELL_OFF)
@@ -146,7 +144,7 @@ def test_a_denied_log_is_a_gap_that_names_the_file_and_the_capability() -> None:
         assert (gap.reason, "/dev/kmsg" in gap.detail, "CAP_SYSLOG" in gap.detail) == (Reason.DENIED, True, True)
 
 
-def test_a_missing_log_is_absent_and_is_found_when_it_appears_and_what_was_in_it_does_not_count(tmp_path: Path) -> None:
+def test_a_missing_log_is_absent_and_its_old_records_do_not_count_when_it_appears(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     backend = KmsgBackend(str(path))
     with pytest.raises(AbsentError, match="kmsg does not exist"):
@@ -194,7 +192,7 @@ def test_what_the_driver_could_not_take_is_counted_also_from_before_the_start(
     assert [r.value for r in again.readings] == [2.0] * len(expected)
 
 
-def test_a_log_that_fails_is_closed_reported_and_reopened_and_closing_twice_is_harmless(follower) -> None:
+def test_a_failing_log_is_closed_and_reopened_and_closing_twice_is_harmless(follower) -> None:
     follower.log.queue.append(OSError(5, "Input/output error"))
     with pytest.raises(OSError, match="Input/output error"):
         follower.read(101.0)

@@ -76,7 +76,7 @@ def test_a_defect_is_reported_with_its_traceback_once_for_each_place_in_the_code
 def test_a_problem_is_logged_again_only_if_it_is_another_one(once: LogOnce, caplog) -> None:
     once.over("disk", "never said")
     for text in ("full", "full", "gone"):
-        once.problem("disk", "%s", text, what=text, facts={"path": "/var"})
+        once.problem("disk", "%s", text, cause=text, facts={"path": "/var"})
         once.problem("network", "cannot send: %s", text)
     once.over("disk", "%s again", "well")
     once.over("disk", "%s again", "well")

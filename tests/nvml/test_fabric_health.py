@@ -59,7 +59,7 @@ def test_the_bits_are_those_that_nvidia_gives_the_names():
         assert codes == {0, aspect.good, *aspect.bad}
 
 
-def test_what_a_driver_cannot_tell_or_tells_by_a_newer_code_is_neither_a_problem_nor_none(opened):
+def test_unreported_or_newer_health_codes_are_neither_a_problem_nor_none(opened):
     sample = read(opened, info(0b01))
     assert values(sample, PROBLEM) == {("degraded_bandwidth",): 1.0}
     assert gaps(sample, PROBLEM) == []
@@ -132,7 +132,7 @@ def test_a_link_that_tells_nothing_leaves_the_worst_of_the_others_and_all_links_
         bench.read(Lane.COLD)
 
 
-def test_codewords_by_their_wrong_symbols_raw_errors_and_retransmissions_are_sums_over_the_links(opened):
+def test_codewords_raw_errors_and_retransmissions_are_sums_over_the_links(opened):
     gpu = b200(fields={(289, 4): (U64, 30), (290, 4): (U64, 5), (290, 5): (U64, 6), (295, 9): (U64, 7)})
     for link in range(18):
         gpu.fields |= {(235, link): (U64, 10**15), (236, link): (U64, link), (250, link): (U64, 1)}
@@ -156,7 +156,7 @@ def test_all_of_it_is_one_call_a_minute_and_none_in_between(opened):
         assert not {row.name for row in QUALITY} & {reading.metric.name for reading in bench.read(lane).readings}
 
 
-def test_a_generation_without_them_has_one_gap_for_the_gpu_and_a_driver_without_one_has_the_others(opened):
+def test_a_generation_without_them_has_one_gap_and_a_driver_without_one_the_others(opened):
     sample = opened(h100()).read(Lane.COLD)
     assert not [reading for reading in sample.readings if reading.metric in QUALITY]
     for row in QUALITY:

@@ -68,7 +68,7 @@ HANDLE, NAME = "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetName"
         (NAME, UnicodeDecodeError("utf-8", b"\xff", 0, 1, "start"), Reason.MALFORMED),
     ],
 )  # fmt: skip
-def test_a_gpu_that_cannot_be_identified_has_the_reason_and_is_asked_again_after_a_pause(call, answer, reason):
+def test_an_unidentified_gpu_has_the_reason_and_is_retried_after_a_pause(call, answer, reason):
     """Also one of which half is known, and one about which the binding stumbles."""
     node = Bench(h100(0), a100(1))
 
@@ -128,7 +128,7 @@ def test_a_driver_that_goes_while_a_gpu_is_asked_again_ends_the_source(code):
         wait_until(lambda: node.roster(after=RETRY_SECONDS) is None)
 
 
-def test_a_gpu_that_leaves_the_bus_is_its_own_trouble_and_one_that_comes_is_found_by_opening_again():
+def test_a_gpu_that_leaves_fails_alone_and_a_new_one_is_found_by_reopening():
     node = Bench(h100(0), h100(1))
     node.open()
     node.driver.gpus.pop()
@@ -140,7 +140,7 @@ def test_a_gpu_that_leaves_the_bus_is_its_own_trouble_and_one_that_comes_is_foun
         wait_until(lambda: node.roster(after=RECOUNT_SECONDS) is None)
 
 
-def test_a_latecomer_is_registered_for_events_and_the_source_is_not_shut_down_under_one_that_hangs():
+def test_a_late_gpu_gets_events_and_a_hanging_one_prevents_shutdown():
     (late, release, _), (silent, never, _) = hanging(1), hanging(2)
     node = Bench(h100(0), late, silent)
     node.open()

@@ -40,9 +40,7 @@ def driver() -> FakeDriver:
     return made
 
 
-def test_instances_are_listed_and_one_that_is_destroyed_or_denied_costs_only_itself_and_no_list_is_a_gap(
-    opened, driver
-):
+def test_a_destroyed_or_denied_instance_costs_only_itself_and_no_list_is_a_gap(opened, driver):
     bench = opened(driver)
     assert set(values(bench.read(Lane.COLD), INFO)) == {("MIG-1", "7", "0", "1g.10gb"), ("MIG-2", "8", "0", "2g.20gb")}
     sample = bench.read(Lane.SLOW)

@@ -107,7 +107,7 @@ def test_a_node_without_a_driver_or_a_gpu_is_absent_with_a_remedy(code, says, la
 
 
 @pytest.mark.parametrize("code", [UNINITIALIZED, MISMATCH, DENIED, UNKNOWN, Code(4711)])
-def test_a_driver_that_cannot_be_opened_or_goes_while_enumerating_is_a_failure_with_its_number(code):
+def test_a_driver_that_fails_to_open_or_to_enumerate_is_a_failure_with_its_number(code):
     driver = FakeDriver(h100(0), h100(1))
     driver.system["nvmlInit"] = code
     with pytest.raises(SourceError, match=rf"NVML cannot be opened: .*\({code.code}\)"):
@@ -179,7 +179,7 @@ def test_a_gpu_that_offers_nothing_is_no_failure(opened):
 
 
 @pytest.mark.parametrize("call", ["nvmlGpmQueryDeviceSupport", "nvmlDeviceGetTemperatureV"])
-def test_a_gpu_that_is_lost_while_it_is_probed_leaks_nothing_and_is_probed_when_it_is_back(opened, call):
+def test_a_gpu_lost_while_probed_leaks_nothing_and_is_probed_when_it_is_back(opened, call):
     gpu = h100()
     good, gpu.calls[call] = gpu.calls[call], LOST
     bench = opened(gpu)
@@ -192,7 +192,7 @@ def test_a_gpu_that_is_lost_while_it_is_probed_leaks_nothing_and_is_probed_when_
     assert bench.driver.samples == 2
 
 
-def test_a_single_field_that_says_lost_means_the_whole_gpu_and_one_that_denies_everything_says_so(opened):
+def test_one_lost_field_means_the_whole_gpu_and_a_denied_gpu_says_so(opened):
     gpu = h100()
     bench = opened(gpu)
     bench.read()

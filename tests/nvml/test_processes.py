@@ -37,7 +37,7 @@ def test_a_shared_gpu_is_asked_what_each_process_had_of_the_time(opened):
     assert bench.driver.log.count(SHARES) == asked
 
 
-def test_clients_of_an_mps_server_are_processes_too_and_one_without_any_is_asked_seldom(opened):
+def test_mps_clients_are_processes_and_a_server_without_any_is_asked_seldom(opened):
     gpu = h100(calls={CALL: [(100, 2**30, NONE, NONE)], SHARES: [(101, 1_000, 50)]})
     gpu.calls[MPS] = [(101, 2**29, NONE, NONE), (100, 2**30, NONE, NONE)]
     bench = opened(gpu)
@@ -75,7 +75,7 @@ def test_a_driver_that_refuses_for_good_is_asked_once_and_reported_each_time(ope
     assert bench.driver.log.count(CALL) == 1
 
 
-def test_a_passing_failure_costs_the_processes_of_one_sample_and_a_lost_gpu_all_of_it(opened):
+def test_a_passing_failure_costs_one_list_of_processes_and_a_lost_gpu_the_sample(opened):
     gpu = h100(calls={CALL: UNKNOWN})
     bench = opened(gpu)
     sample = bench.read(Lane.SLOW)
@@ -139,7 +139,7 @@ def test_growth_per_second_adds_up_to_a_counter(opened):
     assert value(bench.read(), SENT) == after
 
 
-def test_without_gpm_the_driver_counts_the_bytes_and_without_buffers_for_it_all_else_continues(opened):
+def test_without_gpm_the_driver_counts_bytes_and_without_buffers_the_rest_continues(opened):
     gpu = h100(calls={"nvmlGpmQueryDeviceSupport": 0}, fields={(197, 0): (U64, 4_000)})
     assert value(opened(gpu).again(), SENT) == 4_000
     driver = FakeDriver(h100())
@@ -150,7 +150,7 @@ def test_without_gpm_the_driver_counts_the_bytes_and_without_buffers_for_it_all_
     assert value(sample, "coldplate_gpu_power_watts") == 412.345
 
 
-def test_the_sample_is_taken_before_any_other_call_of_the_read_and_closing_gives_every_buffer_back(opened):
+def test_the_gpm_sample_is_the_first_call_and_closing_frees_every_buffer(opened):
     bench = opened(h100())
     bench.read()
     bench.driver.log.clear()

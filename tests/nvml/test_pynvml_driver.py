@@ -206,7 +206,7 @@ def expected(**percents: float) -> dict[str, float]:
     }
 
 
-def test_instances_have_the_activity_that_the_library_holds_and_a_vanished_one_costs_only_itself(start: Start) -> None:
+def test_instances_have_the_librarys_activity_and_a_vanished_one_costs_only_itself(start: Start) -> None:
     instances = ["mig 1 1 40", "mig 1 2 0", "mig 1 5 70", "mig 1 7"]
     child = start(READ_INSTANCES, *instances)
     told = child.said()

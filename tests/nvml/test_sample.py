@@ -43,7 +43,7 @@ def test_a_fast_sample_costs_at_most_seven_device_calls(opened, machine):
     assert bench.driver.log.count("nvmlDeviceGetFieldValues") == 1
 
 
-def test_a_fast_sample_stays_within_the_budget_when_a_hopper_driver_needs_the_older_power_call(opened):
+def test_a_fast_sample_stays_within_budget_with_the_older_power_call(opened):
     gpu = h100()
     gpu.fields[185, 0] = gpu.fields[186, 0] = gpu.fields[190, 0] = UNSUPPORTED
     bench = opened(gpu)

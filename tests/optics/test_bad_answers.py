@@ -101,9 +101,7 @@ def test_garbage_costs_only_its_question(ports: Ports, datagrams: tuple[bytes, .
     assert all(words in detail for _, detail in gaps.values())
 
 
-def test_statistics_that_nobody_asked_for_are_left_out_and_a_kernel_that_says_nothing_is_a_timeout(
-    ports: Ports,
-) -> None:
+def test_statistics_not_requested_are_left_out_and_a_silent_kernel_is_a_timeout(ports: Ports) -> None:
     answered(ports)  # nothing
     odd = group(0, _0=3, _9=4) + group(7, _0=5) + attr(4, attr(4, u64s(0, 6))) + attr(9, b"x")
     ports.kernel.answers["eth0", STATS_GET] = odd + group(0, _0=8)
@@ -150,9 +148,7 @@ def test_a_question_in_which_the_kernel_hangs_costs_its_own_port(tmp_path: Path)
         ports.backend.close()
 
 
-def test_while_sysfs_hangs_ports_are_those_of_the_last_time_or_the_source_has_a_timeout(
-    ports: Ports, odd: OddTree
-) -> None:
+def test_while_sysfs_hangs_the_last_ports_stay_or_the_source_times_out(ports: Ports, odd: OddTree) -> None:
     ports.healthy("eth0")
     ports.healthy("eth1")
     assert len(ports.read()) == 16
@@ -311,7 +307,7 @@ def on_card(ports: Ports, port: str, function: str) -> None:
     device.symlink_to(folder)
 
 
-def test_a_module_that_hangs_costs_its_card_whose_modules_are_never_asked_two_at_once(ports: Ports) -> None:
+def test_a_hanging_module_costs_its_card_whose_modules_are_read_one_at_a_time(ports: Ports) -> None:
     released = threading.Event()
     waiting: list[tuple[int, int]] = []
     hung, neighbour, good = qsfp28(), copper_osfp(), osfp()

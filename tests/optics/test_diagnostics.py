@@ -37,7 +37,7 @@ def test_each_side_has_its_worst_lane_and_all_lanes(ports: Ports) -> None:
     assert ports.gaps() == {}
 
 
-def test_it_is_described_once_and_what_needs_a_write_or_clears_on_reading_is_never_read(ports: Ports) -> None:
+def test_a_module_is_described_once_and_clear_on_read_values_are_never_read(ports: Ports) -> None:
     module = diagnosed_osfp(4)
     plug(ports, module).modules()
     assert [page for page, *_ in module.transfers] == [
@@ -94,7 +94,7 @@ def test_a_ratio_of_a_whole_side_counts_for_the_side_and_for_no_lane(ports: Port
 @pytest.mark.parametrize(
     ("word", "ratio"), [(0x9200, 5.12e-4), (0, 0.0), (0xC001, 1.0), (0xC002, None), (0xFFFE, None)]
 )
-def test_an_error_ratio_above_one_is_none_and_the_first_of_two_places_for_one_lane_counts(
+def test_an_error_ratio_above_one_is_left_out_and_the_first_place_of_a_lane_counts(
     word: int, ratio: float | None
 ) -> None:
     lane = VdmSample(ERRORS_LANE, "media", 1)
@@ -131,7 +131,7 @@ def test_pages_that_cannot_be_read_cost_only_the_diagnostics_and_are_tried_again
     assert ports.gaps() == {}
 
 
-def test_descriptions_that_nobody_wrote_are_none_and_another_module_is_described_anew(ports: Ports) -> None:
+def test_unwritten_descriptions_are_absent_and_a_new_module_is_described_again(ports: Ports) -> None:
     unwritten = diagnosed_osfp()
     for page in (0x20, 0x21):
         unwritten.set(page, 128, b"\xff" * 128)
@@ -190,9 +190,7 @@ def test_sensors_of_infiniband_and_ethernet_adapters_are_shown_once(ports: Ports
     assert ports.last.calls == 3
 
 
-def test_adapters_without_an_ethernet_port_have_no_modules_and_two_sensors_of_one_label_are_told_apart(
-    ports: Ports,
-) -> None:
+def test_adapters_without_a_port_have_no_modules_and_equal_sensor_labels_differ(ports: Ports) -> None:
     hardware = adapter(ports, 1, asic="41000", other="42000")
     (hardware / "hwmon" / "hwmon1" / "temp2_label").write_text("asic\n")
     name(ports, "infiniband", "mlx5_0", hardware)
@@ -225,7 +223,7 @@ def test_what_is_no_temperature_costs_only_its_sensor(ports: Ports, said: str) -
     assert "temp1_input: contains" in detail
 
 
-def test_a_virtual_function_has_no_sensor_of_its_own_and_too_many_are_read_up_to_a_bound(ports: Ports) -> None:
+def test_a_virtual_function_has_no_sensor_and_too_many_are_read_up_to_a_limit(ports: Ports) -> None:
     hardware = adapter(ports, 9, asic="41000")
     (hardware / "physfn").mkdir()
     name(ports, "infiniband", "mlx5_9", hardware)

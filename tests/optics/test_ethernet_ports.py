@@ -85,7 +85,7 @@ def test_what_no_driver_offers_is_missing_once_with_its_reason(ports: Ports) -> 
     assert gaps["symbol_errors_total"][1] == "STATS_GET eth0: not counted by this driver (and 2 more)"
 
 
-def test_an_interface_that_counts_nothing_or_has_gone_is_no_gap_and_one_that_comes_is_shown(ports: Ports) -> None:
+def test_an_interface_without_counters_is_no_gap_and_a_new_one_is_shown(ports: Ports) -> None:
     ports.healthy("eth0")
     ports.healthy("eth1")
     ports.add("eno1")  # for management
@@ -150,9 +150,7 @@ def test_a_node_without_a_port_is_absent_in_every_lane(ports: Ports, read: Calla
     assert ports.kernel.asked == []
 
 
-def test_a_kernel_without_the_interface_is_absent_and_a_sandbox_without_netlink_named_with_its_remedy(
-    ports: Ports,
-) -> None:
+def test_a_kernel_without_ethtool_is_absent_and_a_sandbox_has_its_remedy(ports: Ports) -> None:
     ports.healthy("eth0")
     ports.kernel.family = errno.ENOENT
     with pytest.raises(AbsentError, match="no ethtool netlink"):

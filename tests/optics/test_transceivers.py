@@ -82,9 +82,7 @@ def test_a_copper_cable_is_named_and_has_no_lanes_and_no_gap(
         *(pytest.param(3, state << 1, id=f"not ready, state {state}") for state in (1, 2, 4)),
     ],
 )
-def test_an_active_cable_or_a_module_that_is_not_ready_has_a_temperature_and_no_lanes(
-    ports: Ports, at: int, said: int
-) -> None:
+def test_an_active_cable_or_unready_module_has_a_temperature_and_no_lanes(ports: Ports, at: int, said: int) -> None:
     module = osfp()
     module.set(0, at, bytes((said,)))
     shown = plug(ports, module).modules()
@@ -93,7 +91,7 @@ def test_an_active_cable_or_a_module_that_is_not_ready_has_a_temperature_and_no_
     assert ports.gaps() == {}
 
 
-def test_no_light_is_zero_light_that_is_measured_unsaid_is_shown_and_limits_never_written_are_not(ports: Ports) -> None:
+def test_no_light_is_zero_and_limits_that_were_never_written_are_not_shown(ports: Ports) -> None:
     module = qsfp28()
     module.words(0, 34, [0, 6000, 7000, 8000])
     module.set(0, 220, b"\x0a")  # it does not say that it measures what it sends

@@ -22,7 +22,7 @@ def redfish(controller):
     return RedfishPower(HttpTarget(controller.url, timeout=1.0), None, time.monotonic)
 
 
-def test_the_first_source_of_the_order_that_answers_is_shown_alone_and_each_asked_once(tree, read, redfish) -> None:
+def test_the_first_source_that_answers_is_shown_alone_and_all_are_asked_once(tree, read, redfish) -> None:
     tree.meter(0, 6_000_000_000)
     reader = read(["redfish", "ipmi", "hwmon"], redfish=redfish, ipmi=Dcmi(7000))
     assert reader.values(0.0) == {REDFISH: 8000.0}
@@ -93,7 +93,7 @@ def test_when_no_source_answers_the_reason_of_each_is_reported(read, redfish, co
     reader.backend.close()
 
 
-def test_a_denied_device_is_no_gap_where_another_source_answers_but_a_broken_redfish_is(
+def test_a_denied_device_is_no_gap_beside_another_source_but_a_broken_redfish_is(
     tree, read, redfish, controller
 ) -> None:
     tree.meter(0, 6_000_000_000)

@@ -67,9 +67,7 @@ def test_a_file_that_hangs_affects_only_its_own_series_and_comes_back(full, read
     wait_until(lambda: reader.values(float(next(seconds))) == whole)
 
 
-def test_a_meter_whose_name_begins_to_hang_is_read_on_and_one_that_hangs_takes_its_value_away_and_no_other(
-    full, read, odd
-) -> None:
+def test_a_meter_with_a_hanging_name_is_read_on_and_a_hanging_one_loses_its_value(full, read, odd) -> None:
     reader = read(["hwmon", "rapl"])
     whole = reader.values(0.0)
     odd.hang(full.root / "class/hwmon/hwmon0/device/power1_oem_info")

@@ -31,9 +31,7 @@ def source(controller):
         each.close()
 
 
-def test_the_largest_consumer_of_the_older_power_resource_is_the_whole_and_read_over_one_connection(
-    controller, source
-) -> None:
+def test_the_largest_consumer_is_the_whole_and_is_read_over_one_connection(controller, source) -> None:
     controller.serve({"1": {"ChassisType": "RackMount", **controller.power("1", 0)}})
     consumers = (("CPU Sub-system", 400), ("Server", 6123), ("Memory", None))
     told = [{"Name": name, "PowerConsumedWatts": watts} for name, watts in consumers]
@@ -51,9 +49,7 @@ def test_the_newer_environment_metrics_are_read_where_there_is_no_power_resource
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_the_whole_is_preferred_to_its_parts_and_the_gpu_baseboard_never_taken_for_it(
-    controller, source, order: int
-) -> None:
+def test_the_whole_is_preferred_to_its_parts_and_is_never_the_gpu_baseboard(controller, source, order: int) -> None:
     chassis = {
         "HGX_Chassis_0": {"ChassisType": "RackMount", **controller.environment("HGX_Chassis_0", 99_000)},
         "GPU_1": {"ChassisType": "Module", **controller.environment("GPU_1", 98_000)},

@@ -17,7 +17,7 @@ from agent.model import Node, Reason, Series
 WRAP = 262_143_328_850
 
 
-def test_a_single_nameless_meter_is_the_node_and_neither_one_of_two_nor_another_device(tree, read) -> None:
+def test_a_single_nameless_meter_is_the_node_and_one_of_two_is_not(tree, read) -> None:
     tree.write("class/hwmon/hwmon0/name", "amdgpu")
     tree.write("class/hwmon/hwmon0/power1_average", 300_000_000)
     tree.rapl("0", "package-0", 1)  # which is not in the order
@@ -72,7 +72,7 @@ def test_a_part_that_draws_nothing_shows_zero_but_a_running_node_cannot(tree, re
     ]
 
 
-def test_meters_are_read_once_a_second_shown_in_between_and_gone_with_the_reason_when_one_fails(tree, read) -> None:
+def test_meters_are_read_once_a_second_and_a_failing_one_is_a_gap_with_the_reason(tree, read) -> None:
     path = tree.meter(0, 1_000_000_000)
     reader = read(["hwmon"])
     assert reader.values(0.0) == {'power_watts{source="hwmon"}': 1000.0}
@@ -86,7 +86,7 @@ def test_meters_are_read_once_a_second_shown_in_between_and_gone_with_the_reason
     assert str(path) in gap.detail
 
 
-def test_rapl_domains_are_energy_of_their_own_also_under_one_name_and_never_node_power(tree, read) -> None:
+def test_rapl_domains_are_separate_energy_also_under_one_name_and_not_node_power(tree, read) -> None:
     tree.rapl("0", "package-0", 5_000_000)
     tree.rapl("0:0", "dram", 1_000_000)
     tree.rapl("0:1", "core", 3_000_000)
@@ -117,7 +117,7 @@ def test_a_counter_beyond_its_range_is_left_out_with_both_numbers(tree, read) ->
     assert reader.values(2.0) == {'rapl_energy_joules_total{domain="package-0"}': pytest.approx(WRAP / 1e6 + 1.0)}
 
 
-def test_a_fall_is_a_wrap_if_a_domain_could_have_drawn_so_much_meanwhile_and_else_a_reset(tree, read) -> None:
+def test_a_fall_is_a_wrap_if_the_domain_could_have_drawn_as_much_and_else_a_reset(tree, read) -> None:
     path = tree.rapl("0", "package-0", WRAP)
     reader = read(["rapl"])
     (before,) = reader.values(0.0).values()
@@ -132,7 +132,7 @@ def test_a_fall_is_a_wrap_if_a_domain_could_have_drawn_so_much_meanwhile_and_els
     assert reader.values(4.0) == {'rapl_energy_joules_total{domain="package-0"}': pytest.approx(full + 100.0)}
 
 
-def test_zones_are_looked_for_again_each_minute_and_sooner_while_one_cannot_be_looked_into(tree, read) -> None:
+def test_zones_are_searched_each_minute_and_sooner_while_one_cannot_be_read(tree, read) -> None:
     tree.rapl("0", "package-0", 0)
     reader = read(["rapl"])
     first, second, third = (f'rapl_energy_joules_total{{domain="package-{number}"}}' for number in "012")

@@ -115,30 +115,30 @@ FEED = Breaker("a", CLASSES["ul489"], 40_000.0, 0.5, "assumed")
 def heats_kept(rack: str) -> bytes:
     """What the agent of a rack wrote down at 1000 s, of a breaker that is hotter than one that nobody watched."""
     heats = Heats(rack, (FEED,))
-    heats.look(60_000.0, 0.0)
-    heats.look(120_000.0, 60.0)
-    return heats.kept(1000.0)
+    heats.update(60_000.0, 0.0)
+    heats.update(120_000.0, 60.0)
+    return heats.saved(1000.0)
 
 
 def test_a_breaker_that_was_not_watched_begins_warm_and_continues_from_there_also_after_a_restart() -> None:
     heats = heats_of(FEED)
-    assert heats.look(None, 0.0) == []  # nothing is known of it
-    (state,) = heats.look(60_000.0, 1.0)
+    assert heats.update(None, 0.0) == []  # nothing is known of it
+    (state,) = heats.update(60_000.0, 1.0)
     assert (state.load, state.heat, state.opens_in) == (0.75, pytest.approx(0.5625), None)
-    (state,) = heats.look(120_000.0, 2.0)
+    (state,) = heats.update(120_000.0, 2.0)
     assert state.load == 1.5
-    (later,) = heats.look(120_000.0, 62.0)
+    (later,) = heats.update(120_000.0, 62.0)
     assert later.heat > state.heat
     assert state.opens_in is not None
     assert later.opens_in == pytest.approx(state.opens_in - 60)
-    assert heats.look(None, 72.0) == []  # no power is known: nothing is told, and the last load goes on
-    (last,) = heats.look(120_000.0, 82.0)
+    assert heats.update(None, 72.0) == []  # no power is known: nothing is told, and the last load goes on
+    (last,) = heats.update(120_000.0, 82.0)
     assert later.opens_in is not None
     assert last.opens_in == pytest.approx(later.opens_in - 20)
     again = heats_of(FEED)
     assert last.opens_in is not None
-    assert again.restore(heats.kept(1000.0), Instant(5.0, 1020.0))
-    (after,) = again.look(120_000.0, 5.0)
+    assert again.restore(heats.saved(1000.0), Instant(5.0, 1020.0))
+    (after,) = again.update(120_000.0, 5.0)
     assert after.opens_in == pytest.approx(last.opens_in - 20), "with the heat of the time away"
 
 
@@ -154,7 +154,7 @@ def test_a_breaker_that_was_not_watched_begins_warm_and_continues_from_there_als
 def test_what_is_of_another_rack_or_time_is_not_used(body: bytes, wall: float) -> None:
     heats = heats_of(FEED)
     assert not heats.restore(body, Instant(0.0, wall))
-    (state,) = heats.look(60_000.0, 1.0)
+    (state,) = heats.update(60_000.0, 1.0)
     assert state.heat == pytest.approx(0.5625)
 
 
@@ -162,12 +162,12 @@ def test_what_is_kept_is_written_when_it_has_changed_and_before_it_is_too_old() 
     heats = heats_of(FEED)
     wrote = []
     for second in range(0, 6900, 10):
-        heats.look(60_000.0, float(second))
+        heats.update(60_000.0, float(second))
         if heats.worth_keeping(1000.0 + second) is not None:
             wrote.append(second)
     assert wrote == list(range(0, 6900, 600))
-    heats.look(120_000.0, 6900.0)
-    heats.look(120_000.0, 6930.0)
+    heats.update(120_000.0, 6900.0)
+    heats.update(120_000.0, 6930.0)
     assert heats.worth_keeping(7930.0) is not None
 
 
@@ -180,9 +180,9 @@ def test_the_heat_of_another_breaker_is_not_used(other: Breaker) -> None:
     same, changed = heats_of(FEED), heats_of(other)
     for heats in (same, changed):
         assert heats.restore(heats_kept("r12"), Instant(0.0, 1000.0))
-    assert same.look(60_000.0, 0.0)[0].heat > 0.7
-    (state,) = changed.look(60_000.0, 0.0)
-    assert state.heat == heats_of(other).look(60_000.0, 0.0)[0].heat
+    assert same.update(60_000.0, 0.0)[0].heat > 0.7
+    (state,) = changed.update(60_000.0, 0.0)
+    assert state.heat == heats_of(other).update(60_000.0, 0.0)[0].heat
 
 
 # What a rack shows of its breakers, and keeps of their heat.

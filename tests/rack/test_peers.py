@@ -27,7 +27,7 @@ class Rig:
         self.ledger = PowerLedger()
         self.peers = Peers(OWN, self.ledger, lambda: chance)
         self.targets = {name: PeerTarget(name, name, 1) for name in names}
-        self.peers.keep(tuple(self.targets.values()))
+        self.peers.set_targets(tuple(self.targets.values()))
 
     def answer(self, name: str, body: bytes | None = None, after: float = 0.0, **changes: Any) -> int:
         """An answer that took 100 ms, of a peer whose clock goes right unless it is changed."""
@@ -98,7 +98,7 @@ def test_a_peer_that_begins_to_fail_or_leaves_the_list_no_longer_counts_and_one_
     rig.fail("b", PeerFault.CONNECT)
     assert rig.total() == (600.0, {"run-of-n2"})
     rig.answer("b", run="run-of-n3", instance="n3:19400")
-    rig.peers.keep([rig.targets["b"]])
+    rig.peers.set_targets([rig.targets["b"]])
     assert rig.total() == (600.0, {"run-of-n3"})
     assert rig.answer("a") == 0  # one that was on its way
     assert set(rig.states) == {"b"}

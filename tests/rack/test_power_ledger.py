@@ -27,7 +27,7 @@ def test_the_sum_of_a_second_does_not_depend_on_the_order_of_arrival(
         shuffle.shuffle(deliveries)
         ledger = PowerLedger()
         for node, second, watts in deliveries:
-            ledger.put(node, [(second, watts)])
+            ledger.store_seconds(node, [(second, watts)])
         sums.add(ledger.add_up(103.9))
     (total,) = sums
     assert (total.second, total.nodes) == (103, frozenset(table))
@@ -40,7 +40,7 @@ def test_each_sum_is_of_values_of_one_second_whatever_was_heard_between(heard: l
     first: dict[Any, Any] = {}
     told: list[Any] = []
     for now, (node, second, watts) in enumerate(heard):
-        ledger.put(node, [(second, watts)])
+        ledger.store_seconds(node, [(second, watts)])
         first.setdefault((node, second), watts)
         total = ledger.add_up(100 + now / 10)
         if total is not None:
@@ -54,34 +54,34 @@ def row(*seconds: int, watts: float = 1.0) -> list[tuple[int, float]]:
 
 def test_the_newest_second_that_all_have_reported_is_summed_whoever_comes_late_or_goes() -> None:
     ledger = PowerLedger()
-    ledger.put("a", row(9, 10, watts=1))
-    ledger.put("b", row(8, 9, watts=2))
+    ledger.store_seconds("a", row(9, 10, watts=1))
+    ledger.store_seconds("b", row(8, 9, watts=2))
     total = ledger.add_up(10.5)
     assert (total.second, total.watts, total.nodes) == (9, 3, {"a", "b"})
     ledger = PowerLedger()
-    ledger.put("ahead", row(12))
+    ledger.store_seconds("ahead", row(12))
     assert ledger.add_up(12.5) is not None
-    ledger.put("behind", row(11))
+    ledger.store_seconds("behind", row(11))
     ledger.forget("ahead")
     total = ledger.add_up(12.6)
     assert (total.second, total.nodes) == (11, {"behind"})
     ledger = PowerLedger()
-    ledger.put("a", row(10, 11, 12))
+    ledger.store_seconds("a", row(10, 11, 12))
     assert ledger.add_up(12.5) is not None
-    ledger.put("late", row(10, 11))
+    ledger.store_seconds("late", row(10, 11))
     total = ledger.add_up(12.6)
     assert (total.second, total.nodes) == (12, {"a"})
-    ledger.put("late", row(12))
+    ledger.store_seconds("late", row(12))
     total = ledger.add_up(12.7)
     assert (total.second, total.nodes) == (12, {"a", "late"})
 
 
 def test_a_silent_node_is_waited_for_and_then_left_out() -> None:
     ledger = PowerLedger()
-    ledger.put("b", row(10))
+    ledger.store_seconds("b", row(10))
     seen = []
     for second in range(10, 17):
-        ledger.put("a", row(second))
+        ledger.store_seconds("a", row(second))
         total = ledger.add_up(second + 0.5)
         seen.append((total.second, len(total.nodes)))
     assert seen == [(10, 2)] * (LAG_SECONDS + 1) + [(14, 1), (15, 1), (16, 1)]
@@ -91,12 +91,12 @@ def test_a_silent_node_is_waited_for_and_then_left_out() -> None:
 def test_a_clock_that_is_set_back_does_not_stop_it(step: int) -> None:
     ledger = PowerLedger()
     for second in range(10_000, 10_030):
-        ledger.put("a", row(second, watts=1.0))
-        ledger.put("b", row(second, watts=2.0))
+        ledger.store_seconds("a", row(second, watts=1.0))
+        ledger.store_seconds("b", row(second, watts=2.0))
         ledger.add_up(second + 0.5)
     for second in range(10_030 - step, 10_040 - step):
-        ledger.put("a", row(second, watts=10.0))
-        ledger.put("b", row(second, watts=20.0))
+        ledger.store_seconds("a", row(second, watts=10.0))
+        ledger.store_seconds("b", row(second, watts=20.0))
         total = ledger.add_up(second + 0.5)
         if second > 10_030 - step + LAG_SECONDS:  # so long a second that was told may stand
             assert (total.second, total.watts, len(total.nodes)) == (second, 30.0, 2)
@@ -107,19 +107,19 @@ def test_one_node_whose_clock_is_set_back_counts_again_at_once(step: int) -> Non
     """It was ahead of the others, and nobody listened to it; then its clock is right."""
     ledger = PowerLedger()
     for second in range(10_000, 10_030):
-        ledger.put("own", row(second + step, watts=1.0))
+        ledger.store_seconds("own", row(second + step, watts=1.0))
         ledger.add_up(second + step + 0.5)
     for second in range(10_030, 10_034):
-        ledger.put("own", row(second, watts=1.0))
-        ledger.put("peer", row(second, watts=2.0))
+        ledger.store_seconds("own", row(second, watts=1.0))
+        ledger.store_seconds("peer", row(second, watts=2.0))
         total = ledger.add_up(second + 0.5)
         assert (total.second, total.watts) == (second, 3.0)
 
 
 def test_a_second_never_changes_and_no_node_is_remembered_forever() -> None:
     ledger = PowerLedger()
-    ledger.put("a", row(10, watts=1))
-    ledger.put("a", row(10, watts=5))
+    ledger.store_seconds("a", row(10, watts=1))
+    ledger.store_seconds("a", row(10, watts=5))
     total = ledger.add_up(10.5)
     assert total.watts == 1
     assert ledger.latest(13.5) == {"a": 1}
@@ -151,15 +151,15 @@ def test_what_a_meter_says_of_each_second(
 ) -> None:
     meter = NodeMeter(stale_after=3.0)
     for note in notes:
-        meter.note(*note)
+        meter.record(*note)
     assert (told(meter, now), meter.source) == (seconds, source)
 
 
 def test_a_second_is_not_changed_after_it_was_told() -> None:
     meter = NodeMeter()
-    meter.note(100.1, 10.0, "ipmi")
+    meter.record(100.1, 10.0, "ipmi")
     assert told(meter, 101.0) == {101: 10.0}
-    meter.note(100.999, 90.0, "ipmi")  # taken before the second ended, and too late for it
+    meter.record(100.999, 90.0, "ipmi")  # taken before the second ended, and too late for it
     assert told(meter, 101.5) == {101: 10.0}
     assert told(meter, 102.0) == {101: 10.0, 102: 90.0}
 
@@ -167,9 +167,9 @@ def test_a_second_is_not_changed_after_it_was_told() -> None:
 @pytest.mark.parametrize("step", [-3600.0, 3600.0])
 def test_a_clock_that_is_set_begins_a_new_life(step: float) -> None:
     meter = NodeMeter()
-    meter.note(10_000.5, 10.0, "ipmi")
+    meter.record(10_000.5, 10.0, "ipmi")
     assert told(meter, 10_001.0) == {10_001: 10.0}
-    meter.note(10_001.5 + step, 20.0, "ipmi")
+    meter.record(10_001.5 + step, 20.0, "ipmi")
     assert told(meter, 10_002.0 + step) == {10_002 + step: 20.0}
 
 
@@ -182,7 +182,7 @@ def test_every_request_gets_the_same_answer_at_any_time(steps: list[tuple[float,
     known: dict[Any, Any] = {}
     for step, watts, asks in steps:
         at += step
-        meter.note(at, watts, "ipmi")
+        meter.record(at, watts, "ipmi")
         last, row = meter.power_in_last_seconds(at) if asks else (0, ())
         for second, value in enumerate(row, last - KEPT_SECONDS + 1):
             if second >= 1000:

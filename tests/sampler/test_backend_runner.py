@@ -47,7 +47,7 @@ class Stage:
         self._done.clear()
         if self.runner.ask(lanes, self.mono):
             assert self._done.wait(10)
-        return self.runner.take()
+        return self.runner.collect_reads()
 
     def hang(self) -> threading.Event:
         """The next read does not return until `gate`; the event says that it has begun."""
@@ -133,7 +133,7 @@ def test_what_is_in_flight_is_known_lane_by_lane_and_lanes_that_fall_due_meanwhi
     one.wait()
     assert seen == [Flight(Lane.SLOW, 40.0)]
     assert one.runner.flight is None
-    assert [read.mono for read in one.runner.take()] == [5.0, 40.0]
+    assert [read.mono for read in one.runner.collect_reads()] == [5.0, 40.0]
     one.read(Lane.FAST, at=41.0)
     assert one.backend.asked[2:] == [(Lane.FAST, 41.0), (Lane.SLOW, 41.0), (Lane.COLD, 41.0)]
 

@@ -35,8 +35,8 @@ def test_a_gpu_s_sum_over_all_codes_is_there_from_the_start() -> None:
 
     assert sums() == {"GPU-a": 0}
     for code, wall in ((79, 1000.0), (79, 1100.0), (13, 1200.0)):
-        book.enter(Xid("GPU-a", code, wall, "nvml"))
-    book.enter(Xid("0000:9f:00", 999, 1000.0, "kmsg"))
+        book.add_xid(Xid("GPU-a", code, wall, "nvml"))
+    book.add_xid(Xid("0000:9f:00", 999, 1000.0, "kmsg"))
     assert sums() == {"GPU-a": 3, "0000:9f:00": 1}
 
 
@@ -46,8 +46,8 @@ def test_what_the_kernel_log_says_of_an_nvlink_error_counts_once_whichever_repor
     line = "NVRM: Xid (PCI:0000:1b:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)"
     reports = [Xid("GPU-a", 149, 1000.0, "nvml"), Xid("0000:1b:00", 149, 1000.4, "kmsg", line)]
     for report in reports if first == "nvml" else reversed(reports):
-        book.enter(report)
-    book.enter(Xid("0000:1b:00", 149, 1060.0, "kmsg", line.replace("Fatal", "Nonfatal")))
+        book.add_xid(report)
+    book.add_xid(Xid("0000:1b:00", 149, 1060.0, "kmsg", line.replace("Fatal", "Nonfatal")))
     assert counts(book)["GPU-a", "149"] == 2
     graded = {row.series.labels: row.value for row in rows(book, "xid_graded_errors_total")}
     assert graded == {(("xid", "149"), ("grade", grade)): 1 for grade in ("fatal", "nonfatal")}
@@ -55,19 +55,19 @@ def test_what_the_kernel_log_says_of_an_nvlink_error_counts_once_whichever_repor
 
 def test_unknown_codes_of_unknown_gpus_are_shown_and_codes_on_which_rules_act_whatever_came_before() -> None:
     book = ledger()
-    book.enter(Xid("0000:9f:00", 999, 1000.0, "kmsg"))
+    book.add_xid(Xid("0000:9f:00", 999, 1000.0, "kmsg"))
     assert counts(book)["0000:9f:00", "999"] == 1
     assert [row.value for row in rows(book, "xid_last_timestamp_seconds")] == [1000.0]
     for number in range(6_000):
-        book.enter(Xid(f"GPU-x{number % 50}", 1000 + number, 1000.0, "nvml"))
-    book.enter(Xid("GPU-a", 79, 1001.0, "nvml"))
+        book.add_xid(Xid(f"GPU-x{number % 50}", 1000 + number, 1000.0, "nvml"))
+    book.add_xid(Xid("GPU-a", 79, 1001.0, "nvml"))
     assert counts(book)["GPU-a", "79"] == 1
 
 
 def test_codes_beyond_all_reason_are_counted_as_one_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     book = ledger()
     for code in range(6_000):
-        book.enter(Xid("GPU-a", code, 1000.0 + code / 1e6, "nvml"))
+        book.add_xid(Xid("GPU-a", code, 1000.0 + code / 1e6, "nvml"))
     shown = counts(book)
     assert len(shown) <= CODES + len(TRIAGE) + 1
     assert shown["GPU-a", "79"] == 1
@@ -79,7 +79,7 @@ def test_codes_beyond_all_reason_are_counted_as_one_and_none_is_lost(caplog: pyt
 def test_devices_beyond_all_reason_are_counted_as_one_and_none_is_lost() -> None:
     book = ledger()
     for number in range(6_000):
-        book.enter(Xid(f"0000:{number:05x}", number % 700, 1000.0, "kmsg"))
+        book.add_xid(Xid(f"0000:{number:05x}", number % 700, 1000.0, "kmsg"))
     shown = counts(book)
     assert len({device for device, _ in shown}) == STRANGERS + 1
     assert len(shown) <= KINDS + len(TRIAGE) + STRANGERS + 2
@@ -91,9 +91,9 @@ def test_a_storm_that_both_report_counts_each_error_once() -> None:
     for burst in range(20):
         walls = [1000.0 + burst + each / 200 for each in range(200)]
         for wall in walls:
-            book.enter(Xid("GPU-a", 31, wall, "nvml"))
+            book.add_xid(Xid("GPU-a", 31, wall, "nvml"))
         for wall in walls:  # the kernel log is read later, in one go
-            book.enter(Xid("0000:1b:00", 31, wall + 0.9, "kmsg"))
+            book.add_xid(Xid("0000:1b:00", 31, wall + 0.9, "kmsg"))
     assert counts(book)["GPU-a", "31"] == 4000
 
 
@@ -101,7 +101,7 @@ def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: p
     book = ledger()
     with caplog.at_level(logging.INFO):
         for second in range(3600):
-            book.enter(Xid("GPU-a", 31, 1e9 + second, "nvml", "MMU Fault"))
+            book.add_xid(Xid("GPU-a", 31, 1e9 + second, "nvml", "MMU Fault"))
             book.flush_log(float(second))
             if second == 0:
                 assert [record.message for record in caplog.records] == ["XID 31"]
@@ -113,7 +113,7 @@ def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: p
     with caplog.at_level(logging.INFO):
         for second in range(3600, 3720):
             for code in range(100):
-                book.enter(Xid("GPU-a", code, 1e9 + second, "nvml"))
+                book.add_xid(Xid("GPU-a", code, 1e9 + second, "nvml"))
             book.flush_log(float(second))
     assert len([record for record in caplog.records if record.message.startswith("XID")]) <= 3 * LINES
 
@@ -128,7 +128,7 @@ def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: p
 )
 def test_a_log_line_says_what_the_code_asks_for(caplog, code: int, text: str, name: str | None, action: str) -> None:
     book = ledger()
-    book.enter(Xid("GPU-a", code, 1000.0, "kmsg", text))
+    book.add_xid(Xid("GPU-a", code, 1000.0, "kmsg", text))
     with caplog.at_level(logging.INFO):
         book.flush_log(0.0)
     (facts,) = (record.__dict__["facts"] for record in caplog.records)
@@ -142,8 +142,8 @@ def test_two_reports_are_of_one_error_up_to_ten_seconds_apart_whichever_clock_is
     apart: float, errors: int
 ) -> None:
     book = ledger()
-    book.enter(Xid("GPU-a", 79, 1000.0, "nvml"))
-    book.enter(Xid("0000:1b:00", 79, 1000.0 + apart, "kmsg"))
+    book.add_xid(Xid("GPU-a", 79, 1000.0, "nvml"))
+    book.add_xid(Xid("0000:1b:00", 79, 1000.0 + apart, "kmsg"))
     assert counts(book)["GPU-a", "79"] == errors
 
 
@@ -158,7 +158,7 @@ def test_errors_are_counted_as_by_crossing_reports_off_a_list(reports: list[tupl
     seen: dict[int, float] = {}
     for reporter, code, later in reports:
         wall += later
-        book.enter(Xid("GPU-a" if reporter == "nvml" else "0000:1b:00", code, wall, reporter))
+        book.add_xid(Xid("GPU-a" if reporter == "nvml" else "0000:1b:00", code, wall, reporter))
         others = [each for each in open_reports if each[1] == code and each[0] != reporter]
         fresh = [each for each in others if each[2] >= wall - PAIRING_SECONDS]
         if fresh:

@@ -51,9 +51,7 @@ def test_a_dgx_h100_shows_every_row_that_it_offers_in_its_own_lane(play):
 
 
 @pytest.mark.parametrize("topology", sorted(TOPOLOGIES))
-def test_what_a_machine_lacks_is_a_gap_what_it_has_is_not_and_the_worker_may_report_all_of_it(
-    play, write, topology
-) -> None:
+def test_what_a_machine_lacks_is_a_gap_and_the_worker_may_report_the_rest(play, write, topology) -> None:
     node = play(write(f"{{description: d, topology: {topology}, faults: [{{kind: sxid, code: 12028}}]}}"))
     machine = TOPOLOGIES[topology]
     readings, gaps = set(), {}

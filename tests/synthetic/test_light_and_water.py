@@ -60,7 +60,7 @@ def test_errors_rise_by_orders_of_magnitude_over_the_last_decibels(play, write):
     assert -4.0 < end < -3.5
 
 
-def test_what_the_code_cannot_correct_is_lost_and_counters_are_the_same_at_any_interval(play, write):
+def test_uncorrectable_blocks_are_lost_and_counters_do_not_depend_on_the_interval(play, write):
     path = write(scenario("dgx-h100-optics", light_loss(loss="7dB", lane=3)))
     name, steps = PORT.format("uncorrectable_blocks"), range(90, 400)
     often, once = play(path), play(path)

@@ -69,14 +69,14 @@ def test_a_mistake_is_an_error_that_says_where_it_is(write, content, message):
     assert str(path) in str(caught.value)
 
 
-def test_an_unknown_name_of_a_scenario_suggests_the_nearest_one_and_a_file_that_does_not_exist_is_named(tmp_path):
+def test_an_unknown_scenario_suggests_the_nearest_and_a_missing_file_is_named(tmp_path):
     with pytest.raises(ScenarioError, match="did you mean 'healthy-training'"):
         load_scenario("healthy-trainin")
     with pytest.raises(ScenarioError, match=r"gone\.yaml: cannot be read"):
         load_scenario(str(tmp_path / "gone.yaml"))
 
 
-def test_every_shipped_scenario_says_what_to_expect_whose_its_jobs_are_and_which_faults_will_come():
+def test_every_shipped_scenario_states_expectations_owners_and_faults():
     assert len(shipped_names()) == 30
     for name in shipped_names():
         shipped = load_scenario(name)
@@ -113,9 +113,7 @@ def facts(node, t):
     }
 
 
-def test_a_job_is_shown_with_all_of_its_facts_while_it_runs_whenever_the_source_opened_and_the_clock_is_set(
-    play, write
-) -> None:
+def test_a_running_job_has_all_facts_whenever_the_source_opened_or_the_clock_moved(play, write) -> None:
     node = play(write(LATE))
     path = write(LATE)
     node = play(path)
@@ -141,7 +139,7 @@ def test_a_job_is_shown_with_all_of_its_facts_while_it_runs_whenever_the_source_
 
 
 # What is said at the start of a demonstration: when something will happen, and where.
-def test_faults_are_announced_with_their_places_and_both_times_but_do_not_fill_the_log(write) -> None:
+def test_faults_are_announced_with_place_and_times_and_do_not_fill_the_log(write) -> None:
     assert list(announced(load_scenario("straggler"), WALL)) == ["straggler of GPU 5 starts at 22:24:20 UTC, in 660 s"]
     assert list(announced(load_scenario("healthy-training"), WALL)) == []
     path = write(scenario(

@@ -17,7 +17,7 @@ def test_power_is_the_slope_of_the_energy_noise_included(play, name, gpu):
         assert (after - before) / 0.01 == pytest.approx(node.value(gpu, t, "power_instant_watts"), abs=0.02)
 
 
-def test_power_is_the_energy_of_the_last_second_and_that_of_an_a100_the_instantaneous_one(play, write) -> None:
+def test_power_is_a_mean_of_one_second_and_instantaneous_on_an_a100(play, write) -> None:
     node = play("healthy-training")
     for t in (101.0, 333.3, 1000.7):
         energy = node.joules(2, t) - node.joules(2, t - 1.0)
@@ -38,9 +38,7 @@ def test_an_idle_gpu_draws_about_75_watts_and_its_node_what_all_of_it_draws(play
     assert 7000 < busy.node(100.0)["node_power_watts/synthetic"] < 8200
 
 
-def test_steady_training_stays_at_the_software_power_cap_and_its_gpus_and_rails_differ_no_more_than_measured_ones(
-    play,
-) -> None:
+def test_steady_training_stays_at_the_power_cap_and_gpus_and_rails_differ_little(play) -> None:
     node = play("healthy-training")
     shares = [node.value(3, 200 + k * 0.37, "throttle_active/sw_power_cap") for k in range(400)]
     assert sum(shares) / len(shares) > 0.9
@@ -66,9 +64,7 @@ def test_steady_training_stays_at_the_software_power_cap_and_its_gpus_and_rails_
 LOADS_FIRST = scenario("dgx-h100", job="gpus: all, phases: [{kind: loading, duration: 20s}, {kind: training}]")
 
 
-def test_temperature_follows_the_load_within_a_time_constant_and_memory_fills_while_a_job_is_loading(
-    play, write
-) -> None:
+def test_temperature_follows_the_load_and_memory_fills_while_a_job_is_loading(play, write) -> None:
     node = play(write(LOADS_FIRST))
     cold, after, settled = (node.value(5, t, "temperature_celsius") for t in (20.0, 45.0, 400.0))
     assert (after - cold) / (settled - cold) == pytest.approx(0.63, abs=0.08)
@@ -80,7 +76,7 @@ def test_temperature_follows_the_load_within_a_time_constant_and_memory_fills_wh
     assert sum(values[part] for part in parts) == pytest.approx(values["memory_total_bytes"])
 
 
-def test_a_heat_throttled_gpu_holds_its_limit_with_lower_clocks_and_its_time_grows_for_that_reason_alone(play) -> None:
+def test_a_heat_throttled_gpu_holds_its_limit_and_only_that_reason_grows(play) -> None:
     node = play("thermal-throttle")
     names = {reason: f"throttle_seconds_total/{reason}" for reason in
              ("sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")}  # fmt: skip

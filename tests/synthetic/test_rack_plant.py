@@ -48,9 +48,7 @@ def rack(write: Callable[[str], Path]) -> Callable[..., RackAt]:
     return make
 
 
-def test_every_row_of_real_equipment_is_told_all_is_well_and_other_machines_have_none(
-    rack: Callable[..., RackAt],
-) -> None:
+def test_every_metric_of_equipment_is_reported_as_well_and_others_have_none(rack: Callable[..., RackAt]) -> None:
     well = rack()
     names = {name.partition("/")[0] for name in well.read(60.0)} | {"part_state"}
     wanted = {row.name.removeprefix("coldplate_rack_") for row in PARTS + LOOPS + AMBIENT + DISTRIBUTION}

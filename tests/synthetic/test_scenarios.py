@@ -73,7 +73,7 @@ def test_a_gpu_that_never_said_who_it_is_is_named_by_nobody(play):
     assert named == {str(gpu) for gpu in GPUS} - {"2"}
 
 
-def test_a_hang_of_limited_length_ends_by_itself_and_every_read_fails_while_the_driver_is_unloaded(play, write) -> None:
+def test_a_limited_hang_ends_and_every_read_fails_while_the_driver_is_unloaded(play, write) -> None:
     node = play(write(scenario("l40s-pcie", "{kind: hang, gpu: 0, at: 10s, duration: 45s}")))
     with pytest.raises(DeviceError, match="Timeout") as caught:
         node.sample(0, 54.95)
@@ -106,7 +106,7 @@ def test_a_gpu_that_is_sick_when_the_devices_are_opened_joins_when_it_is_well(pl
     assert late.identity == whole.channels[3].identity
 
 
-def test_xid_storm_reports_causes_and_followers_in_order_and_none_from_before_a_restart(play) -> None:
+def test_an_xid_storm_reports_causes_in_order_and_none_from_before_a_restart(play) -> None:
     node = play("xid-storm")
     node.sample(0, 30.0)
     assert node.source.events(0.0) == []

@@ -93,7 +93,7 @@ def test_a_thread_that_fails_while_it_waits_to_begin_again_is_started_again(
     assert restarts(threads) == 2
 
 
-def test_a_thread_that_fails_for_the_same_reason_again_and_again_is_logged_once_and_counted_when_it_is_done_too(
+def test_a_thread_that_keeps_failing_is_logged_once_and_counted_when_it_is_done_too(
     clock: FakeClock, worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = Threads(clock)
@@ -242,9 +242,7 @@ def test_no_thread_is_stuck_if_the_process_itself_did_not_run(clock: FakeClock, 
     assert threads.trouble() != ""
 
 
-def test_threads_of_one_name_are_up_if_all_are_and_their_restarts_add_up_with_those_that_are_done(
-    clock: FakeClock, worker: Worker
-) -> None:
+def test_threads_of_one_name_are_up_if_all_are_and_their_restarts_add_up(clock: FakeClock, worker: Worker) -> None:
     well, again = Worker(), Worker()
     threads = Threads(clock)
     first = threads.begin("work", worker)

@@ -12,7 +12,7 @@ from agent.backends.protocol import Channel, ChannelError, DeviceSource, LaneSam
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_names
 from agent.model import LANES, Instant, Reason
 from agent.worker.decode import Decoder
-from agent.worker.reader_pool import Post
+from agent.worker.reader_pool import DeviceChannel
 from agent.worker.worker_messages import MessageError, encode, encode_identity, unseal
 from tests.nvml.fake_driver import DENIED, LOST, UNKNOWN, UNSUPPORTED, Code, FakeDriver, FakeGpu, a100, b200, h100
 
@@ -30,7 +30,9 @@ class Wire:
         hello = encode("hello", source.name, [encode_identity(each.key, each.identity) for each in channels], [])
         for _ in range(2):
             self._decoder.decode(hello)
-        self.posts = [Post(number, channel, self._take, self._clock) for number, channel in enumerate(channels)]
+        self.devices = [
+            DeviceChannel(number, channel, self._take, self._clock) for number, channel in enumerate(channels)
+        ]
 
     def _clock(self) -> Instant:
         self.at += 0.25
@@ -45,9 +47,9 @@ class Wire:
 
     def read(self, times: int = 3) -> None:
         for _ in range(times):
-            for post in self.posts:
-                post.owed = set(LANES)
-                post.read()
+            for device in self.devices:
+                device.due_lanes = set(LANES)
+                device.read()
         assert self.refused == []
 
     @property

@@ -152,7 +152,7 @@ def test_orders_are_answered_while_the_source_is_opened_and_while_every_device_h
     wait_until(lambda: len({each.channel for each in worker.of(LaneSample)}) == 3)
 
 
-def test_a_device_that_joins_is_read_at_once_in_every_lane_and_each_change_of_who_is_there_told(start: Start) -> None:
+def test_a_device_that_joins_is_read_in_every_lane_and_each_change_is_reported(start: Start) -> None:
     source = FakeSource(FakeGpuChannel(0))
     source.missing = (Unidentified("1", Reason.TIMEOUT, "silent"),)
     worker = start(source)

@@ -12,7 +12,7 @@ from agent.backends.protocol import BackendSample, DeviceError, SourceError
 from agent.catalogue import BY_NAME
 from agent.lib.clock import clock
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Rack, Reading, Reason, Series
-from agent.worker.reader_pool import Post, ReaderPool
+from agent.worker.reader_pool import DeviceChannel, ReaderPool
 from agent.worker.worker_messages import unseal
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
@@ -44,8 +44,8 @@ class Bench:
     def __init__(self, *channels: FakeChannel) -> None:
         self.sent: list[list[Any]] = []
         self.broken: list[SourceError] = []
-        posts = [Post(number, channel, self._send, clock) for number, channel in enumerate(channels)]
-        self.pool = ReaderPool(posts, self.broken.append)
+        devices = [DeviceChannel(number, channel, self._send, clock) for number, channel in enumerate(channels)]
+        self.pool = ReaderPool(devices, self.broken.append)
 
     def _send(self, line: bytes) -> None:
         self.sent.append(json.loads(unseal(line)))
@@ -64,7 +64,7 @@ class Bench:
             assert time.monotonic() < deadline, "did not settle"
             time.sleep(0.005)
             if reinforce:
-                self.pool.reinforce()
+                self.pool.add_reader()
 
 
 def readers() -> int:
@@ -82,7 +82,7 @@ def test_quick_channels_share_one_reader() -> None:
 
 
 @pytest.mark.parametrize("hanging", [1, 4])
-def test_hung_channels_stop_no_other_are_never_read_twice_at_once_and_keep_a_reader_each(hanging: int) -> None:
+def test_hung_channels_stop_no_other_and_keep_one_reader_each(hanging: int) -> None:
     release, before = threading.Event(), readers()
     hung = [FakeChannel(f"hung {number}", lambda: release.wait(10) and None) for number in range(hanging)]
     others = [FakeChannel(str(number)) for number in range(4 - hanging)]
@@ -122,7 +122,7 @@ def raising(error: Exception) -> Callable[[], object]:
     return act
 
 
-def test_a_lost_device_and_an_unforeseen_error_affect_only_their_channel_and_a_broken_source_is_reported() -> None:
+def test_an_error_affects_only_its_channel_and_a_broken_source_is_reported() -> None:
     lost, surprise = DeviceError(Reason.LOST, "GPU is lost"), ZeroDivisionError("surprise")
     bench = Bench(FakeChannel("a", raising(lost)), FakeChannel("b", raising(surprise)), FakeChannel("c"))
     bench.read()

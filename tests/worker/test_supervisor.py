@@ -77,9 +77,7 @@ def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, ca
     assert rig.until(lambda: len(rig.started) == 2, 15) <= 11
 
 
-def test_a_worker_whose_devices_hang_is_given_time_to_end_and_left_alone_for_long_and_then_ever_longer(
-    rig: Rig,
-) -> None:
+def test_a_worker_whose_devices_hang_is_terminated_and_restarted_ever_later(rig: Rig) -> None:
     rig.worker.mortal = {signal.SIGKILL}
     assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True) == pytest.approx(
         STUCK_SECONDS, abs=1
@@ -96,7 +94,7 @@ def test_a_worker_whose_devices_hang_is_given_time_to_end_and_left_alone_for_lon
     assert waits[-1] == pytest.approx(LONGEST_STUCK_SECONDS, abs=1)
 
 
-def test_a_report_of_any_device_is_enough_and_neither_a_pause_nor_our_own_suspension_is_silence(rig: Rig) -> None:
+def test_one_device_report_is_enough_and_no_pause_or_suspension_is_silence(rig: Rig) -> None:
     for _ in range(20):
         rig.run(STUCK_SECONDS / 2, ask=True)
         rig.sample()
@@ -159,9 +157,7 @@ def test_a_hello_that_was_lost_is_asked_for(new: Rig) -> None:
     assert new.supervisor.running
 
 
-def test_garbage_is_counted_and_logged_once_everything_requested_again_and_a_worker_that_goes_on_replaced(
-    rig: Rig, caplog
-) -> None:
+def test_garbage_is_logged_once_all_is_requested_again_and_the_worker_replaced(rig: Rig, caplog) -> None:
     rig.run(5.0)
     before = len(rig.worker.orders)
     with caplog.at_level(logging.INFO):
@@ -205,7 +201,7 @@ def test_a_forged_answer_does_not_hide_a_silence(rig: Rig) -> None:
     assert rig.until(forge, 10) <= 5
 
 
-def test_a_worker_that_swells_is_ended_and_one_whose_memory_is_not_known_is_left_alone(rig: Rig) -> None:
+def test_a_worker_over_its_memory_is_ended_and_one_of_unknown_memory_is_not(rig: Rig) -> None:
     for held in (None, MEMORY):
         rig.worker.held = held
         rig.run(60.0)
@@ -215,7 +211,7 @@ def test_a_worker_that_swells_is_ended_and_one_whose_memory_is_not_known_is_left
     assert "MiB of memory" in rig.exit_reasons[0][2]
 
 
-def test_a_heap_of_garbage_is_not_examined_to_its_end_and_a_worker_that_floods_the_pipe_is_ended(rig: Rig) -> None:
+def test_much_garbage_is_not_read_to_its_end_and_a_flooding_worker_is_ended(rig: Rig) -> None:
     rig.worker.said += [b""] * 200_000
     rig.turn()
     assert 0 < rig.supervisor.garbage < 1000
@@ -252,7 +248,7 @@ def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig:
         (-64, "was killed by signal 64 ("),
     ],
 )
-def test_how_a_worker_ended_of_its_own_is_the_reason_and_what_it_was_ended_for_otherwise(
+def test_the_reason_is_how_a_worker_ended_or_what_it_was_terminated_for(
     rig: Rig, status: int, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.worker.ended = status
@@ -286,7 +282,7 @@ def test_why_a_worker_cannot_read_its_source_outlives_it(rig: Rig) -> None:
     assert "signal 11" in rig.exit_reasons[1][2]
 
 
-def test_a_worker_that_never_opens_its_library_is_logged_on_change_and_then_once_an_hour(
+def test_a_worker_that_never_opens_is_logged_on_change_and_then_once_an_hour(
     new: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A line every ten seconds fills the journal of a node whose driver is broken until somebody reads it."""
@@ -377,7 +373,7 @@ def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart
     assert held.started == [], "what is held from the start is not even started"
 
 
-def test_a_worker_that_sleeps_in_the_driver_holds_it_and_is_reported_when_the_pause_ends(rig: Rig) -> None:
+def test_a_worker_asleep_in_the_driver_holds_it_and_is_reported_after_the_pause(rig: Rig) -> None:
     rig.worker.mortal = set()
     rig.supervisor.hold(rig.now)
     rig.run(60.0)

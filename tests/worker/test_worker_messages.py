@@ -110,7 +110,7 @@ def test_every_entity_that_a_worker_reads_survives(channel: int, entity: Gpu | N
 
 
 # -- who is there -----------------------------------------------------------------------------------
-def test_the_devices_of_the_source_that_was_asked_for_are_believed_when_they_were_sent_twice() -> None:
+def test_a_hello_of_the_configured_source_is_accepted_when_it_was_sent_twice() -> None:
     decoder = Decoder("synthetic")
     assert decoder.decode(hello()) is None
     with pytest.raises(MessageError):
@@ -121,7 +121,7 @@ def test_the_devices_of_the_source_that_was_asked_for_are_believed_when_they_wer
         Decoder("nvml").decode(hello())
 
 
-def test_a_device_may_join_and_what_was_remembered_stays_and_one_stray_message_changes_nothing() -> None:
+def test_a_device_may_join_and_one_stray_message_changes_nothing() -> None:
     decoder = ready_decoder()
     missing = encode_unidentified([Unidentified("7", Reason.TIMEOUT, "silent")])
     joined = hello([*ROWS, encode_identity("GPU-c", THIRD)], missing)
@@ -177,7 +177,7 @@ def test_a_device_that_cannot_exist_is_refused(rows: object, missing: object) ->
 
 
 # -- what samples go by -----------------------------------------------------------------------------
-def test_a_sample_by_another_edition_is_refused_and_a_layout_that_is_sent_again_is_the_same_one() -> None:
+def test_a_sample_of_another_edition_is_rejected_and_a_repeated_layout_is_the_same() -> None:
     decoder = ready_decoder()
     decoder.decode(encode("layout", 0, "fast", 9, encode_series([CLOCK, POWER])))  # stray: nobody said so
     with pytest.raises(MessageError, match="editions"):
@@ -252,7 +252,7 @@ def test_all_gaps_together_have_a_bound() -> None:
                 decoder.decode(encode("gaps", channel, lane, 1, [other] * 512))
 
 
-def test_nvml_may_miss_the_jobs_of_a_gpu_but_report_neither_them_nor_ports_nor_the_power_of_the_node() -> None:
+def test_nvml_may_miss_the_jobs_of_a_gpu_but_not_report_jobs_ports_or_node_power() -> None:
     decoder = open_decoder("nvml")
     for other in (["coldplate_infiniband_port_up", ["ib", "mlx5_0", "1"], []],
                   ["coldplate_node_power_watts", ["node"], [["source", "x"]]]):  # fmt: skip

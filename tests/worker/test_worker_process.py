@@ -129,26 +129,26 @@ def test_a_spell_is_over_after_some_calm() -> None:
     trust = WorkerTrust()
     calm, now = CALM_SECONDS + 0.1, 100.0
     for _ in range(9):
-        trust.refuse(GARBAGE, now)
+        trust.record_garbage(GARBAGE, now)
         now += calm
     assert trust.lost == ""
     for _ in range(2):  # a pause that is no longer than the calm belongs to the spell
-        trust.refuse(GARBAGE, now)
+        trust.record_garbage(GARBAGE, now)
         now += CALM_SECONDS
-    trust.refuse(GARBAGE, now)
+    trust.record_garbage(GARBAGE, now)
     assert trust.lost == "has sent garbage for 6 s"
 
 
-def test_a_flood_is_more_than_a_burst_and_what_may_come_permanently_and_silence_earns_no_credit() -> None:
+def test_a_flood_exceeds_burst_and_rate_and_silence_earns_no_credit() -> None:
     trust = WorkerTrust()
-    trust.weigh(FLOOD_ROOM, 100.0)
+    trust.record_bytes(FLOOD_ROOM, 100.0)
     for second in range(1, 60):
-        trust.weigh(FLOOD, 100.0 + second)
+        trust.record_bytes(FLOOD, 100.0 + second)
     assert trust.lost == ""
-    trust.weigh(FLOOD + 1, 160.0)
+    trust.record_bytes(FLOOD + 1, 160.0)
     assert trust.lost == "floods its output"
     trust = WorkerTrust()
-    trust.weigh(FLOOD_ROOM, 160.1)
+    trust.record_bytes(FLOOD_ROOM, 160.1)
     assert trust.lost == ""
-    trust.weigh(FLOOD_ROOM + 1, 5000.0)
+    trust.record_bytes(FLOOD_ROOM + 1, 5000.0)
     assert trust.lost == "floods its output"

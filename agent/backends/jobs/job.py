@@ -57,7 +57,9 @@ def merge_jobs(job: Job, other: Job) -> Job:
 def to_label_value(text: str) -> str:
     """Return a text of unknown origin as the value of a label: bounded, and without control characters."""
     text = text[:LONGEST]
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 _ID = re.compile(r"[\w.@+:/\\\[\]{}(),=~#%^-]+")

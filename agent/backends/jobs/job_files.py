@@ -92,8 +92,12 @@ def _listing_of(directory: str) -> DirectoryListing:
     with os.scandir(directory) as entries:
         for entry in entries:
             mode = _mode(entry)
-            kind = folders if stat.S_ISDIR(mode) else files if stat.S_ISREG(mode) else odd
-            kind.append(entry.name)
+            if stat.S_ISDIR(mode):
+                folders.append(entry.name)
+            elif stat.S_ISREG(mode):
+                files.append(entry.name)
+            else:
+                odd.append(entry.name)
     return DirectoryListing(sorted(files), sorted(odd), sorted(folders))
 
 

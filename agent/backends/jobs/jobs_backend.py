@@ -310,7 +310,7 @@ class JobsBackend:
         uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
         logged = self._pod_logs.names(uids)
         active = self._names.names_of(uids) | set(logged.values())
-        listed = self._ask_kubelet(mono)
+        listed = self._poll_kubelet(mono)
         contested = self._pod_owners.contested(listed)
         created = self._pod_logs.creation_times(contested) if contested else {}
         pods = self._by_slot(self._pod_owners.current(listed, active, created), devices)
@@ -341,7 +341,7 @@ class JobsBackend:
     def _hint(self, devices: GpuSlots) -> str:
         return "" if devices.knows_minors else f"; {self._procfs}/{DEVICE_FOLDER} shows no numbers of device files"
 
-    def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
+    def _poll_kubelet(self, mono: float) -> Sequence[PodDevice]:
         """Return the pods that hold GPUs by the kubelet, and show whether it lists them."""
         if self._kubelet is None:
             return ()

@@ -22,8 +22,11 @@ Slot = list[int | float] | int
 
 
 def fill_slot(array: FieldArray, index: int, slot: Slot) -> None:
-    code, kind, value = (slot, 3, 0) if isinstance(slot, int) else (0, int(slot[0]), slot[1])
-    array.store(index, code, kind, value)
+    if isinstance(slot, int):
+        array.store(index, slot, 3, 0)
+    else:
+        kind, value = int(slot[0]), slot[1]
+        array.store(index, 0, kind, value)
 
 
 HANDLES = frozenset(
@@ -34,7 +37,7 @@ HANDLES = frozenset(
 FIELDS, GPM = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet"
 """Calls that fill an array."""
 WAIT = "nvmlEventSetWait_v2"
-TAKES = ("nvmlGpmSampleGet", "nvmlGpmMigSampleGet")
+SAMPLE_CALLS = ("nvmlGpmSampleGet", "nvmlGpmMigSampleGet")
 """Calls that take a sample, which is their last argument: of a GPU, and of a GPU instance."""
 
 

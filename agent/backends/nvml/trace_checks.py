@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray
 from agent.backends.nvml.calls import SPECS
-from agent.backends.nvml.trace import FIELDS, GPM, HANDLES, TAKES, WAIT, fill_slot
+from agent.backends.nvml.trace import FIELDS, GPM, HANDLES, SAMPLE_CALLS, WAIT, fill_slot
 from agent.catalogue import nvml_constants as nvml
 from agent.lib.wording import shown
 
@@ -76,7 +76,8 @@ ANSWERS: Mapping[str, AnswerCheck] = {
     **dict.fromkeys(HANDLES, _is_handle),
     **dict.fromkeys(("nvmlEventSetCreate", "nvmlGpmSampleAlloc"), _is_handle),
     **dict.fromkeys(
-        ("nvmlInit", "nvmlShutdown", "nvmlEventSetFree", "nvmlDeviceRegisterEvents", "nvmlGpmSampleFree", *TAKES),
+        ("nvmlInit", "nvmlShutdown", "nvmlEventSetFree", "nvmlDeviceRegisterEvents", "nvmlGpmSampleFree",
+         *SAMPLE_CALLS),
         _is_nothing,
     ),
     **dict.fromkeys(
@@ -114,7 +115,7 @@ def check_call(line: Mapping[str, Any]) -> int:
     assert isinstance(name, str)
     if not isinstance(args, list) or not all(_is_whole(arg) or _is_handle(arg) for arg in args):
         raise ValueError(f"{name}: args: is not a list of numbers, texts and handles")
-    if name in (FIELDS, WAIT, *TAKES) and not (args and _is_handle(args[0])):
+    if name in (FIELDS, WAIT, *SAMPLE_CALLS) and not (args and _is_handle(args[0])):
         raise ValueError(f"{name}: args: does not begin with a handle")
     if "code" in line and not _is_count(2**31)(line["code"]):
         raise ValueError(f"{name}: code: {shown(line['code'])} is not a return code")

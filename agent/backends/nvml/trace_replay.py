@@ -19,7 +19,7 @@ from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, DriverError
-from agent.backends.nvml.trace import FIELDS, FORMAT, GPM, TAKES, WAIT, fill_slot, sampled_part
+from agent.backends.nvml.trace import FIELDS, FORMAT, GPM, SAMPLE_CALLS, WAIT, fill_slot, sampled_part
 from agent.backends.nvml.trace_checks import check_call
 from agent.backends.protocol import SourceError
 from agent.lib.wording import one_line
@@ -191,7 +191,7 @@ class ReplayDriver:
             return self._fields(args[0], args[1])
         if name == GPM:
             return self._gpm(args[0])
-        if name in TAKES:
+        if name in SAMPLE_CALLS:
             self._samples[args[-1]] = sampled_part(args[0], args)
         if name == WAIT:
             return self._wait(args)
@@ -207,7 +207,8 @@ class ReplayDriver:
         """Return the next event; what happened in the trace once does not happen again."""
         with self._lock:
             answers = self._answers.get(_question(WAIT, args))
-            kind, value = answers.pop(0) if answers else ("code", TIMEOUT)
+            answer = answers.pop(0) if answers else ("code", TIMEOUT)
+        kind, value = answer
         if kind == "code":
             self._pause(args[1] / 1000)
             raise DriverError(WAIT, value)
@@ -225,8 +226,11 @@ class ReplayDriver:
         device = self._samples.get(array.later)
         for index, metric in enumerate(array.ids):
             result = self._next((GPM, device, metric))
-            code, value = (NOT_SUPPORTED, 0.0) if result is None else result
-            array.store(index, int(code), float(value))
+            if result is None:
+                array.store(index, NOT_SUPPORTED, 0.0)
+            else:
+                code, value = result
+                array.store(index, int(code), float(value))
 
 
 def open_trace(path: str) -> ReplayDriver:
@@ -247,7 +251,7 @@ def _question(name: str, args: Sequence[Any]) -> object:
     """Return a request, without the buffer for the answer and without the time to wait."""
     if name == "nvmlGpmSampleFree":
         return name
-    if name in TAKES:
+    if name in SAMPLE_CALLS:
         return (name, *args[:-1])
     if name == WAIT:
         return name, args[0]

@@ -117,7 +117,7 @@ class XidEventSet:
 
     def _back_off(self, error: DriverError, timeout: float) -> None:
         text = "waiting for XID events failed, creating a new event set: %s"
-        self._once.problem("waiting", text, error, what=str(error))
+        self._once.problem("waiting", text, error, cause=str(error))
         self._pause(timeout)
         self._free()
         self._registered = False

@@ -121,7 +121,7 @@ class PowerBackend:
         if "rapl" in order:
             self._parts.append(rapl.read)
         self._once = LogOnce(log)
-        self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
+        self._rapl_absence = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """Return the node's power and its parts. Raises AbsentError when this node has none of the sources."""
@@ -145,7 +145,7 @@ class PowerBackend:
         self._tell_denied(gaps, readings)
         absences = [str(paced.latest) for paced in self._paced if isinstance(paced.latest, AbsentError)]
         if not readings and not gaps and len(absences) == len(self._paced):
-            raise AbsentError("; ".join(filter(None, [*absences, self._looked_for])))
+            raise AbsentError("; ".join(filter(None, [*absences, self._rapl_absence])))
         awaited = any(paced.awaited for paced in preferred)
         return BackendSample(readings, gaps, calls=calls, awaited=awaited, left_out=parts.left_out)
 

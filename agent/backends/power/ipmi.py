@@ -96,7 +96,7 @@ class IpmiPower(PollableSource):
 
     name = "ipmi"
     period = 5.0  # asked in a thread: the kernel's driver may wait for a dead controller, and nothing can interrupt it
-    grace = 0.25  # a controller answers in-band within some tens of milliseconds
+    answer_wait = 0.25  # a controller answers in-band within some tens of milliseconds
     timeout = 4.0
 
     def __init__(self, opener: Callable[[], IpmiDevice] = open_transport) -> None:

@@ -155,7 +155,7 @@ class RedfishPower(PollableSource):
             if watts is not None and watts > 0:
                 return watts, resource
             text = NO_READING if watts is None else f"reports {watts:g} W for a running node"
-            poll.keep_fault(self._service.error(Reason.UNSUPPORTED, resource, text))
+            poll.record_fault(self._service.error(Reason.UNSUPPORTED, resource, text))
         return None
 
     def _nothing(self, fault: DeviceError | None) -> DeviceError:

@@ -276,7 +276,7 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckE
         opened = snapshot.at.mono if worker.opened_at is None else worker.opened_at
         waited, opening = snapshot.at.mono - opened, opened - began
         starved = sum(map(starved_seconds, filter(None, (os.getpid(), worker.pid))))
-        return CheckEvidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening, starved)
+        return CheckEvidence(snapshot, family_of(config), worker.has_answered, is_whole, waited, opening, starved)
     finally:
         sampling.supervisor.abandon()
 

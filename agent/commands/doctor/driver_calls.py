@@ -18,7 +18,7 @@ from agent import __version__
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import Driver, DriverError
 from agent.backends.nvml.nvml_source import NvmlSource
-from agent.backends.nvml.trace import FORMAT, HANDLES, TAKES, sampled_part
+from agent.backends.nvml.trace import FORMAT, HANDLES, SAMPLE_CALLS, sampled_part
 from agent.backends.protocol import AbsentError, SourceError
 from agent.lib.clock import clock
 from agent.model import LANES, GpuIdentity, Lane
@@ -71,7 +71,7 @@ class RecordingDriver:
             line: dict[str, Any] = {"at": round(began - self._began, 6), "us": round(took * 1e6), "call": name}
             plain = [each for each in args if not isinstance(each, FieldArray | GpmArray)]
             line["args"] = [self._plain(name, each) for each in plain]
-            if name in (*TAKES, "nvmlGpmSampleFree"):
+            if name in (*SAMPLE_CALLS, "nvmlGpmSampleFree"):
                 line["args"][-1] = {"is": self._token("sample", plain[-1])}
             array = next((each for each in args if isinstance(each, FieldArray | GpmArray)), None)
             if isinstance(array, FieldArray):
@@ -90,7 +90,7 @@ class RecordingDriver:
                 if name == "nvmlDeviceGetHandleByIndex_v2":
                     self._tokens.setdefault(answer, f"gpu{args[0]}")
                 line["value"] = self._answer(name, answer)
-            if name in TAKES:
+            if name in SAMPLE_CALLS:
                 self._devices[int(args[-1])] = sampled_part(self._token("gpu", args[0]), args)
             self.lines.append(json.dumps(line, separators=(",", ":")))
 

@@ -108,11 +108,11 @@ class Peers:
             return ()
         now, names = snapshot.at, self._names[: len(self._names) - silent]
         total = RackPowerSum(int(now.wall), node * len(names), frozenset(names))
-        self._absences.note(self._names[len(names) :], 0, now.mono)
+        self._absences.observe(self._names[len(names) :], 0, now.mono)
         made = [
             *self._series.of_sum(total, len(self._names), self._nameplate),
             *self._series.of_silence(self._absences.silent(now.mono)),
-            *self._series.of_breakers(self._heats.look(node * len(self._names), now.mono)),
+            *self._series.of_breakers(self._heats.update(node * len(self._names), now.mono)),
             *self._series.of_domains(self._joined(snapshot, names[1:])),
         ]
         return tuple(_readings(self._own.frame(made)))
@@ -231,7 +231,7 @@ class Play:
                 for lane in lanes:
                     self._read(channel, lane, now)
         for event in self._source.events(0.0):
-            self._sampler.xids.enter(event)
+            self._sampler.xids.add_xid(event)
         rules = self._exposition.frame(self.engine.reports(), self.engine.windows, ())
         equipment = self._equipment.read(Lane.FAST, now).readings
         rack = self._rack_framer.frame((*_readings(self._rack.frame(now)), *self._rack_power, *equipment))

@@ -16,8 +16,11 @@ def flux_job(env: Mapping[str, str], within: str) -> Job | None:
     """Return the job of the system's instance: jobs that it starts within itself have the same GPUs."""
     del within  # no cgroup names it
     path, last = env.get("FLUX_JOB_ID_PATH", ""), env.get("FLUX_JOB_ID", "")
-    job = path.strip("/").partition("/")[0] or last
-    return Job("flux", job, array=path.strip("/") if "/" in path.strip("/") else "") if job else None
+    path = path.strip("/")
+    job = path.partition("/")[0] or last
+    if not job:
+        return None
+    return Job("flux", job, array=path if "/" in path else "")
 
 
 SCHEDULER = Scheduler(

@@ -62,6 +62,9 @@ def slurm_job(env: Mapping[str, str], within: str) -> Job | None:
     def fact(name: str) -> str:
         return env.get(f"{name}_HET_GROUP_{number}" if number else name) or env.get(name, "")
 
+    part = f"{array}_{task}" if array and task else ""
+    if number:
+        part = f"{leader}+{number}"
     return Job(
         "slurm",
         job,
@@ -69,7 +72,7 @@ def slurm_job(env: Mapping[str, str], within: str) -> Job | None:
         name=fact("SLURM_JOB_NAME"),
         account=fact("SLURM_JOB_ACCOUNT"),
         partition=fact("SLURM_JOB_PARTITION"),
-        array=f"{leader}+{number}" if number else f"{array}_{task}" if array and task else "",
+        array=part,
         started=_seconds(fact("SLURM_JOB_START_TIME")),
     )
 

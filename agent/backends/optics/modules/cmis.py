@@ -240,8 +240,10 @@ def read_samples(memory: Memory, places: Places) -> dict[VdmSample, float]:
             (word,) = read_u16_array(part, at - first, 1)
             if measurement.row is rows.SIGNAL_LANE:
                 ratios[measurement] = _power_ratio(word)
-            elif (errors := _small_float(word)) <= 1:
-                ratios[measurement] = errors
+                continue
+            error_ratio = _small_float(word)
+            if error_ratio <= 1:
+                ratios[measurement] = error_ratio
     return ratios
 
 
