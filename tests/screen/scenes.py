@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 
 from agent.backends.synthetic.loader import load_scenario
-from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.node_samples import NodeSample
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Snapshot
 from exporters.headlines import Headline
@@ -45,11 +45,11 @@ def scene_of_nodes(
     scene = ScreenData((), (), 1.0)
     for place in reversed(range(0, min(second, SEEN_SECONDS), every)):
         told = [
-            Sighting(name, "from its agent", seen[-1 - place], alerts, mono=seen[-1 - place].at.mono)
+            NodeSample(name, "from its agent", seen[-1 - place], alerts, mono=seen[-1 - place].at.mono)
             for name, seen, alerts in plays
         ]
         if silent:
-            told.append(Sighting(silent, "from its agent", problem="no answer: Connection refused"))
+            told.append(NodeSample(silent, "from its agent", problem="no answer: Connection refused"))
         scene = watch.scene(told, plays[0][1][-1 - place].at.mono)
     return scene
 

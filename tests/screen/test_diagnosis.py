@@ -17,7 +17,7 @@ from agent.commands.top.local_sampling import MOST_PROCESSES, list_processes, pr
 from agent.commands.top.screen.frame import draw
 from agent.commands.top.screen.key_input import OneGpu, UiState
 from agent.commands.top.screen.machine_output import as_json
-from agent.commands.top.screen.node_samples import ProcessRow, Sighting
+from agent.commands.top.screen.node_samples import NodeSample, ProcessRow
 from agent.commands.top.screen.text_layout import ASCII, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, BackendReport, Gpu, IbPort, Instant, Lane, Outcome, Phase, Reading, Snapshot
@@ -65,7 +65,7 @@ def busy(number: int, share: float, watts: float, job: str = "77") -> list[Readi
 
 def seen(*nodes: tuple[str, list[Reading]], reports: tuple[BackendReport, ...] = ()) -> ScreenData:
     at = Instant(5.0, 1e9)
-    told = [Sighting(name, "here", snapshot_of(1, at, readings, reports), [], mono=5.0) for name, readings in nodes]
+    told = [NodeSample(name, "here", snapshot_of(1, at, readings, reports), [], mono=5.0) for name, readings in nodes]
     return ViewKeeper(1.0).scene(told, 5.0)
 
 
@@ -88,7 +88,7 @@ def test_a_gpu_at_its_power_cap_is_shown_as_computing() -> None:
     for mono in (5.0, 35.0):
         states = reading("coldplate_gpu_state_seconds_total", mono, GPUS[0], state="computing")
         snapshot = snapshot_of(1, Instant(mono, 1e9 + mono), [*at_work(0, 1440.0, "sw_power_cap"), states])
-        scene = keeper.scene([Sighting("a", "here", snapshot, mono=mono)], mono)
+        scene = keeper.scene([NodeSample("a", "here", snapshot, mono=mono)], mono)
     lines, _ = draw(scene, UiState(), TextLayout(120, None, ASCII))
     shown = [line.plain for line in lines]
     assert "no rules are evaluated" in shown[1], "nothing judges it"
@@ -121,8 +121,8 @@ def test_a_gpu_is_coloured_by_the_worst_condition_that_fires_and_names_it() -> N
         alert("GpuHot", "critical", {"gpu": "2"}),
     ]
     readings = [each for number in (0, 1) for each in busy(number, 1.0, 690.0)]
-    sighting = Sighting("a", "here", snapshot_of(1, Instant(5.0, 1e9), readings), conditions, mono=5.0)
-    scene = ViewKeeper(1.0).scene([sighting], 5.0)
+    sample = NodeSample("a", "here", snapshot_of(1, Instant(5.0, 1e9), readings), conditions, mono=5.0)
+    scene = ViewKeeper(1.0).scene([sample], 5.0)
     assert [gpu.tone for gpu in scene.nodes[0].gpus] == [Tone.GOOD, Tone.WARN]
     assert [each.rule for each in scene.nodes[0].gpus[1].row.conditions] == ["GpuHot", "GpuLost", "GpuXid"]
     assert scene.nodes[0].gpus[1].why.startswith("GpuHot: GpuHot it is; ")
@@ -134,7 +134,7 @@ def test_a_gpu_is_coloured_by_the_worst_condition_that_fires_and_names_it() -> N
 def test_nodes_that_say_the_same_share_a_line() -> None:
     rack = alert("RackPowerHigh", "critical", {"rack": "r1"})
     told = [
-        Sighting(f"n{number}", "here", snapshot_of(1, Instant(5.0, 1e9), busy(0, 1.0, 690.0)), [rack], mono=5.0)
+        NodeSample(f"n{number}", "here", snapshot_of(1, Instant(5.0, 1e9), busy(0, 1.0, 690.0)), [rack], mono=5.0)
         for number in range(5)
     ]
     assert texts(ViewKeeper(1.0).scene(told, 5.0).troubles) == [
@@ -148,8 +148,8 @@ def test_nothing_is_well_until_its_rules_are_evaluated() -> None:
     snapshot = snapshot_of(1, at, [*busy(0, 1.0, 690.0), *ports])
     shown = {}
     for why in ("not all rules have been evaluated yet", ""):
-        sightings = [Sighting(name, "here", snapshot, [], mono=5.0, unjudged=why) for name in "ab"]
-        scene = keeper.scene(sightings, 5.0)
+        samples = [NodeSample(name, "here", snapshot, [], mono=5.0, unjudged=why) for name in "ab"]
+        scene = keeper.scene(samples, 5.0)
         tones = {tone for node in scene.nodes for tone in (node.gpus[0].tone, node.ports[0].tone)}
         zoomed = draw(scene, UiState(zoom=OneGpu(("a", GPUS[0].uuid))), TextLayout(80, 40))[0]
         drawn = "\n".join(line.plain for line in (*draw(scene, UiState(), TextLayout(80, 24))[0], *zoomed))
@@ -164,9 +164,9 @@ def test_nothing_is_well_until_its_rules_are_evaluated() -> None:
 
 def test_old_data_are_said_to_be_old() -> None:
     watch = ViewKeeper(1.0)
-    sighting = Sighting("a", "here", Snapshot(1, Instant(5.0, 1e9), ()), [], age=2.0, mono=10.0)
-    assert texts(watch.scene([sighting], 11.0).troubles) == ["UNKNOWN no GPU here"]
-    assert texts(watch.scene([sighting], 19.0).troubles) == ["WARN a: what is shown is 11 s old", "UNKNOWN no GPU here"]
+    sample = NodeSample("a", "here", Snapshot(1, Instant(5.0, 1e9), ()), [], age=2.0, mono=10.0)
+    assert texts(watch.scene([sample], 11.0).troubles) == ["UNKNOWN no GPU here"]
+    assert texts(watch.scene([sample], 19.0).troubles) == ["WARN a: what is shown is 11 s old", "UNKNOWN no GPU here"]
 
 
 GPU = Gpu("0", "GPU-a")
@@ -175,12 +175,12 @@ GPU = Gpu("0", "GPU-a")
 def zoomed(processes: Mapping[Gpu, Sequence[ProcessRow]] | None) -> list[str]:
     """The lines of the zoom pane of a GPU with these processes."""
     snapshot = snapshot_of(1, Instant(100.0, 1.7e9), [reading("coldplate_gpu_up", 1.0, GPU)])
-    scene = ViewKeeper(1.0).scene([Sighting("n", "sampled here", snapshot, mono=100.0, processes=processes)], 100.0)
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "sampled here", snapshot, mono=100.0, processes=processes)], 100.0)
     lines, _ = draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), TextLayout(80, None, ASCII))
     return [line.plain.rstrip() for line in lines]
 
 
-def test_a_process_is_a_line_what_is_not_known_of_it_is_no_zero_and_a_long_list_says_how_many_are_left_out() -> None:
+def test_a_process_is_a_line_without_zeros_for_gaps_and_a_long_list_is_counted() -> None:
     shown = zoomed({GPU: [ProcessRow(71, 3 * 2**30, "ada", "python3"), ProcessRow(72, None, "", "")]})
     place = next(place for place, line in enumerate(shown) if line.startswith("PROCESSES"))
     assert [line.split() for line in shown[place + 1 : place + 4]] == [

@@ -7,8 +7,8 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.commands.check.node_conditions import NodeConditions, condition_findings, of_node
-from agent.commands.top.node_sources import sighting_of
-from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.node_sources import node_sample_of
+from agent.commands.top.screen.node_samples import NodeSample
 from agent.commands.top.screen.view_builder import ViewKeeper
 from agent.model import Gpu, GroupReport, Instant, PastMoment, Phase, Reading, RuleReport, Severity
 from agent.wiring.agent_client import AgentResponse, SnapshotReader, read_alerts
@@ -38,7 +38,7 @@ def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenar
     )
     told = read_alerts(rules_json.alerts(groups)).alerts
     by_gpu = {(dict(each.labels)["gpu"], each.phase.value, each.rule) for each in told if "gpu" in dict(each.labels)}
-    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshots[-1], told, mono=snapshots[-1].at.mono)], 0.0)
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "here", snapshots[-1], told, mono=snapshots[-1].at.mono)], 0.0)
     of_top = {(gpu.index, each.phase.value, each.rule) for gpu in scene.nodes[0].gpus for each in gpu.row.conditions}
     page = overview(context(snapshots[-1], rules=lambda: groups))
     table = re.search(r"<h2>GPUs.*?</table>", page, re.DOTALL)
@@ -82,7 +82,7 @@ def test_page_and_top_show_the_same_state_at_the_onset_of_a_fault() -> None:
         view = context(snapshot_of(1, at, [*readings, *seconds(150.0, waiting)]), ledger=lambda: moments)
         body = ask(Routes(view), Request("GET", "/api/v1/snapshot")).body
         sample = reader.read(body)
-        scene = keeper.scene([sighting_of("n", AgentResponse(sample.snapshot, states=sample.states))], at.mono)
+        scene = keeper.scene([node_sample_of("n", AgentResponse(sample.snapshot, states=sample.states))], at.mono)
     (shown,) = scene.nodes[0].gpus
     assert max(shown.state_seconds, key=shown.state_seconds.__getitem__) == "waiting", "since top has looked"
     assert shown.word == "computing"
@@ -96,7 +96,7 @@ def test_a_disabled_rule_is_no_trouble_anywhere() -> None:
     quiet = [each for each in conditions if each.rule not in ("GpuHot", "GpuThrottled")]
     rules = tuple(RuleReport(each.rule, True, "x", alerts=(each,)) for each in quiet) or (RuleReport("A", True, "x"),)
     page = overview(context(snapshots[-1], rules=lambda: (GroupReport("g", "f", 1.0, rules=rules),)))
-    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshots[-1], quiet, mono=0.0)], 0.0)
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "here", snapshots[-1], quiet, mono=0.0)], 0.0)
     for text in (
         page.partition('<section class="state')[2].partition("</section>")[0],
         " ".join(each.text for each in scene.troubles),

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OneGpu, OneJob, Press, Sort, UiState, press
-from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.node_samples import NodeSample
 from agent.commands.top.screen.node_view import NodeView
 from agent.commands.top.screen.panes import alert_lines, help_lines, node_line
 from agent.commands.top.screen.text_layout import ASCII, UNICODE, Glyphs, TextLayout, glyphs_for
@@ -118,7 +118,7 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     keeper = ViewKeeper(1.0)
     for wall in (1e9, 1e9 + 1.0):
         seen = snapshot_of(1, Instant(5.0, wall), readings)
-        scene = keeper.scene([Sighting("n", "here", seen, mono=5.0)], 5.0)
+        scene = keeper.scene([NodeSample("n", "here", seen, mono=5.0)], 5.0)
     rows = [line.plain for line in draw(scene, UiState(), TextLayout(200, 24))[0]]
     absent, zero = (next(line for line in rows if re.match(rf"[?✔]   {index} ", line)) for index in "01")
     assert re.match(r"\?   0 -  ", absent), "no state is made up"
@@ -152,12 +152,12 @@ def test_a_power_limit_of_four_digits_is_whole_or_absent() -> None:
 
 def test_the_head_line_names_the_node_whose_recording_is_played() -> None:
     replayed = [reading("coldplate_replay_info", 1.0, Node(), node="node9", recorded="2026-11-21T08:00:00Z")]
-    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshot_of(1, Instant(5.0, 1e9), replayed), mono=5.0)], 5.0)
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "here", snapshot_of(1, Instant(5.0, 1e9), replayed), mono=5.0)], 5.0)
     assert "REPLAY of node9" in draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
 
 
 def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
-    scene = ViewKeeper(1.0).scene([Sighting("n", "from its agent", problem="no answer: Connection refused")], 5.0)
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "from its agent", problem="no answer: Connection refused")], 5.0)
     lines = [line.plain for line in draw(scene, UiState(), TextLayout(80, 24))[0]]
     assert "GPUs unknown" in lines[0] and "no GPU" not in lines[0]
     assert "alerts n/a" in lines[2]
@@ -165,8 +165,8 @@ def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
 
 def test_a_node_that_stops_answering_keeps_its_name() -> None:
     keeper, up = ViewKeeper(1.0), [reading("coldplate_gpu_up", 1.0, Gpu("0", "GPU-a"))]
-    answer = Sighting("10.0.0.7", "from its agent", snapshot_of(1, Instant(5.0, 1e9), up), mono=5.0, node="node7")
-    silent = Sighting("10.0.0.7", "from its agent", problem="no answer: Connection refused")
+    answer = NodeSample("10.0.0.7", "from its agent", snapshot_of(1, Instant(5.0, 1e9), up), mono=5.0, node="node7")
+    silent = NodeSample("10.0.0.7", "from its agent", problem="no answer: Connection refused")
     assert [keeper.scene([each], 5.0).nodes[0].name for each in (silent, answer, silent)] == [
         "10.0.0.7",
         "node7",
@@ -178,7 +178,9 @@ def test_names_of_others_cannot_steer_the_terminal() -> None:
     gpu = Gpu("0", "GPU-a")
     job = {"scheduler": "slurm", "job_id": "1", "user": "eve\x1b[2J\x9b", "name": "a\nb\u202e", "mig": "0"}
     readings = [reading("coldplate_gpu_up", 1.0, gpu), reading("coldplate_gpu_job_info", 1.0, gpu, **job)]
-    scene = ViewKeeper(1.0).scene([Sighting("n\x1b]0;x\x07", "here", snapshot_of(1, Instant(5.0, 1e9), readings))], 0.0)
+    scene = ViewKeeper(1.0).scene(
+        [NodeSample("n\x1b]0;x\x07", "here", snapshot_of(1, Instant(5.0, 1e9), readings))], 0.0
+    )
     for state in (UiState(), UiState(zoom=OneGpu(("n\x1b]0;x\x07", "GPU-a")))):
         for line in draw(scene, state, TextLayout(160, 30))[0]:
             assert line.plain.isprintable(), line.plain
@@ -189,7 +191,7 @@ def test_a_job_that_shares_its_gpu_has_no_busy_share_and_no_power_of_its_own() -
     of = {"scheduler": "slurm", "user": "ada", "mig": "0"}
     held = [reading("coldplate_gpu_shared_job_info", 1.0, gpu, **of, job_id=each) for each in ("7", "8")]
     seen = snapshot_of(1, Instant(5.0, 1e9), [reading("coldplate_gpu_up", 1.0, gpu), *held])
-    lines, _ = draw(ViewKeeper(1.0).scene([Sighting("n", "here", seen)], 0.0), UiState(), TextLayout(80, 30))
+    lines, _ = draw(ViewKeeper(1.0).scene([NodeSample("n", "here", seen)], 0.0), UiState(), TextLayout(80, 30))
     assert [" ".join(line.plain.split()) for line in lines if "ada" in line.plain] == [
         f"{job} ada - GPU 0 shared" for job in ("7", "8")
     ]
@@ -200,7 +202,7 @@ def test_a_job_with_several_instances_of_a_gpu_has_that_gpu_once() -> None:
     of = {"scheduler": "slurm", "job_id": "7", "user": "ada", "mig": "1"}
     held = [reading("coldplate_gpu_job_info", 1.0, gpu, **of, gpu_instance=each) for each in ("1", "2")]
     seen = snapshot_of(1, Instant(5.0, 1e9), [reading("coldplate_gpu_up", 1.0, gpu), *held])
-    scene = ViewKeeper(1.0).scene([Sighting(node, "here", seen) for node in ("n1", "n2")], 0.0)
+    scene = ViewKeeper(1.0).scene([NodeSample(node, "here", seen) for node in ("n1", "n2")], 0.0)
     shown = "\n".join(line.plain for line in draw(scene, UiState(), TextLayout(160, 30))[0])
     assert "2 GPUs of 2 nodes" in shown
 
@@ -234,7 +236,7 @@ def test_a_picture_is_one_synchronized_update_of_the_lines_that_changed() -> Non
     assert painter.paint(helped).startswith(b"\x1b[?2026h\x1b[2J")
 
 
-def test_an_output_that_is_not_unicode_gets_ascii_signs_and_wide_ones_count_as_two_cells() -> None:
+def test_output_without_unicode_gets_ascii_and_wide_signs_count_as_two_cells() -> None:
     assert glyphs_for("utf-8", {}) is UNICODE
     assert glyphs_for("ascii", {}) is ASCII
     assert glyphs_for("iso-8859-1", {}) is ASCII
@@ -302,7 +304,7 @@ def test_arrows_and_clicks_select_and_zoom_into_a_gpu_and_escape_leads_back() ->
     assert person.does("escape", Press("click", 0)).selected == "node7 2"
 
 
-def test_sorting_goes_through_all_orders_and_back_and_other_keys_help_freeze_and_quit() -> None:
+def test_sorting_goes_through_all_orders_and_keys_help_freeze_and_quit() -> None:
     person = straggler()
     assert person.rows[0] == "5"
     found = {}
@@ -324,7 +326,7 @@ def test_sorting_goes_through_all_orders_and_back_and_other_keys_help_freeze_and
     assert straggler().does("?", "q").state.has_quit is True
 
 
-def test_a_filter_is_typed_kept_and_cleared_and_a_silent_node_can_be_selected_but_not_zoomed_into() -> None:
+def test_a_filter_is_typed_and_cleared_and_a_silent_node_is_not_zoomed_into() -> None:
     person = Person(RACK(), 40).does("/", *"NODE2", "space", *"comp", "enter")
     assert person.state.filter == "NODE2 comp"
     assert sorted(person.rows) == ["0", "1", "2", "4", "5", "6", "7"]

@@ -60,7 +60,7 @@ def test_json_and_csv_of_a_node_that_is_sampled_by_the_command_itself() -> None:
     assert rows[0]["job"] == ""
 
 
-def test_without_a_terminal_it_prints_one_picture_without_escapes_and_in_the_c_locale_in_ascii() -> None:
+def test_without_a_terminal_it_prints_one_plain_screen_and_ascii_in_locale_c() -> None:
     ended = warm.command(["top", "--once", *IDLE], environment={"LC_ALL": "C", "PYTHONUTF8": "1"})
     assert ended.status == 0
     for picture in (top("--ascii", *IDLE), ended.output.decode()):

@@ -49,7 +49,7 @@ LAYOUT = {
     "run_facts.py: abs(step.seconds - middle.seconds) <= 0.05 * middle.seconds",
     "run_facts.py: counter.seconds >= COUNTED_SECONDS",
     "run_facts.py: seconds < SHORTEST_WINDOW_SECONDS",
-    "gpu_table.py: found[place].width + 1 > room",
+    "gpu_table.py: columns[place].width + 1 > room",
     "landing.py: 0 <= point < LINE_POINTS",
     "landing.py: counts[point] > 0",
     "headlines.py: count > 1",

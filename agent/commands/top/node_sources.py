@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from agent.commands.top.screen.node_samples import Sighting, SightingBoard
+from agent.commands.top.screen.node_samples import NodeSample, SampleBoard
 from agent.config.schema import Config, ConfigError, parse_value
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
@@ -27,16 +27,16 @@ END_SECONDS = 1.0
 """Seconds for which those that end are waited for, all together."""
 
 
-def sighting_of(name: str, response: AgentResponse) -> Sighting:
+def node_sample_of(name: str, response: AgentResponse) -> NodeSample:
     """Return the answer of an agent as the last sample of its node."""
-    return Sighting(name, ORIGIN, response.snapshot, response.alerts, response.problem, response.age, response.mono,
+    return NodeSample(name, ORIGIN, response.snapshot, response.alerts, response.problem, response.age, response.mono,
                     response.past, unjudged=response.unjudged, node=response.node, states=response.states)  # fmt: skip
 
 
 class AgentPoller:
     """Asks any number of agents again and again, `interval` seconds apart, until `stop`."""
 
-    def __init__(self, board: SightingBoard, interval: float, threads: Threads) -> None:
+    def __init__(self, board: SampleBoard, interval: float, threads: Threads) -> None:
         self._board = board
         self._interval = interval
         self._threads = threads
@@ -53,7 +53,7 @@ class AgentPoller:
     def _run(self, poll: AgentClient) -> None:
         try:
             while not self._stopping.is_set():
-                self._board.put(sighting_of(poll.name, poll.fetch()))
+                self._board.store_sample(node_sample_of(poll.name, poll.fetch()))
                 self._stopping.wait(self._interval)
         finally:
             poll.close()
@@ -84,7 +84,7 @@ class NodeSources:
         options: CommandLineOptions,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self.board = SightingBoard(changed)
+        self.board = SampleBoard(changed)
         self.note = ""
         self._threads = Threads(lambda: clock().mono)
         self._polling = AgentPoller(self.board, arguments.interval, self._threads)
@@ -124,7 +124,7 @@ class NodeSources:
             first = poll.fetch()
             poll.close()
             if first.snapshot is not None:
-                self.board.put(sighting_of(name, first))
+                self.board.store_sample(node_sample_of(name, first))
                 self._polling.begin(AgentClient(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock))
                 return True
             if _REFUSED not in first.problem:

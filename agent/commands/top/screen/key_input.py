@@ -41,32 +41,32 @@ class KeyReader:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._left = ""
+        self._rest = ""
 
     @property
     def is_waiting(self) -> bool:
         """Whether a sequence has begun: without more bytes soon, it was the escape key."""
-        return bool(self._left)
+        return bool(self._rest)
 
     def feed(self, data: bytes) -> list[Press]:
         """Return what the bytes say, with those before."""
-        found: list[Press] = []
-        text, self._left = self._left + self._decoder.decode(data), ""
+        presses: list[Press] = []
+        text, self._rest = self._rest + self._decoder.decode(data), ""
         while text:
             if _BEGUN.fullmatch(text):
-                self._left = text
+                self._rest = text
                 break
             sequence = _SEQUENCE.match(text)
             event = _key(text[0]) if sequence is None else _sequence(sequence)
             if event is not None:
-                found.append(event)
+                presses.append(event)
             text = text[1 if sequence is None else sequence.end() :]
-        return found
+        return presses
 
     def flush(self) -> list[Press]:
         """Return what was left as it stands: nothing more came."""
-        left, self._left = self._left, ""
-        return [Press("escape")] if left else []
+        rest, self._rest = self._rest, ""
+        return [Press("escape")] if rest else []
 
 
 def _key(character: str) -> Press | None:
@@ -75,8 +75,8 @@ def _key(character: str) -> Press | None:
     return Press(name) if name.isprintable() else None
 
 
-def _sequence(found: re.Match[str]) -> Press | None:
-    csi = found["csi"] or found["ss3"]
+def _sequence(sequence: re.Match[str]) -> Press | None:
+    csi = sequence["csi"] or sequence["ss3"]
     mouse = _MOUSE.fullmatch(csi)
     if mouse is None:
         name = _CSI.get(csi)
