@@ -83,8 +83,8 @@ def write_bundle(file: Path, seconds: int, node: DoctorNode, arguments: argparse
 def _fill(archive: IO[bytes], parts: list[BundlePart], redaction: Redaction) -> None:
     index: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
-    for name, what, make in parts:
-        entry: dict[str, Any] = {"file": name, "holds": what}
+    for name, description, make in parts:
+        entry: dict[str, Any] = {"file": name, "holds": description}
         try:
             content = make()
             if len(content) > MAX_FILE:
@@ -116,7 +116,7 @@ def _parts(
     findings: list[DoctorFinding] = []
 
     def doctor_text() -> bytes:
-        findings.extend(_without_value(each, node.problem) for each in examine(node))
+        findings.extend(_without_value(finding, node.problem) for finding in examine(node))
         return "".join(f"{redaction.text(line)}\n" for line in doctor_finding.lines(findings, False)).encode()
 
     def doctor_json() -> bytes:
@@ -133,8 +133,8 @@ def _parts(
         ("recording.coldplate", f"a recording of {seconds} s", lambda: _recording(seconds, key, node, arguments)),
     ]
     if node.has_driver:
-        what = "calls of the NVIDIA driver and its answers"
-        parts.append(("driver-calls.jsonl", what, lambda: _driver_calls(key)))
+        description = "calls of the NVIDIA driver and its answers"
+        parts.append(("driver-calls.jsonl", description, lambda: _driver_calls(key)))
     return parts
 
 
@@ -157,11 +157,11 @@ def _redacted(value: Any, redaction: Redaction, name: str = "") -> Any:
     if isinstance(value, str):
         return redaction.text(value)
     if isinstance(value, list):
-        return [_redacted(each, redaction) for each in value]
+        return [_redacted(item, redaction) for item in value]
     if isinstance(value, dict):
         if name == "labels":
-            return dict(redaction.labels(tuple((str(key), str(each)) for key, each in value.items())))
-        return {key: _redacted(each, redaction, key) for key, each in value.items()}
+            return dict(redaction.labels(tuple((str(key), str(item)) for key, item in value.items())))
+        return {key: _redacted(item, redaction, key) for key, item in value.items()}
     return value
 
 
@@ -176,9 +176,9 @@ def _config(node: DoctorNode, redaction: Redaction) -> bytes:
 def _without_secrets(value: Any, redaction: Redaction, private: bool = False) -> Any:
     """Return a part of the configuration; secrets are in files of their own, and a URL may have one in its path."""
     if isinstance(value, Mapping):
-        return {key: _without_secrets(each, redaction, private or key in PRIVATE) for key, each in value.items()}
+        return {key: _without_secrets(item, redaction, private or key in PRIVATE) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_secrets(each, redaction, private) for each in value]
+        return [_without_secrets(item, redaction, private) for item in value]
     if isinstance(value, str):
         return redaction.pseudonym("label", value) if private and value not in KEPT_WORDS else redaction.text(value)
     return value
