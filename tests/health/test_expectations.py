@@ -133,7 +133,7 @@ def test_nothing_is_expected_of_a_node_without_gpus_but_no_reading_passes_for_we
     assert findings["infiniband-ports"] is Verdict.UNKNOWN
 
 
-def test_a_generic_node_minds_a_port_that_has_a_link_and_is_not_active_but_not_one_without_a_cable() -> None:
+def test_a_generic_node_minds_an_inactive_port_with_a_link_not_one_without_cable() -> None:
     def judged(state: float) -> Verdict:
         port = IbPort("mlx5_0", "1")
         readings = [Reading(Series(BY_NAME["coldplate_infiniband_port_up"], port), 0),

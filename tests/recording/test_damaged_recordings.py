@@ -139,9 +139,7 @@ ONE = definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[0, 0]], 
 TRACK = {"tracks": [["L", 0, 1]], "shapes": [[0]], "ticks": [[0, "1"]]}
 
 
-def test_the_hostile_ones_below_are_near_a_good_one_and_a_track_that_no_snapshot_has_is_in_no_figure(
-    tmp_path: Path,
-) -> None:
+def test_hostile_files_are_near_a_good_one_and_an_unused_track_is_in_no_figure(tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_bytes(HEAD + ONE + block(TRACK, TIMES + b"\0" + struct.pack("<d", 5.0)))
     (snapshot,), problems = read(path)

@@ -225,7 +225,7 @@ def by_columns(path: Path) -> dict[Series, Column]:
     return found
 
 
-def test_columns_hold_every_value_of_every_snapshot_at_its_time_whatever_layouts_come_and_go(tmp_path: Path) -> None:
+def test_columns_hold_every_value_at_its_time_whatever_layouts_come_and_go(tmp_path: Path) -> None:
     """The GPU that is lost has other layouts from then on, in the midst of a block."""
     path = record(tmp_path / "lost", played("gpu-lost", 75, begins=50)[::3])
     assert by_columns(path) == by_snapshots(path)

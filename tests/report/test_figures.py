@@ -21,7 +21,7 @@ def steps(period: float, samples: int = 600, fine: int = 20, jitter: float = 0.0
     return [math.fsum(signal[at : at + fine]) / fine for at in range(0, samples * fine, fine)]
 
 
-def test_a_step_of_more_than_ten_samples_is_found_and_none_of_a_shorter_one_of_noise_and_of_constants() -> None:
+def test_a_step_of_ten_samples_is_found_and_none_in_shorter_ones_or_noise() -> None:
     for period in (12.5, 20.0, 33.3, 80.0):
         found = period_of(steps(period))
         assert found is not None

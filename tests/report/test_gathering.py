@@ -65,9 +65,7 @@ def test_energy_is_that_of_the_counter_in_a_long_run_and_else_integrated_from_po
     ]  # fmt: skip
 
 
-def test_a_counter_loses_only_the_step_in_which_it_begins_anew_and_none_where_its_layout_changes(
-    tmp_path: Path,
-) -> None:
+def test_a_restarted_counter_loses_one_step_and_a_new_layout_loses_none(tmp_path: Path) -> None:
     series = {
         row(chosen.NVLINK_OUT, gpu(0)): [10.0 * second for second in range(50)] * 2,
         row(chosen.PCIE_OUT, gpu(0)): [10.0 * second for second in range(SECONDS)],
@@ -107,7 +105,7 @@ def test_an_xid_that_appears_has_happened_once_and_ports_are_gathered(tmp_path: 
 
 
 @pytest.mark.parametrize(("seconds", "heated"), [(1502, (375.25, 1501.0, "driver")), (100, (100.0, 100.0, "samples"))])
-def test_throttled_time_is_the_drivers_count_in_a_long_run_and_else_that_of_the_samples(
+def test_throttled_time_is_the_drivers_count_in_a_long_run_else_of_the_samples(
     tmp_path: Path, seconds: int, heated: tuple[float, float, str]
 ) -> None:
     heat, brake = (("reason", "hw_thermal_slowdown"),), (("reason", "hw_power_brake"),)
@@ -154,7 +152,7 @@ def test_a_pause_between_two_recordings_of_a_node_is_not_recorded_time(tmp_path:
     assert run.gpus()[0].energy() == (5800.0, 58.0, "counter")
 
 
-def test_what_two_files_tell_of_the_same_time_counts_once_and_one_without_a_snapshot_is_told(tmp_path: Path) -> None:
+def test_overlapping_files_count_once_and_one_without_a_snapshot_is_reported(tmp_path: Path) -> None:
     some = snapshots({row(chosen.POWER, gpu(0)): 100.0}, 40)
     one, two = recorded(tmp_path / "one", some), recorded(tmp_path / "two", some)
     run = both(one, two)

@@ -89,7 +89,7 @@ def run(tmp_path: Path) -> RecordedRun:
     return gathered(tmp_path / "run", series, seconds)
 
 
-def test_the_page_needs_nothing_but_itself_and_what_was_not_seen_breaks_its_line_or_has_none(run: RecordedRun) -> None:
+def test_the_page_needs_nothing_but_itself_and_gaps_break_its_lines(run: RecordedRun) -> None:
     found, text = page(run)
     assert not {"script", "link", "img", "iframe", "object", "base", "form", "a"} & set(found.tags)
     assert not {name for name, _ in found.attributes} & {"src", "href", "srcset", "xlink:href", "data", "action"}

@@ -156,7 +156,7 @@ RECORDED = """  - record: gpu:power:max5m
 """
 
 
-def test_a_rule_needs_the_history_and_the_metrics_of_the_recording_rules_that_it_reads(tmp_path: Path) -> None:
+def test_a_rule_needs_history_and_metrics_of_the_recording_rules_it_reads(tmp_path: Path) -> None:
     power = {"coldplate_gpu_power_watts"}
     assert coverage(tmp_path, RECORDED, power, 419.0) == (("A",), ())
     assert coverage(tmp_path, RECORDED, power, 420.0) == ((), ())

@@ -41,9 +41,7 @@ def small(path: Path, seconds: int = 120) -> Path:
     return recorded(path, snapshots(series, seconds), command=("python", "train.py"))
 
 
-def test_card_and_document_have_a_line_for_each_gpu_and_say_what_is_absent_and_what_is_zero(
-    tmp_path: Path, run: Run
-) -> None:
+def test_card_and_document_have_a_line_per_gpu_and_tell_absent_from_zero(tmp_path: Path, run: Run) -> None:
     path = small(tmp_path / "run")
     status, card, told = run(path)
     assert (status, told) == (0, "")
