@@ -111,9 +111,9 @@ def next_segment(file: BinaryIO, after: int, end: int) -> int | None:
     while at < end:
         file.seek(at)
         window = file.read(_STRIDE + len(MAGIC) - 1)
-        found = window.find(MAGIC)
-        if found >= 0:
-            return at + found
+        offset = window.find(MAGIC)
+        if offset >= 0:
+            return at + offset
         at += _STRIDE
     return None
 
@@ -141,8 +141,8 @@ def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
     columns = struct.pack(f"<{width * height}d", *chain.from_iterable(zip(*rows, strict=True)))
     held = [columns[start : start + step] for start in range(0, width * step, step)]
     # Compared as bytes: 0.0 equals -0.0, and must not become it.
-    changes = bytes([each != each[:VALUE] * height for each in held])
-    constants = [each[:VALUE] for each, changing in zip(held, changes, strict=True) if not changing]
+    changes = bytes([column != column[:VALUE] * height for column in held])
+    constants = [column[:VALUE] for column, changing in zip(held, changes, strict=True) if not changing]
     return b"".join((changes, *constants, *compress(held, changes)))
 
 

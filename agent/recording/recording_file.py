@@ -84,12 +84,12 @@ class SegmentPacker:
         fresh: list[str] = []
         for layout, values in snapshot.frames:
             if values:
-                self._enter(self._layout(layout), values, shape, fresh)
+                self._add_row(self._layout(layout), values, shape, fresh)
         if snapshot.reports:
-            numbers = [number for each in snapshot.reports for number in (each.duration, each.calls)]
-            self._enter(self._reports(snapshot.reports), numbers, shape, fresh)
-        known = self._shapes.setdefault(tuple(shape), len(self._shapes))
-        self._ticks.append([known, "".join(fresh)])
+            numbers = [number for report in snapshot.reports for number in (report.duration, report.calls)]
+            self._add_row(self._reports(snapshot.reports), numbers, shape, fresh)
+        shape_number = self._shapes.setdefault(tuple(shape), len(self._shapes))
+        self._ticks.append([shape_number, "".join(fresh)])
 
     def pack(self) -> bytes:
         """Return the records of what was added since the last call; empty if nothing was."""
@@ -119,7 +119,7 @@ class SegmentPacker:
         self._ticks: list[list[Any]] = []
         self._cells = 0
 
-    def _enter(self, place: int, values: _Row, shape: list[int], fresh: list[str]) -> None:
+    def _add_row(self, place: int, values: _Row, shape: list[int], fresh: list[str]) -> None:
         """Note a row of a track, unless it is the very one of the snapshot before, as those of the slow lanes are."""
         rows = self._tracks[place].rows
         is_fresh = not rows or rows[-1] is not values

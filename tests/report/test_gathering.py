@@ -83,7 +83,7 @@ def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
     power = [300.0 + (400.0 if second == 333 else 0.0) for second in range(700)]
     series = {row(chosen.PCIE_IN, gpu(0)): counts, row(chosen.POWER, gpu(0)): power}
     run = gathered(tmp_path / "run", series, 700)
-    found = run.nodes[0].of(gpu(0))
+    found = run.nodes[0].facts_of(gpu(0))
     assert run.grid.count == 480
     assert (found.peak(chosen.PCIE_IN), found.peak(chosen.POWER)) == (5010.0, 700.0)
 
@@ -97,10 +97,10 @@ def test_an_xid_that_appears_has_happened_once_and_ports_are_gathered(tmp_path: 
         row(chosen.PORT_UP, port): [1.0] * 90 + [0.0] * 10,
     }
     run = gathered(tmp_path / "run", series, SECONDS)
-    assert run.nodes[0].of(port).growth(chosen.PORT_OUT).mean == 2e9
-    [(_, state)] = run.nodes[0].of(port).states(chosen.PORT_UP)
+    assert run.nodes[0].facts_of(port).growth(chosen.PORT_OUT).mean == 2e9
+    [(_, state)] = run.nodes[0].facts_of(port).states(chosen.PORT_UP)
     assert (state.seconds, state.on) == (100.0, 90.0)
-    [(labels, counter)] = run.nodes[0].of(gpu(0)).growths(chosen.XIDS)
+    [(labels, counter)] = run.nodes[0].facts_of(gpu(0)).growths(chosen.XIDS)
     assert (labels, counter.growth) == ({"xid": "79"}, 1.0)
 
 

@@ -38,7 +38,7 @@ LAYOUT = {
     "html_report.py: alert.first <= spans[-1][1]",
     "html_report.py: left_out > 0",
     "html_report.py: run.grid.width > run.interval",
-    "report_card.py: found.times > 1",
+    "report_card.py: observation.times > 1",
     "report_card.py: recorded >= whole - 1.5 * run.interval",
     "report_tables.py: count > MOST_ROWS",
     "report_tables.py: seconds >= 0.5",

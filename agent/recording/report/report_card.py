@@ -58,11 +58,13 @@ class TextStyle:
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         if sum(widths) + 2 * (len(widths) - 1) > self.width:
             return self._listed([head.replace("\n", " ") for head in heads], rows)
-        made = []
+        texts = []
         for line in lines:
-            first, *others = zip(line, widths, strict=True)
-            made.append("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip())
-        return made
+            first, *other_cells = zip(line, widths, strict=True)
+            texts.append(
+                "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in other_cells)]).rstrip()
+            )
+        return texts
 
     def _listed(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         lines = []
@@ -117,7 +119,7 @@ def run_lines(run: RecordedRun) -> Iterator[str]:
     header = run.nodes[0].headers[0]
     if header.command:
         yield f"ran: {one_line(' '.join(header.command), 300)}"
-    scenarios = [each.scenario for node in run.nodes for each in node.headers]
+    scenarios = [header.scenario for node in run.nodes for header in node.headers]
     if any(scenarios):
         played = one_line(", ".join(sorted({*scenarios} - {""})), 64)
         yield f"synthetic devices played {played}: {'nothing' if all(scenarios) else 'not all'} of this is real"
@@ -134,13 +136,16 @@ def job_text(job: JobIdentity) -> str:
 
 def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[str]:
     described: set[str] = set()
-    for found in judgement.observations[:MOST_ROWS]:
-        first, *others = style.wrapped(found.summary, "", _INDENT)
-        yield style.marked(f"{found.severity.value:>8}", found.severity) + f"  {first}"
-        yield from others
-        yield from style.wrapped(observation_text(found, named), _INDENT, _INDENT)
-        description = one_line(found.annotations.get("description", ""), MAX_DESCRIPTION_LENGTH)
-        similar = {description, f"{found.alert} {found.severity.value}"}  # of other devices it differs by their names
+    for observation in judgement.observations[:MOST_ROWS]:
+        first, *further_lines = style.wrapped(observation.summary, "", _INDENT)
+        yield style.marked(f"{observation.severity.value:>8}", observation.severity) + f"  {first}"
+        yield from further_lines
+        yield from style.wrapped(observation_text(observation, named), _INDENT, _INDENT)
+        description = one_line(observation.annotations.get("description", ""), MAX_DESCRIPTION_LENGTH)
+        similar = {
+            description,
+            f"{observation.alert} {observation.severity.value}",
+        }  # of other devices it differs by their names
         if description and not similar & described:
             yield from style.wrapped(description, _INDENT, _INDENT)
         described |= similar
@@ -153,16 +158,16 @@ _INDENT = " " * 10
 MAX_DESCRIPTION_LENGTH = 2000
 
 
-def observation_text(found: Observation, named: bool) -> str:
+def observation_text(observation: Observation, named: bool) -> str:
     """Return which alert it was, on what, when, and how often; with its node if it is `named`."""
-    device = f" on {found.device}" if found.device else ""
-    of = f" of {one_line(found.node, 64)}" if named else ""
-    times = f", {found.times} times" if found.times > 1 else ""
-    end = ", until the end" if found.fires_at_end else ""
-    cause = f", an effect of {one_line(found.inhibited_by, 80)}" if found.inhibited_by else ""
-    labels = f": {found.own_labels}" if found.own_labels else ""
-    when = f"from {utc(found.first)} for {span_text(found.seconds)}"
-    return f"{one_line(found.alert, 80)}{device}{of} {when}{times}{end}{cause}{labels}"
+    device = f" on {observation.device}" if observation.device else ""
+    node = f" of {one_line(observation.node, 64)}" if named else ""
+    times = f", {observation.times} times" if observation.times > 1 else ""
+    end = ", until the end" if observation.fires_at_end else ""
+    cause = f", an effect of {one_line(observation.inhibited_by, 80)}" if observation.inhibited_by else ""
+    labels = f": {observation.own_labels}" if observation.own_labels else ""
+    when = f"from {utc(observation.first)} for {span_text(observation.seconds)}"
+    return f"{one_line(observation.alert, 80)}{device}{node} {when}{times}{end}{cause}{labels}"
 
 
 def _left_out(observations: Sequence[Observation]) -> Iterator[str]:
@@ -179,22 +184,22 @@ def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
 def imbalance_texts(run: RecordedRun) -> Iterator[str]:
     """Yield a sentence on the GPUs of each job, and on those of none."""
     for job, gpus in run.groups():
-        found = imbalance_of(gpus)
-        if found is None:
+        imbalance = imbalance_of(gpus)
+        if imbalance is None:
             continue
-        what = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
+        subject = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
         yield (
-            f"{what}: utilization of its GPUs differs by {share_text(found.mean)} on average and "
-            f"{share_text(found.largest)} at most, as means over {span_text(found.window)}."
+            f"{subject}: utilization of its GPUs differs by {share_text(imbalance.mean)} on average and "
+            f"{share_text(imbalance.largest)} at most, as means over {span_text(imbalance.window)}."
         )
 
 
 def step_texts(run: RecordedRun) -> Iterator[str]:
     """Yield a sentence on the steps of each job that shows some."""
     for job, gpus in run.groups():
-        found = step_of(gpus)
-        if found is not None:
-            step, signal, agreeing = found
+        agreed_step = step_of(gpus)
+        if agreed_step is not None:
+            step, signal, agreeing = agreed_step
             whose = f"of {job_text(job)}" if job is not None else f"on {format_gpus(gpus)}"
             yield (
                 f"Steps {whose} take about {step.seconds:.1f} s, by the rhythm of {signal} (autocorrelation "

@@ -29,7 +29,7 @@ class GpuFigure(NamedTuple):
     head: str
     compared: str
     unit: str
-    of: Callable[[GpuFacts], "float | str | None"]
+    value_of: Callable[[GpuFacts], "float | str | None"]
     digits: int = 0
 
 
@@ -41,12 +41,12 @@ def _peak(*names: str) -> Callable[[GpuFacts], "float | None"]:
     return lambda gpu: gpu.peak(*names)
 
 
-def _amount(of: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
-    return lambda gpu: found.amount if (found := of(gpu)) is not None else None
+def _amount(measure: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
+    return lambda gpu: measured.amount if (measured := measure(gpu)) is not None else None
 
 
-def _per_second(of: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
-    return lambda gpu: found.per_second if (found := of(gpu)) is not None else None
+def _per_second(measure: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
+    return lambda gpu: measured.per_second if (measured := measure(gpu)) is not None else None
 
 
 def _usual_utilization(gpu: GpuFacts) -> str | None:
@@ -55,8 +55,8 @@ def _usual_utilization(gpu: GpuFacts) -> str | None:
 
 
 def _seen_seconds(gpu: GpuFacts) -> float | None:
-    seen = gpu.gauge(chosen.UTILIZATION) or gpu.gauge(chosen.POWER)  # a divided GPU (MIG) has no utilization
-    return seen.seconds if seen is not None else None
+    gauge = gpu.gauge(chosen.UTILIZATION) or gpu.gauge(chosen.POWER)  # a divided GPU (MIG) has no utilization
+    return gauge.seconds if gauge is not None else None
 
 
 ACTIVITY = (
@@ -95,12 +95,15 @@ class ReportTable(NamedTuple):
 
 
 def _gpu_table(run: RecordedRun, figures: Sequence[GpuFigure], note: str) -> ReportTable:
-    shown = [figure for figure in figures if figure.head]
+    figures_of_table = [figure for figure in figures if figure.head]
     rows = [
-        [one_line(gpu.title, 32), *(_cell(figure.of(gpu), figure.unit, figure.digits) for figure in shown)]
+        [
+            one_line(gpu.title, 32),
+            *(_cell(figure.value_of(gpu), figure.unit, figure.digits) for figure in figures_of_table),
+        ]
         for gpu in run.gpus()[:MOST_ROWS]
     ]
-    return ReportTable(("GPU", *(figure.head for figure in shown)), rows, note)
+    return ReportTable(("GPU", *(figure.head for figure in figures_of_table)), rows, note)
 
 
 def _cell(value: "float | str | None", unit: str = "", digits: int = 0) -> str:
@@ -111,8 +114,8 @@ def _cell(value: "float | str | None", unit: str = "", digits: int = 0) -> str:
     return f"{value:.0%}" if unit == "%" else f"{value / scale_of(unit):.{digits}f}"
 
 
-def _left_out(count: int, what: str) -> str:
-    return f"And {count - MOST_ROWS} {what} more: --json has all." if count > MOST_ROWS else ""
+def _left_out(count: int, rows: str) -> str:
+    return f"And {count - MOST_ROWS} {rows} more: --json has all." if count > MOST_ROWS else ""
 
 
 def activity_table(run: RecordedRun) -> ReportTable:
@@ -161,11 +164,11 @@ def port_table(run: RecordedRun) -> ReportTable:
 def _port(port: IbPort, facts: EntityFacts, *, named: bool) -> list[str]:
     name = one_line(f"{port.device}/{port.port}", 32)
     rate = facts.gauge(chosen.PORT_RATE)
-    highest = max((peak for each in chosen.PORTS if (peak := facts.peak(each)) is not None), default=None)
-    errors = [counter.growth for each in chosen.PORT_ERRORS if (counter := facts.growth(each)) is not None]
+    highest = max((peak for name in chosen.PORTS if (peak := facts.peak(name)) is not None), default=None)
+    errors = [counter.growth for name in chosen.PORT_ERRORS if (counter := facts.growth(name)) is not None]
     return [
         f"{one_line(facts.node.name, 32)} {name}" if named else name,
-        *(_cell(value, "GB/s", 1) for each in chosen.PORTS for value in (facts.mean(each), facts.peak(each))),
+        *(_cell(value, "GB/s", 1) for name in chosen.PORTS for value in (facts.mean(name), facts.peak(name))),
         _cell(highest / rate.last if rate and rate.last and highest is not None else None, "%"),
         _cell(sum(errors) if errors else None),
     ]
