@@ -32,7 +32,7 @@ def verdict(text: str, *labels: str) -> QueryVerdict:
 @pytest.mark.parametrize("query", TWELVE_TWO_THREE_NINE)
 def test_the_official_dashboard_finds_all_under_dcgms_names(query: str) -> None:
     found = verdict(query)
-    assert found.found and found.remarks == ()
+    assert found.finds_data and found.remarks == ()
     assert {each.source for each in found.metrics} == {"dcgm"}
 
 
@@ -66,17 +66,17 @@ def test_every_suggestion_is_a_query_that_finds_data() -> None:
             (metric,) = verdict(name).metrics
             if metric.instead:
                 better = verdict(metric.instead)
-                assert better.found and better.remarks == (), f"{name}: {metric.instead}: {better}"
+                assert better.finds_data and better.remarks == (), f"{name}: {metric.instead}: {better}"
 
 
 def test_a_query_is_as_good_as_its_worst_metric_but_an_or_needs_one_side() -> None:
-    assert not verdict("DCGM_FI_DEV_GPU_TEMP / nothing_known").found
-    assert verdict("DCGM_FI_DEV_GPU_TEMP or nothing_known").found
-    assert verdict("(nothing_known or DCGM_FI_DEV_GPU_TEMP) * on (gpu) up").found
-    assert not verdict("nothing_known or nothing_either").found
-    assert verdict("up == 0").found
-    assert verdict('{__name__=~"DCGM_FI_.*"}').found
-    assert not verdict('{__name__=~"nothing_.*"}').found
+    assert not verdict("DCGM_FI_DEV_GPU_TEMP / nothing_known").finds_data
+    assert verdict("DCGM_FI_DEV_GPU_TEMP or nothing_known").finds_data
+    assert verdict("(nothing_known or DCGM_FI_DEV_GPU_TEMP) * on (gpu) up").finds_data
+    assert not verdict("nothing_known or nothing_either").finds_data
+    assert verdict("up == 0").finds_data
+    assert verdict('{__name__=~"DCGM_FI_.*"}').finds_data
+    assert not verdict('{__name__=~"nothing_.*"}').finds_data
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_query_is_as_good_as_its_worst_metric_but_an_or_needs_one_side() -> No
 def test_a_metric_is_found_whatever_grafana_fills_in_around_it(text: str) -> None:
     found = verdict(re.sub(r"\bm\b", "coldplate_gpu_xids_total", text))
     assert "coldplate_gpu_xids_total" in {each.name for each in found.metrics}
-    assert (found.found, found.remarks, found.unread) == (True, (), "")
+    assert (found.finds_data, found.remarks, found.unread) == (True, (), "")
 
 
 @pytest.mark.parametrize("text", ["$metric", "node_${what}_total", '{__name__=~"$m"}', "[[metric]]{a='b'}"])

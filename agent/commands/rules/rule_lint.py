@@ -100,7 +100,7 @@ def _of_neighbours(name: str) -> Iterator[str]:
         )
     elif name in MISSING or name.startswith(FOREIGN_PREFIXES):
         instead = f"; use {verdict.instead}" if verdict.instead else ""
-        yield f"coldplate does not serve {name}: {verdict.why}{instead}"
+        yield f"coldplate does not serve {name}: {verdict.reason}{instead}"
 
 
 def _of_growth(tree: Expression) -> Iterator[str]:
