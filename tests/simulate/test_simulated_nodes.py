@@ -244,7 +244,7 @@ def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
 
 def simulated(words: list[str]) -> tuple[int, str]:
     """Status and log of a site whose log says after each node how many are made."""
-    site_service.MADE = 1
+    site_service.NODES_PER_LOG_LINE = 1
     error = io.StringIO()
     with contextlib.redirect_stderr(error):
         return cli.main(["simulate", *words]), error.getvalue()

@@ -44,7 +44,7 @@ log = logging.getLogger("coldplate.simulate")
 
 ANNOUNCED = 12
 """Upcoming faults that are listed at most."""
-MADE = 50
+NODES_PER_LOG_LINE = 50
 """Nodes between two lines of a log that say how many are made."""
 TEND_SECONDS = 1.0
 """Seconds between two looks at the server's thread."""
@@ -56,9 +56,9 @@ def serve(arguments: argparse.Namespace) -> int:
     """Serve until stopped; the exit status. Raises UserError."""
     site = describe(arguments)
     stride = _interval(arguments.interval)
-    given = arguments.duration
-    duration = inf if given is None else parse_value("--duration", quantities.duration, given)
-    listen = [parse_value("--web.listen-address", listen_address, each) for each in arguments.listen or [ADDRESS]]
+    duration_text = arguments.duration
+    duration = inf if duration_text is None else parse_value("--duration", quantities.duration, duration_text)
+    listen = [parse_value("--web.listen-address", listen_address, address) for address in arguments.listen or [ADDRESS]]
     web = WebConfig(config_file=arguments.web_config_file)
     threads = Threads(time.monotonic)
     watch = watch_web_file(Config(web=web), time.time, threads)
@@ -84,12 +84,12 @@ def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
     """Return the step of a progress that only a terminal shows, with a log line after this many nodes elsewhere."""
     if sys.stderr.isatty():
         return step
-    made = count(1)
+    numbers = count(1)
 
     def logged() -> None:
         step()
-        number = next(made)
-        if number % MADE == 0 and number < nodes:
+        number = next(numbers)
+        if number % NODES_PER_LOG_LINE == 0 and number < nodes:
             log.info("making nodes", extra={"facts": {"made": number, "nodes": nodes}})
 
     return logged
@@ -100,9 +100,9 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
     try:
         if arguments.file is None:
             return SiteReader(YamlFile("the command line", ScenarioError, document(arguments)), Path()).site()
-        said = [name for name in (*SITE, "seed") if getattr(arguments, name) is not None]
-        if said:
-            option = said[0].replace("_", "-")
+        options = [name for name in (*SITE, "seed") if getattr(arguments, name) is not None]
+        if options:
+            option = options[0].replace("_", "-")
             raise UserError(
                 f"--{option}: the site is described by {arguments.file}; say it there, or leave out the file"
             )
@@ -114,7 +114,7 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
 def upcoming_faults(site: SimulatedSite, began: int) -> Iterator[str]:
     """Yield a line for each loss of nodes and each fault of a node, as many as a person reads."""
     lines = chain(
-        (f"{_named(each.nodes)}: {line}" for each in site.outages for line in _announced(each, site, began)),
+        (f"{_named(outage.nodes)}: {line}" for outage in site.outages for line in _announced(outage, site, began)),
         (f"{node.name}: {line}" for node in site.nodes for line in announced(node.scenario, began)),
     )
     yield from islice(lines, ANNOUNCED)
@@ -154,10 +154,10 @@ def _serve(
         log.info("serving", extra={"facts": {"nodes": pages.agents, "url": url, "discovery": f"{url}sd"}})
     frozen = 0
     stopped: list[int] = []
-    while not stopped and (left := until - time.monotonic()) > 0:
+    while not stopped and (remaining := until - time.monotonic()) > 0:
         if frozen != pages.agents:
             frozen = _freeze(pages)
-        stopped = waker.wait(min(TEND_SECONDS, left))
+        stopped = waker.wait(min(TEND_SECONDS, remaining))
         threads.tend()
     server.stop()
     if watch is not None:
