@@ -126,10 +126,10 @@ def fires(rule: str, severity: str, cause: str = "") -> Alert:
             2,
             "- GpuLost: GpuLost it is;",
         ),
-        (NodeConditions(why="busy"), AgentAnswer(why="refused"), False, 3, "UNKNOWN alerts: busy"),
+        (NodeConditions(reason="busy"), AgentAnswer(reason="refused"), False, 3, "UNKNOWN alerts: busy"),
         (NodeConditions([fires("GpuLost", "critical")], "behind"), None, False, 2, "UNKNOWN alerts: behind"),
-        (NodeConditions([]), AgentAnswer(why="refused"), True, 2, "agent: refused;"),
-        (NodeConditions([]), AgentAnswer(why="synthetic", answered=True), True, 3, "agent: synthetic;"),
+        (NodeConditions([]), AgentAnswer(reason="refused"), True, 2, "agent: refused;"),
+        (NodeConditions([]), AgentAnswer(reason="synthetic", answered=True), True, 3, "agent: synthetic;"),
         (NodeConditions([]), None, True, 0, "20 of 20"),
     ],
 )
@@ -176,7 +176,7 @@ def test_the_agent_is_asked_at_its_address_and_nonsense_is_not_believed() -> Non
             assert ask(place).firing is None
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         silent = ask(f"127.0.0.1:{hanging.getsockname()[1]}", seconds=0.1)
-    assert (silent.firing, silent.answered, "no response" in silent.why) == (None, False, True)
+    assert (silent.firing, silent.answered, "no response" in silent.reason) == (None, False, True)
 
 
 @pytest.mark.parametrize(
@@ -196,14 +196,14 @@ def test_an_agent_that_judges_other_devices_or_not_yet_is_not_believed(answer: b
     """A demonstration on a node must not drain it, and one that has just begun must not make it fit for a job."""
     with serving(lambda _: (200, answer)) as place:
         found = ask(place, devices=devices)
-    assert (found.firing is None, found.answered, why in found.why) == (bool(why), True, True)
+    assert (found.firing is None, found.answered, why in found.reason) == (bool(why), True, True)
 
 
 def test_a_check_beside_a_demonstration_says_so_and_judges_by_its_own_sample(look) -> None:
     from agent.commands.check.node_check import _with_conditions
 
     evidence = CheckEvidence(look("idle"), "nvml", xids=[])
-    foreign = AgentAnswer(why="http://127.0.0.1:19400: the agent has synthetic devices", answered=True)
+    foreign = AgentAnswer(reason="http://127.0.0.1:19400: the agent has synthetic devices", answered=True)
     judged = _with_conditions(evidence, foreign, shipped())
     assert judged.conditions is not None and judged.conditions.firing == []
     assert "synthetic devices; one sample" in judged.conditions.note

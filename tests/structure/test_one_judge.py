@@ -58,7 +58,7 @@ LAYOUT = {
     "landing_alerts.py: overview.failed > 0",
     "node_check.py: 0.0 <= age <= LONGEST_START_SECONDS",
     "node_check.py: evidence.waited - evidence.starved >= timeout",
-    "node_check.py: found.age > MAX_AGE_SECONDS",
+    "node_check.py: response.age > MAX_AGE_SECONDS",
     "node_check.py: now < request.until <= now + LONGEST_SECONDS",
     "node_view.py: grown > 0",
     "node_view.py: wall - moment.wall >= self._interval * _EARLY",
