@@ -98,13 +98,13 @@ class SelectedSnapshots:
 
     def _select(self, layouts: tuple[Layout, ...]) -> list[_Part]:
         """Return the selected part of each frame of a snapshot; of a repeated series the first place counts."""
-        seen: set[Series] = set()
+        selected: set[Series] = set()
         parts = []
         for layout in layouts:
             kept = []
             for place, series in enumerate(layout.series):
-                if series not in seen and self._selection.wants(series.metric.name):
-                    seen.add(series)
+                if series not in selected and self._selection.wants(series.metric.name):
+                    selected.add(series)
                     kept.append(place)
             key = (layout, tuple(kept))
             if key not in self._pruned:
@@ -128,14 +128,14 @@ class _Piece:
     """The samples of the selected series of one layout; the places of their times are the same for all."""
 
     def __init__(self, node: str, layout: Layout, selected: set[_NodeSeries]) -> None:
-        found = [
-            (place, _NodeSeries(node, each))
-            for place, each in enumerate(layout.series)
-            if _NodeSeries(node, each) in selected
+        places = [
+            (place, _NodeSeries(node, series))
+            for place, series in enumerate(layout.series)
+            if _NodeSeries(node, series) in selected
         ]
-        self.pick: Callable[[Sequence[float]], tuple[float, ...]] = picker([place for place, _ in found])
+        self.pick: Callable[[Sequence[float]], tuple[float, ...]] = picker([place for place, _ in places])
         self.times: array[int] = array("L")
-        self.columns: dict[_NodeSeries, array[float]] = {line: array("d") for _, line in found}
+        self.columns: dict[_NodeSeries, array[float]] = {line: array("d") for _, line in places}
 
 
 def write_openmetrics(snapshots: SelectedSnapshots, targets: Callable[[str], Labels], out: TextIO) -> None:
@@ -192,11 +192,11 @@ def _collect(snapshots: SelectedSnapshots, selected: set[_NodeSeries]) -> dict[_
                 piece.times.append(number)
                 for column, value in zip(piece.columns.values(), piece.pick(values), strict=True):
                     column.append(value)
-    found: dict[_NodeSeries, list[_Piece]] = {}
+    by_series: dict[_NodeSeries, list[_Piece]] = {}
     for piece in pieces.values():
         for line in piece.columns:
-            found.setdefault(line, []).append(piece)
-    return found
+            by_series.setdefault(line, []).append(piece)
+    return by_series
 
 
 def _write_line(
@@ -217,7 +217,7 @@ def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
     """Write CSV: a row for each value, its labels in Prometheus's notation without braces. Raises RecordingError."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("time", "node", "metric", "labels", "value"))
-    names = cache(lambda layout: [(each.metric.name, _labels(each)) for each in layout.series])
+    names = cache(lambda layout: [(series.metric.name, _labels(series)) for series in layout.series])
     for node, wall, frames in snapshots:
         for layout, values in frames:
             pairs = zip(names(layout), values, strict=True)
@@ -236,7 +236,7 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
                 columns.setdefault(series, len(columns))
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["time", "node", *map(_named, columns)])
-    places = cache(lambda layout: [columns[each] for each in layout.series])
+    places = cache(lambda layout: [columns[series] for series in layout.series])
     for node, wall, frames in snapshots:
         row: list[object] = [""] * len(columns)
         for layout, values in frames:
@@ -247,7 +247,7 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
 
 def write_json_lines(snapshots: SelectedSnapshots, out: TextIO) -> None:
     """Write a JSON object in a line for each value; `time` is in seconds since the epoch. Raises RecordingError."""
-    middles = cache(lambda node, layout: [_json_middle(node, each) for each in layout.series])
+    middles = cache(lambda node, layout: [_json_middle(node, series) for series in layout.series])
     for node, wall, frames in snapshots:
         start = f'{{"time":{wall:.3f},'
         for layout, values in frames:
