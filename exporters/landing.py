@@ -111,12 +111,12 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
     found, now = SeenNode(METRICS), None
     if snapshot is not None:
         now = snapshot.at.wall
-        found.look(snapshot)
+        found.add_snapshot(snapshot)
     devices = list(found.by_gpu.values())
     alerts = landing_alerts.overview_of(groups, now)
     states = main_states(view.ledger())
     for device in devices:
-        device.conditions, device.is_judged = alerts.of_device.of(device.gpu), not alerts.unjudged
+        device.conditions, device.is_judged = alerts.of_device.conditions_of(device.gpu), not alerts.unjudged
         device.state = states.get(device.gpu, "")
     ports = port_facts(found)
     word, banner = _state(readiness, snapshot, found, alerts)

@@ -159,7 +159,7 @@ def port_tone(state: PortFacts, conditions: DeviceConditions) -> Tone:
     """Return the tone of the worst condition; without any, good only if it is up and the rules were evaluated."""
     is_known = state.word != "silent" and conditions.is_judged
     quiet = Tone.UNKNOWN if not is_known else Tone.GOOD if state.is_up else Tone.CALM
-    return min(map(tone_of, conditions.of(state.port)), default=quiet)
+    return min(map(tone_of, conditions.conditions_of(state.port)), default=quiet)
 
 
 def _place(state: PortFacts, tone: Tone) -> tuple[object, ...]:

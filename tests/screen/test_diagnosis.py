@@ -125,7 +125,7 @@ def test_a_gpu_is_coloured_by_the_worst_condition_that_fires_and_names_it() -> N
     scene = ViewKeeper(1.0).scene([sample], 5.0)
     assert [gpu.tone for gpu in scene.nodes[0].gpus] == [Tone.GOOD, Tone.WARN]
     assert [each.rule for each in scene.nodes[0].gpus[1].row.conditions] == ["GpuHot", "GpuLost", "GpuXid"]
-    assert scene.nodes[0].gpus[1].why.startswith("GpuHot: GpuHot it is; ")
+    assert scene.nodes[0].gpus[1].reasons.startswith("GpuHot: GpuHot it is; ")
     assert texts(scene.troubles) == [
         "BAD GpuHot: GpuHot it is", "WARN GpuHot: GpuHot it is", "PENDING pending, fires in 30 s: GpuXid: GpuXid it is",
     ]  # fmt: skip

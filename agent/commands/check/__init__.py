@@ -139,9 +139,9 @@ def _report(
 
 def _write_expectations(evidence: CheckEvidence, target: str) -> int:
     from agent.commands.check.node_check import learn_expectations
-    from agent.health.examination import written
+    from agent.health.examination import format_expectations
 
-    text = written(learn_expectations(evidence))
+    text = format_expectations(learn_expectations(evidence))
     if target == "-":
         sys.stdout.write(text)
         return 0

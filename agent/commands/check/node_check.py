@@ -30,7 +30,7 @@ from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, 
 from agent.health import gpu_findings, xid_findings
 from agent.health.device_facts import devices_not_of_node
 from agent.health.evaluated_rules import NO_RULES
-from agent.health.examination import examined, expected_of, learned, view_of
+from agent.health.examination import expectations_from_node, expected_of, run_checks, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
@@ -214,7 +214,7 @@ def evaluate(
     expected = chosen or expected_of(view)
     findings = [
         replace(_driver(view, expected, evidence), name="driver"),
-        *(_patient(finding, view, evidence) for finding in examined(view, expected, names)),
+        *(_patient(finding, view, evidence) for finding in run_checks(view, expected, names)),
         replace(xid_findings.xids(view, evidence.xids, evidence.why_no_xids), name="xids"),
     ]
     findings = [finding for finding in findings if finding.name in names]
@@ -238,7 +238,7 @@ def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
         problem = "no GPU answers"
     if silent or not view.answering or not evidence.is_whole:
         raise ConfigError(f"--learn: {problem}; learn from a node that is well, or give it a longer --timeout")
-    return learned(view, f"{len(view.gpus)} x {next(iter(view.facts('model').values()))}, learned")
+    return expectations_from_node(view, f"{len(view.gpus)} x {next(iter(view.facts('model').values()))}, learned")
 
 
 def _agent_finding(answer: AgentAnswer | None) -> HealthFinding:

@@ -93,10 +93,10 @@ class NodeSources:
         self._config = config
         self._options = options
         self._interval: float = arguments.interval
-        self._given = given_login(arguments)
+        self._login = given_login(arguments)
         if arguments.url:
             for url in arguments.url:
-                target = parse_value("--url", target_of, url, self._given)
+                target = parse_value("--url", target_of, url, self._login)
                 self._polling.begin(AgentClient(name_of_target(target), target, clock))
             return
         if arguments.rack:
@@ -118,7 +118,7 @@ class NodeSources:
 
     def _attach(self) -> bool:
         """Return whether an agent runs here and answers; it is asked from then on."""
-        name, own = node_name(self._config), own_agent(self._config, self._given)
+        name, own = node_name(self._config), own_agent(self._config, self._login)
         for url in own.urls:
             poll = AgentClient(name, HttpTarget(url, timeout=ATTACH_SECONDS, **own.login), clock, with_past=False)
             first = poll.fetch()
@@ -157,7 +157,7 @@ class NodeSources:
     def _target(self, peer: PeerTarget) -> HttpTarget:
         access = self._config.rack.peer
         url = f"{access.scheme}://{show_address(peer.host, peer.port)}"
-        return HttpTarget(url, timeout=TIMEOUT_SECONDS, **(self._given or login_of(access)))
+        return HttpTarget(url, timeout=TIMEOUT_SECONDS, **(self._login or login_of(access)))
 
 
 def _is_own_address(host: str) -> bool:

@@ -140,8 +140,8 @@ def _of_job(fact: str, style: str = "") -> ShowsGpu:
     return lambda gpu, _layout, _width: ((gpu.job or {}).get(fact) or ABSENT, style)
 
 
-def _why(gpu: GpuView, _layout: TextLayout, _width: int) -> Part:
-    return gpu.why, STYLES[min(gpu.tone, Tone.CALM)]
+def _reasons(gpu: GpuView, _layout: TextLayout, _width: int) -> Part:
+    return gpu.reasons, STYLES[min(gpu.tone, Tone.CALM)]
 
 
 COLUMNS = (
@@ -168,7 +168,7 @@ COLUMNS = (
     GpuColumn("JOB", 6, 6, _value(_job), False, most=24),
     GpuColumn("USER", 6, 9, _of_job("user"), False, most=12),
     GpuColumn("NAME", 10, 20, _of_job("name", DIM), False, most=20),
-    GpuColumn("WHY", 24, 14, _why, False, most=200),
+    GpuColumn("WHY", 24, 14, _reasons, False, most=200),
 )
 MOST_NODE = 20
 _STEP = 8

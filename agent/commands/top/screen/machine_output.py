@@ -142,5 +142,5 @@ def _row(node: NodeView, gpu: GpuView) -> dict[str, Any]:
         "throttle_reasons": " ".join(gpu.row.throttles),
         "job": name_of(job) if job else "",
         "user": job.get("user", ""),
-        "why": gpu.why,
+        "why": gpu.reasons,
     }

@@ -66,7 +66,7 @@ class GpuView(Struct):
         return self.row.word
 
     @property
-    def why(self) -> str:
+    def reasons(self) -> str:
         """The conditions that name it, and why it is not read, in one line."""
         return "; ".join(filter(None, [*map(condition_text, self.row.conditions), self.row.silence_text]))
 
@@ -153,28 +153,28 @@ class NodeView(Struct):
 
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
     """Return the node as the snapshot shows it; histories and conditions are added by others."""
-    seen = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, _REPLAY, *_OF_RACK))
-    seen.look(snapshot)
-    view = NodeView(name, origin, snapshot.at.wall, expected=seen.expected_gpus)
-    view.scenario = next((reading.labels.get("scenario", "") for reading in seen.all(_SYNTHETIC)), None)
-    view.replayed = next((reading.labels.get("node", "") for reading in seen.all(_REPLAY)), "")
-    for meter in seen.all(_NODE_POWER)[:1]:  # it has a series for each meter: the first is the one that counts
+    readings = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, _REPLAY, *_OF_RACK))
+    readings.add_snapshot(snapshot)
+    view = NodeView(name, origin, snapshot.at.wall, expected=readings.expected_gpus)
+    view.scenario = next((reading.labels.get("scenario", "") for reading in readings.all(_SYNTHETIC)), None)
+    view.replayed = next((reading.labels.get("node", "") for reading in readings.all(_REPLAY)), "")
+    for meter in readings.all(_NODE_POWER)[:1]:  # it has a series for each meter: the first is the one that counts
         view.power, view.power_source = meter.value, meter.labels.get("source", "")
-    load, cpus, available, total = (seen.by_entity(metric).get(Node()) for metric in landing.HOST)
+    load, cpus, available, total = (readings.by_entity(metric).get(Node()) for metric in landing.HOST)
     if load is not None and cpus is not None:
         view.host_load = (load, cpus)
     if available is not None and total is not None:
         view.host_memory = (total - available, total)
-    racks = (reading.entity for metric in _OF_RACK for reading in seen.all(metric))
+    racks = (reading.entity for metric in _OF_RACK for reading in readings.all(metric))
     view.rack = next((rack.name for rack in racks if isinstance(rack, Rack)), "")
     view.rack_power, view.rack_budget = (
-        next((reading.value for reading in seen.all(metric)), None) for metric in (_RACK_POWER, _RACK_BUDGET)
+        next((reading.value for reading in readings.all(metric)), None) for metric in (_RACK_POWER, _RACK_BUDGET)
     )
     clock, limit = (
-        {reading.entity: reading.value for reading in seen.all(metric) if reading.labels.get("domain") == "memory"}
+        {reading.entity: reading.value for reading in readings.all(metric) if reading.labels.get("domain") == "memory"}
         for metric in CLOCKS
     )
-    gpus = {gpu: GpuView(name, row, (clock.get(gpu), limit.get(gpu))) for gpu, row in seen.by_gpu.items()}
+    gpus = {gpu: GpuView(name, row, (clock.get(gpu), limit.get(gpu))) for gpu, row in readings.by_gpu.items()}
     for (metric, entity), rate in traffic.rates.items():
         if (gpu := gpus.get(entity)) is not None:
             gpu.rates[metric] = rate
@@ -184,15 +184,15 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
             gpu.state_seconds[dict(labels)["state"]] = grown
         elif gpu is not None and metric in GPU_ERRORS:
             gpu.growth[_called(metric, labels)] = grown
-    view.jobs = job_facts(seen)
+    view.jobs = job_facts(readings)
     view.gpus = list(gpus.values())
-    view.ports = list(_ports(seen, traffic))
-    view.unread = list(unread_lines(seen, snapshot.reports))
+    view.ports = list(_ports(readings, traffic))
+    view.unread = list(unread_lines(readings, snapshot.reports))
     return view
 
 
-def _ports(seen: SeenNode, traffic: Traffic) -> Iterator[PortView]:
-    for state in port_facts(seen):
+def _ports(readings: SeenNode, traffic: Traffic) -> Iterator[PortView]:
+    for state in port_facts(readings):
         growth = {_called(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
                   if at == state.port and name in PORT_ERRORS and grown > 0}  # fmt: skip
         received, sent = (traffic.rates.get((name, state.port)) for name in PORT)

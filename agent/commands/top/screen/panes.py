@@ -375,10 +375,10 @@ WORDS = (
 
 
 def help_lines(layout: TextLayout) -> list[Text]:
-    arrows, enter = layout.glyphs.arrows, layout.glyphs.enter_key
+    arrows, enter_key = layout.glyphs.arrows, layout.glyphs.enter_key
     keys = (
         (f"{arrows} j k", "select a GPU (also: click, wheel)"),
-        (f"{enter} or click", "zoom into the selected GPU; Esc: back"),
+        (f"{enter_key} or click", "zoom into the selected GPU; Esc: back"),
         ("g", "only the GPUs of this GPU's job, on all nodes shown"),
         ("s, r", "sort by the next column; reverse"),
         ("/", "filter by words: node, state, model, job, user; Esc clears"),

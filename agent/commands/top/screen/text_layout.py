@@ -126,9 +126,9 @@ class TextLayout(Struct, frozen=True):
             rest = rest[place:].lstrip()
         return [*lines, self.cut(rest, width)] if rest else lines
 
-    def left_and_right(self, left: Iterable[Part | str], *right: str) -> Text:
+    def left_and_right(self, parts: Iterable[Part | str], *right: str) -> Text:
         """Return parts at the left, and at the right edge the first of these texts for which there is room."""
-        line = self.line(*left)
+        line = self.line(*parts)
         room = self.width - line.cell_len
         for text in map(self.glyphs.text, right):
             if text and room > cell_len(text):

@@ -52,7 +52,7 @@ def join_conditions(node: NodeView) -> None:
     """Give each GPU and port the conditions that name it, and each GPU its state."""
     conditions = DeviceConditions(node.alerts or (), is_judged=not node.unjudged)
     for gpu in node.gpus:
-        gpu.row.conditions, gpu.row.is_judged = conditions.of(gpu.row.gpu), conditions.is_judged
+        gpu.row.conditions, gpu.row.is_judged = conditions.conditions_of(gpu.row.gpu), conditions.is_judged
         gpu.row.state = gpu.doing if node.states is None else node.states.get(gpu.row.gpu, "")
     for port in node.ports:
         port.conditions = conditions
