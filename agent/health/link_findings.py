@@ -51,10 +51,16 @@ def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
     if not any(up.values()) and not any(down.values()):
         return _no_links(view, number, text)
     silent = unread(view, LINK_UP, [gpu for gpu in view.answering if up[gpu] or down[gpu]])
+
+    def is_short(gpu: Gpu) -> bool:
+        if number is None:
+            return view.by_gpu[gpu].is_linked and down[gpu] > 0
+        return up[gpu] < number
+
     short = {
         gpu: f"{up[gpu]} up" + (f", {down[gpu]} down" if down[gpu] else "")
         for gpu in view.answering
-        if gpu not in silent and (view.by_gpu[gpu].is_linked and down[gpu] > 0 if number is None else up[gpu] < number)
+        if gpu not in silent and is_short(gpu)
     }
     if short:
         return HealthFinding(Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)

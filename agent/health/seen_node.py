@@ -104,7 +104,8 @@ class SeenGpu(Struct):
         detail = "" if self.silence is None else self.silence.detail
         if not word or self.is_paused:
             return f"{word}: {detail}" if detail and word else word
-        parts = [detail if detail.startswith(word) else f"{word}: {detail}" if detail else word]
+        text = f"{word}: {detail}" if detail else word
+        parts = [detail if detail.startswith(word) else text]
         since = self.values.get(AGE)
         if since is not None:
             parts.append(f"last sample {age(since)} ago")

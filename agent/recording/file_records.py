@@ -173,11 +173,8 @@ class PackedColumns:
         """Return the rows, made one by one: a few bytes of a hostile file stand for any number of them."""
         values, still = self._values(), self.changes.count(0)
         constants = iter(values[:still])
-        changing = iter(range(still, len(values), self.height))
-        columns = [
-            values[(start := next(changing)) : start + self.height] if changed else repeat(next(constants))
-            for changed in self.changes
-        ]
+        changing = (values[start : start + self.height] for start in range(still, len(values), self.height))
+        columns = [next(changing) if changed else repeat(next(constants)) for changed in self.changes]
         if not columns:
             return repeat((), self.height)
         return islice(zip(*columns), self.height)  # noqa: B905 constants have no end

@@ -98,12 +98,12 @@ class Recording:
 
     def blocks(self, segments: list[int] | None = None) -> Iterator[RecordedBlock]:
         """Yield all blocks, or those in these segments. As `recorded`."""
-        known = KnownDefinitions()
+        known_definitions = KnownDefinitions()
         self._yielded, self._last = 0, None
         for start in [0] if segments is None else segments:
             at: int | None = start
             while at is not None:
-                at, known = yield from self._whole(at, known, only=segments is not None)
+                at, known_definitions = yield from self._whole(at, known_definitions, only=segments is not None)
 
     def survey(self) -> list[SegmentSpan]:
         """Return the segments, without decompressing blocks: a second for a recording of days. As `snapshots`."""
@@ -125,7 +125,7 @@ class Recording:
         return spans
 
     def _whole(
-        self, at: int, known: KnownDefinitions, *, only: bool
+        self, at: int, known_definitions: KnownDefinitions, *, only: bool
     ) -> Generator[RecordedBlock, None, tuple[int | None, KnownDefinitions]]:
         """Yield what is whole of the segment at a byte and of those behind it, or of that one `only`.
 
@@ -133,7 +133,7 @@ class Recording:
         """
         place, has_begun = at, False
         header: RecordingHeader | None = None
-        definitions = ReadDefinitions(known)
+        definitions = ReadDefinitions(known_definitions)
         try:
             for record in records(self._file, at, self._end):
                 place = record.at
@@ -215,7 +215,9 @@ def _add_to_spans(spans: list[SegmentSpan], record: FileRecord) -> None:
     elif record.kind == BLOCK and spans:
         count, first, last = PREAMBLE.unpack_from(record.payload)
         span = spans[-1]
-        span.first, span.last = span.first if span.count else first, last
+        if not span.count:
+            span.first = first
+        span.last = last
         span.count += count
 
 

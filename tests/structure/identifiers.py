@@ -22,7 +22,7 @@ PRIVATE = (
 
 LONGEST_TEST_NAME = 80
 
-ALLOWED = {"names of nothing": 906, "private verbs and metaphors": 79, "test names over 80 characters": 316}
+ALLOWED = {"names of nothing": 903, "private verbs and metaphors": 79, "test names over 80 characters": 316}
 
 
 def identifiers(path: Path) -> Iterator[tuple[str, bool]]:

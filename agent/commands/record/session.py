@@ -79,8 +79,10 @@ def record(arguments: argparse.Namespace, words: Sequence[str], requested: str, 
 
 def _parse_option(option: str, text: str | None, variable: str, parse: Callable[[str], float]) -> float | None:
     """Return the seconds that an option says, else the environment, if either does."""
-    source, text = (option, text) if text is not None else (variable, os.environ.get(variable) or None)
-    return parse_value(source, parse, text) if text is not None else None
+    if text is not None:
+        return parse_value(option, parse, text)
+    text = os.environ.get(variable)
+    return parse_value(variable, parse, text) if text else None
 
 
 def _length(text: str) -> float:
@@ -136,7 +138,8 @@ class RecordingSession:
                 if command is None:
                     return 1 if self._failed else 0
                 command.pass_on(number)
-            if command is not None and (status := command.status()) is not None:
+            status = command.status() if command is not None else None
+            if status is not None:
                 return status
 
     def _start_or_end(self) -> None:
@@ -174,7 +177,8 @@ class RecordingSession:
         """Take a snapshot, in the sampling thread."""
         if self._file is None or self._failed:
             return
-        if self._file.snapshots == 0 and (reason := self._no_gpu(snapshot)):
+        reason = self._no_gpu(snapshot) if self._file.snapshots == 0 else ""
+        if reason:
             self._failed = f"no GPU to record: {reason}; --allow-no-gpu records the rest of the node"
             complain(self._failed)
             return

@@ -159,7 +159,9 @@ def _fault_text(fault: ScenarioFault) -> str:
 
 
 def _node_row(facts: Mapping[str, Any]) -> str:
-    tone, state = (Tone.GOOD, "up") if facts["up"] else (Tone.BAD, "down")
+    tone, state = Tone.BAD, "down"
+    if facts["up"]:
+        tone, state = Tone.GOOD, "up"
     if facts["up"] and facts["faults"]:
         tone = Tone.WARN
     link = f'<a href="{facts["path"]}">{facts["name"]}</a>'

@@ -154,11 +154,13 @@ def _serve(
         log.info("serving", extra={"facts": {"nodes": pages.agents, "url": url, "discovery": f"{url}sd"}})
     frozen = 0
     stopped: list[int] = []
-    while not stopped and (remaining := until - time.monotonic()) > 0:
+    remaining = until - time.monotonic()
+    while not stopped and remaining > 0:
         if frozen != pages.agents:
             frozen = _freeze(pages)
         stopped = waker.wait(min(TEND_SECONDS, remaining))
         threads.tend()
+        remaining = until - time.monotonic()
     server.stop()
     if watch is not None:
         watch.stop()

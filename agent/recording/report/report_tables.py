@@ -42,11 +42,19 @@ def _peak(*names: str) -> Callable[[GpuFacts], "float | None"]:
 
 
 def _amount(measure: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
-    return lambda gpu: measured.amount if (measured := measure(gpu)) is not None else None
+    def amount(gpu: GpuFacts) -> float | None:
+        measured = measure(gpu)
+        return measured.amount if measured is not None else None
+
+    return amount
 
 
 def _per_second(measure: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
-    return lambda gpu: measured.per_second if (measured := measure(gpu)) is not None else None
+    def per_second(gpu: GpuFacts) -> float | None:
+        measured = measure(gpu)
+        return measured.per_second if measured is not None else None
+
+    return per_second
 
 
 def _usual_utilization(gpu: GpuFacts) -> str | None:

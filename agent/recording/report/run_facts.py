@@ -174,7 +174,8 @@ class GpuFacts(EntityFacts):
     @property
     def power_limit(self) -> float | None:
         """The power limit in force last, in watts."""
-        return gauge.last if (gauge := self.gauge(chosen.POWER_LIMIT)) is not None else None
+        gauge = self.gauge(chosen.POWER_LIMIT)
+        return gauge.last if gauge is not None else None
 
     @property
     def silent_seconds(self) -> float:

@@ -116,12 +116,18 @@ def _axes(grid: TimeGrid, place: _PlotArea, top: float, unit: str) -> Iterator[s
         yield f'<text x="{_LEFT - 6}" y="{y + 7:.1f}" text-anchor="end">{text}</text>'
     span = grid.width * grid.count
     step = next((one for one in _ROUND_SECONDS if span / one <= 7), 86400 * ceil(span / 86400 / 7))
-    shape = "%m-%d %H:%M" if span > 86400 else "%H:%M" if step >= 60 else "%H:%M:%S"
+    shape = _time_format(span, step)
     first = ceil(grid.start / step) * step
     for mark in range(first, floor(grid.start + span) + 1, step):
         yield f'<path class="grid" d="M{place.at(mark):.1f} {_TOP}V{HEIGHT - _BOTTOM}"/>'
         text = _clock(shape, mark)
         yield f'<text x="{place.at(mark):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{text}</text>'
+
+
+def _time_format(span: float, step: int) -> str:
+    if span > 86400:
+        return "%m-%d %H:%M"
+    return "%H:%M" if step >= 60 else "%H:%M:%S"
 
 
 def _clock(shape: str, wall: int) -> str:

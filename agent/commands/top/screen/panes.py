@@ -331,7 +331,7 @@ def _grid(values: Sequence[tuple[str, Part | str]], layout: TextLayout) -> list[
     for place in range(height):
         parts: list[Part | str] = []
         for name, value in values[place::height]:
-            text, style = (value, "") if isinstance(value, str) else value
+            text, style = text_layout.with_style(value)
             parts += [(layout.pad(name, 14), DIM), (layout.pad(text, max(width - 15, 1)), style), " "]
         lines.append(layout.line(*parts))
     return lines

@@ -79,6 +79,11 @@ Part = tuple[str, str]
 """A text and its style."""
 
 
+def with_style(part: Part | str) -> Part:
+    """Return a part; a text alone gets no style."""
+    return (part, "") if isinstance(part, str) else part
+
+
 class TextLayout(Struct, frozen=True):
     """`height` None: as many lines as there are to show, as on paper."""
 
@@ -91,7 +96,7 @@ class TextLayout(Struct, frozen=True):
         line = Text(no_wrap=True, end="")
         room = self.width
         for part in parts:
-            raw, style = (part, "") if isinstance(part, str) else part
+            raw, style = with_style(part)
             text = self.cut(raw, room)
             line.append(text, style or None)
             room -= cell_len(text)

@@ -91,13 +91,13 @@ class ViewKeeper:
         """The names that agents give their nodes, by what they were asked by."""
         self._by_name = defaultdict[str, tuple[Traffic, NodeHistory]](lambda: (Traffic(), NodeHistory(interval)))
 
-    def scene(self, samples: Sequence[NodeSample], mono: float, note: str = "") -> ScreenData:
-        """Return what is shown at a monotonic second; `note` is said of the view itself."""
+    def scene(self, samples: Sequence[NodeSample], mono: float, view_note: str = "") -> ScreenData:
+        """Return what is shown at a monotonic second; `view_note` is a line about the view itself."""
         self._own_names.update((sample.name, sample.node) for sample in samples if sample.node)
         counts = Counter(self._own_names.get(sample.name, sample.name) for sample in samples)
         nodes = [self._node(sample, self._shown_name(sample.name, counts), mono) for sample in samples]
         wall = max((node.wall for node in nodes if node.wall is not None), default=None)
-        notes = [unknown_line(note)] if note else []
+        notes = [unknown_line(view_note)] if view_note else []
         return ScreenData(nodes, [*self._stale(nodes), *headlines(nodes), *notes], self._interval, wall)
 
     def _shown_name(self, name: str, counts: Mapping[str, int]) -> str:
