@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.health import gpu_findings, link_findings
 from agent.health.device_facts import PORT_UP, RATE
-from agent.health.expectations import Expected, NodeExpectations, recognised
+from agent.health.expectations import Expected, NodeExpectations, recognise
 from agent.health.gpu_findings import NOBODY, Judge
 from agent.health.seen_node import LINK_UP, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
@@ -78,7 +78,7 @@ def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:
 
 def expected_of(view: SeenNode) -> Expected:
     """Return the shipped expectations for the GPUs that a node shows."""
-    return recognised(list(view.facts("model").values()), len(view.gpus))
+    return recognise(list(view.facts("model").values()), len(view.gpus))
 
 
 def run_checks(view: SeenNode, expected: Expected, names: Collection[str]) -> list[HealthFinding]:

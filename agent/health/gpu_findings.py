@@ -42,12 +42,12 @@ class GpuFact(Struct, frozen=True):
         values = view.of_gpus(self.metric)
         differing = {gpu: self.show(value) for gpu, value in values.items() if not self.is_met(value, limit)}
         if differing:
-            return HealthFinding(self.verdict, text, grouped(differing), self.remedy.format(limit))
+            return HealthFinding(self.verdict, text, group_by_text(differing), self.remedy.format(limit))
         if silent := unread(view, self.metric, values):
-            return HealthFinding(Verdict.UNKNOWN, text, grouped(silent), UNREAD)
+            return HealthFinding(Verdict.UNKNOWN, text, group_by_text(silent), UNREAD)
         if not values:
             return HealthFinding(Verdict.SKIPPED, text, "not reported by these GPUs")
-        return HealthFinding(Verdict.OK, text, grouped({gpu: self.show(v) for gpu, v in values.items()}))
+        return HealthFinding(Verdict.OK, text, group_by_text({gpu: self.show(v) for gpu, v in values.items()}))
 
 
 UNREAD = "see why it was not read (coldplate once --format json); a longer --timeout may help"
@@ -60,7 +60,7 @@ def unread(view: SeenNode, metric: str, read_gpus: Container[Gpu]) -> dict[Gpu, 
     }
 
 
-def grouped(texts: Mapping[Gpu, str]) -> str:
+def group_by_text(texts: Mapping[Gpu, str]) -> str:
     """Return the texts of the GPUs, each text once with all GPUs that have it."""
     groups: dict[str, list[Gpu]] = defaultdict(list)
     for gpu, text in texts.items():
@@ -72,7 +72,7 @@ def gibibytes(value: float) -> str:
     return f"{value / 2**30:.1f} GiB"
 
 
-def switched(value: float) -> str:
+def on_or_off(value: float) -> str:
     return "on" if value else "off"
 
 
@@ -154,10 +154,10 @@ def model(view: SeenNode, expected: Expected) -> HealthFinding | None:
     unexpected = {gpu: text for gpu, text in models.items() if text not in expected.node.models}
     if unexpected:
         remedy = "put in the right GPU, or name the expectations of this kind of node with --expect"
-        return HealthFinding(Verdict.CRITICAL, expectation, grouped(unexpected), remedy)
+        return HealthFinding(Verdict.CRITICAL, expectation, group_by_text(unexpected), remedy)
     if not models:
         return HealthFinding(Verdict.SKIPPED, expectation, NOBODY)
-    return HealthFinding(Verdict.OK, expectation, grouped(models))
+    return HealthFinding(Verdict.OK, expectation, group_by_text(models))
 
 
 def alike(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
@@ -179,7 +179,7 @@ def _odd(by_gpu: dict[Gpu, str], fact: str) -> list[str]:
     texts = list(by_gpu.values())
     usual = max(dict.fromkeys(texts), key=texts.count, default="")
     unusual = {gpu: text for gpu, text in by_gpu.items() if text != usual}
-    return [f"{fact} {grouped(unusual)}, not {usual}"] if unusual else []
+    return [f"{fact} {group_by_text(unusual)}, not {usual}"] if unusual else []
 
 
 memory = GpuFact(
@@ -193,11 +193,11 @@ power_limit = GpuFact(
     "nvidia-smi -pl {:g}; if the site limits power, say so in expectations of its own",
 )  # fmt: skip
 ecc = GpuFact(
-    "ecc", ECC, switched, eq, switched, Verdict.CRITICAL,
+    "ecc", ECC, on_or_off, eq, on_or_off, Verdict.CRITICAL,
     "nvidia-smi -e 1, then reset the GPUs or restart the node",
 )  # fmt: skip
 persistence = GpuFact(
-    "persistence", PERSISTENCE, switched, eq, switched, Verdict.WARNING,
+    "persistence", PERSISTENCE, on_or_off, eq, on_or_off, Verdict.WARNING,
     "systemctl enable --now nvidia-persistenced",
 )  # fmt: skip
 """Whether the driver stays loaded between jobs; else each start takes seconds, and settings are lost."""

@@ -5,7 +5,7 @@ from operator import ge
 
 from agent.health.device_facts import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE
 from agent.health.expectations import DISTANCES, NODES_OF_RACK, Expected
-from agent.health.gpu_findings import UNREAD, GpuFact, grouped, unread
+from agent.health.gpu_findings import UNREAD, GpuFact, group_by_text, unread
 from agent.health.seen_node import LINK_UP, SeenNode, numbers
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, IbPort
@@ -63,17 +63,17 @@ def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
         if gpu not in silent and is_short(gpu)
     }
     if short:
-        return HealthFinding(Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
+        return HealthFinding(Verdict.CRITICAL, text, group_by_text(short), _LINK_REMEDY)
     if silent and number:
-        return HealthFinding(Verdict.UNKNOWN, text, grouped(silent), UNREAD)
-    return HealthFinding(Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
+        return HealthFinding(Verdict.UNKNOWN, text, group_by_text(silent), UNREAD)
+    return HealthFinding(Verdict.OK, text, group_by_text({gpu: f"{up[gpu]} up" for gpu in view.answering}))
 
 
 def _no_links(view: SeenNode, number: int | None, text: str) -> HealthFinding:
     if not number:
         return HealthFinding(Verdict.SKIPPED, text, "these GPUs have no NVLink")
     if any(view.offers(gpu, LINK_UP) for gpu in view.answering):
-        reasons = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in view.answering})
+        reasons = group_by_text({gpu: view.why_absent(gpu, LINK_UP) for gpu in view.answering})
         return HealthFinding(Verdict.UNKNOWN, text, reasons, UNREAD)
     remedy = "the driver knows of no NVLink: check the fabric manager and the baseboard"
     return HealthFinding(Verdict.CRITICAL, text, "none of the GPUs has an NVLink", remedy)
@@ -89,13 +89,13 @@ def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
     speeds = {gpu: value / up[gpu] / GIGABYTE for gpu, value in view.of_gpus(SPEED).items() if up[gpu]}
     slow = {gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items() if speed < TOLERANCE * expected_speed}
     if slow:
-        return HealthFinding(Verdict.WARNING, text, grouped(slow), _LINK_REMEDY)
+        return HealthFinding(Verdict.WARNING, text, group_by_text(slow), _LINK_REMEDY)
     silent = [gpu for gpu in unread(view, SPEED, speeds) if up[gpu]]
     if silent:
         return HealthFinding(Verdict.UNKNOWN, text, f"not known of {numbers(silent)}", UNREAD)
     if not speeds:
         return HealthFinding(Verdict.SKIPPED, text, "no NVLink is up, or the driver reports no speed")
-    speeds_text = grouped({gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items()})
+    speeds_text = group_by_text({gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items()})
     return HealthFinding(Verdict.OK, text, speeds_text)
 
 
@@ -107,9 +107,9 @@ def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
         return None
     apart = {gpu: state.replace("_", " ") for gpu, state in states.items() if state in _NOT_JOINED}
     if apart:
-        return HealthFinding(Verdict.CRITICAL, text, grouped(apart), _FABRIC_REMEDY)
+        return HealthFinding(Verdict.CRITICAL, text, group_by_text(apart), _FABRIC_REMEDY)
     if silent := unread(view, FABRIC_STATE, states):
-        return HealthFinding(Verdict.UNKNOWN, text, grouped(silent), UNREAD)
+        return HealthFinding(Verdict.UNKNOWN, text, group_by_text(silent), UNREAD)
     domains: dict[tuple[str, str], list[Gpu]] = {}
     for reading in view.all(FABRIC_INFO):
         if isinstance(reading.entity, Gpu) and states.get(reading.entity) == "completed":
@@ -119,7 +119,7 @@ def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
         return HealthFinding(Verdict.CRITICAL, text, "; ".join(parts), _DOMAIN_REMEDY)
     if "completed" not in states.values():
         return HealthFinding(Verdict.SKIPPED, text, "the driver knows of no fabric")
-    return HealthFinding(Verdict.OK, text, grouped(states))
+    return HealthFinding(Verdict.OK, text, group_by_text(states))
 
 
 def _fabric_states(view: SeenNode) -> dict[Gpu, str]:
@@ -214,11 +214,11 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
             wrong[gpu] = f"{', '.join(devices)}, not {', '.join(named)}"
     if wrong:
         remedy = "nvidia-smi topo -m; an adapter that is gone or moved takes the GPU's traffic through the processor"
-        return HealthFinding(Verdict.WARNING, text, grouped(wrong), remedy)
+        return HealthFinding(Verdict.WARNING, text, group_by_text(wrong), remedy)
     unknown = [gpu for gpu in view.answering if gpu not in near]
     if unknown:
         return HealthFinding(Verdict.UNKNOWN, text, f"not known of {numbers(unknown)}", UNREAD)
-    return HealthFinding(Verdict.OK, text, grouped({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
+    return HealthFinding(Verdict.OK, text, group_by_text({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
 
 
 def nearest_adapters(view: SeenNode) -> tuple[dict[Gpu, list[str]], dict[Gpu, str]]:

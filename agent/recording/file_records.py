@@ -118,7 +118,7 @@ def next_segment(file: BinaryIO, after: int, end: int) -> int | None:
     return None
 
 
-def inflated(payload: bytes, most: int) -> bytes:
+def inflate(payload: bytes, most: int) -> bytes:
     """Return what was compressed into a payload, if it is no more than `most` bytes. Raises ValueError."""
     expander = zlib.decompressobj()
     try:
@@ -179,7 +179,7 @@ class PackedColumns:
             return repeat((), self.height)
         return islice(zip(*columns), self.height)  # noqa: B905 constants have no end
 
-    def chosen(self, keys: Sequence[Any]) -> list[Any]:
+    def select(self, keys: Sequence[Any]) -> list[Any]:
         """Return what is at these indexes and slices of the constants and the columns that change."""
         return list(map(self._values().__getitem__, keys))
 
@@ -209,12 +209,12 @@ class RecordingHeader(Struct, frozen=True):
     redacted: bool = False
 
 
-def encoded(header: RecordingHeader) -> bytes:
+def encode_header(header: RecordingHeader) -> bytes:
     """Return it as it stands in the file: JSON, not compressed, to be read with a pager."""
     return json.dumps(asdict(header), separators=(",", ":")).encode()
 
 
-def decoded(payload: bytes) -> RecordingHeader:
+def decode_header(payload: bytes) -> RecordingHeader:
     """Return the header in a payload; members that this version does not know are passed over. Raises ValueError."""
     if len(payload) > HEADER_BYTES:
         raise ValueError("its header is too long")

@@ -11,7 +11,7 @@ from itertools import accumulate, chain, groupby, repeat
 from typing import Any, NamedTuple, Union
 
 from agent.model import EMPTY_LAYOUT, BackendReport, Frame, Instant, Layout, Snapshot
-from agent.recording.file_records import PackedColumns, RecordingHeader, inflated
+from agent.recording.file_records import PackedColumns, RecordingHeader, inflate
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.segment_definitions import ReadDefinitions
 
@@ -86,7 +86,7 @@ class BlockTrack:
 
     def values(self, chosen: SelectedColumns) -> list[float | tuple[float, ...]]:
         """Return the values of each chosen series in the snapshots that have it; one number if it never changed."""
-        columns = self.columns.chosen(chosen.keys(self.columns.changes, self.columns.height))
+        columns = self.columns.select(chosen.keys(self.columns.changes, self.columns.height))
         rows = self._rows
         if len(rows) == self.columns.height == rows[-1] + 1:
             return columns
@@ -102,7 +102,7 @@ class RecordedBlock:
         count, _, _ = PREAMBLE.unpack_from(payload)
         if count > TICKS:
             raise ValueError(f"more than {TICKS} snapshots in a block")
-        body = inflated(payload[PREAMBLE.size :], BLOCK_BYTES)
+        body = inflate(payload[PREAMBLE.size :], BLOCK_BYTES)
         (length,) = struct.unpack_from("<I", body)
         if length > OUTLINE_BYTES:
             raise ValueError(f"an outline of more than {OUTLINE_BYTES} bytes")
@@ -187,7 +187,7 @@ def _rows(fresh: str) -> Sequence[int]:
     return tuple(row - 1 for row in accumulate(map(int, fresh)))
 
 
-def joined(tracks: Sequence[BlockTrack], counts: Sequence[int], chosen: SelectedColumns) -> Iterator[Held]:
+def join_columns(tracks: Sequence[BlockTrack], counts: Sequence[int], chosen: SelectedColumns) -> Iterator[Held]:
     """Yield the columns of blocks one after the other that all have this layout, as `BlockTrack.values`.
 
     `counts` are the numbers of the blocks' snapshots.

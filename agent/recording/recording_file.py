@@ -23,8 +23,8 @@ from agent.recording.file_records import (
     START,
     RecordingError,
     RecordingHeader,
+    encode_header,
     encode_record,
-    encoded,
     pack_columns,
 )
 from agent.recording.redaction import Redaction
@@ -54,8 +54,8 @@ class SegmentPacker:
         self._definitions = WrittenDefinitions(redaction)
         self._clear()
 
-    def begin(self) -> bytes:
-        return START + encode_record(HEADER, encoded(self._header))
+    def header_record(self) -> bytes:
+        return START + encode_record(HEADER, encode_header(self._header))
 
     @property
     def is_large(self) -> bool:
@@ -167,7 +167,7 @@ class RecordingFile:
         self._began = self._segment_began = header.mono
         self._file = create_file(path)
         self._broken = False
-        self._append(self._packer.begin())
+        self._append(self._packer.header_record())
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in a snapshot, and write if it is time. Raises RecordingError if the disk is full, say."""
@@ -216,7 +216,7 @@ class RecordingFile:
     def _begin_another(self, at: Instant) -> None:
         self._packer = SegmentPacker(replace(self._header, wall=at.wall, mono=at.mono), self._redaction)
         self._segment_began = at.mono
-        self._append(self._packer.begin())
+        self._append(self._packer.header_record())
 
     def _append(self, data: bytes) -> None:
         """Write all of it, or nothing: a half record at the end would hide what may be written once there is room."""

@@ -30,7 +30,7 @@ from agent.recording.file_records import (
     FileRecord,
     RecordingError,
     RecordingHeader,
-    decoded,
+    decode_header,
     next_segment,
     records,
 )
@@ -69,7 +69,7 @@ class Recording:
         self.path = Path(path)
         self._shown_path = shown_path(self.path)
         self.problems: list[str] = []
-        self._file, self._end = _opened(self.path)
+        self._file, self._end = _open_file(self.path)
         self._yielded = 0
         self._last: float | None = None
         try:
@@ -103,7 +103,7 @@ class Recording:
         for start in [0] if segments is None else segments:
             at: int | None = start
             while at is not None:
-                at, known_definitions = yield from self._whole(at, known_definitions, only=segments is not None)
+                at, known_definitions = yield from self._read_segments(at, known_definitions, only=segments is not None)
 
     def survey(self) -> list[SegmentSpan]:
         """Return the segments, without decompressing blocks: a second for a recording of days. As `snapshots`."""
@@ -124,7 +124,7 @@ class Recording:
                 raise self._unreadable(error) from None
         return spans
 
-    def _whole(
+    def _read_segments(
         self, at: int, known_definitions: KnownDefinitions, *, only: bool
     ) -> Generator[RecordedBlock, None, tuple[int | None, KnownDefinitions]]:
         """Yield what is whole of the segment at a byte and of those behind it, or of that one `only`.
@@ -144,7 +144,7 @@ class Recording:
                         definitions = ReadDefinitions(definitions.known)
                     has_begun, header = True, None
                 elif record.kind == HEADER:
-                    header = decoded(record.payload)
+                    header = decode_header(record.payload)
                 elif record.kind == DEFINITIONS:
                     definitions.add_payload(record.payload)
                 elif header is None:
@@ -197,7 +197,7 @@ class Recording:
                 if record.kind not in (None, HEADER):
                     raise ValueError("has no header")
                 if record.kind is not None:
-                    return decoded(record.payload)
+                    return decode_header(record.payload)
             problem = "ends before its header"
         except (BrokenRecordError, ValueError) as error:
             problem = str(error)
@@ -211,7 +211,7 @@ class Recording:
 
 def _add_to_spans(spans: list[SegmentSpan], record: FileRecord) -> None:
     if record.kind == HEADER:
-        spans.append(SegmentSpan(record.at - len(START), decoded(record.payload)))
+        spans.append(SegmentSpan(record.at - len(START), decode_header(record.payload)))
     elif record.kind == BLOCK and spans:
         count, first, last = PREAMBLE.unpack_from(record.payload)
         span = spans[-1]
@@ -221,7 +221,7 @@ def _add_to_spans(spans: list[SegmentSpan], record: FileRecord) -> None:
         span.count += count
 
 
-def _opened(path: Path) -> tuple[BinaryIO, int]:
+def _open_file(path: Path) -> tuple[BinaryIO, int]:
     """Return the file and its length. Never waits for a writer of a pipe. Raises RecordingError."""
     shown_name = shown_path(path)
     try:

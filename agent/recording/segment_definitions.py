@@ -33,7 +33,7 @@ from agent.model import (
     Series,
     Unit,
 )
-from agent.recording.file_records import inflated
+from agent.recording.file_records import inflate
 from agent.recording.redaction import Redaction
 
 LEVEL = 1
@@ -196,7 +196,7 @@ class ReadDefinitions:
         self._width = WIDTH
 
     def add_payload(self, payload: bytes) -> None:
-        document = json.loads(inflated(payload, INFLATED))
+        document = json.loads(inflate(payload, INFLATED))
         makers: tuple[Callable[[Any], object], ...] = (
             self._metric, self._entity, self._series, self._layout, self._absence, self._run, self._report, self._list,
         )  # fmt: skip

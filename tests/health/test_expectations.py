@@ -28,7 +28,7 @@ from agent.health.expectations import (
     Expected,
     NodeExpectations,
     load_expectations,
-    recognised,
+    recognise,
     shipped_names,
 )
 from agent.health.verdicts import Verdict
@@ -75,7 +75,7 @@ def test_a_healthy_machine_of_each_kind_is_recognised_and_meets_everything(machi
     ],
 )
 def test_a_node_is_recognised_by_its_gpus(models: list[str], gpus: int, name: str) -> None:
-    assert recognised(models, gpus).name == name
+    assert recognise(models, gpus).name == name
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from agent.recording.file_records import (
     MAGIC,
     START,
     RecordingError,
+    encode_header,
     encode_record,
-    encoded,
 )
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
@@ -29,7 +29,7 @@ from tests.recording.played import provenance, record, same
 POWER, BUSY = BY_NAME["coldplate_gpu_power_watts"], BY_NAME["coldplate_gpu_utilization_ratio"]
 GPU = Gpu("0", "GPU-0")
 LAYOUT = Layout((Series(POWER, GPU), Series(BUSY, GPU)))
-HEAD = START + encode_record(HEADER, encoded(provenance(Snapshot(1, Instant(0.0, 1e9), ()))))
+HEAD = START + encode_record(HEADER, encode_header(provenance(Snapshot(1, Instant(0.0, 1e9), ()))))
 
 
 def small(segments: int) -> list[Snapshot]:

@@ -115,7 +115,7 @@ def test_throttled_time_is_the_drivers_count_in_a_long_run_else_of_the_samples(
         row(chosen.THROTTLE_ACTIVE, gpu(0), brake): [1.0] * 10 + [0.0] * (seconds - 10),
     }
     run = gathered(tmp_path / "run", series, seconds)
-    assert run.gpus()[0].throttled() == {
+    assert run.gpus()[0].throttled_seconds() == {
         "hw_thermal_slowdown": heated, "hw_power_brake": (10.0, float(seconds), "samples"),
     }  # fmt: skip
 

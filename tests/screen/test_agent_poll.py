@@ -70,9 +70,11 @@ def test_each_agent_is_asked_again_and_again_and_a_silent_one_delays_no_other() 
         board = SampleBoard(asked.set)
         polling = AgentPoller(board, 0.01, Threads())
         hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        polling.begin(AgentClient("silent", HttpTarget(hung, timeout=60.0), clock))
-        polling.begin(AgentClient("well", HttpTarget(f"http://{place}", timeout=60.0), clock))
-        polling.begin(AgentClient("well", HttpTarget("http://127.0.0.1:1", timeout=60.0), clock))  # known already
+        polling.start_polling(AgentClient("silent", HttpTarget(hung, timeout=60.0), clock))
+        polling.start_polling(AgentClient("well", HttpTarget(f"http://{place}", timeout=60.0), clock))
+        polling.start_polling(
+            AgentClient("well", HttpTarget("http://127.0.0.1:1", timeout=60.0), clock)
+        )  # known already
         seen: set[float] = set()
         while len(seen) < 3:
             assert asked.wait(60)

@@ -57,7 +57,7 @@ def _summary(judgement: CheckResult) -> str:
     counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
     judged = len(findings) - counts[Verdict.SKIPPED]
     bad = [finding for finding in findings if finding.verdict not in (Verdict.OK, Verdict.SKIPPED)]
-    parts = [f"{finding.name}: {_cut(finding.found)}" for finding in bad[:FINDINGS_IN_SUMMARY]]
+    parts = [f"{finding.name}: {_shorten(finding.found)}" for finding in bad[:FINDINGS_IN_SUMMARY]]
     if len(bad) > FINDINGS_IN_SUMMARY:
         parts.append(f"{len(bad) - FINDINGS_IN_SUMMARY} more")
     parts.append(f"{counts[Verdict.OK]} of {judged} checks ok ({judgement.expected.name})")
@@ -70,7 +70,7 @@ def _line(finding: HealthFinding) -> str:
     return _plain(f"{text}; {finding.remedy}" if finding.remedy and finding.is_met is not True else text)
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()}..."
 
 

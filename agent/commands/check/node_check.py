@@ -133,13 +133,15 @@ def collect_evidence(
 
     The agent is not queried if `agent` is "none". `login` is how to log in to it, if not as a peer of the rack does.
     """
-    judge = in_background(partial(_judge, config, options.folder, None if agent == "none" else login or {}, until))
+    judge = in_background(
+        partial(_agent_and_rules, config, options.folder, None if agent == "none" else login or {}, until)
+    )
     is_real = config.backends.devices not in (*NOT_OF_NODE, "none")
     kernel_log = in_background(read_kernel_log) if is_real else None
     paused = _pause(config, options)
     sampled = replace(config, backends=replace(config.backends, devices="none")) if paused else config
     evidence = replace(_sample(sampled, options, until), paused=paused)
-    xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past(config, options)
+    xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past_xids(config, options)
     no_xids_reason = ""
     if kernel_log is not None:
         xids, no_xids_reason = kernel_log(until, (None, "the kernel log could not be read in time"))
@@ -147,7 +149,7 @@ def collect_evidence(
     return _with_conditions(evidence, *judge(until, (AgentAnswer(reason="it did not answer in time"), None)))
 
 
-def _judge(
+def _agent_and_rules(
     config: Config, folder: Path, login: Mapping[str, Any] | None, until: float
 ) -> tuple[AgentAnswer, OneSampleRules | None]:
     """Return what the agent answers, and the rules to evaluate here where its conditions cannot be used.
@@ -214,7 +216,7 @@ def evaluate(
     expected = chosen or expected_of(view)
     findings = [
         replace(_driver(view, expected, evidence), name="driver"),
-        *(_patient(finding, view, evidence) for finding in run_checks(view, expected, names)),
+        *(_allow_time(finding, view, evidence) for finding in run_checks(view, expected, names)),
         replace(xid_findings.xids(view, evidence.xids, evidence.why_no_xids), name="xids"),
     ]
     findings = [finding for finding in findings if finding.name in names]
@@ -295,7 +297,7 @@ def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> Heal
     return finding
 
 
-def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
+def _allow_time(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
     """Return the finding, as unknown if GPUs are only silent and hardly had the time to answer."""
     if finding.name != "gpus-present" or finding.is_met is not False or _had_time(evidence):
         return finding
@@ -343,7 +345,7 @@ def _unrecognised(view: SeenNode) -> str:
     return f"generic checks only: no shipped expectations for {kinds}; coldplate check --learn makes some"
 
 
-def _past(config: Config, options: CommandLineOptions) -> list[Xid]:
+def _past_xids(config: Config, options: CommandLineOptions) -> list[Xid]:
     from agent.backends.synthetic.synthetic_source import past_xids
 
     return past_xids(read_scenario(config), options.scenario_age, clock())

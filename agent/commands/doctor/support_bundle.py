@@ -122,7 +122,7 @@ def _parts(
     def doctor_json() -> bytes:
         if not findings:
             raise PartError("doctor failed")
-        return _json(_redacted(json.loads(doctor_finding.document(findings)), redaction))
+        return _json(_redact(json.loads(doctor_finding.document(findings)), redaction))
 
     parts: list[BundlePart] = [
         ("snapshot.json", "the running agent's snapshot", lambda: _snapshot(node, redaction)),
@@ -149,19 +149,19 @@ def _snapshot(node: DoctorNode, redaction: Redaction) -> bytes:
     answer = request_snapshot(node.target, node.mono)
     if answer.status != 200 or answer.cut:
         raise PartError(f"{node.target.shown}: {SNAPSHOT} is answered with HTTP status {answer.status}")
-    return _json(_redacted(json.loads(answer.body), redaction))
+    return _json(_redact(json.loads(answer.body), redaction))
 
 
-def _redacted(value: Any, redaction: Redaction, name: str = "") -> Any:
+def _redact(value: Any, redaction: Redaction, name: str = "") -> Any:
     """Return a JSON document with pseudonyms: labels by their names, and in any other text what is recognised."""
     if isinstance(value, str):
         return redaction.text(value)
     if isinstance(value, list):
-        return [_redacted(item, redaction) for item in value]
+        return [_redact(item, redaction) for item in value]
     if isinstance(value, dict):
         if name == "labels":
             return dict(redaction.labels(tuple((str(key), str(item)) for key, item in value.items())))
-        return {key: _redacted(item, redaction, key) for key, item in value.items()}
+        return {key: _redact(item, redaction, key) for key, item in value.items()}
     return value
 
 

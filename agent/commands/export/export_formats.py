@@ -79,7 +79,7 @@ class SelectedSnapshots:
             slot = wall if selection.step == 0 else wall // selection.step
             if slot > last.get(header.node, float("-inf")):  # what two recordings have comes twice
                 last[header.node] = slot
-                yield SelectedSnapshot(header.node, wall, tuple(self._selected(snapshot.frames)))
+                yield SelectedSnapshot(header.node, wall, tuple(self._select_frames(snapshot.frames)))
 
     @property
     def is_empty(self) -> bool:
@@ -91,7 +91,7 @@ class SelectedSnapshots:
         names = {series.metric.name for layout, _ in self._pruned.values() for series in layout.series}
         return [pattern for pattern in self._selection.metrics if not any(fnmatchcase(name, pattern) for name in names)]
 
-    def _selected(self, frames: Sequence[Frame]) -> Iterator[Frame]:
+    def _select_frames(self, frames: Sequence[Frame]) -> Iterator[Frame]:
         parts = self._parts(tuple(frame.layout for frame in frames))
         for frame, (layout, pick) in zip(frames, parts, strict=True):
             yield frame if layout is frame.layout else Frame(layout, pick(frame.values))
@@ -235,7 +235,7 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
             for series in frame.layout.series:
                 columns.setdefault(series, len(columns))
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["time", "node", *map(_named, columns)])
+    writer.writerow(["time", "node", *map(_column_name, columns)])
     places = cache(lambda layout: [columns[series] for series in layout.series])
     for node, wall, frames in snapshots:
         row: list[object] = [""] * len(columns)
@@ -264,7 +264,7 @@ def _labels(series: Series) -> str:
     return ",".join(f'{name}="{escape_label(value)}"' for name, value in labels_of(series))
 
 
-def _named(series: Series) -> str:
+def _column_name(series: Series) -> str:
     labels = _labels(series)
     return f"{series.metric.name}{{{labels}}}" if labels else series.metric.name
 

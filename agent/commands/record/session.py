@@ -221,14 +221,14 @@ class RecordingSession:
             next((os.environ[name] for name in JOBS if os.environ.get(name)), ""), scenario_of(self._config) or "",
         )  # fmt: skip
         try:
-            self._file = self._created(header, redaction, now.wall)
+            self._file = self._create_file(header, redaction, now.wall)
         except RecordingError as error:
             if options.words and options.lenient:
                 raise ConfigError(str(error)) from error
             complain(str(error))
         return self._file is not None
 
-    def _created(self, header: RecordingHeader, redaction: Redaction | None, wall: float) -> RecordingFile:
+    def _create_file(self, header: RecordingHeader, redaction: Redaction | None, wall: float) -> RecordingFile:
         output = self._run_options.output
         if output is not None and not os.path.isdir(output):  # noqa: PTH112 - unlike Path's, it never raises
             return RecordingFile(output, header, redaction)

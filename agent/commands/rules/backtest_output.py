@@ -66,7 +66,7 @@ def _write_spans(spans: Sequence[AlertSpan], clock: _Times, several: bool) -> No
         fired = "-" if span.fired_at is None else clock.time(span.fired_at)
         ended = "the end" if span.ended_at is None else clock.time(span.ended_at)
         cause = f", an effect of {span.inhibited_by}" if span.inhibited_by else ""
-        text = f"{_named(span, several)} = {span.value:.6g}{cause}"
+        text = f"{_alert_text(span, several)} = {span.value:.6g}{cause}"
         row = (clock.time(span.active_at), fired, ended, _length(span, clock))
         print(_ROW.format(*row, text, width=clock.width))
 
@@ -82,7 +82,7 @@ def _write_differences(differences: Sequence[SpanDifference], same: int, clock: 
     for difference in differences:
         span = difference.new or difference.old
         assert span is not None
-        print(f"  {clock.time(difference.at)}  {_named(span, several)}: {'; '.join(_changes(difference, clock))}")
+        print(f"  {clock.time(difference.at)}  {_alert_text(span, several)}: {'; '.join(_changes(difference, clock))}")
 
 
 def _changes(difference: SpanDifference, clock: _Times) -> Iterable[str]:
@@ -104,7 +104,7 @@ def _changes(difference: SpanDifference, clock: _Times) -> Iterable[str]:
         yield f"ends {_shift(difference.end_shift)}"
     if difference.labels_change:
         was = [pair for pair in difference.old.labels if pair not in difference.new.labels]
-        yield f"had {_braced(was)}" if was else "has more labels"
+        yield f"had {_format_labels(was)}" if was else "has more labels"
 
 
 def _shift(seconds: float) -> str:
@@ -115,14 +115,14 @@ def _seconds(seconds: float) -> str:
     return show(round(max(seconds, 0.0), 0 if seconds >= 10 else 1))
 
 
-def _named(span: AlertSpan, several: bool) -> str:
+def _alert_text(span: AlertSpan, several: bool) -> str:
     """Return the alert with the labels that distinguish it from others."""
     pairs = [pair for pair in span.labels if pair[0] not in _UNSHOWN]
     node = f"{one_line(span.node)} " if several else ""
-    return f"{node}{span.alert}{_braced(pairs)}"
+    return f"{node}{span.alert}{_format_labels(pairs)}"
 
 
-def _braced(pairs: Iterable[tuple[str, str]]) -> str:
+def _format_labels(pairs: Iterable[tuple[str, str]]) -> str:
     return "{" + ",".join(f'{name}="{one_line(value, _LABEL)}"' for name, value in pairs) + "}"
 
 

@@ -146,7 +146,7 @@ class SimulatedAgent:
         self._ticks += 1
         due = [lane for lane, period in _PERIODS if t - self._read.get(lane, -COLD_SECONDS) >= EARLY * period]
         try:
-            source, roster = self._enlisted(now)
+            source, roster = self._enlist_devices(now)
             for channel in roster.channels:
                 if not source.is_hanging(channel, now):
                     for lane in due:
@@ -157,7 +157,7 @@ class SimulatedAgent:
             self._sampler.refused(Reason.LOST, str(error))
         self._read.update(dict.fromkeys(due, t))
 
-    def _enlisted(self, now: Instant) -> tuple[SyntheticSource, Roster]:
+    def _enlist_devices(self, now: Instant) -> tuple[SyntheticSource, Roster]:
         """Return the source, opened if it is not, and its devices. Raises SourceError."""
         source = self._source
         if source is None:

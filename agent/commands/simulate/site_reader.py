@@ -54,11 +54,11 @@ def document(arguments: argparse.Namespace) -> dict[str, object]:
     options = {name: getattr(arguments, name) for name in ("cluster", "seed", "topology")}
     site.update({name: value for name, value in options.items() if value is not None})
     if arguments.scenario:
-        site["scenario"] = [_weighted(text) for text in arguments.scenario]
+        site["scenario"] = [_parse_weight(text) for text in arguments.scenario]
     return site
 
 
-def _weighted(text: str) -> dict[str, object]:
+def _parse_weight(text: str) -> dict[str, object]:
     match = _WEIGHTED.fullmatch(text)
     return {"scenario": text} if match is None else {"scenario": match[1], "weight": float(match[2])}
 
@@ -163,24 +163,24 @@ class SiteReader(ScenarioReader):
             int(self.number(keys, "count", path, Parameter(whole(1, MOST_NODES), 1.0))),
             int(self.number(keys, "nodes", path, Parameter(whole(1, MOST_OF_RACK), 4.0))),
             topology,
-            tuple(self._dealt({**of_all, **keys}["scenario"], where, topology)),
+            tuple(self._dealt_scenarios({**of_all, **keys}["scenario"], where, topology)),
             self.number(keys, "power_budget", path, Parameter(watts, 0.0)) or None,
         )
 
-    def _dealt(self, raw: object, path: str, topology: MachineType) -> Iterator[tuple[Scenario, float]]:
+    def _dealt_scenarios(self, raw: object, path: str, topology: MachineType) -> Iterator[tuple[Scenario, float]]:
         """Yield the scenarios that are dealt out: one by its name, or a list with weights."""
         if isinstance(raw, str):
-            yield self._named(raw, path, topology), 1.0
+            yield self._load_named(raw, path, topology), 1.0
             return
         if not self.sequence(raw, path):
             self.fail(path, "names no scenario; give the name of one, a file, or a list of {scenario, weight}")
         for here, item in self.items(raw, path):
             keys = self.mapping(item, here, ("scenario", "weight"), ("scenario",))
             name = str(self.value(keys, "scenario", here, Parameter(text, None)))
-            scenario = self._named(name, f"{here}.scenario", topology)
+            scenario = self._load_named(name, f"{here}.scenario", topology)
             yield scenario, self.number(keys, "weight", here, Parameter(_WEIGHT, 1.0))
 
-    def _named(self, name: str, path: str, topology: MachineType) -> Scenario:
+    def _load_named(self, name: str, path: str, topology: MachineType) -> Scenario:
         """Return a scenario on this machine, read once."""
         key = (name, topology.name)
         if key not in self._scenarios:

@@ -65,7 +65,7 @@ def serve(arguments: argparse.Namespace) -> int:
     for listener in open_listeners(listen):  # report a mistake before the nodes are made
         listener.close()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
-    _quiet(arguments.log_level)
+    _silence_agents(arguments.log_level)
     waker = SignalWaker((signal.SIGTERM, signal.SIGINT))
     now = time.time()
     wall, began = floor(now), time.monotonic() - now % 1.0  # seconds of the simulation begin with those of the clock
@@ -76,23 +76,23 @@ def serve(arguments: argparse.Namespace) -> int:
     gc.disable()  # until the nodes are made: it would look through all of them again and again
     log.info("making nodes; they are served when all are made", extra={"facts": {"nodes": len(site.nodes)}})
     with Progress("making nodes", len(site.nodes), time.monotonic, every=1) as progress:
-        pages.prepare(_announcing(progress.step, len(site.nodes)))
+        pages.prepare(_logging_step(progress.step, len(site.nodes)))
     return _serve(pages, listen, waker, began + duration, threads=threads, watch=watch)
 
 
-def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
+def _logging_step(step: Callable[[], None], nodes: int) -> Callable[[], None]:
     """Return the step of a progress that only a terminal shows, with a log line after this many nodes elsewhere."""
     if sys.stderr.isatty():
         return step
     numbers = count(1)
 
-    def logged() -> None:
+    def step_and_log() -> None:
         step()
         number = next(numbers)
         if number % NODES_PER_LOG_LINE == 0 and number < nodes:
             log.info("making nodes", extra={"facts": {"made": number, "nodes": nodes}})
 
-    return logged
+    return step_and_log
 
 
 def describe(arguments: argparse.Namespace) -> SimulatedSite:
@@ -114,7 +114,11 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
 def upcoming_faults(site: SimulatedSite, began: int) -> Iterator[str]:
     """Yield a line for each loss of nodes and each fault of a node, as many as a person reads."""
     lines = chain(
-        (f"{_named(outage.nodes)}: {line}" for outage in site.outages for line in _announced(outage, site, began)),
+        (
+            f"{_nodes_text(outage.nodes)}: {line}"
+            for outage in site.outages
+            for line in _outage_lines(outage, site, began)
+        ),
         (f"{node.name}: {line}" for node in site.nodes for line in announced(node.scenario, began)),
     )
     yield from islice(lines, ANNOUNCED)
@@ -122,12 +126,12 @@ def upcoming_faults(site: SimulatedSite, began: int) -> Iterator[str]:
         yield "and more"
 
 
-def _announced(outage: Outage, site: SimulatedSite, began: int) -> Iterator[str]:
+def _outage_lines(outage: Outage, site: SimulatedSite, began: int) -> Iterator[str]:
     fault = ScenarioFault(outage.loss.value, outage.window)
     return announced(replace(site.nodes[0].scenario, faults=(fault,)), began)
 
 
-def _named(nodes: Collection[str]) -> str:
+def _nodes_text(nodes: Collection[str]) -> str:
     return next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)} nodes"
 
 
@@ -176,7 +180,7 @@ def _freeze(pages: SitePages) -> int:
     return pages.agents
 
 
-def _quiet(level: str) -> None:
+def _silence_agents(level: str) -> None:
     """Log only our own lines: what the sampler of one agent logs of its GPUs, thousands would, and none with a name."""
     logging.getLogger("coldplate").setLevel(logging.CRITICAL)
     for name in ("coldplate.simulate", "exporters"):

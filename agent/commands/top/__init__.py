@@ -146,14 +146,14 @@ def _print(scene: ScreenData, arguments: argparse.Namespace, out: TextIO) -> Non
         return
     from rich.console import Console
 
-    from agent.commands.top.screen.frame import draw, styled
+    from agent.commands.top.screen.frame import draw, style_line
     from agent.commands.top.screen.key_input import UiState
     from agent.commands.top.screen.text_layout import TextLayout, glyphs_for
 
     columns = shutil.get_terminal_size((PAPER_COLUMNS, 24)).columns
     console = Console(file=out, width=columns, highlight=False)
     layout = TextLayout(columns, None, glyphs_for(out.encoding, os.environ, is_ascii=arguments.ascii))
-    out.writelines(styled(console, line).rstrip() + "\n" for line in draw(scene, UiState(), layout)[0])
+    out.writelines(style_line(console, line).rstrip() + "\n" for line in draw(scene, UiState(), layout)[0])
 
 
 MOST_LOG = 100

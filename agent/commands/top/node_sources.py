@@ -43,7 +43,7 @@ class AgentPoller:
         self._stopping = threading.Event()
         self._polls: dict[str, tuple[AgentClient, KeptThread]] = {}
 
-    def begin(self, poll: AgentClient) -> None:
+    def start_polling(self, poll: AgentClient) -> None:
         """Ask this one, too, unless one of its name is asked already."""
         if poll.name in self._polls:
             return
@@ -97,7 +97,7 @@ class NodeSources:
         if arguments.url:
             for url in arguments.url:
                 target = parse_value("--url", target_of, url, self._login)
-                self._polling.begin(AgentClient(name_of_target(target), target, clock))
+                self._polling.start_polling(AgentClient(name_of_target(target), target, clock))
             return
         if arguments.rack:
             self._begin_rack()
@@ -110,7 +110,9 @@ class NodeSources:
         if self._finder is not None:
             for peer in self._finder.targets:
                 if not self._is_this_node(peer):
-                    self._polling.begin(AgentClient(peer.name.removesuffix(":19400"), self._target(peer), clock))
+                    self._polling.start_polling(
+                        AgentClient(peer.name.removesuffix(":19400"), self._target(peer), clock)
+                    )
 
     def close(self) -> None:
         for end in self._ends:
@@ -125,7 +127,9 @@ class NodeSources:
             poll.close()
             if first.snapshot is not None:
                 self.board.store_sample(node_sample_of(name, first))
-                self._polling.begin(AgentClient(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock))
+                self._polling.start_polling(
+                    AgentClient(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock)
+                )
                 return True
             if _REFUSED not in first.problem:
                 self.note = f"not attached to {url}: {first.problem}"

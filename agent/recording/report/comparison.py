@@ -61,13 +61,13 @@ def comparison_card(
     """Return the lines; the two judgements are in the order of the runs."""
     lines: list[str] = []
     for letter, run in (("A", one), ("B", other)):
-        lines += style.wrapped(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
+        lines += style.wrap(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
         for line in run_lines(run):
-            lines += style.wrapped(line, "   ", "   ")
+            lines += style.wrap(line, "   ", "   ")
     rows = [_cells(row) for row in comparison(one, other) if row.one is not None or row.other is not None]
     lines += [*style.heading("Side by side"), *style.table(("", "A", "B", "difference", "of A"), rows)]
-    lines += style.wrapped("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
-    lines += [*style.heading("What the rules say of one of them only"), *_only(judgements, style)]
+    lines += style.wrap("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
+    lines += [*style.heading("What the rules say of one of them only"), *_alerts_of_one(judgements, style)]
     return lines
 
 
@@ -100,30 +100,28 @@ def _difference(row: ComparedFigure, size: float) -> tuple[str, str]:
         return "", ""
     less = row.other - row.one
     if row.unit == "%":
-        return _signed(less, f"{abs(less) * 100:.1f} points"), ""
-    share = "" if row.change is None else _signed(row.change, f"{abs(row.change):.1%}")
-    return _signed(less, _figure_text(abs(less), row.unit, size)), share
+        return _signed_text(less, f"{abs(less) * 100:.1f} points"), ""
+    share = "" if row.change is None else _signed_text(row.change, f"{abs(row.change):.1%}")
+    return _signed_text(less, _figure_text(abs(less), row.unit, size)), share
 
 
-def _signed(value: float, amount: str) -> str:
+def _signed_text(value: float, amount: str) -> str:
     """Return the text of an amount with the sign of its value; what rounds to zero has not fallen."""
     is_less = value < 0 and any(digit in amount for digit in "123456789")
     return f"{'-' if is_less else '+'}{amount}"
 
 
-def _only(judgements: Sequence[Judgement], style: TextStyle) -> Iterator[str]:
+def _alerts_of_one(judgements: Sequence[Judgement], style: TextStyle) -> Iterator[str]:
     names = [{observation.alert for observation in judgement.observations} for judgement in judgements]
     for letter, judgement, alerts_of_other in zip("AB", judgements, reversed(names), strict=True):
         for observation in judgement.observations:
             if observation.alert not in alerts_of_other:
-                yield from style.wrapped(
-                    f"{observation.severity.value}: {observation.summary}", f"  {letter}: ", "     "
-                )
+                yield from style.wrap(f"{observation.severity.value}: {observation.summary}", f"  {letter}: ", "     ")
     if names[0] == names[1]:
-        yield from style.wrapped("No alert fired in one of them only.", "  ", "  ")
+        yield from style.wrap("No alert fired in one of them only.", "  ", "  ")
     for letter, judgement in zip("AB", judgements, strict=True):
         for text in coverage_texts(judgement):
-            yield from style.wrapped(text, f"  {letter}: ", "     ")
+            yield from style.wrap(text, f"  {letter}: ", "     ")
 
 
 def comparison_document(one: RecordedRun, other: RecordedRun, judgements: Sequence[Judgement]) -> dict[str, Any]:

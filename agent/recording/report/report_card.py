@@ -34,14 +34,14 @@ class TextStyle:
 
     def heading(self, text: str) -> list[str]:
         """Return a heading behind an empty line."""
-        return ["", *(f"\x1b[1m{line}\x1b[0m" if self._colour else line for line in self.wrapped(text))]
+        return ["", *(f"\x1b[1m{line}\x1b[0m" if self._colour else line for line in self.wrap(text))]
 
-    def marked(self, text: str, severity: Severity) -> str:
+    def colour(self, text: str, severity: Severity) -> str:
         """Return a word in the colour of a severity."""
         code = {Severity.CRITICAL: "31;1", Severity.WARNING: "33;1"}.get(severity)
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
 
-    def wrapped(self, text: str, first: str = "", later: str = "") -> list[str]:
+    def wrap(self, text: str, first: str = "", later: str = "") -> list[str]:
         """Return a paragraph, with what its first line and the others begin with."""
         lines = textwrap.wrap(text, self.width - len(later), break_on_hyphens=False) or [""]
         return [(first if place == 0 else later) + line for place, line in enumerate(lines)]
@@ -57,7 +57,7 @@ class TextStyle:
         lines = [line for line in (over, under, *rows) if any(line)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         if sum(widths) + 2 * (len(widths) - 1) > self.width:
-            return self._listed([head.replace("\n", " ") for head in heads], rows)
+            return self._list_rows([head.replace("\n", " ") for head in heads], rows)
         texts = []
         for line in lines:
             first, *other_cells = zip(line, widths, strict=True)
@@ -66,12 +66,12 @@ class TextStyle:
             )
         return texts
 
-    def _listed(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    def _list_rows(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         lines = []
         for row in rows:
-            lines += self.wrapped(f"{heads[0]} {row[0]}".strip(), later="  ")
+            lines += self.wrap(f"{heads[0]} {row[0]}".strip(), later="  ")
             for head, cell in zip(heads[1:], row[1:], strict=True):
-                lines += self.wrapped(f"{head}: {cell}", "  ", "    ")
+                lines += self.wrap(f"{head}: {cell}", "  ", "    ")
         return lines
 
 
@@ -88,7 +88,7 @@ def report_card(run: RecordedRun, judgement: Judgement, recorded: Sequence[Obser
         if states.rows:
             lines += [*style.heading("What the GPUs did with their time"), *_table(states, style)]
         for text in (*imbalance_texts(run), *step_texts(run)):
-            lines += style.wrapped(text, "  ", "  ")
+            lines += style.wrap(text, "  ", "  ")
     if run.ports():
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]
     lines += [*style.heading("Nodes"), *_table(node_table(run), style)]
@@ -102,9 +102,9 @@ RECORDED = "What only the rules of its own agent said while it was recorded"
 
 
 def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
-    yield from style.wrapped(", ".join(one_line(file, 200) for file in run.files), later="  ")
+    yield from style.wrap(", ".join(one_line(file, 200) for file in run.files), later="  ")
     for line in run_lines(run):
-        yield from style.wrapped(line, later="  ")
+        yield from style.wrap(line, later="  ")
 
 
 def run_lines(run: RecordedRun) -> Iterator[str]:
@@ -137,21 +137,21 @@ def job_text(job: JobIdentity) -> str:
 def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[str]:
     described: set[str] = set()
     for observation in judgement.observations[:MOST_ROWS]:
-        first, *further_lines = style.wrapped(observation.summary, "", _INDENT)
-        yield style.marked(f"{observation.severity.value:>8}", observation.severity) + f"  {first}"
+        first, *further_lines = style.wrap(observation.summary, "", _INDENT)
+        yield style.colour(f"{observation.severity.value:>8}", observation.severity) + f"  {first}"
         yield from further_lines
-        yield from style.wrapped(observation_text(observation, named), _INDENT, _INDENT)
+        yield from style.wrap(observation_text(observation, named), _INDENT, _INDENT)
         description = one_line(observation.annotations.get("description", ""), MAX_DESCRIPTION_LENGTH)
         similar = {
             description,
             f"{observation.alert} {observation.severity.value}",
         }  # of other devices it differs by their names
         if description and not similar & described:
-            yield from style.wrapped(description, _INDENT, _INDENT)
+            yield from style.wrap(description, _INDENT, _INDENT)
         described |= similar
     yield from _left_out(judgement.observations)
     for text in coverage_texts(judgement):
-        yield from style.wrapped(text, "  ", "  ")
+        yield from style.wrap(text, "  ", "  ")
 
 
 _INDENT = " " * 10
@@ -178,7 +178,7 @@ def _left_out(observations: Sequence[Observation]) -> Iterator[str]:
 def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
     yield from style.table(table.heads, table.rows)
     if table.note:
-        yield from style.wrapped(table.note, "  ", "  ")
+        yield from style.wrap(table.note, "  ", "  ")
 
 
 def imbalance_texts(run: RecordedRun) -> Iterator[str]:
@@ -209,5 +209,5 @@ def step_texts(run: RecordedRun) -> Iterator[str]:
 
 def _alerts(recorded: Sequence[Observation], style: TextStyle, named: bool) -> Iterator[str]:
     for alert in recorded[:MOST_ROWS]:
-        yield from style.wrapped(f"{alert.severity.value}  {observation_text(alert, named)}", "  ", "    ")
+        yield from style.wrap(f"{alert.severity.value}  {observation_text(alert, named)}", "  ", "    ")
     yield from _left_out(recorded)

@@ -116,7 +116,7 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
 
 
 def _gpu(gpu: GpuFacts) -> dict[str, Any]:
-    energy, capped, job = gpu.energy(), gpu.capped(), gpu.job()
+    energy, capped, job = gpu.energy(), gpu.capped_share(), gpu.job()
     return {
         "gpu": gpu.gpu.index,
         "uuid": gpu.gpu.uuid,
@@ -132,7 +132,7 @@ def _gpu(gpu: GpuFacts) -> dict[str, Any]:
         "state_seconds": gpu.state_seconds() or None,
         "throttled": {reason: {"throttled_seconds": measured.amount, "seconds": measured.seconds,
                                "source": measured.source}
-                      for reason, measured in gpu.throttled().items()},
+                      for reason, measured in gpu.throttled_seconds().items()},
         "traffic": {title: _rate(gpu, name) for title, name in _TRAFFIC.items()},
         "counted": {title: {" ".join(labels.values()) or "all": counter.growth
                             for labels, counter in gpu.growths(name)}

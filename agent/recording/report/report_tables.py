@@ -83,9 +83,9 @@ ACTIVITY = (
 )
 LOSSES = (
     GpuFigure("energy\nkWh", "", "kWh", _amount(GpuFacts.energy), 3),
-    GpuFigure("throttled\nseconds", "", "s", _amount(GpuFacts.lost)),
-    GpuFigure("", "throttled", "%", _per_second(GpuFacts.lost)),
-    GpuFigure("at power\nlimit", "at power limit", "%", _amount(GpuFacts.capped)),
+    GpuFigure("throttled\nseconds", "", "s", _amount(GpuFacts.lost_seconds)),
+    GpuFigure("", "throttled", "%", _per_second(GpuFacts.lost_seconds)),
+    GpuFigure("at power\nlimit", "at power limit", "%", _amount(GpuFacts.capped_share)),
     GpuFigure("NVLink GB/s\nmean", "NVLink", "GB/s", _mean(*chosen.NVLINK), 1),
     GpuFigure("NVLink GB/s\npeak", "", "GB/s", _peak(*chosen.NVLINK), 1),
     GpuFigure("PCIe GB/s\nmean", "PCIe", "GB/s", _mean(*chosen.PCIE), 1),
@@ -134,7 +134,7 @@ def loss_table(run: RecordedRun) -> ReportTable:
     """Return what each GPU took, lost and moved."""
     gpus = run.gpus()[:MOST_ROWS]
     sources = {energy.source for gpu in gpus if (energy := gpu.energy()) is not None}
-    sources |= {slowed.source for gpu in gpus for slowed in gpu.slowed().values()}
+    sources |= {slowed.source for gpu in gpus for slowed in gpu.slowed_seconds().values()}
     notes = ["NVLink and PCIe: sent and received together. Throttled: for any reason except idleness and power cap."]
     if "power" in sources:
         notes.append("Energy is integrated from power where the GPU has no counter.")

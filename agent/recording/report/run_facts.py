@@ -198,7 +198,7 @@ class GpuFacts(EntityFacts):
         """Return seconds by what the GPU did, as its agent counted them; empty if that was not recorded."""
         return {state: counter.growth for state, counter in self.growth_by(chosen.STATE_SECONDS, "state").items()}
 
-    def throttled(self) -> dict[str, Measured]:
+    def throttled_seconds(self) -> dict[str, Measured]:
         """Return seconds with reduced clocks by reason, as the `driver` counted them or `samples` show."""
         by_reason = {
             labels.get("reason", ""): Measured(state.on, state.seconds, "samples")
@@ -209,22 +209,22 @@ class GpuFacts(EntityFacts):
                 by_reason[reason] = Measured(min(counter.growth, counter.seconds), counter.seconds, "driver")
         return by_reason
 
-    def slowed(self) -> dict[str, Measured]:
+    def slowed_seconds(self) -> dict[str, Measured]:
         """Return the same of those reasons that are not normal, as idleness and the power cap are."""
-        return {reason: measured for reason, measured in self.throttled().items() if reason not in INTENDED}
+        return {reason: measured for reason, measured in self.throttled_seconds().items() if reason not in INTENDED}
 
-    def lost(self) -> Measured | None:
+    def lost_seconds(self) -> Measured | None:
         """Return the time with clocks reduced for the longest of the reasons that are not normal."""
-        longest = max(self.slowed().values(), key=lambda measured: measured.amount, default=None)
-        seconds = max((measured.seconds for measured in self.throttled().values()), default=0.0)
+        longest = max(self.slowed_seconds().values(), key=lambda measured: measured.amount, default=None)
+        seconds = max((measured.seconds for measured in self.throttled_seconds().values()), default=0.0)
         return longest._replace(seconds=seconds) if longest is not None else None
 
-    def capped(self) -> Measured | None:
+    def capped_share(self) -> Measured | None:
         """Return the share of time at the power limit.
 
         The `driver` or its `samples` show when the limit held the clocks; else the `power` does, from 97 % of it on.
         """
-        capped = self.throttled().get("sw_power_cap")
+        capped = self.throttled_seconds().get("sw_power_cap")
         if capped is not None:
             return capped._replace(amount=capped.per_second)
         power, limit = self.gauge(chosen.POWER), self.power_limit

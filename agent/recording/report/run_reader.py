@@ -7,7 +7,7 @@ from typing import NamedTuple, Union
 
 from agent.model import BackendReport, Layout, Series
 from agent.recording.file_records import RecordingError, RecordingHeader
-from agent.recording.recorded_block import Held, RecordedBlock, SelectedColumns, joined, written_out
+from agent.recording.recorded_block import Held, RecordedBlock, SelectedColumns, join_columns, written_out
 from agent.recording.recording_reader import Recording, SegmentSpan
 from agent.recording.report.report_series import figure_of, signal_of
 from agent.recording.report.run_facts import NodeFacts, RecordedRun
@@ -115,11 +115,11 @@ class _NodeReader:
     def read(self, pieces: Iterable[tuple[Recording, SegmentSpan]], advance: Callable[[int], None]) -> None:
         """Read these segments; `advance` is called with the number of snapshots of each block."""
         for recording, pieces_of_file in groupby(pieces, key=lambda piece: piece[0]):
-            for batch in _batches(self._fresh(recording, [span.at for _, span in pieces_of_file], advance)):
+            for batch in _batches(self._new_blocks(recording, [span.at for _, span in pieces_of_file], advance)):
                 self._add_blocks(batch)
             self._plans.clear()  # another file has other layouts
 
-    def _fresh(
+    def _new_blocks(
         self, recording: Recording, segments: list[int], advance: Callable[[int], None]
     ) -> Iterator[RecordedBlock]:
         """Yield the blocks of a file whose time no block before them had."""
@@ -173,7 +173,7 @@ class _NodeReader:
             if plan is None:
                 plan = self._plans[layout] = self._plan(layout)
             if plan.figures:
-                for figures, held in zip(plan.figures, joined(tracks, counts, plan.chosen), strict=True):
+                for figures, held in zip(plan.figures, join_columns(tracks, counts, plan.chosen), strict=True):
                     for figure in figures:
                         yield figure, ticks, held
 

@@ -26,13 +26,13 @@ def draw(scene: ScreenData, state: UiState, layout: TextLayout) -> tuple[list[Te
     """Return the lines, exactly as many as the terminal has, and what keys act upon."""
     rows = gpu_table.rows_of(scene.nodes, state)
     if state.is_helping:
-        return _fitted(help_lines(layout), state, layout), _on_screen(rows)
+        return _fit_to_height(help_lines(layout), state, layout), _on_screen(rows)
     if isinstance(state.zoom, OneGpu):
         for node in scene.nodes:
             for gpu in node.gpus:
                 if gpu.key == state.zoom.key:
                     head = panes.head_line(scene, state, layout)
-                    return _fitted([head, *zoom_lines(node, gpu, layout)], state, layout), _on_screen(rows)
+                    return _fit_to_height([head, *zoom_lines(node, gpu, layout)], state, layout), _on_screen(rows)
     return _overview(scene, state, layout, rows)
 
 
@@ -52,9 +52,9 @@ def _overview(
     top = len(lines)
     lines += [gpu_table.row_line(row, columns, layout, gpu_table.key_of(row) == state.selected) for row in visible]
     if not rows:
-        lines.append(layout.line((_nothing(scene, state), DIM)))
+        lines.append(layout.line((_empty_text(scene, state), DIM)))
     lines += _panels(scene, state, layout, None if height is None else height - len(lines) - 1)
-    return _fitted(lines, state, layout), _on_screen(rows, dict(enumerate(map(gpu_table.key_of, visible), top)))
+    return _fit_to_height(lines, state, layout), _on_screen(rows, dict(enumerate(map(gpu_table.key_of, visible), top)))
 
 
 def _trouble_lines(height: int | None, rows: int) -> int:
@@ -66,7 +66,7 @@ def _trouble_lines(height: int | None, rows: int) -> int:
     return max((height - rows) // 4, 4, height // 5)
 
 
-def _nothing(scene: ScreenData, state: UiState) -> str:
+def _empty_text(scene: ScreenData, state: UiState) -> str:
     if state.filter:
         return f"no GPU matches {state.filter!r}; Esc clears the filter"
     return "no GPU to show" if scene.nodes else "waiting for the first sample"
@@ -110,7 +110,7 @@ def _shares(room: int, heights: Sequence[int]) -> list[int]:
     return shares
 
 
-def _fitted(lines: list[Text], state: UiState, layout: TextLayout) -> list[Text]:
+def _fit_to_height(lines: list[Text], state: UiState, layout: TextLayout) -> list[Text]:
     """Return the lines with the footer, in exactly the terminal's height."""
     if layout.height is None:
         return lines
@@ -140,7 +140,7 @@ BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronized output (DEC private mode 2026): a terminal without it ignores both."""
 
 
-def styled(console: Console, line: Text) -> str:
+def style_line(console: Console, line: Text) -> str:
     """Return a line with the console's way of colouring: none where NO_COLOR is set or the terminal is dumb."""
     with console.capture() as capture:
         console.print(line, end="", soft_wrap=True, markup=False, highlight=False, emoji=False)
@@ -161,7 +161,7 @@ class Painter:
 
     def paint(self, lines: Sequence[Text]) -> bytes:
         """Return what to write so that the screen shows these lines; nothing if it does."""
-        fresh = [styled(self._console, line) for line in lines]
+        fresh = [style_line(self._console, line) for line in lines]
         out = [] if self._drawn else ["\x1b[2J"]
         for place, line in enumerate(fresh):
             if place >= len(self._drawn) or self._drawn[place] != line:

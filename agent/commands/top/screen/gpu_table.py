@@ -110,7 +110,7 @@ def _share(name: str) -> ShowsGpu:
     return _value(lambda gpu: text_layout.percent(gpu.value(name)))
 
 
-def throttled(gpu: GpuView) -> Part:
+def throttle_part(gpu: GpuView) -> Part:
     """Return what reduces its clocks: what is intended, such as the power cap of a busy GPU, last, and dimmed alone."""
     if not gpu.row.up or not gpu.row.has_throttle_readings:
         return ABSENT, ""
@@ -160,7 +160,7 @@ COLUMNS = (
     GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
     GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),
     GpuColumn("MHZ", 4, 8, _value(lambda gpu: text_layout.plain(gpu.value("clock_hertz"), 1e-6))),
-    GpuColumn("THROTTLE", 11, 9, lambda gpu, _layout, _width: throttled(gpu), False),
+    GpuColumn("THROTTLE", 11, 9, lambda gpu, _layout, _width: throttle_part(gpu), False),
     GpuColumn("NVLINK", 8, 11, _value(lambda gpu: text_layout.rate(gpu.rate(*NVLINK)))),
     GpuColumn("LINKS", 5, 19, _value(_links)),
     GpuColumn("ECC", 5, 14, _value(_ecc_errors)),

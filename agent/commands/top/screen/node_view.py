@@ -183,7 +183,7 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
         if gpu is not None and metric == STATE_SECONDS:
             gpu.state_seconds[dict(labels)["state"]] = grown
         elif gpu is not None and metric in GPU_ERRORS:
-            gpu.growth[_called(metric, labels)] = grown
+            gpu.growth[_counter_name(metric, labels)] = grown
     view.jobs = job_facts(readings)
     view.gpus = list(gpus.values())
     view.ports = list(_ports(readings, traffic))
@@ -193,13 +193,13 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
 
 def _ports(readings: SeenNode, traffic: Traffic) -> Iterator[PortView]:
     for state in port_facts(readings):
-        growth = {_called(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
+        growth = {_counter_name(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
                   if at == state.port and name in PORT_ERRORS and grown > 0}  # fmt: skip
         received, sent = (traffic.rates.get((name, state.port)) for name in PORT)
         yield PortView(state, received, sent, growth)
 
 
-def _called(metric: str, labels: Labels) -> str:
+def _counter_name(metric: str, labels: Labels) -> str:
     """Return what people call a counter of errors; of a type or reason, with it."""
     word = PORT_ERRORS.get(metric) or GPU_ERRORS[metric]
     qualifier = next((value for name, value in labels if name in ("type", "reason")), "")

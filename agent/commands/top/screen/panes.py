@@ -7,7 +7,7 @@ from itertools import chain
 from rich.text import Text
 
 from agent.commands.top.screen import text_layout
-from agent.commands.top.screen.gpu_table import GIB, process_lines, throttled
+from agent.commands.top.screen.gpu_table import GIB, process_lines, throttle_part
 from agent.commands.top.screen.key_input import UiState
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
@@ -60,7 +60,7 @@ def _devices(node: NodeView) -> str:
 
 def verdict(nodes: Sequence[NodeView], troubles: Sequence[Headline], layout: TextLayout, most: int) -> list[Text]:
     """Return what is wrong in a limited number of lines, the worst first; a line says how many more there are."""
-    troubles = troubles or [_well(nodes)]
+    troubles = troubles or [_well_headline(nodes)]
     if most == 1:
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 and layout.width >= NARROW else ""
         cut = layout.cut(troubles[0].text, max(layout.width - 2 - len(more), layout.width // 2))
@@ -76,7 +76,7 @@ def verdict(nodes: Sequence[NodeView], troubles: Sequence[Headline], layout: Tex
     return lines
 
 
-def _well(nodes: Sequence[NodeView]) -> Headline:
+def _well_headline(nodes: Sequence[NodeView]) -> Headline:
     conditions = [alert for node in nodes for alert in node.alerts or ()]
     return well_line(sum(len(node.gpus) for node in nodes), conditions)
 
@@ -297,7 +297,7 @@ def _values(gpu: GpuView, layout: TextLayout) -> Iterator[tuple[str, Part | str]
     yield "memory", text_layout.value_of_limit(value("memory_used_bytes"), value("memory_total_bytes"), GIB, " GiB")
     yield "SM clock", text_layout.value_of_limit(value("clock_hertz"), value("clock_limit_hertz"), 1e-6, " MHz")
     yield "memory clock", text_layout.value_of_limit(*gpu.memory_clocks, 1e-6, " MHz")
-    yield "throttled by", throttled(gpu)
+    yield "throttled by", throttle_part(gpu)
     for name in ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp64_active"):
         yield name.replace("_", " "), text_layout.percent(value(f"{name}_ratio"))
     for link, names in (("NVLink", NVLINK), ("PCIe", PCIE)):

@@ -119,7 +119,7 @@ class TextLayout(Struct, frozen=True):
         blank = " " * (width - cell_len(cut))
         return blank + cut if right else cut + blank
 
-    def wrapped(self, text: str, width: int, most: int) -> list[str]:
+    def wrap(self, text: str, width: int, most: int) -> list[str]:
         """Return the text in a limited number of lines, broken between words; the last one is cut."""
         lines: list[str] = []
         rest = self.glyphs.text(text)
@@ -144,7 +144,7 @@ class TextLayout(Struct, frozen=True):
 
 def sentence(layout: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator[Text]:
     """Return a sentence after the mark of its tone, in a limited number of lines."""
-    for place, part in enumerate(layout.wrapped(text, max(layout.width - 2, 1), most)):
+    for place, part in enumerate(layout.wrap(text, max(layout.width - 2, 1), most)):
         mark = layout.glyphs.marks[tone] if place == 0 else " "
         yield layout.line((f"{mark} ", STYLES[tone]), (part, STYLES[tone]))
 
