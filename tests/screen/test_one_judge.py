@@ -36,9 +36,9 @@ def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenar
             "g", "f", 1.0, rules=tuple(RuleReport(each.rule, True, "x", alerts=(each,)) for each in conditions)
         ),
     )
-    told = read_alerts(rules_json.alerts(groups)).alerts
-    by_gpu = {(dict(each.labels)["gpu"], each.phase.value, each.rule) for each in told if "gpu" in dict(each.labels)}
-    scene = ViewKeeper(1.0).scene([NodeSample("n", "here", snapshots[-1], told, mono=snapshots[-1].at.mono)], 0.0)
+    alerts = read_alerts(rules_json.alerts(groups)).alerts
+    by_gpu = {(dict(each.labels)["gpu"], each.phase.value, each.rule) for each in alerts if "gpu" in dict(each.labels)}
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "here", snapshots[-1], alerts, mono=snapshots[-1].at.mono)], 0.0)
     of_top = {(gpu.index, each.phase.value, each.rule) for gpu in scene.nodes[0].gpus for each in gpu.row.conditions}
     page = overview(context(snapshots[-1], rules=lambda: groups))
     table = re.search(r"<h2>GPUs.*?</table>", page, re.DOTALL)
@@ -53,10 +53,10 @@ def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenar
     assert of_top == of_page == by_gpu
     of_check = {
         (each.name, each.verdict.value)
-        for each in condition_findings(NodeConditions(of_node(told)))
+        for each in condition_findings(NodeConditions(of_node(alerts)))
         if each.name != "alerts"
     }
-    counted = [each for each in told if each.phase is Phase.FIRING and not each.inhibited_by]
+    counted = [each for each in alerts if each.phase is Phase.FIRING and not each.inhibited_by]
     assert of_check == {(each.rule, each.severity.value) for each in counted if each.severity is not Severity.INFO}
     assert json.loads(rules_json.alerts(groups))["status"] == "success"
 
@@ -83,9 +83,9 @@ def test_page_and_top_show_the_same_state_at_the_onset_of_a_fault() -> None:
         body = ask(Routes(view), Request("GET", "/api/v1/snapshot")).body
         sample = reader.read(body)
         scene = keeper.scene([node_sample_of("n", AgentResponse(sample.snapshot, states=sample.states))], at.mono)
-    (shown,) = scene.nodes[0].gpus
-    assert max(shown.state_seconds, key=shown.state_seconds.__getitem__) == "waiting", "since top has looked"
-    assert shown.word == "computing"
+    (gpu_view,) = scene.nodes[0].gpus
+    assert max(gpu_view.state_seconds, key=gpu_view.state_seconds.__getitem__) == "waiting", "since top has looked"
+    assert gpu_view.word == "computing"
     assert ">? computing<" in overview(view)
 
 
