@@ -111,12 +111,12 @@ def _document(view: RouteContext, pages: Sequence[tuple[str, str]], moment: floa
     node, now = SeenNode(METRICS), None
     if snapshot is not None:
         now = snapshot.at.wall
-        node.look(snapshot)
+        node.add_snapshot(snapshot)
     devices = list(node.by_gpu.values())
     alerts = landing_alerts.overview_of(groups, now)
     states = main_states(view.ledger())
     for device in devices:
-        device.conditions, device.is_judged = alerts.of_device.of(device.gpu), not alerts.unjudged
+        device.conditions, device.is_judged = alerts.of_device.conditions_of(device.gpu), not alerts.unjudged
         device.state = states.get(device.gpu, "")
     ports = port_facts(node)
     word, banner = _state(readiness, snapshot, node, alerts)

@@ -163,7 +163,7 @@ def port_tone(state: PortFacts, conditions: DeviceConditions) -> Tone:
     quiet = Tone.GOOD if state.is_up else Tone.CALM
     if not is_known:
         quiet = Tone.UNKNOWN
-    return min(map(tone_of, conditions.of(state.port)), default=quiet)
+    return min(map(tone_of, conditions.conditions_of(state.port)), default=quiet)
 
 
 def _place(state: PortFacts, tone: Tone) -> tuple[object, ...]:

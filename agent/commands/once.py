@@ -105,7 +105,7 @@ def _devices(config: Config, snapshot: Snapshot) -> int:
     from agent.wiring.sources import family_of
 
     devices = config.backends.devices
-    if devices in ("synthetic", "replay", "none") or any(each.metric.name == UP for each in snapshot):
+    if devices in ("synthetic", "replay", "none") or any(reading.metric.name == UP for reading in snapshot):
         return 0
     details = [report.detail for report in snapshot.reports if report.backend == family_of(config) and report.detail]
     log = logging.getLogger("coldplate.once")

@@ -39,20 +39,20 @@ ANSWER_SECONDS = 5.0
 """Seconds in which a running agent sees the request."""
 RELEASE_SECONDS = 15.0
 """Seconds in which it ends its worker, or finds that it cannot: 5 s until SIGTERM becomes SIGKILL, and some more."""
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_file(parser)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument(
         "--for",
         dest="length",
         default="10m",
         metavar="D",
         help="reopen the driver after this time, such as 90s or 2h, from 10s to 1d (default %(default)s)",
     )
-    what.add_argument("--end", action="store_true", help="reopen the driver now")
+    action.add_argument("--end", action="store_true", help="reopen the driver now")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -88,18 +88,22 @@ def _pause(folder: Path, seconds: float) -> int:
     pausing.write_request(folder, pausing.PauseRequest(until, pausing.boot_of(Path("/proc"))))
 
     def answer() -> pausing.PauseAnswer | None:
-        said = pausing.read_answer(folder)
-        return said if said is not None and said.until == until else None
+        latest = pausing.read_answer(folder)
+        return latest if latest is not None and latest.until == until else None
 
     if sys.stderr.isatty():
         print("waiting for the agent to release the driver ...", file=sys.stderr)
     if not _until(lambda: answer() is not None, ANSWER_SECONDS):
         pausing.withdraw_request(folder)
         return _fail(f"no agent with the state directory {folder} answers: nothing was released")
-    released = _until(lambda: (said := answer()) is not None and said.pid is None, RELEASE_SECONDS)
-    if not released:
-        said = answer()
-        pid = "its worker" if said is None else f"its worker (process {said.pid})"
+
+    def has_released() -> bool:
+        last_answer = answer()
+        return last_answer is not None and last_answer.pid is None
+
+    if not _until(has_released, RELEASE_SECONDS):
+        last_answer = answer()
+        pid = "its worker" if last_answer is None else f"its worker (process {last_answer.pid})"
         return _fail(
             f"the agent cannot release the driver: {pid} does not end, probably because it sleeps in the driver; "
             f"the request stands until {utc(until)}, coldplate pause --end withdraws it"
@@ -129,5 +133,5 @@ def _until(holds: Callable[[], bool], seconds: float) -> bool:
     while not holds():
         if clock().mono >= end:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return True

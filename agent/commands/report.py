@@ -84,10 +84,10 @@ def _report(arguments: argparse.Namespace) -> int:
 
     files, page = distinct_files(arguments.files, _warn), arguments.html
     rules = _rules(arguments)
-    gathered = _gathered(files) if rules is not None else None
+    gathered = _read_files(files) if rules is not None else None
     if rules is None or gathered is None:
         return 1
-    judgement = _judged(files, rules)
+    judgement = _judge_files(files, rules)
     recorded = without_repeated(recorded_observations(gathered), judgement.observations)
     if page is not None and not _write_page(page, html_report(gathered, judgement, recorded)):
         return 1
@@ -105,11 +105,11 @@ def _compare(arguments: argparse.Namespace) -> int:
     judgements: list[Judgement] = []
     for file in arguments.compare:
         rules = _rules(arguments)
-        gathered = _gathered([file]) if rules is not None else None
+        gathered = _read_files([file]) if rules is not None else None
         if rules is None or gathered is None:
             return 1
         runs.append(gathered)
-        judgements.append(_judged([file], rules))
+        judgements.append(_judge_files([file], rules))
     if arguments.json:
         _print_document(comparison_document(runs[0], runs[1], judgements))
     else:
@@ -143,7 +143,7 @@ def _style() -> TextStyle:
     return TextStyle(width, colour=takes_colour(sys.stdout))
 
 
-def _gathered(files: Sequence[Path | str]) -> RecordedRun | None:
+def _read_files(files: Sequence[Path | str]) -> RecordedRun | None:
     """Return what the files say, with a warning for each that cannot be read; None if none can."""
     from agent.lib.clock import clock
     from agent.lib.commandline import Progress
@@ -203,7 +203,7 @@ def _is_closed(path: Path) -> bool:
     return not os.access(path, os.R_OK)
 
 
-def _judged(files: Sequence[Path | str], rules: RecordedPlay) -> Judgement:
+def _judge_files(files: Sequence[Path | str], rules: RecordedPlay) -> Judgement:
     """Return what the rules say of the files, which have been read once: what is wrong with them is already printed."""
     from contextlib import suppress
 

@@ -81,7 +81,7 @@ def _check_state_directory(config: Config) -> None:
     if config.state_dir is None:
         return
     folder = Path(config.state_dir).absolute()
-    existing = next((each for each in (folder, *folder.parents) if os.path.isdir(each)), folder)  # noqa: PTH112
+    existing = next((parent for parent in (folder, *folder.parents) if os.path.isdir(parent)), folder)  # noqa: PTH112
     if not os.access(existing, os.W_OK | os.X_OK):
         problem = f"{folder} cannot be written by user {os.geteuid()}; name a directory of the agent's user"
         raise placed(config, f"state_dir: {problem}")

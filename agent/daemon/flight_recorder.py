@@ -233,7 +233,7 @@ class FlightRecorder:
 
     def _begin_segment(self, at: Instant) -> None:
         self._packer = SegmentPacker(replace(self._header, wall=at.wall, mono=at.mono))
-        self._segments.append(_Segment(at.mono, at.mono, [self._packer.begin()]))
+        self._segments.append(_Segment(at.mono, at.mono, [self._packer.header_record()]))
 
     def _close_block(self) -> None:
         if self._packer is not None and self._packer.waiting:
@@ -247,7 +247,7 @@ class FlightRecorder:
         fresh = [segment for segment in self._segments if not segment.written]
         self._packer = None  # what comes now belongs to the next file
         title = replace(self._header, wall=event.wall, mono=event.mono, maker=f"{MAKER}: {', '.join(reasons)}")
-        content = b"".join((SegmentPacker(title).begin(), *(part for block in fresh for part in block.parts)))
+        content = b"".join((SegmentPacker(title).header_record(), *(part for block in fresh for part in block.parts)))
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(event.wall))
         name = f"flight-{moment}-{_ODD.sub('-', reasons[0]) if reasons else 'event'}{SUFFIX}"
         self._writer = self._threads.begin("flight-writer", partial(self._write, name, content, fresh, reasons))

@@ -44,7 +44,7 @@ def counts_now(condition: Alert) -> bool:
 
 def worst_severity(conditions: Iterable[Alert]) -> Severity | None:
     """Return the severity of the worst condition that fires and is no effect of another, or None."""
-    severities = [each.severity for each in conditions if counts_now(each)]
+    severities = [condition.severity for condition in conditions if counts_now(condition)]
     return min(severities, key=_SEVERITIES.__getitem__, default=None)
 
 
@@ -77,10 +77,10 @@ class DeviceConditions:
         """Add a condition to the device that its labels name, if they name one."""
         place = _place_of(dict(condition.labels))
         if place is not None:
-            others = self._by_place.setdefault(place, [])
-            others[:] = nsmallest(MAX_OF_DEVICE, [*others, condition], key=order_of)
+            conditions = self._by_place.setdefault(place, [])
+            conditions[:] = nsmallest(MAX_OF_DEVICE, [*conditions, condition], key=order_of)
 
-    def of(self, device: Entity) -> list[Alert]:
+    def conditions_of(self, device: Entity) -> list[Alert]:
         """Return the conditions of a GPU or port, the worst first."""
         place = _place_of(dict(device.labels)) if isinstance(device, (Gpu, IbPort)) else None
         return self._by_place.get(place, []) if place is not None else []

@@ -64,11 +64,13 @@ class PortFacts(NamedTuple):
 def port_facts(view: SeenNode) -> list[PortFacts]:
     """Return the ports that report whether they are up, and those that do not answer; none that is paused."""
     unheard = (entity for entity, gap in view.silent.items() if gap.reason is not Reason.PAUSED)
-    known = {port: False for port in unheard if isinstance(port, IbPort)}
-    known |= {each.entity: each.value == 1 for each in view.all(PORT_UP) if isinstance(each.entity, IbPort)}
+    is_up_by_port = {port: False for port in unheard if isinstance(port, IbPort)}
+    is_up_by_port |= {
+        reading.entity: reading.value == 1 for reading in view.all(PORT_UP) if isinstance(reading.entity, IbPort)
+    }
     rates, states, physical = (view.by_entity(metric) for metric in (RATE, STATE, PHYSICAL))
     ports = []
-    for port, up in known.items():
+    for port, up in is_up_by_port.items():
         word = "up"
         if not up and physical.get(port) == DISABLED:
             word = "off"

@@ -16,8 +16,8 @@ LATE_SECONDS = 60.0
 def next_evaluation(groups: Iterable[GroupReport]) -> float | None:
     """Return when the first group is due, in wall seconds; None while one has never been evaluated."""
     due = [None if group.evaluated_at is None else group.evaluated_at + group.interval for group in groups]
-    known = [each for each in due if each is not None]
-    return min(known, default=None) if len(known) == len(due) else None
+    moments = [moment for moment in due if moment is not None]
+    return min(moments, default=None) if len(moments) == len(due) else None
 
 
 def why_unjudged(has_rules: bool, due: float | None, now: float) -> str:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.health import gpu_findings, link_findings
 from agent.health.device_facts import PORT_UP, RATE
-from agent.health.expectations import Expected, NodeExpectations, recognised
+from agent.health.expectations import Expected, NodeExpectations, recognise
 from agent.health.gpu_findings import NOBODY, Judge
 from agent.health.seen_node import LINK_UP, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
@@ -72,16 +72,16 @@ FACTS = frozenset(check.name for check in CHECKS if check.is_fact)
 def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:
     """Return the part of a snapshot that the checks read; `devices` is the family of devices in it, if it is known."""
     view = SeenNode(METRICS, devices)
-    view.look(snapshot)
+    view.add_snapshot(snapshot)
     return view
 
 
 def expected_of(view: SeenNode) -> Expected:
     """Return the shipped expectations for the GPUs that a node shows."""
-    return recognised(list(view.facts("model").values()), len(view.gpus))
+    return recognise(list(view.facts("model").values()), len(view.gpus))
 
 
-def examined(view: SeenNode, expected: Expected, names: Collection[str]) -> list[HealthFinding]:
+def run_checks(view: SeenNode, expected: Expected, names: Collection[str]) -> list[HealthFinding]:
     """Return the findings of the checks with these names, as far as anything is expected of what they look at."""
     findings = (check(view, expected) for check in CHECKS if check.name in names)
     return [finding for finding in findings if finding is not None]
@@ -127,26 +127,26 @@ class ExpectationSeries:
         """Return a series for each expectation of which it is known whether it is met."""
         snapshot = self._latest()
         if snapshot is not None and now.mono >= self._due:
-            before, self._frame = self._frame, self._look(snapshot)
+            before, self._frame = self._frame, self._compare(snapshot)
             self._due = now.mono + (SETTLED_SECONDS if self._frame == before else FIRST_SECONDS)
         return self._frame
 
-    def _look(self, snapshot: Snapshot) -> Frame:
+    def _compare(self, snapshot: Snapshot) -> Frame:
         choice = self._choice
         if choice.named is None and not choice.by_gpus:
             return EMPTY_FRAME
         view = view_of(snapshot, self._devices)
         expected = choice.named or expected_of(view)
-        findings = [each for each in examined(view, expected, FACTS) if each.is_met is not None]
-        for each in findings:
-            if each.is_met:
-                self._once.over(each.name, "expectation is met again: %s", each.name)
+        findings = [finding for finding in run_checks(view, expected, FACTS) if finding.is_met is not None]
+        for finding in findings:
+            if finding.is_met:
+                self._once.over(finding.name, "expectation is met again: %s", finding.name)
             else:
-                facts = {"expectation": each.name, "expected": each.expected, "found": each.found}
-                self._once.problem(each.name, "expectation is not met", facts=facts)
+                facts = {"expectation": finding.name, "expected": finding.expected, "found": finding.found}
+                self._once.problem(finding.name, "expectation is not met", facts=facts)
         if not findings:
             return EMPTY_FRAME
-        met = (OwnReading(MET, int(bool(each.is_met)), (("expectation", each.name),)) for each in findings)
+        met = (OwnReading(MET, int(bool(finding.is_met)), (("expectation", finding.name),)) for finding in findings)
         return self._own.frame((OwnReading(SET, 1, (("expectations", expected.name),)), *met))
 
 
@@ -156,13 +156,13 @@ HEADER = """\
 """
 
 
-def learned(view: SeenNode, description: str) -> NodeExpectations:
+def expectations_from_node(view: SeenNode, description: str) -> NodeExpectations:
     """Return the facts of the node. Of what differs between its GPUs, the least is taken."""
-    links = Counter(each.entity.gpu for each in view.all(LINK_UP)
-                    if isinstance(each.entity, NvLink) and each.value)  # fmt: skip
+    links = Counter(reading.entity.gpu for reading in view.all(LINK_UP)
+                    if isinstance(reading.entity, NvLink) and reading.value)  # fmt: skip
     speeds = [value / links[gpu] for gpu, value in view.of_gpus(link_findings.SPEED).items() if links[gpu]]
-    active = {each.entity for each in view.all(PORT_UP) if each.value}
-    rates = [each.value for each in view.all(RATE) if each.entity in active]
+    active = {reading.entity for reading in view.all(PORT_UP) if reading.value}
+    rates = [reading.value for reading in view.all(RATE) if reading.entity in active]
     joined = view.of_gpus(link_findings.FABRIC_STATE, state="completed")
     near, distances = link_findings.nearest_adapters(view)
     slots = view.facts("slot")
@@ -187,12 +187,12 @@ def learned(view: SeenNode, description: str) -> NodeExpectations:
     )
 
 
-def written(node: NodeExpectations) -> str:
+def format_expectations(node: NodeExpectations) -> str:
     """Return the expectations as a file that `--expect` reads."""
     lines = []
     for key, value in msgspec.to_builtins(node).items():
         if isinstance(value, dict):
-            lines += [f"{key}:", *(f"  {_in_json(name)}: {_in_json(each)}" for name, each in value.items())]
+            lines += [f"{key}:", *(f"  {_in_json(name)}: {_in_json(entry)}" for name, entry in value.items())]
         else:
             lines.append(f"{key}: {_in_json(value)}")
     return HEADER + "\n".join(lines) + "\n"

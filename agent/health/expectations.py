@@ -100,17 +100,17 @@ def shipped_names() -> list[str]:
 
 
 @cache
-def _shipped() -> tuple[Expected, ...]:
+def _load_shipped() -> tuple[Expected, ...]:
     return tuple(load_expectations(name) for name in shipped_names())
 
 
-def recognised(models: Sequence[str], gpus: int) -> Expected:
+def recognise(models: Sequence[str], gpus: int) -> Expected:
     """Return the shipped expectations for a node with these GPUs, else the generic ones.
 
     `models` are the names of the GPUs that said theirs, `gpus` is how many there are, with those that are silent.
     A node that misses fewer than half of its GPUs is still recognised: boards with half as many are products as well.
     """
-    for expected in _shipped():
+    for expected in _load_shipped():
         number = expected.node.gpus or 0
         if models and set(models) <= set(expected.node.models) and number < 2 * gpus <= 2 * number:
             return expected

@@ -42,23 +42,25 @@ class GpuFact(Struct, frozen=True):
         values = view.of_gpus(self.metric)
         differing = {gpu: self.show(value) for gpu, value in values.items() if not self.is_met(value, limit)}
         if differing:
-            return HealthFinding(self.verdict, text, grouped(differing), self.remedy.format(limit))
+            return HealthFinding(self.verdict, text, group_by_text(differing), self.remedy.format(limit))
         if silent := unread(view, self.metric, values):
-            return HealthFinding(Verdict.UNKNOWN, text, grouped(silent), UNREAD)
+            return HealthFinding(Verdict.UNKNOWN, text, group_by_text(silent), UNREAD)
         if not values:
             return HealthFinding(Verdict.SKIPPED, text, "not reported by these GPUs")
-        return HealthFinding(Verdict.OK, text, grouped({gpu: self.show(v) for gpu, v in values.items()}))
+        return HealthFinding(Verdict.OK, text, group_by_text({gpu: self.show(v) for gpu, v in values.items()}))
 
 
 UNREAD = "see why it was not read (coldplate once --format json); a longer --timeout may help"
 
 
-def unread(view: SeenNode, metric: str, seen: Container[Gpu]) -> dict[Gpu, str]:
+def unread(view: SeenNode, metric: str, read_gpus: Container[Gpu]) -> dict[Gpu, str]:
     """Return why the others of the GPUs that answer have no reading of a metric, where they should have one."""
-    return {gpu: view.why_absent(gpu, metric) for gpu in view.answering if gpu not in seen and view.offers(gpu, metric)}
+    return {
+        gpu: view.why_absent(gpu, metric) for gpu in view.answering if gpu not in read_gpus and view.offers(gpu, metric)
+    }
 
 
-def grouped(texts: Mapping[Gpu, str]) -> str:
+def group_by_text(texts: Mapping[Gpu, str]) -> str:
     """Return the texts of the GPUs, each text once with all GPUs that have it."""
     groups: dict[str, list[Gpu]] = defaultdict(list)
     for gpu, text in texts.items():
@@ -70,7 +72,7 @@ def gibibytes(value: float) -> str:
     return f"{value / 2**30:.1f} GiB"
 
 
-def switched(value: float) -> str:
+def on_or_off(value: float) -> str:
     return "on" if value else "off"
 
 
@@ -96,11 +98,11 @@ def driver(view: SeenNode, expected: Expected, devices: str) -> HealthFinding:
     if view.answering:
         return HealthFinding(Verdict.OK, expectation, f"{len(view.answering)} GPUs answer")
     if report is None or report.outcome is Outcome.OK:
-        found = "no GPU answered in time" if view.gpus or report is None else "the driver shows no GPU"
-        return HealthFinding(Verdict.CRITICAL, expectation, found, HUNG)
+        reason = "no GPU answered in time" if view.gpus or report is None else "the driver shows no GPU"
+        return HealthFinding(Verdict.CRITICAL, expectation, reason, HUNG)
     if report.outcome is Outcome.ABSENT and view.expected_gpus and not expected.node.gpus:
-        found = f"{report.detail}; GPUs that are expected: {view.expected_gpus}"
-        return HealthFinding(Verdict.CRITICAL, expectation, found, LOAD)
+        reason = f"{report.detail}; GPUs that are expected: {view.expected_gpus}"
+        return HealthFinding(Verdict.CRITICAL, expectation, reason, LOAD)
     if report.outcome is Outcome.ABSENT and not expected.node.gpus:
         return HealthFinding(Verdict.UNKNOWN, expectation, report.detail, "install the driver, or leave this node out")
     return HealthFinding(Verdict.CRITICAL, expectation, report.detail or "it failed", FAILED if report.detail else HUNG)
@@ -119,9 +121,9 @@ def present(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG00
     silent = [gpu for gpu in view.gpus if gpu not in view.answering]
     if not silent:
         return HealthFinding(Verdict.OK, expectation, f"{len(view.gpus)} of {len(view.gpus)} answer")
-    found = "; ".join(f"{name_of(gpu)}: {view.why_silent(gpu)}" for gpu in silent)
+    silences = "; ".join(f"{name_of(gpu)}: {view.why_silent(gpu)}" for gpu in silent)
     remedy = "look for XID 79 or 119 (journalctl -k --grep Xid), check lspci, and power-cycle the node"
-    return HealthFinding(Verdict.CRITICAL, expectation, found, remedy)
+    return HealthFinding(Verdict.CRITICAL, expectation, silences, remedy)
 
 
 def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
@@ -136,8 +138,8 @@ def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
         return None
     if not view.has_devices_report:
         return HealthFinding(Verdict.UNKNOWN, f"{number} GPUs", "no device has been reported yet", UNREAD)
-    found, counted = len(view.gpus), f"{len(view.gpus)} GPUs"
-    if found == number:
+    number_seen, counted = len(view.gpus), f"{len(view.gpus)} GPUs"
+    if number_seen == number:
         return HealthFinding(Verdict.OK, f"{number} GPUs", counted)
     remedy = "compare nvidia-smi -L with lspci -d 10de:; one that neither shows has no power or contact"
     return HealthFinding(Verdict.CRITICAL, f"{number} GPUs", counted, remedy)
@@ -149,13 +151,13 @@ def model(view: SeenNode, expected: Expected) -> HealthFinding | None:
         return None
     expectation = " or ".join(expected.node.models)
     models = view.facts("model")
-    others = {gpu: text for gpu, text in models.items() if text not in expected.node.models}
-    if others:
+    unexpected = {gpu: text for gpu, text in models.items() if text not in expected.node.models}
+    if unexpected:
         remedy = "put in the right GPU, or name the expectations of this kind of node with --expect"
-        return HealthFinding(Verdict.CRITICAL, expectation, grouped(others), remedy)
+        return HealthFinding(Verdict.CRITICAL, expectation, group_by_text(unexpected), remedy)
     if not models:
         return HealthFinding(Verdict.SKIPPED, expectation, NOBODY)
-    return HealthFinding(Verdict.OK, expectation, grouped(models))
+    return HealthFinding(Verdict.OK, expectation, group_by_text(models))
 
 
 def alike(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
@@ -165,19 +167,19 @@ def alike(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 
     if len(models) < 2:
         return HealthFinding(Verdict.SKIPPED, expectation, "there are not two GPUs to compare")
     odd = _odd(models, "model")
-    for metric, what, show in ALIKE:
-        shown = {gpu: show(value) for gpu, value in view.of_gpus(metric).items()}
-        odd += _odd(shown, what)
+    for metric, fact, show in ALIKE:
+        texts = {gpu: show(value) for gpu, value in view.of_gpus(metric).items()}
+        odd += _odd(texts, fact)
     if odd:
         return HealthFinding(Verdict.WARNING, expectation, "; ".join(odd), "was a repair done with other parts?")
     return HealthFinding(Verdict.OK, expectation, f"{len(models)} GPUs")
 
 
-def _odd(by_gpu: dict[Gpu, str], what: str) -> list[str]:
+def _odd(by_gpu: dict[Gpu, str], fact: str) -> list[str]:
     texts = list(by_gpu.values())
     usual = max(dict.fromkeys(texts), key=texts.count, default="")
-    others = {gpu: text for gpu, text in by_gpu.items() if text != usual}
-    return [f"{what} {grouped(others)}, not {usual}"] if others else []
+    unusual = {gpu: text for gpu, text in by_gpu.items() if text != usual}
+    return [f"{fact} {group_by_text(unusual)}, not {usual}"] if unusual else []
 
 
 memory = GpuFact(
@@ -191,11 +193,11 @@ power_limit = GpuFact(
     "nvidia-smi -pl {:g}; if the site limits power, say so in expectations of its own",
 )  # fmt: skip
 ecc = GpuFact(
-    "ecc", ECC, switched, eq, switched, Verdict.CRITICAL,
+    "ecc", ECC, on_or_off, eq, on_or_off, Verdict.CRITICAL,
     "nvidia-smi -e 1, then reset the GPUs or restart the node",
 )  # fmt: skip
 persistence = GpuFact(
-    "persistence", PERSISTENCE, switched, eq, switched, Verdict.WARNING,
+    "persistence", PERSISTENCE, on_or_off, eq, on_or_off, Verdict.WARNING,
     "systemctl enable --now nvidia-persistenced",
 )  # fmt: skip
 """Whether the driver stays loaded between jobs; else each start takes seconds, and settings are lost."""

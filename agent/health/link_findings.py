@@ -5,7 +5,7 @@ from operator import ge
 
 from agent.health.device_facts import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE
 from agent.health.expectations import DISTANCES, NODES_OF_RACK, Expected
-from agent.health.gpu_findings import UNREAD, GpuFact, grouped, unread
+from agent.health.gpu_findings import UNREAD, GpuFact, group_by_text, unread
 from agent.health.seen_node import LINK_UP, SeenNode, numbers
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, IbPort
@@ -51,46 +51,52 @@ def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
     if not any(up.values()) and not any(down.values()):
         return _no_links(view, number, text)
     silent = unread(view, LINK_UP, [gpu for gpu in view.answering if up[gpu] or down[gpu]])
+
+    def is_short(gpu: Gpu) -> bool:
+        if number is None:
+            return view.by_gpu[gpu].is_linked and down[gpu] > 0
+        return up[gpu] < number
+
     short = {
         gpu: f"{up[gpu]} up" + (f", {down[gpu]} down" if down[gpu] else "")
         for gpu in view.answering
-        if gpu not in silent and (view.by_gpu[gpu].is_linked and down[gpu] > 0 if number is None else up[gpu] < number)
+        if gpu not in silent and is_short(gpu)
     }
     if short:
-        return HealthFinding(Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
+        return HealthFinding(Verdict.CRITICAL, text, group_by_text(short), _LINK_REMEDY)
     if silent and number:
-        return HealthFinding(Verdict.UNKNOWN, text, grouped(silent), UNREAD)
-    return HealthFinding(Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
+        return HealthFinding(Verdict.UNKNOWN, text, group_by_text(silent), UNREAD)
+    return HealthFinding(Verdict.OK, text, group_by_text({gpu: f"{up[gpu]} up" for gpu in view.answering}))
 
 
 def _no_links(view: SeenNode, number: int | None, text: str) -> HealthFinding:
     if not number:
         return HealthFinding(Verdict.SKIPPED, text, "these GPUs have no NVLink")
     if any(view.offers(gpu, LINK_UP) for gpu in view.answering):
-        why = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in view.answering})
-        return HealthFinding(Verdict.UNKNOWN, text, why, UNREAD)
+        reasons = group_by_text({gpu: view.why_absent(gpu, LINK_UP) for gpu in view.answering})
+        return HealthFinding(Verdict.UNKNOWN, text, reasons, UNREAD)
     remedy = "the driver knows of no NVLink: check the fabric manager and the baseboard"
     return HealthFinding(Verdict.CRITICAL, text, "none of the GPUs has an NVLink", remedy)
 
 
 def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Return whether the links of each GPU that are up run at full speed; their number is a finding of its own."""
-    each = expected.node.nvlink_gigabytes_per_second
-    if each is None:
+    expected_speed = expected.node.nvlink_gigabytes_per_second
+    if expected_speed is None:
         return None
-    text = f"{each:.4g} GB/s per link"
+    text = f"{expected_speed:.4g} GB/s per link"
     up = {gpu: view.by_gpu[gpu].links_up for gpu in view.answering}
     speeds = {gpu: value / up[gpu] / GIGABYTE for gpu, value in view.of_gpus(SPEED).items() if up[gpu]}
-    slow = {gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items() if speed < TOLERANCE * each}
+    slow = {gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items() if speed < TOLERANCE * expected_speed}
     if slow:
-        return HealthFinding(Verdict.WARNING, text, grouped(slow), _LINK_REMEDY)
+        return HealthFinding(Verdict.WARNING, text, group_by_text(slow), _LINK_REMEDY)
     silent = [gpu for gpu in unread(view, SPEED, speeds) if up[gpu]]
     if silent:
         return HealthFinding(Verdict.UNKNOWN, text, f"not known of {numbers(silent)}", UNREAD)
     if not speeds:
         return HealthFinding(Verdict.SKIPPED, text, "no NVLink is up, or the driver reports no speed")
-    found = grouped({gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items()})
-    return HealthFinding(Verdict.OK, text, found)
+    speeds_text = group_by_text({gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items()})
+    return HealthFinding(Verdict.OK, text, speeds_text)
 
 
 def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
@@ -101,28 +107,28 @@ def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
         return None
     apart = {gpu: state.replace("_", " ") for gpu, state in states.items() if state in _NOT_JOINED}
     if apart:
-        return HealthFinding(Verdict.CRITICAL, text, grouped(apart), _FABRIC_REMEDY)
+        return HealthFinding(Verdict.CRITICAL, text, group_by_text(apart), _FABRIC_REMEDY)
     if silent := unread(view, FABRIC_STATE, states):
-        return HealthFinding(Verdict.UNKNOWN, text, grouped(silent), UNREAD)
+        return HealthFinding(Verdict.UNKNOWN, text, group_by_text(silent), UNREAD)
     domains: dict[tuple[str, str], list[Gpu]] = {}
-    for each in view.all(FABRIC_INFO):
-        if isinstance(each.entity, Gpu) and states.get(each.entity) == "completed":
-            domains.setdefault((each.labels["cluster_uuid"], each.labels["clique"]), []).append(each.entity)
+    for reading in view.all(FABRIC_INFO):
+        if isinstance(reading.entity, Gpu) and states.get(reading.entity) == "completed":
+            domains.setdefault((reading.labels["cluster_uuid"], reading.labels["clique"]), []).append(reading.entity)
     if len(domains) > 1:
         parts = [f"{numbers(gpus)}: clique {clique} of {cluster}" for (cluster, clique), gpus in domains.items()]
         return HealthFinding(Verdict.CRITICAL, text, "; ".join(parts), _DOMAIN_REMEDY)
     if "completed" not in states.values():
         return HealthFinding(Verdict.SKIPPED, text, "the driver knows of no fabric")
-    return HealthFinding(Verdict.OK, text, grouped(states))
+    return HealthFinding(Verdict.OK, text, group_by_text(states))
 
 
 def _fabric_states(view: SeenNode) -> dict[Gpu, str]:
     """Return, by GPU that answers, the state of its registration."""
     answering = set(view.answering)
     return {
-        each.entity: each.labels["state"]
-        for each in view.all(FABRIC_STATE)
-        if isinstance(each.entity, Gpu) and each.entity in answering and each.value
+        reading.entity: reading.labels["state"]
+        for reading in view.all(FABRIC_STATE)
+        if isinstance(reading.entity, Gpu) and reading.entity in answering and reading.value
     }
 
 
@@ -140,19 +146,19 @@ def ports(view: SeenNode, expected: Expected) -> HealthFinding:
     """Return whether enough ports are active; without a number, whether each one that has a link is active."""
     number = expected.node.ports
     text = "every port with a link is active" if number is None else f"at least {number} active ports"
-    states = {each.entity: each.value for each in view.all(PORT_UP) if isinstance(each.entity, IbPort)}
+    states = {reading.entity: reading.value for reading in view.all(PORT_UP) if isinstance(reading.entity, IbPort)}
     if not states:
         return _no_ports(view, number, text)
     down = [port for port, up in states.items() if not up]
-    linked = {each.entity for each in view.all(PHYSICAL) if each.value == PHYSICAL_LINK_UP}
+    linked = {reading.entity for reading in view.all(PHYSICAL) if reading.value == PHYSICAL_LINK_UP}
     active = len(states) - len(down)
     short = active < number if number is not None else any(port in linked for port in down)
-    found = f"{active} of {len(states)} ports are active"
+    counted = f"{active} of {len(states)} ports are active"
     if not short:
-        return HealthFinding(Verdict.OK, text, found)
+        return HealthFinding(Verdict.OK, text, counted)
     named = ", ".join(f"{port.device}/{port.port}" for port in down)
     verdict = Verdict.WARNING if number is None else Verdict.CRITICAL
-    return HealthFinding(verdict, text, f"{found}; not active: {named or 'none'}", _PORT_REMEDY)
+    return HealthFinding(verdict, text, f"{counted}; not active: {named or 'none'}", _PORT_REMEDY)
 
 
 def _no_ports(view: SeenNode, number: int | None, text: str) -> HealthFinding:
@@ -160,9 +166,9 @@ def _no_ports(view: SeenNode, number: int | None, text: str) -> HealthFinding:
     if not number:
         return HealthFinding(Verdict.SKIPPED, text, "the node has no RDMA port")
     report = view.reports.get("infiniband")
-    found = (report.detail if report is not None else "") or "no RDMA port was found"
+    reason = (report.detail if report is not None else "") or "no RDMA port was found"
     remedy = "load the adapters' driver (lsmod | grep mlx5_ib); for nodes without any, give expectations of their own"
-    return HealthFinding(Verdict.UNKNOWN, text, found, remedy)
+    return HealthFinding(Verdict.UNKNOWN, text, reason, remedy)
 
 
 def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
@@ -171,8 +177,8 @@ def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if least is None:
         return None
     text = f"{least:g} Gb/s"
-    active = {each.entity for each in view.all(PORT_UP) if each.value}
-    rates = {each.entity: each.value / GIGABIT for each in view.all(RATE) if each.entity in active}
+    active = {reading.entity for reading in view.all(PORT_UP) if reading.value}
+    rates = {reading.entity: reading.value / GIGABIT for reading in view.all(RATE) if reading.entity in active}
     if not active:
         return HealthFinding(Verdict.SKIPPED, text, "no port is active")
     full = [port for port, value in rates.items() if value >= TOLERANCE * least]
@@ -208,32 +214,32 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
             wrong[gpu] = f"{', '.join(devices)}, not {', '.join(named)}"
     if wrong:
         remedy = "nvidia-smi topo -m; an adapter that is gone or moved takes the GPU's traffic through the processor"
-        return HealthFinding(Verdict.WARNING, text, grouped(wrong), remedy)
+        return HealthFinding(Verdict.WARNING, text, group_by_text(wrong), remedy)
     unknown = [gpu for gpu in view.answering if gpu not in near]
     if unknown:
         return HealthFinding(Verdict.UNKNOWN, text, f"not known of {numbers(unknown)}", UNREAD)
-    return HealthFinding(Verdict.OK, text, grouped({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
+    return HealthFinding(Verdict.OK, text, group_by_text({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
 
 
 def nearest_adapters(view: SeenNode) -> tuple[dict[Gpu, list[str]], dict[Gpu, str]]:
     """Return, by GPU, the adapters nearest to it, and how far they are."""
     near: dict[Gpu, list[str]] = defaultdict(list)
     distances: dict[Gpu, str] = {}
-    for each in view.all(NEAREST):
-        if isinstance(each.entity, Gpu):
-            near[each.entity].append(each.labels["device"])
-            distances[each.entity] = each.labels["distance"]
+    for reading in view.all(NEAREST):
+        if isinstance(reading.entity, Gpu):
+            near[reading.entity].append(reading.labels["device"])
+            distances[reading.entity] = reading.labels["distance"]
     return near, distances
 
 
 def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Return whether the rack is configured with as many nodes as its topology has; None where there is no rack."""
-    counted = [each.value for each in view.all(RACK_NODES)]
+    counted = [reading.value for reading in view.all(RACK_NODES)]
     if expected.node.topology is None or not counted:
         return None
     number = NODES_OF_RACK[expected.node.topology]
-    text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} configured"
+    text, configured = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} configured"
     if counted[0] == number:
-        return HealthFinding(Verdict.OK, text, found)
+        return HealthFinding(Verdict.OK, text, configured)
     remedy = "correct rack.nodes_expected or rack.peers, or the topology in expectations of your own"
-    return HealthFinding(Verdict.WARNING, text, found, remedy)
+    return HealthFinding(Verdict.WARNING, text, configured, remedy)

@@ -104,7 +104,8 @@ class SeenGpu(Struct):
         detail = "" if self.silence is None else self.silence.detail
         if not word or self.is_paused:
             return f"{word}: {detail}" if detail and word else word
-        parts = [detail if detail.startswith(word) else f"{word}: {detail}" if detail else word]
+        text = f"{word}: {detail}" if detail else word
+        parts = [detail if detail.startswith(word) else text]
         since = self.values.get(AGE)
         if since is not None:
             parts.append(f"last sample {age(since)} ago")
@@ -136,7 +137,7 @@ class SeenGpu(Struct):
 
 
 class SeenNode:
-    """The part of a snapshot that is judged, `metrics` by name. Nothing is seen before `look`.
+    """The part of a snapshot that is judged, `metrics` by name. Nothing is seen before `add_snapshot`.
 
     `devices` is the family of devices that is read, where that is known.
     """
@@ -144,7 +145,7 @@ class SeenNode:
     def __init__(self, metrics: Iterable[str], devices: str = "") -> None:
         self._rows = {BY_NAME[name] for name in (*metrics, UP, INFO, EXPECTED)}
         self._devices = devices
-        self._seen: dict[str, list[SeenValue]] = {}
+        self._values: dict[str, list[SeenValue]] = {}
         self._gaps: dict[tuple[str, Entity], str] = {}
         self._unsupported: set[tuple[str, Entity]] = set()
         self.silent: dict[Entity, Gap] = {}
@@ -154,22 +155,22 @@ class SeenNode:
         """All that are known of: those that answer, those that are lost, those that never said who they are."""
         self.answering: list[Gpu] = []
 
-    def look(self, snapshot: Snapshot) -> None:
+    def add_snapshot(self, snapshot: Snapshot) -> None:
         """See a snapshot, of 20,000 series at most."""
         for layout, values in snapshot.frames:
             for series, value in zip(layout.series, values, strict=True):
                 if series.metric in self._rows:
-                    seen = SeenValue(series.entity, dict(series.labels), value)
-                    self._seen.setdefault(series.metric.name, []).append(seen)
+                    reading = SeenValue(series.entity, dict(series.labels), value)
+                    self._values.setdefault(series.metric.name, []).append(reading)
         for report in snapshot.reports:
             self.reports[report.backend] = report
             for gap in report.gaps:
-                self._take_gap(gap)
-        presence = [(each.entity, each.value) for each in self.all(UP)]
+                self._add_gap(gap)
+        presence = [(reading.entity, reading.value) for reading in self.all(UP)]
         self.gpus = [gpu for gpu, _ in presence if isinstance(gpu, Gpu)]
         self.answering = [gpu for gpu, up in presence if isinstance(gpu, Gpu) and up]
 
-    def _take_gap(self, gap: Gap) -> None:
+    def _add_gap(self, gap: Gap) -> None:
         key = (gap.metric.name, gap.entity)
         if gap.reason is Reason.UNSUPPORTED:  # which is not a problem
             self._unsupported.add(key)
@@ -186,41 +187,41 @@ class SeenNode:
     @property
     def expected_gpus(self) -> int | None:
         """The number that the agent expects: configured, remembered, or on the PCI bus."""
-        return next((int(each.value) for each in self.all(EXPECTED)), None)
+        return next((int(reading.value) for reading in self.all(EXPECTED)), None)
 
     def all(self, metric: str) -> list[SeenValue]:
-        return self._seen.get(metric, [])
+        return self._values.get(metric, [])
 
     @cached_property
     def by_gpu(self) -> dict[Entity, SeenGpu]:
         """The GPUs by index, each with what is seen of it."""
-        found: dict[Entity, SeenGpu] = {}
-        for name, seen in self._seen.items():
-            for entity, labels, value in seen:
+        gpus: dict[Entity, SeenGpu] = {}
+        for name, readings in self._values.items():
+            for entity, labels, value in readings:
                 if isinstance(entity, Gpu) and (not labels or (name in CLOCKS and labels.get("domain") == "sm")):
-                    found.setdefault(entity, SeenGpu(entity)).values[name] = value
-        for each in self.all(INFO):
-            if isinstance(each.entity, Gpu):
-                found.setdefault(each.entity, SeenGpu(each.entity)).facts = each.labels
-        for gpu in found.values():
+                    gpus.setdefault(entity, SeenGpu(entity)).values[name] = value
+        for reading in self.all(INFO):
+            if isinstance(reading.entity, Gpu):
+                gpus.setdefault(reading.entity, SeenGpu(reading.entity)).facts = reading.labels
+        for gpu in gpus.values():
             gpu.silence = self.silent.get(gpu.gpu)
-        self._add_states(found)
-        order = sorted(found.values(), key=lambda each: (len(each.gpu.index), each.gpu.index, each.gpu.uuid))
-        return {each.gpu: each for each in order}
+        self._add_states(gpus)
+        order = sorted(gpus.values(), key=lambda gpu: (len(gpu.gpu.index), gpu.gpu.index, gpu.gpu.uuid))
+        return {gpu.gpu: gpu for gpu in order}
 
-    def _add_states(self, found: Mapping[Entity, SeenGpu]) -> None:
+    def _add_states(self, gpus: Mapping[Entity, SeenGpu]) -> None:
         for link, _, is_up in self.all(LINK_UP):
-            if isinstance(link, NvLink) and (gpu := found.get(link.gpu)) is not None:
+            if isinstance(link, NvLink) and (gpu := gpus.get(link.gpu)) is not None:
                 if is_up:
                     gpu.links_up += 1
                 else:
                     gpu.links_down.append(link.link)
-        is_linked = any(gpu.links_up for gpu in found.values())
-        for gpu in found.values():
+        is_linked = any(gpu.links_up for gpu in gpus.values())
+        for gpu in gpus.values():
             gpu.is_linked = is_linked
         for name in (THROTTLE, SLOWDOWN, RECOVERY, ECC_ERRORS, *JOBS):
             for entity, labels, value in self.all(name):
-                if (gpu := found.get(entity)) is None:
+                if (gpu := gpus.get(entity)) is None:
                     continue
                 if name in JOBS:
                     if labels.get("shared") != "true":
@@ -237,15 +238,17 @@ class SeenNode:
 
     def by_entity(self, metric: str) -> dict[Entity, float]:
         """Return the reading of each entity, of a metric with one series of each."""
-        return {each.entity: each.value for each in self.all(metric)}
+        return {reading.entity: reading.value for reading in self.all(metric)}
 
     def of_gpus(self, metric: str, **labels: str) -> dict[Gpu, float]:
         """Return the readings of the GPUs that answer, of one series each, by these labels where there are several."""
         answering = set(self.answering)
         return {
-            each.entity: each.value
-            for each in self.all(metric)
-            if isinstance(each.entity, Gpu) and each.entity in answering and labels.items() <= each.labels.items()
+            reading.entity: reading.value
+            for reading in self.all(metric)
+            if isinstance(reading.entity, Gpu)
+            and reading.entity in answering
+            and labels.items() <= reading.labels.items()
         }
 
     def offers(self, gpu: Gpu, metric: str) -> bool:
@@ -262,7 +265,7 @@ class SeenNode:
 
     def facts(self, name: str) -> dict[Gpu, str]:
         """Return a fact of each GPU: `model`, the name under which the driver shows it, or `slot`, its PCI address."""
-        return {each.entity: each.labels[name] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
+        return {reading.entity: reading.labels[name] for reading in self.all(INFO) if isinstance(reading.entity, Gpu)}
 
     def find(self, device: str) -> Gpu | None:
         """Return the GPU with this UUID, or at this PCI address, which may lack its function: `0000:1b:00`."""

@@ -46,10 +46,10 @@ class HealthFinding(Struct, frozen=True):
 
 def worst(findings: Iterable[HealthFinding]) -> Verdict:
     """Return the verdict on the whole: critical before warning before unknown, and ok where none of them is found."""
-    found = max((each.verdict for each in findings), key=rank, default=Verdict.OK)
-    return Verdict.OK if found is Verdict.SKIPPED else found
+    verdict = max((finding.verdict for finding in findings), key=rank, default=Verdict.OK)
+    return Verdict.OK if verdict is Verdict.SKIPPED else verdict
 
 
 def by_rank(findings: Iterable[HealthFinding]) -> list[HealthFinding]:
     """Return the worst first; those of one verdict in the order in which they came."""
-    return sorted(findings, key=lambda each: -rank(each.verdict))
+    return sorted(findings, key=lambda finding: -rank(finding.verdict))

@@ -21,14 +21,16 @@ def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") ->
     codes: dict[str, set[int]] = defaultdict(set)
     classes: set[XidClass] = set()
     for event in events:
-        asked = class_of(event.code, event.text)
-        if asked in XID_VERDICTS:
+        xid_class = class_of(event.code, event.text)
+        if xid_class in XID_VERDICTS:
             gpu = view.find(event.device)
             codes[name_of(gpu) if gpu is not None else event.device].add(event.code)
-            classes.add(asked)
+            classes.add(xid_class)
     if not codes:
         return HealthFinding(Verdict.OK, expectation, "none")
-    found = "; ".join(f"{device}: {', '.join(map(called, sorted(each)))}" for device, each in codes.items())
+    texts = "; ".join(
+        f"{device}: {', '.join(map(called, sorted(device_codes)))}" for device, device_codes in codes.items()
+    )
     gravest = max(classes, key=list(XID_VERDICTS).index)
     remedy = f"{ACTIONS[gravest]}; the kernel log keeps the XID until a restart: --skip xids once it is repaired"
-    return HealthFinding(XID_VERDICTS[gravest], expectation, found, remedy)
+    return HealthFinding(XID_VERDICTS[gravest], expectation, texts, remedy)

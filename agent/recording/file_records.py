@@ -111,14 +111,14 @@ def next_segment(file: BinaryIO, after: int, end: int) -> int | None:
     while at < end:
         file.seek(at)
         window = file.read(_STRIDE + len(MAGIC) - 1)
-        found = window.find(MAGIC)
-        if found >= 0:
-            return at + found
+        offset = window.find(MAGIC)
+        if offset >= 0:
+            return at + offset
         at += _STRIDE
     return None
 
 
-def inflated(payload: bytes, most: int) -> bytes:
+def inflate(payload: bytes, most: int) -> bytes:
     """Return what was compressed into a payload, if it is no more than `most` bytes. Raises ValueError."""
     expander = zlib.decompressobj()
     try:
@@ -141,8 +141,8 @@ def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
     columns = struct.pack(f"<{width * height}d", *chain.from_iterable(zip(*rows, strict=True)))
     held = [columns[start : start + step] for start in range(0, width * step, step)]
     # Compared as bytes: 0.0 equals -0.0, and must not become it.
-    changes = bytes([each != each[:VALUE] * height for each in held])
-    constants = [each[:VALUE] for each, changing in zip(held, changes, strict=True) if not changing]
+    changes = bytes([column != column[:VALUE] * height for column in held])
+    constants = [column[:VALUE] for column, changing in zip(held, changes, strict=True) if not changing]
     return b"".join((changes, *constants, *compress(held, changes)))
 
 
@@ -173,16 +173,13 @@ class PackedColumns:
         """Return the rows, made one by one: a few bytes of a hostile file stand for any number of them."""
         values, still = self._values(), self.changes.count(0)
         constants = iter(values[:still])
-        changing = iter(range(still, len(values), self.height))
-        columns = [
-            values[(start := next(changing)) : start + self.height] if changed else repeat(next(constants))
-            for changed in self.changes
-        ]
+        changing = (values[start : start + self.height] for start in range(still, len(values), self.height))
+        columns = [next(changing) if changed else repeat(next(constants)) for changed in self.changes]
         if not columns:
             return repeat((), self.height)
         return islice(zip(*columns), self.height)  # noqa: B905 constants have no end
 
-    def chosen(self, keys: Sequence[Any]) -> list[Any]:
+    def select(self, keys: Sequence[Any]) -> list[Any]:
         """Return what is at these indexes and slices of the constants and the columns that change."""
         return list(map(self._values().__getitem__, keys))
 
@@ -212,12 +209,12 @@ class RecordingHeader(Struct, frozen=True):
     redacted: bool = False
 
 
-def encoded(header: RecordingHeader) -> bytes:
+def encode_header(header: RecordingHeader) -> bytes:
     """Return it as it stands in the file: JSON, not compressed, to be read with a pager."""
     return json.dumps(asdict(header), separators=(",", ":")).encode()
 
 
-def decoded(payload: bytes) -> RecordingHeader:
+def decode_header(payload: bytes) -> RecordingHeader:
     """Return the header in a payload; members that this version does not know are passed over. Raises ValueError."""
     if len(payload) > HEADER_BYTES:
         raise ValueError("its header is too long")

@@ -11,7 +11,7 @@ from itertools import accumulate, chain, groupby, repeat
 from typing import Any, NamedTuple, Union
 
 from agent.model import EMPTY_LAYOUT, BackendReport, Frame, Instant, Layout, Snapshot
-from agent.recording.file_records import PackedColumns, RecordingHeader, inflated
+from agent.recording.file_records import PackedColumns, RecordingHeader, inflate
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.segment_definitions import ReadDefinitions
 
@@ -46,17 +46,17 @@ class SelectedColumns:
 
     def __init__(self, places: Sequence[int]) -> None:
         self.places = places
-        self._known: dict[tuple[bytes, int], Sequence[Any]] = {}
+        self._keys: dict[tuple[bytes, int], Sequence[Any]] = {}
 
     def keys(self, changes: bytes, height: int) -> Sequence[Any]:
         """Return for each place its index among the values of a track, or its slice if it changes there."""
-        keys = self._known.get((changes, height))
+        keys = self._keys.get((changes, height))
         if keys is None:
-            if len(self._known) >= self._REMEMBERED:
-                self._known.clear()
+            if len(self._keys) >= self._REMEMBERED:
+                self._keys.clear()
             before = [0, *accumulate(changes)]
             still = len(changes) - before[-1]
-            keys = self._known[changes, height] = [
+            keys = self._keys[changes, height] = [
                 slice(still + before[place] * height, still + (before[place] + 1) * height)
                 if changes[place]
                 else place - before[place]
@@ -86,11 +86,11 @@ class BlockTrack:
 
     def values(self, chosen: SelectedColumns) -> list[float | tuple[float, ...]]:
         """Return the values of each chosen series in the snapshots that have it; one number if it never changed."""
-        found = self.columns.chosen(chosen.keys(self.columns.changes, self.columns.height))
+        columns = self.columns.select(chosen.keys(self.columns.changes, self.columns.height))
         rows = self._rows
         if len(rows) == self.columns.height == rows[-1] + 1:
-            return found
-        return [each if isinstance(each, float) else tuple([each[row] for row in rows]) for each in found]
+            return columns
+        return [column if isinstance(column, float) else tuple([column[row] for row in rows]) for column in columns]
 
 
 class RecordedBlock:
@@ -102,7 +102,7 @@ class RecordedBlock:
         count, _, _ = PREAMBLE.unpack_from(payload)
         if count > TICKS:
             raise ValueError(f"more than {TICKS} snapshots in a block")
-        body = inflated(payload[PREAMBLE.size :], BLOCK_BYTES)
+        body = inflate(payload[PREAMBLE.size :], BLOCK_BYTES)
         (length,) = struct.unpack_from("<I", body)
         if length > OUTLINE_BYTES:
             raise ValueError(f"an outline of more than {OUTLINE_BYTES} bytes")
@@ -131,12 +131,12 @@ class RecordedBlock:
     def _place_tracks(self) -> None:
         ticks: list[list[int]] = [[] for _ in self._tracks]
         fresh: list[list[str]] = [[] for _ in self._tracks]
-        for shape, some in groupby(enumerate(self._ticks), key=lambda each: each[1][0]):
-            where, marks = zip(*((tick, marks) for tick, (_, marks) in some), strict=True)
+        for shape, ticks_of_shape in groupby(enumerate(self._ticks), key=lambda pair: pair[1][0]):
+            shape_ticks, marks = zip(*((tick, marks) for tick, (_, marks) in ticks_of_shape), strict=True)
             for place, more in zip(self._shapes[shape], zip(*marks, strict=True), strict=True):
                 if place < 0:
                     raise ValueError("not a number of a track")
-                ticks[place] += where
+                ticks[place] += shape_ticks
                 fresh[place] += more
         for track, its_ticks, its_marks in zip(self._tracks, ticks, fresh, strict=True):
             if its_ticks:
@@ -158,7 +158,7 @@ class RecordedBlock:
             reports: tuple[BackendReport, ...] = ()
             for place, mark in zip(self._shapes[shape], marks, strict=True):
                 if mark == "1":
-                    last[place] = self._made(self._tracks[place], next(rows[place]))
+                    last[place] = self._item_of_row(self._tracks[place], next(rows[place]))
                 item = last[place]
                 if isinstance(item, Frame):
                     frames.append(item)
@@ -166,11 +166,11 @@ class RecordedBlock:
                     reports = item
             yield RecordedSnapshot(self.header, Snapshot(int(sequence), Instant(mono, wall), tuple(frames), reports))
 
-    def _made(self, track: BlockTrack, row: tuple[float, ...]) -> Frame | tuple[BackendReport, ...]:
+    def _item_of_row(self, track: BlockTrack, row: tuple[float, ...]) -> Frame | tuple[BackendReport, ...]:
         if track.reports is None:
             return Frame(track.layout, row)
         pairs = zip(self._definitions.reports(track.reports), row[::2], row[1::2], strict=True)
-        return tuple(each._replace(duration=duration, calls=int(calls)) for each, duration, calls in pairs)
+        return tuple(report._replace(duration=duration, calls=int(calls)) for report, duration, calls in pairs)
 
     def reports(self) -> Iterator[tuple[BackendReport, ...]]:
         """Return each list of reports that occurs in the block; their durations and calls are 0."""
@@ -187,7 +187,7 @@ def _rows(fresh: str) -> Sequence[int]:
     return tuple(row - 1 for row in accumulate(map(int, fresh)))
 
 
-def joined(tracks: Sequence[BlockTrack], counts: Sequence[int], chosen: SelectedColumns) -> Iterator[Held]:
+def join_columns(tracks: Sequence[BlockTrack], counts: Sequence[int], chosen: SelectedColumns) -> Iterator[Held]:
     """Yield the columns of blocks one after the other that all have this layout, as `BlockTrack.values`.
 
     `counts` are the numbers of the blocks' snapshots.

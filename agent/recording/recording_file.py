@@ -23,8 +23,8 @@ from agent.recording.file_records import (
     START,
     RecordingError,
     RecordingHeader,
+    encode_header,
     encode_record,
-    encoded,
     pack_columns,
 )
 from agent.recording.redaction import Redaction
@@ -54,8 +54,8 @@ class SegmentPacker:
         self._definitions = WrittenDefinitions(redaction)
         self._clear()
 
-    def begin(self) -> bytes:
-        return START + encode_record(HEADER, encoded(self._header))
+    def header_record(self) -> bytes:
+        return START + encode_record(HEADER, encode_header(self._header))
 
     @property
     def is_large(self) -> bool:
@@ -84,12 +84,12 @@ class SegmentPacker:
         fresh: list[str] = []
         for layout, values in snapshot.frames:
             if values:
-                self._enter(self._layout(layout), values, shape, fresh)
+                self._add_row(self._layout(layout), values, shape, fresh)
         if snapshot.reports:
-            numbers = [number for each in snapshot.reports for number in (each.duration, each.calls)]
-            self._enter(self._reports(snapshot.reports), numbers, shape, fresh)
-        known = self._shapes.setdefault(tuple(shape), len(self._shapes))
-        self._ticks.append([known, "".join(fresh)])
+            numbers = [number for report in snapshot.reports for number in (report.duration, report.calls)]
+            self._add_row(self._reports(snapshot.reports), numbers, shape, fresh)
+        shape_number = self._shapes.setdefault(tuple(shape), len(self._shapes))
+        self._ticks.append([shape_number, "".join(fresh)])
 
     def pack(self) -> bytes:
         """Return the records of what was added since the last call; empty if nothing was."""
@@ -119,7 +119,7 @@ class SegmentPacker:
         self._ticks: list[list[Any]] = []
         self._cells = 0
 
-    def _enter(self, place: int, values: _Row, shape: list[int], fresh: list[str]) -> None:
+    def _add_row(self, place: int, values: _Row, shape: list[int], fresh: list[str]) -> None:
         """Note a row of a track, unless it is the very one of the snapshot before, as those of the slow lanes are."""
         rows = self._tracks[place].rows
         is_fresh = not rows or rows[-1] is not values
@@ -167,7 +167,7 @@ class RecordingFile:
         self._began = self._segment_began = header.mono
         self._file = create_file(path)
         self._broken = False
-        self._append(self._packer.begin())
+        self._append(self._packer.header_record())
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in a snapshot, and write if it is time. Raises RecordingError if the disk is full, say."""
@@ -216,7 +216,7 @@ class RecordingFile:
     def _begin_another(self, at: Instant) -> None:
         self._packer = SegmentPacker(replace(self._header, wall=at.wall, mono=at.mono), self._redaction)
         self._segment_began = at.mono
-        self._append(self._packer.begin())
+        self._append(self._packer.header_record())
 
     def _append(self, data: bytes) -> None:
         """Write all of it, or nothing: a half record at the end would hide what may be written once there is room."""

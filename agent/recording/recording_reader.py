@@ -30,7 +30,7 @@ from agent.recording.file_records import (
     FileRecord,
     RecordingError,
     RecordingHeader,
-    decoded,
+    decode_header,
     next_segment,
     records,
 )
@@ -67,10 +67,10 @@ class Recording:
     def __init__(self, path: Path | str) -> None:
         """Open the file and read its first header. Raises RecordingError if it is no recording."""
         self.path = Path(path)
-        self._shown = shown_path(self.path)
+        self._shown_path = shown_path(self.path)
         self.problems: list[str] = []
-        self._file, self._end = _opened(self.path)
-        self._given = 0
+        self._file, self._end = _open_file(self.path)
+        self._yielded = 0
         self._last: float | None = None
         try:
             self.header = self._first_header()
@@ -90,7 +90,7 @@ class Recording:
 
     def snapshots(self) -> Iterator[Snapshot]:
         """Return all snapshots, in the order of the file. Raises RecordingError if the disk does not give it."""
-        return (each.snapshot for each in self.recorded())
+        return (recorded.snapshot for recorded in self.recorded())
 
     def recorded(self, segments: list[int] | None = None) -> Iterator[RecordedSnapshot]:
         """Return all snapshots with their headers; only of segments whose first bytes are given. As `snapshots`."""
@@ -98,12 +98,12 @@ class Recording:
 
     def blocks(self, segments: list[int] | None = None) -> Iterator[RecordedBlock]:
         """Yield all blocks, or those in these segments. As `recorded`."""
-        known = KnownDefinitions()
-        self._given, self._last = 0, None
+        known_definitions = KnownDefinitions()
+        self._yielded, self._last = 0, None
         for start in [0] if segments is None else segments:
             at: int | None = start
             while at is not None:
-                at, known = yield from self._whole(at, known, only=segments is not None)
+                at, known_definitions = yield from self._read_segments(at, known_definitions, only=segments is not None)
 
     def survey(self) -> list[SegmentSpan]:
         """Return the segments, without decompressing blocks: a second for a recording of days. As `snapshots`."""
@@ -112,20 +112,20 @@ class Recording:
         while at is not None:
             try:
                 for record in records(self._file, at, self._end, PREAMBLE.size):
-                    _enter(spans, record)
+                    _add_to_spans(spans, record)
                 return spans
             except BrokenRecordError as error:
-                self._note(error.at, str(error), torn=error.torn, count=False)
-                at = self._behind(error.at)
+                self._add_problem(error.at, str(error), torn=error.torn, count=False)
+                at = self._next_segment(error.at)
             except _ODD as error:
-                self._note(at, f"is damaged: {error}", count=False)
-                at = self._behind(at)
+                self._add_problem(at, f"is damaged: {error}", count=False)
+                at = self._next_segment(at)
             except OSError as error:
                 raise self._unreadable(error) from None
         return spans
 
-    def _whole(
-        self, at: int, known: KnownDefinitions, *, only: bool
+    def _read_segments(
+        self, at: int, known_definitions: KnownDefinitions, *, only: bool
     ) -> Generator[RecordedBlock, None, tuple[int | None, KnownDefinitions]]:
         """Yield what is whole of the segment at a byte and of those behind it, or of that one `only`.
 
@@ -133,7 +133,7 @@ class Recording:
         """
         place, has_begun = at, False
         header: RecordingHeader | None = None
-        definitions = ReadDefinitions(known)
+        definitions = ReadDefinitions(known_definitions)
         try:
             for record in records(self._file, at, self._end):
                 place = record.at
@@ -144,44 +144,44 @@ class Recording:
                         definitions = ReadDefinitions(definitions.known)
                     has_begun, header = True, None
                 elif record.kind == HEADER:
-                    header = decoded(record.payload)
+                    header = decode_header(record.payload)
                 elif record.kind == DEFINITIONS:
-                    definitions.take(record.payload)
+                    definitions.add_payload(record.payload)
                 elif header is None:
                     raise ValueError("a block without a header")
                 else:
                     block = RecordedBlock(header, record.payload, definitions)
                     if block.walls:
-                        self._given, self._last = self._given + len(block.walls), block.walls[-1]
+                        self._yielded, self._last = self._yielded + len(block.walls), block.walls[-1]
                         yield block
             return None, definitions.known
         except BrokenRecordError as error:
-            self._note(error.at, str(error), torn=error.torn)
+            self._add_problem(error.at, str(error), torn=error.torn)
             place = error.at
         except _ODD as error:
-            self._note(place, f"is damaged: {error}")
+            self._add_problem(place, f"is damaged: {error}")
         except OSError as error:
             raise self._unreadable(error) from None
-        return None if only else self._behind(place), definitions.known
+        return None if only else self._next_segment(place), definitions.known
 
-    def _behind(self, at: int) -> int | None:
+    def _next_segment(self, at: int) -> int | None:
         """Return where the next segment begins after damage, and add a problem."""
         try:
-            found = next_segment(self._file, at, self._end)
+            start = next_segment(self._file, at, self._end)
         except OSError as error:
             raise self._unreadable(error) from None
-        if found is not None and self.problems:
-            self.problems[-1] += f"; read on from byte {found}"
-        return found
+        if start is not None and self.problems:
+            self.problems[-1] += f"; read on from byte {start}"
+        return start
 
-    def _note(self, at: int, problem: str, *, torn: bool = False, count: bool = True) -> None:
+    def _add_problem(self, at: int, problem: str, *, torn: bool = False, count: bool = True) -> None:
         """Add a problem, in the place of what the survey or an earlier reading said of it."""
-        why = " (its writer was stopped, or it was cut)" if torn else ""
-        stem = text = f"{self._shown}: {problem} at byte {at} of {self._end}{why}"
+        cause = " (its writer was stopped, or it was cut)" if torn else ""
+        stem = text = f"{self._shown_path}: {problem} at byte {at} of {self._end}{cause}"
         if count:
             until = "" if self._last is None else f", until {utc(self._last)}"
-            text += f"; {self._given} snapshots before are whole{until}"
-        self.problems[:] = [each for each in self.problems if not each.startswith(stem)]
+            text += f"; {self._yielded} snapshots before are whole{until}"
+        self.problems[:] = [earlier for earlier in self.problems if not earlier.startswith(stem)]
         if len(self.problems) < PROBLEMS:
             self.problems.append(text)
 
@@ -189,47 +189,49 @@ class Recording:
         self._file.seek(0)
         begin = self._file.read(len(START))
         if not begin:
-            raise RecordingError(f"{self._shown}: is empty; a recording begins with its header")
+            raise RecordingError(f"{self._shown_path}: is empty; a recording begins with its header")
         if not START.startswith(begin[: len(START) - 2]):
-            raise RecordingError(f"{self._shown}: is not a recording of coldplate's")
+            raise RecordingError(f"{self._shown_path}: is not a recording of coldplate's")
         try:
             for record in records(self._file, 0, self._end):
                 if record.kind not in (None, HEADER):
                     raise ValueError("has no header")
                 if record.kind is not None:
-                    return decoded(record.payload)
+                    return decode_header(record.payload)
             problem = "ends before its header"
         except (BrokenRecordError, ValueError) as error:
             problem = str(error)
         except OSError as error:
             raise self._unreadable(error) from None
-        raise RecordingError(f"{self._shown}: {problem} at byte 0 of {self._end}; nothing of it can be read")
+        raise RecordingError(f"{self._shown_path}: {problem} at byte 0 of {self._end}; nothing of it can be read")
 
     def _unreadable(self, error: OSError) -> RecordingError:
-        return RecordingError(f"{self._shown}: cannot be read: {error.strerror or error}")
+        return RecordingError(f"{self._shown_path}: cannot be read: {error.strerror or error}")
 
 
-def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:
+def _add_to_spans(spans: list[SegmentSpan], record: FileRecord) -> None:
     if record.kind == HEADER:
-        spans.append(SegmentSpan(record.at - len(START), decoded(record.payload)))
+        spans.append(SegmentSpan(record.at - len(START), decode_header(record.payload)))
     elif record.kind == BLOCK and spans:
         count, first, last = PREAMBLE.unpack_from(record.payload)
         span = spans[-1]
-        span.first, span.last = span.first if span.count else first, last
+        if not span.count:
+            span.first = first
+        span.last = last
         span.count += count
 
 
-def _opened(path: Path) -> tuple[BinaryIO, int]:
+def _open_file(path: Path) -> tuple[BinaryIO, int]:
     """Return the file and its length. Never waits for a writer of a pipe. Raises RecordingError."""
-    shown = shown_path(path)
+    shown_name = shown_path(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError) as error:
-        raise RecordingError(f"{shown}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise RecordingError(f"{shown_name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise RecordingError(f"{shown}: is not a file; give a recording")
+        raise RecordingError(f"{shown_name}: is not a file; give a recording")
     return os.fdopen(descriptor, "rb"), status.st_size
 
 

@@ -57,8 +57,8 @@ class Redaction:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._known: dict[str, str] = {}
-        self._made: set[str] = set()
+        self._pseudonyms: dict[str, str] = {}
+        self._issued: set[str] = set()
         self._finder: re.Pattern[str] | None = None
 
     def pseudonym(self, kind: str, original: str) -> str:
@@ -70,21 +70,21 @@ class Redaction:
         digest = hmac.new(self._key, original.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
         if kind == "uuid":
             family = original[:4] if original.startswith(("GPU-", "MIG-")) else ""
-            made = f"{family}{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+            pseudonym = f"{family}{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
         elif kind == "serial":
-            made = f"{int(digest[:12], 16) % 10**13:013d}"
+            pseudonym = f"{int(digest[:12], 16) % 10**13:013d}"
         elif kind == "cluster":
-            made = digest[:32]
+            pseudonym = digest[:32]
         else:
-            made = f"{kind}-{digest[:10]}"
+            pseudonym = f"{kind}-{digest[:10]}"
         host = _HOST.search(original) if kind == "url" else None
         if host is not None and not host[1].isalpha():  # sentences have plain words as well, such as `alertmanager`
             self.pseudonym("host", host[1])
-        if len(original) >= _SHORT and len(self._known) < _REMEMBERED and original not in self._known:
-            self._known[original] = made
-            self._made.add(made)
+        if len(original) >= _SHORT and len(self._pseudonyms) < _REMEMBERED and original not in self._pseudonyms:
+            self._pseudonyms[original] = pseudonym
+            self._issued.add(pseudonym)
             self._finder = None
-        return made
+        return pseudonym
 
     def entity(self, entity: Entity) -> Entity:
         """Return an entity without what identifies it; its place on the node stays."""
@@ -106,15 +106,15 @@ class Redaction:
         """Free text without originals that were met, and without what looks like an identifier or an address."""
         text = self.without_known(text)
         for kind, pattern in _PATTERNS:
-            text = pattern.sub(lambda found, kind=kind: self._unless_made(kind, found[0]), text)  # type: ignore[misc]  # kind is bound
+            text = pattern.sub(lambda match, kind=kind: self._unless_issued(kind, match[0]), text)  # type: ignore[misc]  # kind is bound
         return self.without_known(text)  # a host may follow its URL
 
     def without_known(self, text: str) -> str:
         """Free text without originals that were met."""
-        if self._finder is None and self._known:
-            longest_first = sorted(map(re.escape, self._known), key=len, reverse=True)
+        if self._finder is None and self._pseudonyms:
+            longest_first = sorted(map(re.escape, self._pseudonyms), key=len, reverse=True)
             self._finder = re.compile(_WORD.format(f"(?:{'|'.join(longest_first)})"))
-        return text if self._finder is None else self._finder.sub(lambda found: self._known[found[0]], text)
+        return text if self._finder is None else self._finder.sub(lambda match: self._pseudonyms[match[0]], text)
 
     def header(self, header: RecordingHeader) -> RecordingHeader:
         """Return a header without the node's name and the job; of the command, only the program is kept."""
@@ -123,7 +123,7 @@ class Redaction:
             header,
             node=self.pseudonym("host", header.node),
             job=self.pseudonym("job", header.job),
-            command=tuple(self.text(each) for each in program),
+            command=tuple(self.text(word) for word in program),
             redacted=True,
         )
 
@@ -132,5 +132,5 @@ class Redaction:
             return value
         return self.pseudonym(KINDS.get(name, "label"), value)
 
-    def _unless_made(self, kind: str, found: str) -> str:
-        return found if found in self._made else self.pseudonym(kind, found)
+    def _unless_issued(self, kind: str, text: str) -> str:
+        return text if text in self._issued else self.pseudonym(kind, text)

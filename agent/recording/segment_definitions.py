@@ -33,7 +33,7 @@ from agent.model import (
     Series,
     Unit,
 )
-from agent.recording.file_records import inflated
+from agent.recording.file_records import inflate
 from agent.recording.redaction import Redaction
 
 LEVEL = 1
@@ -47,7 +47,7 @@ _ENTITIES: dict[str, type[Gpu | IbPort | Rack | Backend | Node]] = {
     "gpu": Gpu, "port": IbPort, "rack": Rack, "backend": Backend, "node": Node,
 }  # fmt: skip
 """By their words in the file, which the values of their labels follow; a link follows its GPU."""
-_WORDS: dict[type, str] = {made: word for word, made in _ENTITIES.items()}
+_WORDS: dict[type, str] = {entity: word for word, entity in _ENTITIES.items()}
 
 Absences = tuple[tuple[Metric, Entity], ...]
 Run = tuple[Absences, Reason, str]
@@ -77,11 +77,11 @@ class WrittenDefinitions:
         return zlib.compress(json.dumps(fresh, separators=(",", ":")).encode(), LEVEL)
 
     def layout(self, layout: Layout) -> int:
-        return self._number("layouts", layout, lambda: _in_runs([self._series(each) for each in layout.series]))
+        return self._number("layouts", layout, lambda: _in_runs([self._series(series) for series in layout.series]))
 
     def reports(self, reports: Sequence[BackendReport]) -> int:
         """Return the number of a list of reports, apart from their durations and calls."""
-        numbers = tuple(self._report(each) for each in reports)
+        numbers = tuple(self._report(report) for report in reports)
         return self._number("lists", numbers, lambda: list(numbers))
 
     def _number(self, kind: str, key: Any, make: Callable[[], list[Any]]) -> int:
@@ -98,7 +98,7 @@ class WrittenDefinitions:
         return self._number(
             "metrics",
             metric,
-            lambda: [metric.name, *(each.value for each in kinds), metric.entity.__name__, metric.help],
+            lambda: [metric.name, *(kind.value for kind in kinds), metric.entity.__name__, metric.help],
         )
 
     def _entity(self, entity: Entity) -> int:
@@ -126,7 +126,7 @@ class WrittenDefinitions:
         gaps, runs = self._runs_of.get(report.backend, ((), ()))
         if gaps is not report.gaps:
             groups = groupby(report.gaps, key=lambda gap: (gap.reason, gap.detail))
-            runs = tuple(self._run(why, detail, list(some)) for (why, detail), some in groups)
+            runs = tuple(self._run(reason, detail, list(gaps_of_run)) for (reason, detail), gaps_of_run in groups)
             self._runs_of[report.backend] = (report.gaps, runs)
         return runs
 
@@ -167,7 +167,7 @@ TEXT = 16 * 2**10
 """Characters of a text."""
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_TYPES: dict[str, type] = {each.__name__: each for each in (*_ENTITIES.values(), NvLink)}
+_TYPES: dict[str, type] = {entity.__name__: entity for entity in (*_ENTITIES.values(), NvLink)}
 
 _Report = tuple[str, Outcome, str, tuple[Run, ...]]
 
@@ -195,32 +195,32 @@ class ReadDefinitions:
         self._room = ITEMS
         self._width = WIDTH
 
-    def take(self, payload: bytes) -> None:
-        document = json.loads(inflated(payload, INFLATED))
+    def add_payload(self, payload: bytes) -> None:
+        document = json.loads(inflate(payload, INFLATED))
         makers: tuple[Callable[[Any], object], ...] = (
             self._metric, self._entity, self._series, self._layout, self._absence, self._run, self._report, self._list,
         )  # fmt: skip
         for kind, make in zip(KINDS, makers, strict=True):
-            kept, items = self._tables[kind], document.get(kind, ())
+            table, items = self._tables[kind], document.get(kind, ())
             self._room -= len(items)
             if self._room < 0:
                 raise ValueError(f"more than {ITEMS} definitions in a segment")
             for item in items:  # one by one: an entity may refer to the one before
-                kept.append(make(item))
+                table.append(make(item))
 
     def _at(self, kind: str, number: Any) -> Any:
         return self._tables[kind][_number(number)]
 
     def _metric(self, item: Any) -> Metric:
         name, kind, unit, lane, entity, words = item
-        row = BY_NAME.get(name) or self.known.metrics.get(name)
-        if row is None:
+        metric = BY_NAME.get(name) or self.known.metrics.get(name)
+        if metric is None:
             if not _NAME.fullmatch(name):
                 raise ValueError("a metric without a name")
-            row = self.known.metrics[name] = Metric(
+            metric = self.known.metrics[name] = Metric(
                 name, Kind(kind), Unit(unit), _TYPES[entity], _text(words), Lane(lane), (Derived("a recording"),)
             )
-        return row
+        return metric
 
     def _entity(self, parts: Any) -> Entity:
         kind, *rest = parts
@@ -233,12 +233,12 @@ class ReadDefinitions:
 
     def _series(self, item: Any) -> Series:
         metric, entity, *flat = item
-        texts = [_text(each) for each in flat]
+        texts = [_text(text) for text in flat]
         if len(texts) % 2 or not all(map(_NAME.fullmatch, texts[::2])):
             raise ValueError("invalid labels")
         labels: Labels = tuple(zip(texts[::2], texts[1::2], strict=True))
-        made = Series(self._at("metrics", metric), self._at("entities", entity), labels)
-        series = self._before.series.get(made, made)
+        fresh = Series(self._at("metrics", metric), self._at("entities", entity), labels)
+        series = self._before.series.get(fresh, fresh)
         self.known.series[series] = series
         return series
 
@@ -275,8 +275,8 @@ class ReadDefinitions:
             listed: tuple[_Report, ...] = self._tables["lists"][number]
             if sum(len(absences) for _, _, _, runs in listed for absences, _, _ in runs) > GAPS:
                 raise ValueError(f"more than {GAPS} gaps at once")
-            made = (BackendReport(name, how, 0.0, detail, _gaps(runs)) for name, how, detail, runs in listed)
-            self._last = number, tuple(made)
+            reports = (BackendReport(name, outcome, 0.0, detail, _gaps(runs)) for name, outcome, detail, runs in listed)
+            self._last = number, tuple(reports)
         return self._last[1]
 
     def _widen(self, more: int) -> None:
@@ -286,7 +286,9 @@ class ReadDefinitions:
 
 
 def _gaps(runs: Sequence[Run]) -> tuple[Gap, ...]:
-    return tuple(Gap(metric, entity, why, detail) for absences, why, detail in runs for metric, entity in absences)
+    return tuple(
+        Gap(metric, entity, reason, detail) for absences, reason, detail in runs for metric, entity in absences
+    )
 
 
 def _text(value: Any) -> str:

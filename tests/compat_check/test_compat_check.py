@@ -31,9 +31,9 @@ def verdict(text: str, *labels: str) -> QueryVerdict:
 
 @pytest.mark.parametrize("query", TWELVE_TWO_THREE_NINE)
 def test_the_official_dashboard_finds_all_under_dcgms_names(query: str) -> None:
-    found = verdict(query)
-    assert found.found and found.remarks == ()
-    assert {each.source for each in found.metrics} == {"dcgm"}
+    query_verdict = verdict(query)
+    assert query_verdict.finds_data and query_verdict.remarks == ()
+    assert {metric.source for metric in query_verdict.metrics} == {"dcgm"}
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_what_to_use_instead_is_in_the_tables(name: str, instead: str) -> None:
 
 def test_every_suggestion_is_a_query_that_finds_data() -> None:
     for profile in PROFILES.values():
-        for name in (*(each.name for each in profile.names), *(each.name for each in profile.not_served)):
+        for name in (*(foreign.name for foreign in profile.names), *(foreign.name for foreign in profile.not_served)):
             (metric,) = verdict(name).metrics
             if metric.instead:
                 better = verdict(metric.instead)
-                assert better.found and better.remarks == (), f"{name}: {metric.instead}: {better}"
+                assert better.finds_data and better.remarks == (), f"{name}: {metric.instead}: {better}"
 
 
 def test_a_query_is_as_good_as_its_worst_metric_but_an_or_needs_one_side() -> None:
-    assert not verdict("DCGM_FI_DEV_GPU_TEMP / nothing_known").found
-    assert verdict("DCGM_FI_DEV_GPU_TEMP or nothing_known").found
-    assert verdict("(nothing_known or DCGM_FI_DEV_GPU_TEMP) * on (gpu) up").found
-    assert not verdict("nothing_known or nothing_either").found
-    assert verdict("up == 0").found
-    assert verdict('{__name__=~"DCGM_FI_.*"}').found
-    assert not verdict('{__name__=~"nothing_.*"}').found
+    assert not verdict("DCGM_FI_DEV_GPU_TEMP / nothing_known").finds_data
+    assert verdict("DCGM_FI_DEV_GPU_TEMP or nothing_known").finds_data
+    assert verdict("(nothing_known or DCGM_FI_DEV_GPU_TEMP) * on (gpu) up").finds_data
+    assert not verdict("nothing_known or nothing_either").finds_data
+    assert verdict("up == 0").finds_data
+    assert verdict('{__name__=~"DCGM_FI_.*"}').finds_data
+    assert not verdict('{__name__=~"nothing_.*"}').finds_data
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_a_query_is_as_good_as_its_worst_metric_but_an_or_needs_one_side() -> No
     ],
 )
 def test_a_metric_is_found_whatever_grafana_fills_in_around_it(text: str) -> None:
-    found = verdict(re.sub(r"\bm\b", "coldplate_gpu_xids_total", text))
-    assert "coldplate_gpu_xids_total" in {each.name for each in found.metrics}
-    assert (found.found, found.remarks, found.unread) == (True, (), "")
+    query_verdict = verdict(re.sub(r"\bm\b", "coldplate_gpu_xids_total", text))
+    assert "coldplate_gpu_xids_total" in {metric.name for metric in query_verdict.metrics}
+    assert (query_verdict.finds_data, query_verdict.remarks, query_verdict.unread) == (True, (), "")
 
 
 @pytest.mark.parametrize("text", ["$metric", "node_${what}_total", '{__name__=~"$m"}', "[[metric]]{a='b'}"])
@@ -149,8 +149,8 @@ def check(*files: Path, as_json: bool = False) -> int:
 
 def board(folder: Path, *queries: str) -> Path:
     path = folder / "board.json"
-    panels: list[dict[str, Any]] = [{"title": f"panel {number}", "targets": [{"expr": each}]}
-                                    for number, each in enumerate(queries)]  # fmt: skip
+    panels: list[dict[str, Any]] = [{"title": f"panel {number}", "targets": [{"expr": query}]}
+                                    for number, query in enumerate(queries)]  # fmt: skip
     path.write_text(json.dumps({"panels": panels}))
     return path
 
@@ -159,16 +159,16 @@ def test_the_exit_status_is_that_of_the_worst_file(tmp_path: Path, capsys: pytes
     good, broken = board(tmp_path, *TWELVE_TWO_THREE_NINE, "$metric", "vector(1)"), tmp_path / "broken.json"
     broken.write_text("{")
     assert check(good) == 0
-    shown = capsys.readouterr().out
-    assert "9 of 9 queries find data" in shown and shown.endswith("metrics: {compatibility: [dcgm]}\n")
-    assert "OPEN    panel 7: a name that only Grafana knows" in shown
-    assert "OK      panel 8: no metric is needed" in shown
+    output = capsys.readouterr().out
+    assert "9 of 9 queries find data" in output and output.endswith("metrics: {compatibility: [dcgm]}\n")
+    assert "OPEN    panel 7: a name that only Grafana knows" in output
+    assert "OK      panel 8: no metric is needed" in output
     assert check(board(tmp_path, "DCGM_FI_DEV_FAN_SPEED")) == 1
     assert "NONE    panel 0: DCGM_FI_DEV_FAN_SPEED (nowhere)" in capsys.readouterr().out
     assert check(broken, board(tmp_path, "coldplate_gpu_up")) == 2
-    told = capsys.readouterr()
-    assert "1 of 1 queries find data" in told.out
-    assert told.err.startswith(f"coldplate compat-check: {broken}: line 1: is not JSON")
+    captured = capsys.readouterr()
+    assert "1 of 1 queries find data" in captured.out
+    assert captured.err.startswith(f"coldplate compat-check: {broken}: line 1: is not JSON")
 
 
 def test_what_one_file_records_another_may_ask_for(tmp_path: Path) -> None:
@@ -181,17 +181,17 @@ def test_what_one_file_records_another_may_ask_for(tmp_path: Path) -> None:
 
 def test_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(board(tmp_path, "DCGM_FI_DEV_GPU_TEMP + nvidia_smi_pstate", "sum("), as_json=True) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["compatibility"] == ["dcgm"]
-    first, second = told["files"][0]["queries"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["compatibility"] == ["dcgm"]
+    first, second = document["files"][0]["queries"]
     assert first["verdict"] == "NONE"
-    assert [each["source"] for each in first["metrics"]] == ["dcgm", ""]
+    assert [metric["source"] for metric in first["metrics"]] == ["dcgm", ""]
     assert (second["verdict"], second["metrics"]) == ("UNREAD", []) and second["unread"]
 
 
 def test_what_is_not_our_promql_is_listed_as_unread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(board(tmp_path, "coldplate_gpu_up", "rate(coldplate_gpu_up) keep_metric_names", "nothing_known")) == 1
-    shown = capsys.readouterr().out
-    assert "1 of 3 queries find data, 1 unread" in shown
-    assert '  UNREAD  panel 1: line 1, column 24: unexpected identifier "keep_metric_names"' in shown
+    output = capsys.readouterr().out
+    assert "1 of 3 queries find data, 1 unread" in output
+    assert '  UNREAD  panel 1: line 1, column 24: unexpected identifier "keep_metric_names"' in output
     assert check(board(tmp_path, "coldplate_gpu_up", "sum(")) == 1

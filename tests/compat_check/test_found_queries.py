@@ -9,30 +9,30 @@ import pytest
 from agent.commands.compat_check.query_extraction import MOST_BYTES, NoQueriesError, extract_queries, read_queries
 
 
-def of(document: Any) -> list[tuple[str, str]]:
-    return [(each.place, each.text) for each in extract_queries(json.dumps(document))]
+def places_and_texts(document: Any) -> list[tuple[str, str]]:
+    return [(query.place, query.text) for query in extract_queries(json.dumps(document))]
 
 
 def panel(title: str, *queries: str, **more: Any) -> dict[str, Any]:
-    return {"title": title, "targets": [{"expr": each, "refId": "A"} for each in queries], **more}
+    return {"title": title, "targets": [{"expr": query, "refId": "A"} for query in queries], **more}
 
 
 def test_panels_are_found_in_rows_of_every_age() -> None:
-    assert of({"rows": [{"title": "R", "panels": [panel("old", "a")]}]}) == [("old", "a")]
+    assert places_and_texts({"rows": [{"title": "R", "panels": [panel("old", "a")]}]}) == [("old", "a")]
     row = {"type": "row", "title": "R", "panels": [panel("folded", "b")]}
-    assert of({"title": "Board", "panels": [panel("top", "a", "a2"), row]}) == [
+    assert places_and_texts({"title": "Board", "panels": [panel("top", "a", "a2"), row]}) == [
         ("top", "a"), ("top", "a2"), ("folded", "b")
     ]  # fmt: skip
-    assert of({"dashboard": {"panels": [panel("of the API", "a")]}, "meta": {}}) == [("of the API", "a")]
+    assert places_and_texts({"dashboard": {"panels": [panel("of the API", "a")]}, "meta": {}}) == [("of the API", "a")]
     newest = {"spec": {"elements": {"panel-1": {"spec": {"title": "v2", "data": {"spec": {"expr": "a"}}}}}}}
-    assert of(newest) == [("v2", "a")]
+    assert places_and_texts(newest) == [("v2", "a")]
 
 
 def test_a_library_panel_that_is_not_in_the_file_is_unread() -> None:
     element = {"kind": 1, "name": "L", "model": panel("shared", "a")}
-    assert of({"panels": [], "__elements": {"uid": element}}) == [("shared", "a")]
-    (found,) = extract_queries(json.dumps({"panels": [{"libraryPanel": {"uid": "u", "name": "Heat"}}]}))
-    assert (found.place, found.unread) == ("library panel Heat", "its queries are not in this file")
+    assert places_and_texts({"panels": [], "__elements": {"uid": element}}) == [("shared", "a")]
+    (query,) = extract_queries(json.dumps({"panels": [{"libraryPanel": {"uid": "u", "name": "Heat"}}]}))
+    assert (query.place, query.unread) == ("library panel Heat", "its queries are not in this file")
 
 
 @pytest.mark.parametrize(
@@ -48,26 +48,30 @@ def test_a_library_panel_that_is_not_in_the_file_is_unread() -> None:
 )
 def test_variables_ask_too(query: Any, expected: tuple[str, tuple[str, ...]] | None) -> None:
     board = {"templating": {"list": [{"name": "v", "type": "query", "query": query}]}}
-    found = [(each.text, each.labels) for each in extract_queries(json.dumps(board))]
-    assert found == ([] if expected is None else [expected])
+    texts_and_labels = [(query.text, query.labels) for query in extract_queries(json.dumps(board))]
+    assert texts_and_labels == ([] if expected is None else [expected])
 
 
 def test_queries_of_other_data_sources_are_no_promql() -> None:
     logs = panel("logs", '{app="x"} |= "err"', datasource={"type": "loki", "uid": "l"})
-    assert of({"panels": [logs, panel("metrics", "a", datasource={"type": "prometheus"})]}) == [("metrics", "a")]
-    assert of({"annotations": {"list": [{"name": "deploys", "expr": "changes(a[1m])"}]}, "panels": []}) != []
+    assert places_and_texts({"panels": [logs, panel("metrics", "a", datasource={"type": "prometheus"})]}) == [
+        ("metrics", "a")
+    ]
+    assert (
+        places_and_texts({"annotations": {"list": [{"name": "deploys", "expr": "changes(a[1m])"}]}, "panels": []}) != []
+    )
 
 
 RULES = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: a > 1}\n  - {record: r, expr: b}\n"
 
 
 def test_rules_are_found_in_prometheus_files_and_in_kubernetes_objects() -> None:
-    found = extract_queries(RULES)
-    assert [(each.place, each.text, each.record) for each in found] == [("A", "a > 1", ""), ("r", "b", "r")]
+    queries = extract_queries(RULES)
+    assert [(query.place, query.text, query.record) for query in queries] == [("A", "a > 1", ""), ("r", "b", "r")]
     wrapped = "kind: PrometheusRule\nspec:\n  " + RULES.replace("\n", "\n  ")
-    assert extract_queries(wrapped) == found
+    assert extract_queries(wrapped) == queries
     listed = "kind: List\nitems:\n- spec:\n    " + RULES.replace("\n", "\n    ")
-    assert extract_queries(listed) == found
+    assert extract_queries(listed) == queries
     *_, rest = extract_queries(f"{RULES}---\na: 1\n")
     assert (rest.place, rest.unread) == ("line 7", "another document begins, which is not read")
 

@@ -369,7 +369,7 @@ def test_the_user_is_that_of_the_account_or_a_dynamic_one() -> None:
     assert doctor_node.user_of_status("Uid:\tx\n") is None
 
 
-def test_the_command_tells_in_text_and_in_json_and_its_status_is_the_worst_or_that_of_a_mistake(
+def test_text_and_json_are_printed_and_the_status_is_the_worst_or_of_a_mistake(
     tree: NodeTree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     roots = [
@@ -423,7 +423,7 @@ def test_the_snapshot_is_read_as_the_agent_writes_it(capsys: pytest.CaptureFixtu
     assert view.values("coldplate_node_cpus") == [os.cpu_count()]
 
 
-def test_the_worst_line_is_the_verdict_which_alone_is_coloured_and_no_foreign_text_reaches_the_terminal() -> None:
+def test_the_worst_line_is_the_verdict_and_foreign_text_is_made_harmless() -> None:
     for verdicts, status in (("OK", "OK"), ("OK WARN", "WARN"), ("WARN FAIL OK", "FAIL")):
         made = [DoctorFinding("s", DoctorVerdict(each), "f") for each in verdicts.split()]
         assert doctor_finding.worst(made).value == status

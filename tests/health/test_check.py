@@ -179,7 +179,7 @@ def test_a_call_that_never_returns_is_critical_once_the_time_is_up(library: Path
             assert found in out.splitlines()[0]
 
 
-def test_a_library_that_is_there_and_cannot_be_loaded_is_critical_and_not_a_node_without_gpus(tmp_path: Path) -> None:
+def test_a_library_that_cannot_be_loaded_is_critical_and_not_a_node_without_gpus(tmp_path: Path) -> None:
     """As where a container has mounted the libraries empty (soperator issue 2684)."""
     (tmp_path / "libnvidia-ml.so.1").touch()
     status, out, _ = check("--agent", "none", "--only", "driver", "--timeout", "20s", LD_LIBRARY_PATH=str(tmp_path))
@@ -266,9 +266,7 @@ def test_a_node_without_gpus_is_well_if_it_is_to_have_none() -> None:
     assert (status, out.startswith("COLDPLATE OK - ")) == (0, True)
 
 
-def test_what_was_learned_is_expected_and_nothing_is_learned_from_a_node_that_does_not_tell_everything(
-    look, tmp_path: Path
-) -> None:
+def test_learned_facts_are_expected_and_an_incomplete_node_teaches_nothing(look, tmp_path: Path) -> None:
     assert learn_expectations(CheckEvidence(look("idle"), DEVICES)).gpus == 8
     for snapshot, is_whole, why in (
         (look("idle"), False, "not everything was read in time"),
@@ -299,7 +297,7 @@ def test_a_node_is_judged_by_its_agent() -> None:
     assert "synthetic" in page["note"]
 
 
-def test_an_agent_without_rules_is_skipped_and_one_that_does_not_answer_leaves_the_node_unknown() -> None:
+def test_an_agent_without_rules_is_skipped_and_a_silent_one_means_unknown() -> None:
     pages = canned("idle", 100)
 
     def without_rules(path: str) -> tuple[int, bytes]:

@@ -15,11 +15,11 @@ from agent.health.examination import (
     SETTLED_SECONDS,
     ExpectationChoice,
     ExpectationSeries,
-    examined,
+    expectations_from_node,
     expected_of,
-    learned,
+    format_expectations,
+    run_checks,
     view_of,
-    written,
 )
 from agent.health.expectations import (
     GENERIC,
@@ -28,7 +28,7 @@ from agent.health.expectations import (
     Expected,
     NodeExpectations,
     load_expectations,
-    recognised,
+    recognise,
     shipped_names,
 )
 from agent.health.verdicts import Verdict
@@ -53,7 +53,7 @@ def test_a_healthy_machine_of_each_kind_is_recognised_and_meets_everything(machi
     view = view_of(machine(topology))
     expected = expected_of(view)
     assert expected.name == OF_MACHINE[topology]
-    findings = examined(view, expected, ALL)
+    findings = run_checks(view, expected, ALL)
     assert [each for each in findings if each.is_met is False] == []
     assert [each for each in findings if each.verdict is Verdict.UNKNOWN] == []
     met = {each.name for each in findings if each.is_met}
@@ -75,7 +75,7 @@ def test_a_healthy_machine_of_each_kind_is_recognised_and_meets_everything(machi
     ],
 )
 def test_a_node_is_recognised_by_its_gpus(models: list[str], gpus: int, name: str) -> None:
-    assert recognised(models, gpus).name == name
+    assert recognise(models, gpus).name == name
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_a_mistake_names_file_key_and_remedy(tmp_path: Path, content: str, told:
 
 def test_what_was_learned_is_read_back_and_met(machine, tmp_path: Path) -> None:
     view = view_of(machine("gb200-tray"))
-    node = learned(view, "a tray that's ours: #1")
+    node = expectations_from_node(view, "a tray that's ours: #1")
     path = tmp_path / "learned.yaml"
-    path.write_text(written(node))
+    path.write_text(format_expectations(node))
     assert load_expectations(str(path)).node == node
     assert node.nearest_hcas is not None
     assert len(node.nearest_hcas) == 4
-    findings = examined(view, load_expectations(str(path)), ALL)
+    findings = run_checks(view, load_expectations(str(path)), ALL)
     assert [each for each in findings if each.is_met is False] == []
     assert {"ecc", "nearest-hca", "fabric", "gpu-memory"} <= {each.name for each in findings if each.is_met}
 
@@ -119,27 +119,27 @@ def test_what_was_learned_is_read_back_and_met(machine, tmp_path: Path) -> None:
 def test_a_rack_is_held_against_its_topology() -> None:
     series = Series(BY_NAME["coldplate_rack_nodes_expected"], Node())
     view = view_of(snapshot_of(1, Instant(1.0, 1.0), [Reading(series, 16)]))
-    (finding,) = examined(view, load_expectations("gb200-tray"), {"rack-nodes"})
+    (finding,) = run_checks(view, load_expectations("gb200-tray"), {"rack-nodes"})
     assert (finding.verdict, finding.found) == (Verdict.WARNING, "16 configured")
-    assert examined(view, load_expectations("dgx-h100"), {"rack-nodes"}) == []
+    assert run_checks(view, load_expectations("dgx-h100"), {"rack-nodes"}) == []
 
 
 def test_nothing_is_expected_of_a_node_without_gpus_but_no_reading_passes_for_well() -> None:
     view = view_of(snapshot_of(1, Instant(1.0, 1.0), []))
     for expected in (GENERIC, load_expectations("dgx-h100")):
-        findings = {each.name: each.verdict for each in examined(view, expected, ALL)}
+        findings = {each.name: each.verdict for each in run_checks(view, expected, ALL)}
         assert Verdict.OK not in findings.values()
     assert findings["gpu-count"] is Verdict.CRITICAL
     assert findings["infiniband-ports"] is Verdict.UNKNOWN
 
 
-def test_a_generic_node_minds_a_port_that_has_a_link_and_is_not_active_but_not_one_without_a_cable() -> None:
+def test_a_generic_node_minds_an_inactive_port_with_a_link_not_one_without_cable() -> None:
     def judged(state: float) -> Verdict:
         port = IbPort("mlx5_0", "1")
         readings = [Reading(Series(BY_NAME["coldplate_infiniband_port_up"], port), 0),
                     Reading(Series(BY_NAME["coldplate_infiniband_physical_state_id"], port), state)]  # fmt: skip
         view = view_of(snapshot_of(1, Instant(1.0, 1.0), readings))
-        (finding,) = examined(view, GENERIC, {"infiniband-ports"})
+        (finding,) = run_checks(view, GENERIC, {"infiniband-ports"})
         return finding.verdict
 
     assert judged(5) is Verdict.WARNING
@@ -149,7 +149,7 @@ def test_a_generic_node_minds_a_port_that_has_a_link_and_is_not_active_but_not_o
 def test_an_expectation_of_one_fact_leaves_all_others_alone(machine) -> None:
     view = view_of(machine("dgx-h100"))
     expected = Expected("mine", NodeExpectations("mine", ports=12))
-    short = [each for each in examined(view, expected, FACTS) if each.is_met is False]
+    short = [each for each in run_checks(view, expected, FACTS) if each.is_met is False]
     assert [(each.name, each.verdict) for each in short] == [("infiniband-ports", Verdict.CRITICAL)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.health.device_facts import port_facts
-from agent.health.examination import CHECKS, examined, expected_of, view_of
+from agent.health.examination import CHECKS, expected_of, run_checks, view_of
 from agent.health.expectations import load_expectations
 from agent.health.gpu_findings import driver
 from agent.health.seen_node import numbers
@@ -66,7 +66,7 @@ def state(now: str) -> Callable[[Reading], float | None]:
 
 
 def test_what_is_expected_of_a_link_has_the_digits_of_what_is_found(look) -> None:
-    (finding,) = examined(view_of(look("idle")), H100, {"nvlink-speed"})
+    (finding,) = run_checks(view_of(look("idle")), H100, {"nvlink-speed"})
     assert finding.expected == f"{finding.found.partition(': ')[2]} per link"
 
 
@@ -94,7 +94,7 @@ def test_what_is_expected_of_a_link_has_the_digits_of_what_is_found(look) -> Non
     ],
 )
 def test_what_differs_is_found(look, change: Callable[[Reading], float | None], name: str, verdict: str, found: str):
-    findings = examined(view_of(changed(look("healthy-training"), change)), H100, ALL)
+    findings = run_checks(view_of(changed(look("healthy-training"), change)), H100, ALL)
     (finding,) = [each for each in findings if each.name == name]
     assert finding.verdict.value == verdict
     assert finding.found.startswith(found)
@@ -105,7 +105,7 @@ def test_what_differs_is_found(look, change: Callable[[Reading], float | None], 
 
 def test_gpus_that_differ_from_most_are_found_without_any_expectation(look) -> None:
     view = view_of(changed(look("healthy-training"), of("gpu_memory_total_bytes", 40 * 2**30)))
-    (finding,) = examined(view, H100, {"gpus-alike"})
+    (finding,) = run_checks(view, H100, {"gpus-alike"})
     assert (finding.verdict, finding.found) == (Verdict.WARNING, "memory GPU 3: 40.0 GiB, not 79.6 GiB")
 
 
@@ -113,7 +113,7 @@ def test_a_gpu_that_was_lost_later_is_silent_for_the_reason_of_what_it_no_longer
     seen = changed(look("healthy-training"), of("gpu_up", 0))
     gap = Gap(BY_NAME["coldplate_gpu_power_watts"], view_of(seen).gpus[3], Reason.LOST, "GPU is lost")
     reports = (BackendReport("nvml", Outcome.OK, 0.0, gaps=(gap,)),)
-    (finding,) = examined(view_of(Snapshot(1, seen.at, seen.frames, reports)), H100, {"gpus-present"})
+    (finding,) = run_checks(view_of(Snapshot(1, seen.at, seen.frames, reports)), H100, {"gpus-present"})
     assert finding.found.endswith(": lost: GPU is lost")
 
 
@@ -137,7 +137,7 @@ def test_a_gap_is_unknown_with_its_reason_and_what_no_gpu_offers_is_left_out(loo
         gaps = tuple(Gap(BY_NAME["coldplate_gpu_ecc_enabled"], gpu, reason, "no") for gpu in gpus)
         report = BackendReport("nvml", Outcome.OK, 0.0, gaps=gaps)
         snapshot = Snapshot(1, healthy.at, missing.frames, (report,))
-        (finding,) = examined(view_of(snapshot), H100, {"ecc"})
+        (finding,) = run_checks(view_of(snapshot), H100, {"ecc"})
         assert finding.verdict is verdict
         assert finding.found == ("GPUs 0-7: denied: no" if reason is Reason.DENIED else "not reported by these GPUs")
 
@@ -146,7 +146,7 @@ def test_a_node_that_has_lost_a_gpu_is_still_of_its_kind(look) -> None:
     view = view_of(look("gpu-lost"))
     expected = expected_of(view)
     assert expected.name == "dgx-h100"
-    findings = {each.name: each for each in examined(view, expected, ALL)}
+    findings = {each.name: each for each in run_checks(view, expected, ALL)}
     assert findings["gpus-present"].found.startswith("GPU 3 (never identified): lost: ")
     assert findings["gpu-count"].is_met
 
@@ -160,7 +160,7 @@ def test_gpus_in_two_domains_are_not_one_fabric(look) -> None:
                 other[series] = type(series)(series.metric, series.entity, (("cluster_uuid", "c"), ("clique", "9")))
     frames = tuple(Frame(Layout(tuple(other.get(s, s) for s in layout.series)), values)
                    for layout, values in snapshot.frames)  # fmt: skip
-    (finding,) = examined(view_of(Snapshot(1, snapshot.at, frames)), H100, {"fabric"})
+    (finding,) = run_checks(view_of(Snapshot(1, snapshot.at, frames)), H100, {"fabric"})
     assert finding.verdict is Verdict.CRITICAL
     assert "GPU 5: clique 9 of c" in finding.found
     assert "nvidia-fabricmanager" not in finding.remedy, "all its GPUs have joined; the switches divide them"
@@ -174,7 +174,7 @@ def test_a_driver_that_knows_of_no_fabric_is_not_asked_for_one(look) -> None:
             return each.value
         return float(dict(each.series.labels)["state"] == "not_supported")
 
-    (finding,) = examined(view_of(changed(look("idle"), change)), H100, {"fabric"})
+    (finding,) = run_checks(view_of(changed(look("idle"), change)), H100, {"fabric"})
     assert finding.verdict is Verdict.SKIPPED
 
 
@@ -186,7 +186,7 @@ def test_ports_below_their_rate_and_ports_that_are_not_there(look) -> None:
             mine = each.metric.name == metric and dict(each.series.all_labels).get("device") == "mlx5_2"
             return value if mine else each.value
 
-        findings = examined(view_of(changed(healthy, change)), H100, {"infiniband-ports", "infiniband-rate"})
+        findings = run_checks(view_of(changed(healthy, change)), H100, {"infiniband-ports", "infiniband-rate"})
         (finding,) = [each for each in findings if each.verdict is not Verdict.OK]
         return finding
 

@@ -128,10 +128,10 @@ def fires(rule: str, severity: str, cause: str = "") -> Alert:
             2,
             "- GpuLost: GpuLost it is;",
         ),
-        (NodeConditions(why="busy"), AgentAnswer(why="refused"), False, 3, "UNKNOWN alerts: busy"),
+        (NodeConditions(reason="busy"), AgentAnswer(reason="refused"), False, 3, "UNKNOWN alerts: busy"),
         (NodeConditions([fires("GpuLost", "critical")], "behind"), None, False, 2, "UNKNOWN alerts: behind"),
-        (NodeConditions([]), AgentAnswer(why="refused"), True, 2, "agent: refused;"),
-        (NodeConditions([]), AgentAnswer(why="synthetic", answered=True), True, 3, "agent: synthetic;"),
+        (NodeConditions([]), AgentAnswer(reason="refused"), True, 2, "agent: refused;"),
+        (NodeConditions([]), AgentAnswer(reason="synthetic", answered=True), True, 3, "agent: synthetic;"),
         (NodeConditions([]), None, True, 0, "20 of 20"),
     ],
 )
@@ -161,7 +161,7 @@ def page(*alerts: dict[str, object], **about: str) -> bytes:
 FUTURE, PAST, NEVER = "2999-01-01T00:00:00Z", "2023-11-14T22:13:20Z", "0001-01-01T00:00:00Z"
 
 
-def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_answers_nonsense_is_not_believed() -> None:
+def test_the_agent_is_asked_at_its_address_and_nonsense_is_not_believed() -> None:
     alerts = [
         alert("GpuLost", "firing"),
         alert("GpuHot", "pending"),
@@ -178,7 +178,7 @@ def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_answers_nonsens
             assert ask(place).firing is None
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         silent = ask(f"127.0.0.1:{hanging.getsockname()[1]}", seconds=0.1)
-    assert (silent.firing, silent.answered, "no response" in silent.why) == (None, False, True)
+    assert (silent.firing, silent.answered, "no response" in silent.reason) == (None, False, True)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_an_agent_that_judges_other_devices_or_not_yet_is_not_believed(answer: b
     """A demonstration on a node must not drain it, and one that has just begun must not make it fit for a job."""
     with serving(lambda _: (200, answer)) as place:
         found = ask(place, devices=devices)
-    assert (found.firing is None, found.answered, why in found.why) == (bool(why), True, True)
+    assert (found.firing is None, found.answered, why in found.reason) == (bool(why), True, True)
 
 
 @pytest.mark.parametrize(("seconds_late", "is_believed"), [(-10, True), (59, True), (61, False)])
@@ -213,7 +213,7 @@ def test_a_check_beside_a_demonstration_says_so_and_judges_by_its_own_sample(loo
     from agent.commands.check.node_check import _with_conditions
 
     evidence = CheckEvidence(look("idle"), "nvml", xids=[])
-    foreign = AgentAnswer(why="http://127.0.0.1:19400: the agent has synthetic devices", answered=True)
+    foreign = AgentAnswer(reason="http://127.0.0.1:19400: the agent has synthetic devices", answered=True)
     judged = _with_conditions(evidence, foreign, shipped())
     assert judged.conditions is not None and judged.conditions.firing == []
     assert "synthetic devices; one sample" in judged.conditions.note

@@ -50,7 +50,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @pytest.mark.parametrize(("status", "prolog", "plugin"), [(0, 0, 0), (1, 0, 0), (2, 1, 1), (3, 0, 2)])
-def test_the_prolog_fails_on_a_critical_finding_alone_and_the_plugin_speaks_the_detectors_language(
+def test_the_prolog_fails_on_a_critical_finding_alone_and_the_plugin_prints_it(
     shell: Shell, status: int, prolog: int, plugin: int
 ) -> None:
     got, out, calls = shell.run("slurm/coldplate-prolog.sh", status)
@@ -61,7 +61,7 @@ def test_the_prolog_fails_on_a_critical_finding_alone_and_the_plugin_speaks_the_
     assert (got, out) == (plugin, LINE.format(WORDS[status]).partition(" | ")[0] + "\n")
 
 
-def test_the_health_check_drains_once_for_each_finding_and_forgets_it_when_it_is_gone(shell: Shell) -> None:
+def test_the_health_check_drains_once_per_finding_and_forgets_it_afterwards(shell: Shell) -> None:
     drained = f"scontrol update NodeName=n17 State=drain Reason={REASON}"
     for status, told in ((0, []), (2, [drained]), (2, []), (1, []), (3, []), (2, [drained])):
         got, out, calls = shell.run("slurm/coldplate-health-check.sh", status)

@@ -109,7 +109,7 @@ def test_values_without_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "1 x GPU of unknown model" in capsys.readouterr().out
 
 
-def test_whatever_coldplate_shows_under_the_names_of_an_exporter_of_nvidia_smi_can_be_imported(tmp_path: Path) -> None:
+def test_what_coldplate_exposes_under_names_of_nvidia_smi_can_be_imported(tmp_path: Path) -> None:
     columns = {
         "clocks.mem [MHz]": "2619 MHz",
         "clocks.max.sm [MHz]": "1980 MHz",

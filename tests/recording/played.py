@@ -17,9 +17,9 @@ from tests.lab.score.play import Play, load_pack
 def played(scenario: str, seconds: int, *, begins: int = 0, judged: bool = True) -> tuple[Snapshot, ...]:
     """The snapshots of a scenario up to a second, with the series of the shipped rules or of none."""
     play = Play(load_scenario(scenario), load_pack() if judged else (), begins=begins)
-    made = tuple(play.snapshots(seconds))
+    snapshots = tuple(play.snapshots(seconds))
     play.close()
-    return made
+    return snapshots
 
 
 def provenance(first: Snapshot, node: str = "node-1.example") -> RecordingHeader:
@@ -47,6 +47,6 @@ def same(one: Snapshot, other: Snapshot) -> bool:
     mine, yours = one.readings, other.readings
     return (
         (one.sequence, one.at, one.reports) == (other.sequence, other.at, other.reports)
-        and [each.series for each in mine] == [each.series for each in yours]
-        and bits(each.value for each in mine) == bits(each.value for each in yours)
+        and [reading.series for reading in mine] == [reading.series for reading in yours]
+        and bits(reading.value for reading in mine) == bits(reading.value for reading in yours)
     )

@@ -18,8 +18,8 @@ from agent.recording.file_records import (
     MAGIC,
     START,
     RecordingError,
+    encode_header,
     encode_record,
-    encoded,
 )
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
@@ -29,19 +29,19 @@ from tests.recording.played import provenance, record, same
 POWER, BUSY = BY_NAME["coldplate_gpu_power_watts"], BY_NAME["coldplate_gpu_utilization_ratio"]
 GPU = Gpu("0", "GPU-0")
 LAYOUT = Layout((Series(POWER, GPU), Series(BUSY, GPU)))
-HEAD = START + encode_record(HEADER, encoded(provenance(Snapshot(1, Instant(0.0, 1e9), ()))))
+HEAD = START + encode_record(HEADER, encode_header(provenance(Snapshot(1, Instant(0.0, 1e9), ()))))
 
 
 def small(segments: int) -> list[Snapshot]:
     """Thirty seconds in each segment, so that there are three blocks or four."""
-    made = []
+    snapshots = []
     for segment in range(segments):
         for second in range(30):
             gap = Gap(BUSY, GPU, Reason.DENIED, f"no {second // 20}")
             report = BackendReport("nvml", Outcome.OK, 0.01, "", (gap,), second)
             at = Instant(1000.0 * segment + second, 1e9 + 1000.0 * segment + second)
-            made.append(Snapshot(second, at, (Frame(LAYOUT, (float(second), 0.5)),), (report,)))
-    return made
+            snapshots.append(Snapshot(second, at, (Frame(LAYOUT, (float(second), 0.5)),), (report,)))
+    return snapshots
 
 
 def read(path: Path) -> tuple[list[Snapshot], list[str]]:
@@ -79,7 +79,7 @@ def test_with_any_byte_changed_nothing_is_read_that_was_not_recorded(tmp_path: P
     second = content.index(MAGIC, 1)
     broken = tmp_path / "broken"
     rest = 0
-    known = {each.at.mono: each for each in snapshots}
+    by_time = {snapshot.at.mono: snapshot for snapshot in snapshots}
     places = range(len(HEAD), len(content), 5)
     for at in places:
         broken.write_bytes(content[:at] + bytes([content[at] ^ 0x41]) + content[at + 1 :])
@@ -87,7 +87,7 @@ def test_with_any_byte_changed_nothing_is_read_that_was_not_recorded(tmp_path: P
         assert problems, at
         assert str(broken) in problems[0]
         assert "at byte" in problems[0]
-        assert all(same(each, known[each.at.mono]) for each in got)
+        assert all(same(snapshot, by_time[snapshot.at.mono]) for snapshot in got)
         if at < second:
             assert "read on from byte" in problems[0]
             rest += all(map(same, got[-30:], snapshots[30:]))
@@ -139,13 +139,11 @@ ONE = definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[0, 0]], 
 TRACK = {"tracks": [["L", 0, 1]], "shapes": [[0]], "ticks": [[0, "1"]]}
 
 
-def test_the_hostile_ones_below_are_near_a_good_one_and_a_track_that_no_snapshot_has_is_in_no_figure(
-    tmp_path: Path,
-) -> None:
+def test_hostile_files_are_near_a_good_one_and_an_unused_track_is_in_no_figure(tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_bytes(HEAD + ONE + block(TRACK, TIMES + b"\0" + struct.pack("<d", 5.0)))
     (snapshot,), problems = read(path)
-    assert ([each.value for each in snapshot.readings], problems) == ([5.0], [])
+    assert ([reading.value for reading in snapshot.readings], problems) == ([5.0], [])
     document = {**TRACK, "tracks": [["L", 0, 2], ["L", 0, 1]], "shapes": [[1]]}
     path.write_bytes(HEAD + ONE + block(document, TIMES + b"\1" + bytes(16) + b"\0" + struct.pack("<d", 5.0)))
     with Recording(path) as recording:

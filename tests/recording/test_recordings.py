@@ -76,13 +76,13 @@ def test_what_was_added_is_on_the_disk_within_ten_seconds(tmp_path: Path) -> Non
 
 
 def test_of_a_short_recording_that_is_killed_most_is_left(tmp_path: Path) -> None:
-    shown = played("healthy-training", 12)
-    file = RecordingFile(tmp_path / "a", provenance(shown[0]))
-    for number, snapshot in enumerate(shown, 1):
+    snapshots = played("healthy-training", 12)
+    file = RecordingFile(tmp_path / "a", provenance(snapshots[0]))
+    for number, snapshot in enumerate(snapshots, 1):
         file.add(snapshot)
         with Recording(tmp_path / "a") as recording:
-            left = len(list(recording.snapshots()))
-        assert left >= number - max(2, number // 4)
+            readable = len(list(recording.snapshots()))
+        assert readable >= number - max(2, number // 4)
 
 
 def test_a_survey_finds_what_reading_finds(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_survey_finds_what_reading_finds(tmp_path: Path) -> None:
         assert sum(span.count for span in spans) == 200
         assert [spans[0].first, spans[-1].last] == [snapshots[0].at.wall, snapshots[-1].at.wall]
         assert len(spans) == 1 + int(200 * 7.0 // (SEGMENT_SECONDS + 7.0))
-        later = [each.snapshot for each in recording.recorded([spans[1].at])]
+        later = [recorded.snapshot for recorded in recording.recorded([spans[1].at])]
     assert all(map(same, later, snapshots[spans[0].count :]))
     assert len(later) == spans[1].count
 
@@ -122,7 +122,7 @@ def test_rows_of_another_version_are_read_and_an_empty_snapshot_is_one(tmp_path:
     assert (reading.metric.kind, reading.metric.unit, reading.metric.help) == (row.kind, row.unit, row.help)
     path = record(tmp_path / "e", [Snapshot(1, Instant(1.0, 2.0), ()), Snapshot(2, Instant(2.0, 3.0), (EMPTY_FRAME,))])
     with Recording(path) as recording:
-        assert [(each.sequence, len(each)) for each in recording.snapshots()] == [(1, 0), (2, 0)]
+        assert [(snapshot.sequence, len(snapshot)) for snapshot in recording.snapshots()] == [(1, 0), (2, 0)]
 
 
 def snapshot_at(second: float, value: float | None = None, *, series: Series = Series(POWER, GPU)) -> Snapshot:  # noqa: B008
@@ -202,16 +202,16 @@ Column = dict[float, float]
 
 
 def by_snapshots(path: Path) -> dict[Series, Column]:
-    found: defaultdict[Series, Column] = defaultdict(dict)
+    columns: defaultdict[Series, Column] = defaultdict(dict)
     with Recording(path) as recording:
         for snapshot in recording.snapshots():
             for series, value in snapshot:
-                found[series][snapshot.at.wall] = value
-    return found
+                columns[series][snapshot.at.wall] = value
+    return columns
 
 
 def by_columns(path: Path) -> dict[Series, Column]:
-    found: defaultdict[Series, Column] = defaultdict(dict)
+    columns: defaultdict[Series, Column] = defaultdict(dict)
     with Recording(path) as recording:
         for block in recording.blocks():
             for track in block.tracks:
@@ -220,12 +220,12 @@ def by_columns(path: Path) -> dict[Series, Column]:
                 for series, held in zip(track.layout.series, track.values(chosen), strict=True):
                     values = [held] * len(walls) if isinstance(held, float) else held
                     assert len(values) == len(walls)
-                    found[series].update(zip(walls, values, strict=True))
+                    columns[series].update(zip(walls, values, strict=True))
         assert recording.problems == []
-    return found
+    return columns
 
 
-def test_columns_hold_every_value_of_every_snapshot_at_its_time_whatever_layouts_come_and_go(tmp_path: Path) -> None:
+def test_columns_hold_every_value_at_its_time_whatever_layouts_come_and_go(tmp_path: Path) -> None:
     """The GPU that is lost has other layouts from then on, in the midst of a block."""
     path = record(tmp_path / "lost", played("gpu-lost", 75, begins=50)[::3])
     assert by_columns(path) == by_snapshots(path)

@@ -41,7 +41,7 @@ def secretive() -> Snapshot:
         "/home/alice/llm-secret: Permission denied; /proc/17/environ too",
         "port of aa:bb:cc:dd:ee:ff, VBIOS 96.00.74.00.01",
     )
-    gaps = tuple(Gap(BY_NAME["coldplate_nvlink_up"], NvLink(GPU, 5), Reason.DENIED, each) for each in details)
+    gaps = tuple(Gap(BY_NAME["coldplate_nvlink_up"], NvLink(GPU, 5), Reason.DENIED, detail) for detail in details)
     report = BackendReport("nvml", Outcome.FAILED, 0.1, details[0], gaps, 3)
     return Snapshot(1, Instant(1.0, 1e9), (Frame(layout, (1.0, 1.0, 1.0, 5.0, 1.0)),), (report,))
 
@@ -58,9 +58,9 @@ def inflated(path: Path) -> bytes:
 
 def test_nothing_that_identifies_is_in_the_file(tmp_path: Path) -> None:
     plain = inflated(record(tmp_path / "plain", [secretive()]))
-    assert [each for each in SECRETS if each.encode() not in plain] == []
+    assert [secret for secret in SECRETS if secret.encode() not in plain] == []
     hidden = inflated(record(tmp_path / "hidden", [secretive()], redaction=Redaction(b"key")))
-    assert [each for each in SECRETS if each.encode() in hidden] == []
+    assert [secret for secret in SECRETS if secret.encode() in hidden] == []
     for kept in (
         b"0000:1b:00.0",
         b"slurm",
@@ -78,7 +78,7 @@ def test_the_same_original_has_the_same_pseudonym_wherever_it_stands_by_the_key(
         (snapshot,) = recording.snapshots()
         assert recording.header.redacted
         assert recording.header.command == ("python",)
-    info, job, link, *_ = (each.series for each in snapshot.readings)
+    info, job, link, *_ = (reading.series for reading in snapshot.readings)
     assert isinstance(info.entity, Gpu)
     assert isinstance(link.entity, NvLink)
     assert link.entity.gpu == info.entity == job.entity
@@ -95,6 +95,6 @@ def test_the_same_original_has_the_same_pseudonym_wherever_it_stands_by_the_key(
 def test_nothing_is_lost_by_it(tmp_path: Path) -> None:
     snapshots = played("two-jobs", 30)
     with Recording(record(tmp_path / "r", snapshots, redaction=Redaction(b"key"))) as recording:
-        for read, known in zip(recording.snapshots(), snapshots, strict=True):
-            assert [each.value for each in read.readings] == [each.value for each in known.readings]
-            assert len({each.series for each in read.readings}) == len(known)
+        for read, original in zip(recording.snapshots(), snapshots, strict=True):
+            assert [reading.value for reading in read.readings] == [reading.value for reading in original.readings]
+            assert len({reading.series for reading in read.readings}) == len(original)

@@ -39,13 +39,17 @@ def row(name: str, entity: Entity, labels: Labels = ()) -> Series:
 
 def snapshots(series: Mapping[Series, Any], seconds: int, step: float = 1.0, since: float = 0.0) -> list[Snapshot]:
     framer = Framer()
-    made = []
+    snapshots_made = []
     for second in range(seconds):
-        told = {each: values[second] if isinstance(values, Sequence) else values for each, values in series.items()}
-        frame: Frame = framer.frame([Reading(each, float(value)) for each, value in told.items() if value is not None])
+        values_by_series = {
+            key: values[second] if isinstance(values, Sequence) else values for key, values in series.items()
+        }
+        frame: Frame = framer.frame(
+            [Reading(key, float(value)) for key, value in values_by_series.items() if value is not None]
+        )
         at = Instant(MONO + since + second * step, WALL + since + second * step)
-        made.append(Snapshot(second, at, (frame,)))
-    return made
+        snapshots_made.append(Snapshot(second, at, (frame,)))
+    return snapshots_made
 
 
 def recorded(

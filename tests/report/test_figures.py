@@ -21,11 +21,11 @@ def steps(period: float, samples: int = 600, fine: int = 20, jitter: float = 0.0
     return [math.fsum(signal[at : at + fine]) / fine for at in range(0, samples * fine, fine)]
 
 
-def test_a_step_of_more_than_ten_samples_is_found_and_none_of_a_shorter_one_of_noise_and_of_constants() -> None:
+def test_a_step_of_ten_samples_is_found_and_none_in_shorter_ones_or_noise() -> None:
     for period in (12.5, 20.0, 33.3, 80.0):
-        found = period_of(steps(period))
-        assert found is not None
-        assert found[0] == pytest.approx(period, rel=0.02)
+        period_and_clarity = period_of(steps(period))
+        assert period_and_clarity is not None
+        assert period_and_clarity[0] == pytest.approx(period, rel=0.02)
     for period in (0.7, 1.3, 2.4, 3.8, 5.5, 7.3):
         assert period_of(steps(period)) is None, period
     dice = random.Random(3)

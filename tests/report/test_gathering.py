@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.model import BackendReport, Gap, Outcome, Reason
+from agent.model import BackendReport, Gap, Outcome, Reason, Snapshot
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_reader import Recording
 from agent.recording.report import report_series as chosen
@@ -31,19 +31,19 @@ def test_a_gauge_has_its_figures_and_what_is_absent_for_a_while_is_in_none_of_th
         row(chosen.POWER, gpu(0)): [100.0 + second for second in range(SECONDS)],
         row(chosen.UTILIZATION, gpu(0)): [None if 20 <= second < 60 else 0.5 for second in range(SECONDS)],
     }
-    (found,) = gathered(tmp_path / "run", series, SECONDS).gpus()
-    assert found.summary(chosen.POWER) == pytest.approx((149.5, 100.0, 199.0, 104.0, 149.0, 194.0, 100.0))
-    summary = found.summary(chosen.UTILIZATION)
+    (facts,) = gathered(tmp_path / "run", series, SECONDS).gpus()
+    assert facts.summary(chosen.POWER) == pytest.approx((149.5, 100.0, 199.0, 104.0, 149.0, 194.0, 100.0))
+    summary = facts.summary(chosen.UTILIZATION)
     assert (summary.mean, summary.low, summary.seconds) == (0.5, 0.5, 60.0)
-    assert found.summary(chosen.TENSOR) is None
+    assert facts.summary(chosen.TENSOR) is None
 
 
 def test_a_metric_that_no_source_offers_says_why(tmp_path: Path) -> None:
-    some = snapshots({row(chosen.POWER, gpu(0)): 1.0}, 3)
+    originals = snapshots({row(chosen.POWER, gpu(0)): 1.0}, 3)
     gap = Gap(row(chosen.TENSOR, gpu(0)).metric, gpu(0), Reason.UNSUPPORTED)
-    told = [type(each)(each.sequence, each.at, each.frames, (BackendReport("nvml", Outcome.OK, 0.1, "", (gap,)),))
-            for each in some]  # fmt: skip
-    run = both(recorded(tmp_path / "run", told))
+    reports = (BackendReport("nvml", Outcome.OK, 0.1, "", (gap,)),)
+    reported = [Snapshot(original.sequence, original.at, original.frames, reports) for original in originals]
+    run = both(recorded(tmp_path / "run", reported))
     assert run.nodes[0].absent == {(chosen.TENSOR, gpu(0)): Reason.UNSUPPORTED}
 
 
@@ -65,19 +65,17 @@ def test_energy_is_that_of_the_counter_in_a_long_run_and_else_integrated_from_po
     ]  # fmt: skip
 
 
-def test_a_counter_loses_only_the_step_in_which_it_begins_anew_and_none_where_its_layout_changes(
-    tmp_path: Path,
-) -> None:
+def test_a_restarted_counter_loses_one_step_and_a_new_layout_loses_none(tmp_path: Path) -> None:
     series = {
         row(chosen.NVLINK_OUT, gpu(0)): [10.0 * second for second in range(50)] * 2,
         row(chosen.PCIE_OUT, gpu(0)): [10.0 * second for second in range(SECONDS)],
         row(chosen.POWER, gpu(0)): [1.0 if second % 3 else None for second in range(SECONDS)],  # within each block
     }
-    (found,) = gathered(tmp_path / "run", series, SECONDS).gpus()
-    counter, whole = found.growth(chosen.NVLINK_OUT), found.growth(chosen.PCIE_OUT)
+    (facts,) = gathered(tmp_path / "run", series, SECONDS).gpus()
+    counter, whole = facts.growth(chosen.NVLINK_OUT), facts.growth(chosen.PCIE_OUT)
     assert (counter.growth, counter.seconds, counter.mean) == (980.0, 98.0, 10.0)
     assert (whole.growth, whole.seconds) == (990.0, 99.0)
-    assert found.peak(chosen.NVLINK_OUT) == found.peak(chosen.PCIE_OUT) == 10.0
+    assert facts.peak(chosen.NVLINK_OUT) == facts.peak(chosen.PCIE_OUT) == 10.0
 
 
 def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
@@ -85,9 +83,9 @@ def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
     power = [300.0 + (400.0 if second == 333 else 0.0) for second in range(700)]
     series = {row(chosen.PCIE_IN, gpu(0)): counts, row(chosen.POWER, gpu(0)): power}
     run = gathered(tmp_path / "run", series, 700)
-    found = run.nodes[0].of(gpu(0))
+    facts = run.nodes[0].facts_of(gpu(0))
     assert run.grid.count == 480
-    assert (found.peak(chosen.PCIE_IN), found.peak(chosen.POWER)) == (5010.0, 700.0)
+    assert (facts.peak(chosen.PCIE_IN), facts.peak(chosen.POWER)) == (5010.0, 700.0)
 
 
 def test_an_xid_that_appears_has_happened_once_and_ports_are_gathered(tmp_path: Path) -> None:
@@ -99,15 +97,15 @@ def test_an_xid_that_appears_has_happened_once_and_ports_are_gathered(tmp_path: 
         row(chosen.PORT_UP, port): [1.0] * 90 + [0.0] * 10,
     }
     run = gathered(tmp_path / "run", series, SECONDS)
-    assert run.nodes[0].of(port).growth(chosen.PORT_OUT).mean == 2e9
-    [(_, state)] = run.nodes[0].of(port).states(chosen.PORT_UP)
+    assert run.nodes[0].facts_of(port).growth(chosen.PORT_OUT).mean == 2e9
+    [(_, state)] = run.nodes[0].facts_of(port).states(chosen.PORT_UP)
     assert (state.seconds, state.on) == (100.0, 90.0)
-    [(labels, counter)] = run.nodes[0].of(gpu(0)).growths(chosen.XIDS)
+    [(labels, counter)] = run.nodes[0].facts_of(gpu(0)).growths(chosen.XIDS)
     assert (labels, counter.growth) == ({"xid": "79"}, 1.0)
 
 
 @pytest.mark.parametrize(("seconds", "heated"), [(1502, (375.25, 1501.0, "driver")), (100, (100.0, 100.0, "samples"))])
-def test_throttled_time_is_the_drivers_count_in_a_long_run_and_else_that_of_the_samples(
+def test_throttled_time_is_the_drivers_count_in_a_long_run_else_of_the_samples(
     tmp_path: Path, seconds: int, heated: tuple[float, float, str]
 ) -> None:
     heat, brake = (("reason", "hw_thermal_slowdown"),), (("reason", "hw_power_brake"),)
@@ -117,7 +115,7 @@ def test_throttled_time_is_the_drivers_count_in_a_long_run_and_else_that_of_the_
         row(chosen.THROTTLE_ACTIVE, gpu(0), brake): [1.0] * 10 + [0.0] * (seconds - 10),
     }
     run = gathered(tmp_path / "run", series, seconds)
-    assert run.gpus()[0].throttled() == {
+    assert run.gpus()[0].throttled_seconds() == {
         "hw_thermal_slowdown": heated, "hw_power_brake": (10.0, float(seconds), "samples"),
     }  # fmt: skip
 
@@ -154,9 +152,9 @@ def test_a_pause_between_two_recordings_of_a_node_is_not_recorded_time(tmp_path:
     assert run.gpus()[0].energy() == (5800.0, 58.0, "counter")
 
 
-def test_what_two_files_tell_of_the_same_time_counts_once_and_one_without_a_snapshot_is_told(tmp_path: Path) -> None:
-    some = snapshots({row(chosen.POWER, gpu(0)): 100.0}, 40)
-    one, two = recorded(tmp_path / "one", some), recorded(tmp_path / "two", some)
+def test_overlapping_files_count_once_and_one_without_a_snapshot_is_reported(tmp_path: Path) -> None:
+    snapshots_of_both = snapshots({row(chosen.POWER, gpu(0)): 100.0}, 40)
+    one, two = recorded(tmp_path / "one", snapshots_of_both), recorded(tmp_path / "two", snapshots_of_both)
     run = both(one, two)
     assert run.nodes[0].snapshots == 40
     assert "40 snapshots of node-1" in run.problems[0]

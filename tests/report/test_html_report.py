@@ -43,10 +43,10 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
-        told = {name: value or "" for name, value in attrs}
-        self.attributes += told.items()
+        attributes = {name: value or "" for name, value in attrs}
+        self.attributes += attributes.items()
         if tag == "path":
-            self.paths.append((told.get("class", ""), told["d"]))
+            self.paths.append((attributes.get("class", ""), attributes["d"]))
         if tag not in VOID:
             self._open.append(tag)
 
@@ -70,8 +70,10 @@ def page(run: RecordedRun, *alerts: Observation) -> tuple[Page, str]:
 def observation(run: RecordedRun, severity: str = "warning", **changes: Any) -> Observation:
     """An alert about GPU 0 that fired for 100 s."""
     labels = {"alertname": "GpuHot", "severity": severity, "gpu": "0", "sensor": "core"}
-    made = Observation("GpuHot", "node-1", labels, {"summary": "It is hot."}, run.first + 100, run.first + 200, 100.0)
-    return replace(made, **changes)
+    default = Observation(
+        "GpuHot", "node-1", labels, {"summary": "It is hot."}, run.first + 100, run.first + 200, 100.0
+    )
+    return replace(default, **changes)
 
 
 def points(path: str) -> list[tuple[float, float]]:
@@ -89,24 +91,24 @@ def run(tmp_path: Path) -> RecordedRun:
     return gathered(tmp_path / "run", series, seconds)
 
 
-def test_the_page_needs_nothing_but_itself_and_what_was_not_seen_breaks_its_line_or_has_none(run: RecordedRun) -> None:
-    found, text = page(run)
-    assert not {"script", "link", "img", "iframe", "object", "base", "form", "a"} & set(found.tags)
-    assert not {name for name, _ in found.attributes} & {"src", "href", "srcset", "xlink:href", "data", "action"}
-    assert not any(name.startswith("on") for name, _ in found.attributes)
+def test_the_page_needs_nothing_but_itself_and_gaps_break_its_lines(run: RecordedRun) -> None:
+    parsed, text = page(run)
+    assert not {"script", "link", "img", "iframe", "object", "base", "form", "a"} & set(parsed.tags)
+    assert not {name for name, _ in parsed.attributes} & {"src", "href", "srcset", "xlink:href", "data", "action"}
+    assert not any(name.startswith("on") for name, _ in parsed.attributes)
     assert not re.search(r"url\(|@import|https?:", text)
-    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
-    utilization = [path for style, path in found.paths if style.startswith("line") and "L" in path][:2]
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in parsed.attributes
+    utilization = [path for style, path in parsed.paths if style.startswith("line") and "L" in path][:2]
     assert sorted(path.count("M") for path in utilization) == [1, 2]
-    assert found.words.count("n/a: not recorded") == 8
-    assert "n/a" in found.words
-    assert any(word.startswith("Imbalance of GPUs 0-1: utilization of its GPUs differs") for word in found.words)
+    assert parsed.words.count("n/a: not recorded") == 8
+    assert "n/a" in parsed.words
+    assert any(word.startswith("Imbalance of GPUs 0-1: utilization of its GPUs differs") for word in parsed.words)
 
 
 def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_second(run: RecordedRun) -> None:
-    found, _ = page(run)
-    lines = [path for style, path in found.paths if style.startswith("line") and path.startswith("M") and "L" in path]
-    bands = [path for style, path in found.paths if style == "band"]
+    parsed, _ = page(run)
+    lines = [path for style, path in parsed.paths if style.startswith("line") and path.startswith("M") and "L" in path]
+    bands = [path for style, path in parsed.paths if style == "band"]
     assert max(len(points(path)) for path in lines) <= run.grid.count == 480
     power = next(
         path for path in bands if len({y for _, y in points(path)}) == 2 and max(y for _, y in points(path)) < 150
@@ -119,18 +121,18 @@ def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_se
 
 @pytest.mark.parametrize(("seconds", "apart"), [(20, 5), (200, 30), (1200, 300)])
 def test_the_axis_of_time_has_marks_however_short_the_run_is(tmp_path: Path, seconds: int, apart: int) -> None:
-    found, _ = page(gathered(tmp_path / "run", {row(chosen.POWER, gpu(0)): [300.0] * seconds}, seconds))
-    clocks = [each for each in found.words if re.fullmatch(r"\d\d:\d\d(:\d\d)?", each)]
-    marks = [sum(60**place * int(part) for place, part in enumerate(reversed(each.split(":")))) for each in clocks]
+    parsed, _ = page(gathered(tmp_path / "run", {row(chosen.POWER, gpu(0)): [300.0] * seconds}, seconds))
+    clocks = [word for word in parsed.words if re.fullmatch(r"\d\d:\d\d(:\d\d)?", word)]
+    marks = [sum(60**place * int(part) for place, part in enumerate(reversed(word.split(":")))) for word in clocks]
     unit = 1 if clocks[0].count(":") == 2 else 60
     assert {(later - earlier) * unit for earlier, later in pairwise(marks)} == {apart}
 
 
 def test_an_alert_is_marked_on_every_plot(run: RecordedRun) -> None:
-    found, _ = page(run, observation(run), observation(run, "info", alert="Advice"))
-    assert found.tags["rect"] == 2
-    assert found.words.count("GpuHot") == 2
-    assert found.words.count("Advice") == 0
+    parsed, _ = page(run, observation(run), observation(run, "info", alert="Advice"))
+    assert parsed.tags["rect"] == 2
+    assert parsed.words.count("GpuHot") == 2
+    assert parsed.words.count("Advice") == 0
 
 
 def test_an_alert_has_its_severity_its_texts_its_device_and_its_times(run: RecordedRun) -> None:
@@ -151,17 +153,17 @@ def test_a_page_without_alerts_says_what_was_judged_and_what_was_not(run: Record
     rules = ("A", "B", "C", "D")
     words = Page(html_report(run, Judgement((), rules, ("A",), ("B", "C"), ("Rule D failed.",)), ())).words
     assert "No alert fired. 4 alert rules were evaluated over what was recorded." in words
-    assert any(each.startswith("1 of them needs a longer history than this recording") for each in words)
-    assert any(each.startswith("2 of them found none of their metrics") for each in words)
+    assert any(word.startswith("1 of them needs a longer history than this recording") for word in words)
+    assert any(word.startswith("2 of them found none of their metrics") for word in words)
     assert "Rule D failed." in words
     assert "No alert rule was evaluated: nothing was judged." in Page(html_report(run, Judgement(), ())).words
 
 
 def test_alerts_of_the_agents_own_rules_are_apart(run: RecordedRun) -> None:
-    found = Page(html_report(run, Judgement(), (observation(run),)))
-    place = found.words.index("What only the rules of its own agent said while it was recorded")
-    assert "Warning." in found.words[place:]
-    assert found.tags["rect"] == 0
+    parsed = Page(html_report(run, Judgement(), (observation(run),)))
+    place = parsed.words.index("What only the rules of its own agent said while it was recorded")
+    assert "Warning." in parsed.words[place:]
+    assert parsed.tags["rect"] == 0
 
 
 def test_a_page_is_titled_by_its_files_up_to_four_and_tells_what_was_damaged(run: RecordedRun) -> None:
@@ -178,11 +180,11 @@ def test_names_of_a_hostile_recording_are_text(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>\"'&\u202e\ud800"
     held = (("scheduler", "slurm"), ("job_id", evil), ("user", evil), ("name", evil))
     series = {row(chosen.HOLDER, gpu(0), held): 1.0, row(chosen.UTILIZATION, gpu(0)): 0.5}
-    made = gathered(tmp_path / "run", series, 20)
-    made.files = [evil]
-    made.nodes[0].name = evil
-    found, text = page(made, Observation(evil, evil, {evil: evil}, {"summary": evil}, made.first, made.last, 1.0))
-    assert "script" not in found.tags
+    run = gathered(tmp_path / "run", series, 20)
+    run.files = [evil]
+    run.nodes[0].name = evil
+    parsed, text = page(run, Observation(evil, evil, {evil: evil}, {"summary": evil}, run.first, run.last, 1.0))
+    assert "script" not in parsed.tags
     assert "\u202e" not in text
     text.encode()
 
@@ -192,15 +194,18 @@ def test_names_of_a_hostile_recording_are_text(tmp_path: Path) -> None:
 def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, value: float) -> None:
     numbers = [value if second % 2 else 1.0 for second in range(70)]
     names = (chosen.UTILIZATION, chosen.POWER, chosen.MEMORY, chosen.ENERGY, chosen.NVLINK_OUT, chosen.POWER_LIMIT)
-    some = snapshots({row(name, gpu(index)): numbers for name in names for index in range(2)}, 70)
-    odd = [dataclasses.replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in some]
+    original = snapshots({row(name, gpu(index)): numbers for name in names for index in range(2)}, 70)
+    odd = [
+        dataclasses.replace(snapshot, at=Instant(snapshot.at.mono * 1e9, wall + snapshot.at.wall))
+        for snapshot in original
+    ]
     with Recording(recorded(tmp_path / "run", odd, interval=1e-300)) as recording:
-        made = read_run([recording])
-    found, _ = page(made)
-    assert found.words
-    assert report_card(made, Judgement(), (), TextStyle(80))
-    json.dumps(report_document(made, Judgement(), ()), allow_nan=False)
-    assert comparison(made, made)
+        run = read_run([recording])
+    parsed, _ = page(run)
+    assert parsed.words
+    assert report_card(run, Judgement(), (), TextStyle(80))
+    json.dumps(report_document(run, Judgement(), ()), allow_nan=False)
+    assert comparison(run, run)
 
 
 @pytest.mark.parametrize("wall", [-1e17, 1e17])
@@ -214,12 +219,12 @@ def test_absurd_times_and_values_are_played(tmp_path: Path, wall: float) -> None
 
 def test_few_gpus_that_are_meant_are_the_only_ones_in_colour(tmp_path: Path) -> None:
     run = gathered(tmp_path / "run", {row(chosen.UTILIZATION, gpu(index)): index / 4 for index in range(4)}, 300)
-    told = [observation(run, labels={"gpu": "3"}), observation(run, labels={"gpu": "1", "severity": "info"})]
-    found, _ = page(run, *told)
-    assert [style for style, path in found.paths if style.startswith("line") and "L" in path] == [
+    alerts = [observation(run, labels={"gpu": "3"}), observation(run, labels={"gpu": "1", "severity": "info"})]
+    parsed, _ = page(run, *alerts)
+    assert [style for style, path in parsed.paths if style.startswith("line") and "L" in path] == [
         "line quiet", "line quiet", "line quiet", "line l0",
     ]  # fmt: skip
-    assert "other GPUs" in found.words
+    assert "other GPUs" in parsed.words
 
 
 def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

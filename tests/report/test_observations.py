@@ -22,12 +22,12 @@ HOT = "Hot: coldplate_gpu_temperature_celsius > 90\nfor: 5s\nlabels: {severity: 
 def document(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
     """The report as JSON."""
     assert run_report(*words, "--json") == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return content
 
 
-def observed(told: dict[str, Any]) -> list[tuple[str, str, str | None, str | None]]:
-    return [(each["severity"], each["alert"], each["device"], each["inhibited_by"]) for each in told["alerts"]]
+def observed(content: dict[str, Any]) -> list[tuple[str, str, str | None, str | None]]:
+    return [(alert["severity"], alert["alert"], alert["device"], alert["inhibited_by"]) for alert in content["alerts"]]
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_a_scenario_has_the_alerts_of_the_pack_and_of_its_advice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], scenario: str, begins: int, ends: int, expected: list[object]
 ) -> None:
     path = record(tmp_path / "run", played(scenario, ends, begins=begins, judged=False))
-    told = document(capsys, path)
-    assert observed(told) == expected
-    assert all(each["annotations"]["summary"] for each in told["alerts"])
-    assert told["rules"]["evaluated"] > len(told["rules"]["need_longer_history"]) > 0
-    assert told["recorded_alerts"] == []
+    content = document(capsys, path)
+    assert observed(content) == expected
+    assert all(alert["annotations"]["summary"] for alert in content["alerts"])
+    assert content["rules"]["evaluated"] > len(content["rules"]["need_longer_history"]) > 0
+    assert content["recorded_alerts"] == []
 
 
 def test_an_alert_that_fires_twice_is_one_observation_with_both_times(
@@ -124,8 +124,8 @@ def test_what_the_rules_could_not_judge_is_said(tmp_path: Path, capsys: pytest.C
         tmp_path, HOT, "Long: coldplate_gpu_temperature_celsius > 90\nfor: 5m",
         "Other: coldplate_gpu_power_watts > 1", "Odd: coldplate_gpu_temperature_celsius + on() group_left() vector(1)",
     )  # fmt: skip
-    told = document(capsys, path, "--rules", file)["rules"]
-    assert told == {
+    rules_of_report = document(capsys, path, "--rules", file)["rules"]
+    assert rules_of_report == {
         "evaluated": 4, "need_longer_history": ["Long"], "without_metrics": ["Other"], "failures": [],
     }  # fmt: skip
     assert run_report(path, "--rules", file) == 0
@@ -143,9 +143,9 @@ def test_a_rule_that_failed_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def coverage(tmp_path: Path, text: str, metrics: set[str], seconds: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
     (tmp_path / "rules.yml").write_text(f"groups:\n- name: g\n  rules:\n{text}")
-    found = coverage_of(ruleset(tmp_path / "rules.yml"), metrics, seconds)
-    assert found.rules == ("A",)
-    return found.short, found.unread
+    judgement = coverage_of(ruleset(tmp_path / "rules.yml"), metrics, seconds)
+    assert judgement.rules == ("A",)
+    return judgement.short, judgement.unread
 
 
 RECORDED = """  - record: gpu:power:max5m
@@ -156,7 +156,7 @@ RECORDED = """  - record: gpu:power:max5m
 """
 
 
-def test_a_rule_needs_the_history_and_the_metrics_of_the_recording_rules_that_it_reads(tmp_path: Path) -> None:
+def test_a_rule_needs_history_and_metrics_of_the_recording_rules_it_reads(tmp_path: Path) -> None:
     power = {"coldplate_gpu_power_watts"}
     assert coverage(tmp_path, RECORDED, power, 419.0) == (("A",), ())
     assert coverage(tmp_path, RECORDED, power, 420.0) == ((), ())
@@ -183,10 +183,10 @@ def test_an_old_recording_gives_a_report_that_says_what_it_lacks(
     old = replace(row(chosen.TEMPERATURE, gpu(0)).metric, name="coldplate_gpu_heat_degrees")
     alert = (("alertname", "GpuHotterThanBefore"), ("alertstate", "firing"), ("gpu", "0"), ("severity", "warning"))
     series = {Series(old, gpu(0), ()): 99.0, row(chosen.ALERT, Node(), alert): [None] * 10 + [1.0] * 10}
-    told = document(capsys, recorded(tmp_path / "run", snapshots(series, 20)))
-    assert told["alerts"] == []
-    assert len(told["rules"]["without_metrics"]) > told["rules"]["evaluated"] / 2
-    (alert_told,) = told["recorded_alerts"]
+    content = document(capsys, recorded(tmp_path / "run", snapshots(series, 20)))
+    assert content["alerts"] == []
+    assert len(content["rules"]["without_metrics"]) > content["rules"]["evaluated"] / 2
+    (alert_told,) = content["recorded_alerts"]
     assert (alert_told["alert"], alert_told["device"], alert_told["severity"]) == (
         "GpuHotterThanBefore", "GPU 0", "warning",
     )  # fmt: skip
@@ -199,6 +199,6 @@ def test_an_old_recording_gives_a_report_that_says_what_it_lacks(
 def test_what_the_recorded_alerts_and_the_rules_both_say_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = document(capsys, record(tmp_path / "run", played("xid-storm", 90, begins=50)))
-    assert "GpuXid" in {name for _, name, *_ in observed(told)}
-    assert told["recorded_alerts"] == []
+    content = document(capsys, record(tmp_path / "run", played("xid-storm", 90, begins=50)))
+    assert "GpuXid" in {name for _, name, *_ in observed(content)}
+    assert content["recorded_alerts"] == []

@@ -22,8 +22,8 @@ Run = Callable[..., tuple[int, str, str]]
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: object) -> tuple[int, str, str]:
         status = run_report(*words)
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
 
     return run
 
@@ -41,12 +41,10 @@ def small(path: Path, seconds: int = 120) -> Path:
     return recorded(path, snapshots(series, seconds), command=("python", "train.py"))
 
 
-def test_card_and_document_have_a_line_for_each_gpu_and_say_what_is_absent_and_what_is_zero(
-    tmp_path: Path, run: Run
-) -> None:
+def test_card_and_document_have_a_line_per_gpu_and_tell_absent_from_zero(tmp_path: Path, run: Run) -> None:
     path = small(tmp_path / "run")
-    status, card, told = run(path)
-    assert (status, told) == (0, "")
+    status, card, errors = run(path)
+    assert (status, errors) == (0, "")
     lines = [line.split() for line in card.splitlines()]
     assert ["0", "100%", "100-100%", "n/a", "n/a", "n/a", "n/a", "560", "619", "n/a", "n/a"] in lines
     assert ["1", "0%", "0-0%", *["n/a"] * 8] in lines
@@ -90,14 +88,16 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
     held = (("scheduler", "slurm"), ("job_id", "7"), ("user", "ada"), ("name", "train"))
     series = {row(chosen.UTILIZATION, gpu(index)): 0.01 if index else 1.0 for index in range(8)}
     series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(8)}
-    found = gathered(tmp_path / "run", series, 90)
-    found.files = ["run.coldplate"]
+    run_facts = gathered(tmp_path / "run", series, 90)
+    run_facts.files = ["run.coldplate"]
     texts = {"summary": "GPU 0 waits.", "description": "The others work, and it does not. " * 4}
     labels = {"gpu": "0", "job_id": "7", "severity": "warning"}
-    alert = Observation("GpuImbalance", "node-1", labels, texts, found.first, found.last, 90.0, 2, True, "GpuLost")
+    alert = Observation(
+        "GpuImbalance", "node-1", labels, texts, run_facts.first, run_facts.last, 90.0, 2, True, "GpuLost"
+    )
     judgement = Judgement([alert], ["GpuImbalance", "GpuLost"], ["GpuLost"], ["GpuImbalance"])
 
-    card = report_card(found, judgement, [alert], TextStyle(width))
+    card = report_card(run_facts, judgement, [alert], TextStyle(width))
     assert max(map(len, card)) <= width
     assert "\n".join(card).isascii()
     assert "\x1b" not in "\n".join(card)
@@ -131,18 +131,18 @@ def test_what_a_hostile_recording_calls_things_reaches_no_terminal_raw(tmp_path:
 def test_a_file_that_is_cut_or_none_is_told_and_what_can_be_read_is_reported(tmp_path: Path, run: Run) -> None:
     path, foreign, none = small(tmp_path / "run"), tmp_path / "foreign", tmp_path / "none"
     foreign.write_text("hello")
-    status, card, told = run(foreign, path)
+    status, card, errors = run(foreign, path)
     assert (status, "node-1" in card) == (0, True)
-    assert told == f"coldplate report: {foreign}: is not a recording of coldplate's\n"
+    assert errors == f"coldplate report: {foreign}: is not a recording of coldplate's\n"
     path.write_bytes(path.read_bytes()[:-30])
-    status, card, told = run(path)
+    status, card, errors = run(path)
     assert (status, "GPU" in card) == (0, True)
-    assert told.startswith(f"coldplate report: {path}: ends in the middle of a record at byte ")
-    assert told.count("\n") == 1
+    assert errors.startswith(f"coldplate report: {path}: ends in the middle of a record at byte ")
+    assert errors.count("\n") == 1
     path.write_bytes(path.read_bytes()[:400])
-    status, card, told = run(path)
-    assert (status, card, told.count("\n")) == (1, "", 1)
-    assert "there is no snapshot to report on; " in told and "ends in the middle of a record at byte " in told
+    status, card, errors = run(path)
+    assert (status, card, errors.count("\n")) == (1, "", 1)
+    assert "there is no snapshot to report on; " in errors and "ends in the middle of a record at byte " in errors
     assert run(none) == (1, "", f"coldplate report: {none}: cannot be read: No such file or directory\n")
 
 
@@ -167,8 +167,8 @@ STRAIN = """groups:
 def test_the_named_rules_are_evaluated_over_the_recording(tmp_path: Path, run: Run) -> None:
     recording, rules = small(tmp_path / "run"), tmp_path / "strain.yml"
     rules.write_text(STRAIN)
-    status, card, told = run(recording, "--rules", rules)
-    assert (status, told) == (0, "")
+    status, card, errors = run(recording, "--rules", rules)
+    assert (status, errors) == (0, "")
     assert " warning  PowerHigh\n          PowerHigh on GPU 0 from" in card
     document = json.loads(run(recording, "--rules", rules, "--json")[1])
     (alert,) = document["alerts"]
@@ -181,15 +181,15 @@ def test_the_named_rules_are_evaluated_over_the_recording(tmp_path: Path, run: R
     rules.write_text(STRAIN.replace("560", "9000"))
     assert "No alert fired. 1 alert rule was evaluated" in run(recording, "--rules", rules)[1]
     rules.write_text("groups: 1")
-    status, card, told = run(recording, "--rules", rules)
+    status, card, errors = run(recording, "--rules", rules)
     assert (status, card) == (1, "")
-    assert "strain.yml" in told
+    assert "strain.yml" in errors
 
 
 def test_figures_are_means_over_the_gpus_that_have_them(tmp_path: Path) -> None:
     one = gathered(tmp_path / "one", {row(chosen.POWER, gpu(0)): 400.0, row(chosen.POWER, gpu(1)): 200.0}, 60)
     series = {row(chosen.POWER, gpu(0)): 450.0, row(chosen.UTILIZATION, gpu(1)): 0.5}
-    rows = {each.name: each for each in comparison(one, gathered(tmp_path / "two", series, 120))}
+    rows = {figure.name: figure for figure in comparison(one, gathered(tmp_path / "two", series, 120))}
     assert rows["power by energy"][2:4] == (300.0, 450.0)
     assert rows["power by energy"].change == 0.5
     assert rows["utilization"][2:4] == (None, 0.5)
@@ -244,7 +244,7 @@ def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mista
     ]
     assert run_report("--compare", *files, "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    [power] = [each for each in document["figures"] if each["figure"] == "power by energy"]
+    [power] = [figure for figure in document["figures"] if figure["figure"] == "power by energy"]
     assert (power["one"], power["other"]) == (100.0, pytest.approx(99.9999))
     assert document["other"]["files"] == [str(files[1])]
     assert (document["other"]["alerts"], document["other"]["rules"]["failures"]) == ([], [])

@@ -20,13 +20,13 @@ Answers = Callable[[str], Answer]
 
 def canned(scenario: str, second: int, *, is_evaluated: bool = True, node: str = "") -> Answers:
     """One of a node that plays this scenario: each question for the snapshot gets the next one; one alert fires."""
-    seen, _ = played(scenario, second)
-    left = itertools.chain(seen[-40:], itertools.repeat(seen[-1]))
+    snapshots, _ = played(scenario, second)
+    remaining = itertools.chain(snapshots[-40:], itertools.repeat(snapshots[-1]))
     rule = RuleReport(ALERT.rule, True, "x", alerts=(ALERT,))
 
     def answer(path: str) -> Answer:
         if path == "/api/v1/snapshot":
-            return 200, snapshot_json.success(next(left), 0.1, node, {})
+            return 200, snapshot_json.success(next(remaining), 0.1, node, {})
         group = GroupReport("group", "file", 1.0, evaluated_at=clock().wall if is_evaluated else None, rules=(rule,))
         return 200, rules_json.alerts([group])
 

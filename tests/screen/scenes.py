@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 
 from agent.backends.synthetic.loader import load_scenario
-from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.node_samples import NodeSample
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Snapshot
 from exporters.headlines import Headline
@@ -23,10 +23,10 @@ def played(scenario: str, second: int, rules: bool = False) -> tuple[tuple[Snaps
     past = PAST_SECONDS.get(scenario, SEEN_SECONDS + 30)  # an XID is remembered for longer than the view has looked
     begins = max(0, second - past)
     play = Play(load_scenario(scenario), load_pack() if rules else (), begins=begins)
-    seen = tuple(play.snapshots(second))[-SEEN_SECONDS:]
+    snapshots = tuple(play.snapshots(second))[-SEEN_SECONDS:]
     alerts = tuple(play.conditions()) if rules else None
     play.close()
-    return seen, alerts
+    return snapshots, alerts
 
 
 @functools.cache
@@ -44,16 +44,16 @@ def scene_of_nodes(
     plays = [(name, *played(scenario, second, rules)) for name, scenario in nodes]
     scene = ScreenData((), (), 1.0)
     for place in reversed(range(0, min(second, SEEN_SECONDS), every)):
-        told = [
-            Sighting(name, "from its agent", seen[-1 - place], alerts, mono=seen[-1 - place].at.mono)
-            for name, seen, alerts in plays
+        samples = [
+            NodeSample(name, "from its agent", snapshots[-1 - place], alerts, mono=snapshots[-1 - place].at.mono)
+            for name, snapshots, alerts in plays
         ]
         if silent:
-            told.append(Sighting(silent, "from its agent", problem="no answer: Connection refused"))
-        scene = watch.scene(told, plays[0][1][-1 - place].at.mono)
+            samples.append(NodeSample(silent, "from its agent", problem="no answer: Connection refused"))
+        scene = watch.scene(samples, plays[0][1][-1 - place].at.mono)
     return scene
 
 
 def texts(troubles: Sequence[Headline]) -> list[str]:
     """What is wrong, in its order."""
-    return [f"{each.tone.name} {each.text}" for each in troubles]
+    return [f"{headline.tone.name} {headline.text}" for headline in troubles]

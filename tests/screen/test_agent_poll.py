@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from agent.commands.top.node_sources import AgentPoller
-from agent.commands.top.screen.node_samples import NVLINK, Sighting, SightingBoard, Traffic
+from agent.commands.top.screen.node_samples import NVLINK, NodeSample, SampleBoard, Traffic
 from agent.commands.top.screen.view_builder import ViewKeeper
 from agent.daemon.hub import RecentReadings
 from agent.lib.clock import clock
@@ -28,13 +28,13 @@ def ask(place: str, timeout: float = 30.0) -> AgentResponse:
         return poll.fetch()
 
 
-def test_an_agent_tells_its_snapshot_and_its_alerts_and_without_rules_none_rather_than_that_none_fires() -> None:
+def test_an_agent_sends_snapshot_and_alerts_and_without_rules_no_alerts() -> None:
     with serving(canned("straggler", 200)) as place:
-        told = ask(place)
-    assert told.problem == ""
-    assert told.snapshot is not None
-    assert told.age == 0.1
-    assert told.alerts == [ALERT]
+        response = ask(place)
+    assert response.problem == ""
+    assert response.snapshot is not None
+    assert response.age == 0.1
+    assert response.alerts == [ALERT]
     whole = canned("straggler", 200)
     with serving(lambda path: whole(path) if path == "/api/v1/snapshot" else (404, b"")) as place:
         assert ask(place).alerts is None
@@ -51,10 +51,10 @@ ODD: list[tuple[Answers, str]] = [
 @pytest.mark.parametrize(("answers", "problem"), ODD)
 def test_whoever_is_no_agent_is_a_problem_in_one_line(answers: Answers, problem: str) -> None:
     with serving(answers) as place:
-        told = ask(place)
-    assert told.snapshot is None
-    assert problem in told.problem
-    assert told.problem.isprintable()
+        response = ask(place)
+    assert response.snapshot is None
+    assert problem in response.problem
+    assert response.problem.isprintable()
 
 
 def test_nobody_there_and_one_that_is_silent_are_told_apart() -> None:
@@ -65,34 +65,36 @@ def test_nobody_there_and_one_that_is_silent_are_told_apart() -> None:
 
 
 def test_each_agent_is_asked_again_and_again_and_a_silent_one_delays_no_other() -> None:
-    asked = threading.Event()
+    changed = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as silent, serving(canned("straggler", 200)) as place:
-        board = SightingBoard(asked.set)
+        board = SampleBoard(changed.set)
         polling = AgentPoller(board, 0.01, Threads())
         hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        polling.begin(AgentClient("silent", HttpTarget(hung, timeout=60.0), clock))
-        polling.begin(AgentClient("well", HttpTarget(f"http://{place}", timeout=60.0), clock))
-        polling.begin(AgentClient("well", HttpTarget("http://127.0.0.1:1", timeout=60.0), clock))  # known already
-        seen: set[float] = set()
-        while len(seen) < 3:
-            assert asked.wait(60)
-            asked.clear()
-            seen |= {each.snapshot.at.mono for each in board.look()[0] if each.snapshot is not None}
-        assert [each.name for each in board.look()[0]] == ["well"]
+        polling.start_polling(AgentClient("silent", HttpTarget(hung, timeout=60.0), clock))
+        polling.start_polling(AgentClient("well", HttpTarget(f"http://{place}", timeout=60.0), clock))
+        polling.start_polling(
+            AgentClient("well", HttpTarget("http://127.0.0.1:1", timeout=60.0), clock)
+        )  # known already
+        monos: set[float] = set()
+        while len(monos) < 3:
+            assert changed.wait(60)
+            changed.clear()
+            monos |= {sample.snapshot.at.mono for sample in board.latest()[0] if sample.snapshot is not None}
+        assert [sample.name for sample in board.latest()[0]] == ["well"]
         polling.stop()
 
 
 def test_the_same_snapshot_again_is_not_another_sample() -> None:
-    board = SightingBoard()
-    first = Sighting("n", "x", played("straggler", 200)[0][-1])
-    board.put(first)
-    board.put(first)
+    board = SampleBoard()
+    first = NodeSample("n", "x", played("straggler", 200)[0][-1])
+    board.store_sample(first)
+    board.store_sample(first)
     waited = threading.Thread(target=board.wait, args=({"n": 1}, 60.0))
     waited.start()
-    board.put(first)
+    board.store_sample(first)
     waited.join(0.2)
     assert waited.is_alive()
-    board.put(Sighting("n", "x", problem="gone"))
+    board.store_sample(NodeSample("n", "x", problem="gone"))
     waited.join(60)
     assert not waited.is_alive()
 
@@ -119,16 +121,16 @@ def test_what_cannot_be_asked_is_refused_without_showing_a_secret(text: str) -> 
     assert "secret" not in str(refused.value)
 
 
-SEEN = 4
+SAMPLES = 4
 
 
 def watched(interval: int, past: Sequence[PastMoment], late: int = 0) -> list[float | None]:
     """The history of GPU 0's power after SEEN moments; the past came with the so-manieth of them."""
     keeper, snapshots = ViewKeeper(float(interval)), played("straggler", 200)[0]
-    for place in reversed(range(SEEN)):
-        told = past if SEEN - 1 - place >= late else ()
-        sighting = Sighting("n", "o", snapshots[-1 - place * interval], past=told)
-        scene = keeper.scene([sighting], 0.0)
+    for place in reversed(range(SAMPLES)):
+        past_moments = past if SAMPLES - 1 - place >= late else ()
+        sample = NodeSample("n", "o", snapshots[-1 - place * interval], past=past_moments)
+        scene = keeper.scene([sample], 0.0)
     return list(scene.nodes[0].gpus[0].power_history)
 
 
@@ -152,7 +154,7 @@ def test_what_was_before_is_put_in_front_of_what_was_seen_as_far_apart_as_that()
     every = powers(played("straggler", 200)[0])
     assert watched(1, remembered(), 0) == watched(1, remembered(), 2) == every
     assert watched(5, remembered()) == every[4::5]
-    assert watched(1, ()) == every[-SEEN:]
+    assert watched(1, ()) == every[-SAMPLES:]
 
 
 GPU = Gpu("0", "GPU-a")
@@ -167,12 +169,12 @@ def sample(mono: float, sent: float | None = None, errors: float | None = None) 
 
 
 def rate(traffic: Traffic, snapshot: Snapshot) -> float | None:
-    traffic.take(snapshot)
+    traffic.add_snapshot(snapshot)
     return traffic.rates.get((NVLINK[0], GPU))
 
 
 def grown(traffic: Traffic, snapshot: Snapshot) -> float | None:
-    traffic.take(snapshot)
+    traffic.add_snapshot(snapshot)
     return traffic.growth.get((ERRORS, PORT, ()))
 
 
@@ -192,15 +194,15 @@ def test_a_rate_needs_two_samples_one_after_the_other_and_is_per_second(
     assert [rate(traffic, sample(mono, sent)) for mono, sent in seen] == rates
 
 
-def test_growth_is_that_of_the_last_minute_and_a_clock_that_begins_anew_is_not_compared_with_before() -> None:
+def test_growth_is_that_of_the_last_minute_and_a_restarted_clock_begins_again() -> None:
     traffic = Traffic()
-    traffic.take(sample(1000.0, 1000.0, 5.0))
+    traffic.add_snapshot(sample(1000.0, 1000.0, 5.0))
     assert rate(traffic, sample(3.0, 2000.0, 9.0)) is None
     assert grown(traffic, sample(3.0, 2000.0, 9.0)) is None
     traffic = Traffic()
     counts = {float(second): 5.0 if second < 30 else 8.0 for second in range(0, 120, 10)}
-    told = [grown(traffic, sample(second, errors=count)) for second, count in counts.items()]
-    assert told[0] is None
-    assert told[1] == 0.0
-    assert told[3] == told[8] == 3.0
-    assert told[-1] == 0.0
+    growths = [grown(traffic, sample(second, errors=count)) for second, count in counts.items()]
+    assert growths[0] is None
+    assert growths[1] == 0.0
+    assert growths[3] == growths[8] == 3.0
+    assert growths[-1] == 0.0

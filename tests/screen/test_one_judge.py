@@ -7,8 +7,8 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.commands.check.node_conditions import NodeConditions, condition_findings, of_node
-from agent.commands.top.node_sources import sighting_of
-from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.node_sources import node_sample_of
+from agent.commands.top.screen.node_samples import NodeSample
 from agent.commands.top.screen.view_builder import ViewKeeper
 from agent.model import Gpu, GroupReport, Instant, PastMoment, Phase, Reading, RuleReport, Severity
 from agent.wiring.agent_client import AgentResponse, SnapshotReader, read_alerts
@@ -36,9 +36,9 @@ def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenar
             "g", "f", 1.0, rules=tuple(RuleReport(each.rule, True, "x", alerts=(each,)) for each in conditions)
         ),
     )
-    told = read_alerts(rules_json.alerts(groups)).alerts
-    by_gpu = {(dict(each.labels)["gpu"], each.phase.value, each.rule) for each in told if "gpu" in dict(each.labels)}
-    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshots[-1], told, mono=snapshots[-1].at.mono)], 0.0)
+    alerts = read_alerts(rules_json.alerts(groups)).alerts
+    by_gpu = {(dict(each.labels)["gpu"], each.phase.value, each.rule) for each in alerts if "gpu" in dict(each.labels)}
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "here", snapshots[-1], alerts, mono=snapshots[-1].at.mono)], 0.0)
     of_top = {(gpu.index, each.phase.value, each.rule) for gpu in scene.nodes[0].gpus for each in gpu.row.conditions}
     page = overview(context(snapshots[-1], rules=lambda: groups))
     table = re.search(r"<h2>GPUs.*?</table>", page, re.DOTALL)
@@ -53,10 +53,10 @@ def test_page_top_check_and_api_name_the_same_conditions_on_the_same_gpus(scenar
     assert of_top == of_page == by_gpu
     of_check = {
         (each.name, each.verdict.value)
-        for each in condition_findings(NodeConditions(of_node(told)))
+        for each in condition_findings(NodeConditions(of_node(alerts)))
         if each.name != "alerts"
     }
-    counted = [each for each in told if each.phase is Phase.FIRING and not each.inhibited_by]
+    counted = [each for each in alerts if each.phase is Phase.FIRING and not each.inhibited_by]
     assert of_check == {(each.rule, each.severity.value) for each in counted if each.severity is not Severity.INFO}
     assert json.loads(rules_json.alerts(groups))["status"] == "success"
 
@@ -82,10 +82,10 @@ def test_page_and_top_show_the_same_state_at_the_onset_of_a_fault() -> None:
         view = context(snapshot_of(1, at, [*readings, *seconds(150.0, waiting)]), ledger=lambda: moments)
         body = ask(Routes(view), Request("GET", "/api/v1/snapshot")).body
         sample = reader.read(body)
-        scene = keeper.scene([sighting_of("n", AgentResponse(sample.snapshot, states=sample.states))], at.mono)
-    (shown,) = scene.nodes[0].gpus
-    assert max(shown.state_seconds, key=shown.state_seconds.__getitem__) == "waiting", "since top has looked"
-    assert shown.word == "computing"
+        scene = keeper.scene([node_sample_of("n", AgentResponse(sample.snapshot, states=sample.states))], at.mono)
+    (gpu_view,) = scene.nodes[0].gpus
+    assert max(gpu_view.state_seconds, key=gpu_view.state_seconds.__getitem__) == "waiting", "since top has looked"
+    assert gpu_view.word == "computing"
     assert ">? computing<" in overview(view)
 
 
@@ -96,7 +96,7 @@ def test_a_disabled_rule_is_no_trouble_anywhere() -> None:
     quiet = [each for each in conditions if each.rule not in ("GpuHot", "GpuThrottled")]
     rules = tuple(RuleReport(each.rule, True, "x", alerts=(each,)) for each in quiet) or (RuleReport("A", True, "x"),)
     page = overview(context(snapshots[-1], rules=lambda: (GroupReport("g", "f", 1.0, rules=rules),)))
-    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshots[-1], quiet, mono=0.0)], 0.0)
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "here", snapshots[-1], quiet, mono=0.0)], 0.0)
     for text in (
         page.partition('<section class="state')[2].partition("</section>")[0],
         " ".join(each.text for each in scene.troubles),

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OneGpu, OneJob, Press, Sort, UiState, press
-from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.node_samples import NodeSample
 from agent.commands.top.screen.node_view import NodeView
 from agent.commands.top.screen.panes import alert_lines, help_lines, node_line
 from agent.commands.top.screen.text_layout import ASCII, UNICODE, Glyphs, TextLayout, glyphs_for
@@ -37,8 +37,8 @@ def test_the_committed_panes_are_those_of_today() -> None:
     assert documented(text) == text
     # The markup of the picture is that of the library's version, and not compared.
     drawn = PICTURE.read_text(encoding="utf-8")
-    shown = html.unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", drawn, flags=re.DOTALL)).split()
-    assert set(pane(STRAGGLER, 100, 24).split()) <= set(shown)
+    words = html.unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", drawn, flags=re.DOTALL)).split()
+    assert set(pane(STRAGGLER, 100, 24).split()) <= set(words)
     assert "url(http" not in drawn and "@import" not in drawn
 
 
@@ -117,8 +117,8 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     readings += [reading(f"coldplate_gpu_{name}", 0.0, idle) for name in ("utilization_ratio", "power_watts")]
     keeper = ViewKeeper(1.0)
     for wall in (1e9, 1e9 + 1.0):
-        seen = snapshot_of(1, Instant(5.0, wall), readings)
-        scene = keeper.scene([Sighting("n", "here", seen, mono=5.0)], 5.0)
+        snapshot = snapshot_of(1, Instant(5.0, wall), readings)
+        scene = keeper.scene([NodeSample("n", "here", snapshot, mono=5.0)], 5.0)
     rows = [line.plain for line in draw(scene, UiState(), TextLayout(200, 24))[0]]
     absent, zero = (next(line for line in rows if re.match(rf"[?✔]   {index} ", line)) for index in "01")
     assert re.match(r"\?   0 -  ", absent), "no state is made up"
@@ -138,26 +138,26 @@ def test_a_gpu_alone_has_the_whole_description_of_its_alerts() -> None:
     scene = scene_of("gpu-lost", 100, rules=True, every=10)
     lost = scene.nodes[0].gpus[3].key
     lines, _ = draw(scene, UiState(zoom=OneGpu(lost)), TextLayout(80, 50))
-    shown = " ".join(line.plain.strip() for line in lines)
-    assert "lost or hangs; its other series, and the alerts based on them, have ended." in shown
+    text = " ".join(line.plain.strip() for line in lines)
+    assert "lost or hangs; its other series, and the alerts based on them, have ended." in text
 
 
 def test_a_power_limit_of_four_digits_is_whole_or_absent() -> None:
-    shown = set()
+    limits = set()
     for width in range(20, 200, 5):
         drawn = "\n".join(line.plain for line in draw(scene_of("leak", 10), UiState(), TextLayout(width, 24))[0])
-        shown |= {limit for _, limit in re.findall(r"(\d{3,})/(\d+[^ ]*)", drawn)}
-    assert shown == {"1200W", "185G"}
+        limits |= {limit for _, limit in re.findall(r"(\d{3,})/(\d+[^ ]*)", drawn)}
+    assert limits == {"1200W", "185G"}
 
 
 def test_the_head_line_names_the_node_whose_recording_is_played() -> None:
     replayed = [reading("coldplate_replay_info", 1.0, Node(), node="node9", recorded="2026-11-21T08:00:00Z")]
-    scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshot_of(1, Instant(5.0, 1e9), replayed), mono=5.0)], 5.0)
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "here", snapshot_of(1, Instant(5.0, 1e9), replayed), mono=5.0)], 5.0)
     assert "REPLAY of node9" in draw(scene, UiState(), TextLayout(80, 24))[0][0].plain
 
 
 def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
-    scene = ViewKeeper(1.0).scene([Sighting("n", "from its agent", problem="no answer: Connection refused")], 5.0)
+    scene = ViewKeeper(1.0).scene([NodeSample("n", "from its agent", problem="no answer: Connection refused")], 5.0)
     lines = [line.plain for line in draw(scene, UiState(), TextLayout(80, 24))[0]]
     assert "GPUs unknown" in lines[0] and "no GPU" not in lines[0]
     assert "alerts n/a" in lines[2]
@@ -165,9 +165,9 @@ def test_the_gpus_of_a_node_that_does_not_answer_are_unknown() -> None:
 
 def test_a_node_that_stops_answering_keeps_its_name() -> None:
     keeper, up = ViewKeeper(1.0), [reading("coldplate_gpu_up", 1.0, Gpu("0", "GPU-a"))]
-    answer = Sighting("10.0.0.7", "from its agent", snapshot_of(1, Instant(5.0, 1e9), up), mono=5.0, node="node7")
-    silent = Sighting("10.0.0.7", "from its agent", problem="no answer: Connection refused")
-    assert [keeper.scene([each], 5.0).nodes[0].name for each in (silent, answer, silent)] == [
+    answer = NodeSample("10.0.0.7", "from its agent", snapshot_of(1, Instant(5.0, 1e9), up), mono=5.0, node="node7")
+    silent = NodeSample("10.0.0.7", "from its agent", problem="no answer: Connection refused")
+    assert [keeper.scene([sample], 5.0).nodes[0].name for sample in (silent, answer, silent)] == [
         "10.0.0.7",
         "node7",
         "node7",
@@ -178,7 +178,9 @@ def test_names_of_others_cannot_steer_the_terminal() -> None:
     gpu = Gpu("0", "GPU-a")
     job = {"scheduler": "slurm", "job_id": "1", "user": "eve\x1b[2J\x9b", "name": "a\nb\u202e", "mig": "0"}
     readings = [reading("coldplate_gpu_up", 1.0, gpu), reading("coldplate_gpu_job_info", 1.0, gpu, **job)]
-    scene = ViewKeeper(1.0).scene([Sighting("n\x1b]0;x\x07", "here", snapshot_of(1, Instant(5.0, 1e9), readings))], 0.0)
+    scene = ViewKeeper(1.0).scene(
+        [NodeSample("n\x1b]0;x\x07", "here", snapshot_of(1, Instant(5.0, 1e9), readings))], 0.0
+    )
     for state in (UiState(), UiState(zoom=OneGpu(("n\x1b]0;x\x07", "GPU-a")))):
         for line in draw(scene, state, TextLayout(160, 30))[0]:
             assert line.plain.isprintable(), line.plain
@@ -186,10 +188,10 @@ def test_names_of_others_cannot_steer_the_terminal() -> None:
 
 def test_a_job_that_shares_its_gpu_has_no_busy_share_and_no_power_of_its_own() -> None:
     gpu = Gpu("0", "GPU-a")
-    of = {"scheduler": "slurm", "user": "ada", "mig": "0"}
-    held = [reading("coldplate_gpu_shared_job_info", 1.0, gpu, **of, job_id=each) for each in ("7", "8")]
-    seen = snapshot_of(1, Instant(5.0, 1e9), [reading("coldplate_gpu_up", 1.0, gpu), *held])
-    lines, _ = draw(ViewKeeper(1.0).scene([Sighting("n", "here", seen)], 0.0), UiState(), TextLayout(80, 30))
+    labels = {"scheduler": "slurm", "user": "ada", "mig": "0"}
+    held = [reading("coldplate_gpu_shared_job_info", 1.0, gpu, **labels, job_id=job_id) for job_id in ("7", "8")]
+    snapshot = snapshot_of(1, Instant(5.0, 1e9), [reading("coldplate_gpu_up", 1.0, gpu), *held])
+    lines, _ = draw(ViewKeeper(1.0).scene([NodeSample("n", "here", snapshot)], 0.0), UiState(), TextLayout(80, 30))
     assert [" ".join(line.plain.split()) for line in lines if "ada" in line.plain] == [
         f"{job} ada - GPU 0 shared" for job in ("7", "8")
     ]
@@ -197,12 +199,12 @@ def test_a_job_that_shares_its_gpu_has_no_busy_share_and_no_power_of_its_own() -
 
 def test_a_job_with_several_instances_of_a_gpu_has_that_gpu_once() -> None:
     gpu = Gpu("0", "GPU-a")
-    of = {"scheduler": "slurm", "job_id": "7", "user": "ada", "mig": "1"}
-    held = [reading("coldplate_gpu_job_info", 1.0, gpu, **of, gpu_instance=each) for each in ("1", "2")]
-    seen = snapshot_of(1, Instant(5.0, 1e9), [reading("coldplate_gpu_up", 1.0, gpu), *held])
-    scene = ViewKeeper(1.0).scene([Sighting(node, "here", seen) for node in ("n1", "n2")], 0.0)
-    shown = "\n".join(line.plain for line in draw(scene, UiState(), TextLayout(160, 30))[0])
-    assert "2 GPUs of 2 nodes" in shown
+    labels = {"scheduler": "slurm", "job_id": "7", "user": "ada", "mig": "1"}
+    held = [reading("coldplate_gpu_job_info", 1.0, gpu, **labels, gpu_instance=instance) for instance in ("1", "2")]
+    snapshot = snapshot_of(1, Instant(5.0, 1e9), [reading("coldplate_gpu_up", 1.0, gpu), *held])
+    scene = ViewKeeper(1.0).scene([NodeSample(node, "here", snapshot) for node in ("n1", "n2")], 0.0)
+    text = "\n".join(line.plain for line in draw(scene, UiState(), TextLayout(160, 30))[0])
+    assert "2 GPUs of 2 nodes" in text
 
 
 def console(**settings: object) -> Console:
@@ -234,16 +236,16 @@ def test_a_picture_is_one_synchronized_update_of_the_lines_that_changed() -> Non
     assert painter.paint(helped).startswith(b"\x1b[?2026h\x1b[2J")
 
 
-def test_an_output_that_is_not_unicode_gets_ascii_signs_and_wide_ones_count_as_two_cells() -> None:
+def test_output_without_unicode_gets_ascii_and_wide_signs_count_as_two_cells() -> None:
     assert glyphs_for("utf-8", {}) is UNICODE
     assert glyphs_for("ascii", {}) is ASCII
     assert glyphs_for("iso-8859-1", {}) is ASCII
     assert glyphs_for(None, {}) is ASCII
     assert glyphs_for("utf-8", {"LC_ALL": "C", "LANG": "en_US.UTF-8"}) is ASCII
     assert glyphs_for("utf-8", {"LC_ALL": "", "LC_CTYPE": "C.UTF-8", "LANG": "C"}) is UNICODE
-    look = TextLayout(10)
-    assert cell_len(look.pad("作業作業作業作業", 9)) == 9
-    assert cell_len(look.line("作業作業作業作業").plain) <= 10
+    layout = TextLayout(10)
+    assert cell_len(layout.pad("作業作業作業作業", 9)) == 9
+    assert cell_len(layout.line("作業作業作業作業").plain) <= 10
 
 
 # -- Keys and the mouse ------------------------------------------------------------------------------------------------
@@ -254,18 +256,18 @@ class Person:
 
     def __init__(self, scene: ScreenData, height: int = 24) -> None:
         self.scene = scene
-        self.look = TextLayout(100, height)
+        self.layout = TextLayout(100, height)
         self.state = UiState()
 
     def does(self, *events: Press | str) -> Person:
         for event in events:
-            _, screen = draw(self.scene, self.state, self.look)
+            _, screen = draw(self.scene, self.state, self.layout)
             self.state = press(self.state, Press(event) if isinstance(event, str) else event, screen)
         return self
 
     @property
     def lines(self) -> list[str]:
-        return [line.plain.rstrip() for line in draw(self.scene, self.state, self.look)[0]]
+        return [line.plain.rstrip() for line in draw(self.scene, self.state, self.layout)[0]]
 
     @property
     def selected(self) -> str:
@@ -274,7 +276,7 @@ class Person:
 
     @property
     def rows(self) -> list[str]:
-        _, screen = draw(self.scene, self.state, self.look)
+        _, screen = draw(self.scene, self.state, self.layout)
         gpus = {gpu.key: gpu.index for node in self.scene.nodes for gpu in node.gpus}
         return [gpus.get(key, key[0]) for key in screen.rows]
 
@@ -302,16 +304,16 @@ def test_arrows_and_clicks_select_and_zoom_into_a_gpu_and_escape_leads_back() ->
     assert person.does("escape", Press("click", 0)).selected == "node7 2"
 
 
-def test_sorting_goes_through_all_orders_and_back_and_other_keys_help_freeze_and_quit() -> None:
+def test_sorting_goes_through_all_orders_and_keys_help_freeze_and_quit() -> None:
     person = straggler()
     assert person.rows[0] == "5"
-    found = {}
+    rows_by_order = {}
     for order in list(Sort)[1:]:
         person.does("s")
         assert person.state.sort is order
-        found[order] = person.rows
-    assert found[Sort.INDEX] == list("01234567")
-    assert found[Sort.BUSY][-1] == found[Sort.POWER][-1] == found[Sort.TEMPERATURE][-1] == "5"
+        rows_by_order[order] = person.rows
+    assert rows_by_order[Sort.INDEX] == list("01234567")
+    assert rows_by_order[Sort.BUSY][-1] == rows_by_order[Sort.POWER][-1] == rows_by_order[Sort.TEMPERATURE][-1] == "5"
     assert person.does("s").state.sort is Sort.TROUBLE
     assert person.does("r").rows[-1] == "5"
     person = straggler().does("?")
@@ -324,7 +326,7 @@ def test_sorting_goes_through_all_orders_and_back_and_other_keys_help_freeze_and
     assert straggler().does("?", "q").state.has_quit is True
 
 
-def test_a_filter_is_typed_kept_and_cleared_and_a_silent_node_can_be_selected_but_not_zoomed_into() -> None:
+def test_a_filter_is_typed_and_cleared_and_a_silent_node_is_not_zoomed_into() -> None:
     person = Person(RACK(), 40).does("/", *"NODE2", "space", *"comp", "enter")
     assert person.state.filter == "NODE2 comp"
     assert sorted(person.rows) == ["0", "1", "2", "4", "5", "6", "7"]

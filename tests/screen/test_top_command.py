@@ -53,14 +53,14 @@ def test_json_and_csv_of_a_node_that_is_sampled_by_the_command_itself() -> None:
     assert (gpu["up"], gpu["state"], gpu["utilization_ratio"]) == (True, None, 0.0)
     assert gpu["nvlink_bytes_per_second"] is not None
     assert gpu["driver_version"] and set(gpu["ecc_errors"]) == {"corrected", "uncorrected"}
-    assert all(each["processes"] in ([], None) for each in node["gpus"])  # None until the driver was first asked
+    assert all(gpu["processes"] in ([], None) for gpu in node["gpus"])  # None until the driver was first asked
     rows = list(csv.DictReader(io.StringIO(top("--csv", *IDLE))))
     assert [row["gpu"] for row in rows] == list("01234567")
     assert rows[0]["utilization_ratio"] == "0.0"
     assert rows[0]["job"] == ""
 
 
-def test_without_a_terminal_it_prints_one_picture_without_escapes_and_in_the_c_locale_in_ascii() -> None:
+def test_without_a_terminal_it_prints_one_plain_screen_and_ascii_in_locale_c() -> None:
     ended = warm.command(["top", "--once", *IDLE], environment={"LC_ALL": "C", "PYTHONUTF8": "1"})
     assert ended.status == 0
     for picture in (top("--ascii", *IDLE), ended.output.decode()):
@@ -99,8 +99,8 @@ def test_a_foreign_server_on_the_agents_port_is_told_of_and_not_attached_to(tmp_
     with serving(lambda _: (200, b"<html>")) as place:
         document = json.loads(top("--json", *configuration(tmp_path, place)))
     assert document["nodes"][0]["origin"] == "sampled here"
-    told = document["troubles"][-1]
-    assert told == {
+    trouble = document["troubles"][-1]
+    assert trouble == {
         "tone": "unknown",
         "text": f"not attached to http://{place}: the answer is not JSON: is this the port of an agent?",
     }
@@ -110,8 +110,8 @@ def test_the_rack_is_this_node_and_its_peers(tmp_path: Path) -> None:
     with serving(canned("straggler", 200)) as here, serving(canned("straggler", 200)) as there:
         options = configuration(tmp_path, here, name="r1", peers=[here, there, "127.0.0.1:1"])
         document = json.loads(top("--json", "--rack", *options))
-    told = {node["node"]: node["problem"] for node in document["nodes"]}
-    assert told == {"here": None, there: None, "127.0.0.1:1": "no answer: Connection refused"}
+    problems = {node["node"]: node["problem"] for node in document["nodes"]}
+    assert problems == {"here": None, there: None, "127.0.0.1:1": "no answer: Connection refused"}
 
 
 def test_an_agent_that_has_not_evaluated_its_rules_yet_is_said_to_be_unjudged() -> None:
@@ -139,7 +139,7 @@ def test_nodes_have_their_own_names_and_addresses_where_two_have_one_name() -> N
     ):
         nodes = json.loads(top("--json", *QUICK, "--url", one, two, three))["nodes"]
         (alone,) = json.loads(top("--json", *QUICK, "--url", two))["nodes"]
-    assert [each["node"] for each in nodes] == ["node7", f"node8 ({two})", f"node8 ({three})"]
+    assert [node["node"] for node in nodes] == ["node7", f"node8 ({two})", f"node8 ({three})"]
     assert alone["node"] == "node8"
 
 
@@ -173,16 +173,16 @@ def without_rich(arguments: list[str]) -> tuple[int, str]:
 
     modules: dict[str, Any] = sys.modules
     modules["rich"] = None
-    with contextlib.redirect_stderr(io.StringIO()) as told, contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(io.StringIO()):
         status = main(["top", *arguments])
-    return status, told.getvalue()
+    return status, errors.getvalue()
 
 
 def test_programs_need_no_rich_and_people_are_told_to_install_it() -> None:
     assert warm.call(without_rich, ["--csv", *IDLE]) == (0, "")
-    status, told = warm.call(without_rich, ["--once", *IDLE])
+    status, errors = warm.call(without_rich, ["--once", *IDLE])
     assert status == 2
-    assert "make install EXTRAS=top" in told
+    assert "make install EXTRAS=top" in errors
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -231,10 +231,10 @@ class Terminal:
         self.before = termios.tcgetattr(self.slave)
         self.written = b""
         command = [sys.executable, "-m", "agent.cli", "top", *arguments]
-        told = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "TZ": "UTC", **environment}
+        variables = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "TZ": "UTC", **environment}
         self._shell = subprocess.Popen(
             [sys.executable, "-c", SHELL, os.ttyname(self.slave), *command],
-            cwd=ROOT, env=told, stdout=subprocess.PIPE, start_new_session=True, text=True,
+            cwd=ROOT, env=variables, stdout=subprocess.PIPE, start_new_session=True, text=True,
         )  # fmt: skip
         self.pid = int(self.says())
 
@@ -252,17 +252,17 @@ class Terminal:
     def types(self, keys: bytes) -> None:
         os.write(self.master, keys)
 
-    def until(self, *seen: bytes) -> bytes:
+    def until(self, *parts: bytes) -> bytes:
         """Read until these were written in this order after what was seen before; what was written meanwhile."""
-        wanted = re.compile(b".*?".join(re.escape(each) for each in seen), re.DOTALL)
+        pattern = re.compile(b".*?".join(re.escape(part) for part in parts), re.DOTALL)
         end = time.monotonic() + PATIENCE_SECONDS
-        while (found := wanted.search(self.written)) is None:
-            left = end - time.monotonic()
-            assert left > 0, f"{seen!r} never came: {self.written[-3000:]!r}"
-            if has_more(self.master, left):
+        while (match := pattern.search(self.written)) is None:
+            remaining = end - time.monotonic()
+            assert remaining > 0, f"{parts!r} never came: {self.written[-3000:]!r}"
+            if has_more(self.master, remaining):
                 self.written += os.read(self.master, 65536)
-        told, self.written = self.written[: found.end()], self.written[found.end() :]
-        return told
+        output, self.written = self.written[: match.end()], self.written[match.end() :]
+        return output
 
     @property
     def is_restored(self) -> bool:
@@ -284,66 +284,66 @@ class Terminal:
 
 @contextmanager
 def terminal(*arguments: str, **environment: str) -> Iterator[Terminal]:
-    made = Terminal(*arguments, **environment)
+    process = Terminal(*arguments, **environment)
     try:
-        yield made
+        yield process
     finally:
-        made.close()
+        process.close()
 
 
 def test_keys_sizes_and_stops_in_a_real_terminal() -> None:
-    with terminal("--scenario", "two-jobs") as shown:
-        shown.until(b"\x1b[?1049h", b"\x1b[?1006h", b"SYNTHETIC two-jobs", b"THROTTLE")
-        shown.types(b"s")
-        shown.until(b"sort: index")
-        shown.types(b"/5002\r")
-        shown.until(b"filter: 5002")
-        shown.types(b"\x1b")  # alone: the key, after a moment
-        shown.until(b"filter ")
-        shown.types(b"jj\r")
-        shown.until(b"GPU 1  ", b"power limit")
-        shown.resize(44, 12)
-        shown.until(b"\x1b[2J", b"GPU 1")
-        os.kill(shown.pid, signal.SIGTSTP)
-        shown.until(LEFT)
-        assert shown.says() == "stopped"
-        assert shown.is_restored
-        os.kill(shown.pid, signal.SIGCONT)
-        shown.until(b"\x1b[?1049h", b"\x1b[2J", b"GPU 1")
-        assert not shown.is_restored
-        shown.types(b"mq")
-        shown.until(b"\x1b[?1006l", b"\x1b[?25h", LEFT)
-        assert shown.says() == "0"
-        assert shown.is_restored
+    with terminal("--scenario", "two-jobs") as screen:
+        screen.until(b"\x1b[?1049h", b"\x1b[?1006h", b"SYNTHETIC two-jobs", b"THROTTLE")
+        screen.types(b"s")
+        screen.until(b"sort: index")
+        screen.types(b"/5002\r")
+        screen.until(b"filter: 5002")
+        screen.types(b"\x1b")  # alone: the key, after a moment
+        screen.until(b"filter ")
+        screen.types(b"jj\r")
+        screen.until(b"GPU 1  ", b"power limit")
+        screen.resize(44, 12)
+        screen.until(b"\x1b[2J", b"GPU 1")
+        os.kill(screen.pid, signal.SIGTSTP)
+        screen.until(LEFT)
+        assert screen.says() == "stopped"
+        assert screen.is_restored
+        os.kill(screen.pid, signal.SIGCONT)
+        screen.until(b"\x1b[?1049h", b"\x1b[2J", b"GPU 1")
+        assert not screen.is_restored
+        screen.types(b"mq")
+        screen.until(b"\x1b[?1006l", b"\x1b[?25h", LEFT)
+        assert screen.says() == "0"
+        assert screen.is_restored
 
 
 @pytest.mark.parametrize(
     ("act", "status"),
     [
-        pytest.param(lambda shown: os.kill(shown.pid, signal.SIGTERM), 143, id="SIGTERM"),
-        pytest.param(lambda shown: shown.types(b"\x03"), 130, id="Ctrl-C"),
+        pytest.param(lambda screen: os.kill(screen.pid, signal.SIGTERM), 143, id="SIGTERM"),
+        pytest.param(lambda screen: screen.types(b"\x03"), 130, id="Ctrl-C"),
         pytest.param(Terminal.hang_up, 129, id="the window is closed"),
     ],
 )
 def test_a_signal_or_the_end_of_its_window_ends_it_and_leaves_the_terminal_as_it_was(
     act: Callable[[Terminal], None], status: int
 ) -> None:
-    with terminal("--backend", "none", "--no-attach") as shown:
-        shown.until(b"coldplate", b"no GPU here")
-        act(shown)
+    with terminal("--backend", "none", "--no-attach") as screen:
+        screen.until(b"coldplate", b"no GPU here")
+        act(screen)
         if status != 129:
-            shown.until(LEFT)
-        assert shown.says() == str(status)
-        assert status == 129 or shown.is_restored
+            screen.until(LEFT)
+        assert screen.says() == str(status)
+        assert status == 129 or screen.is_restored
 
 
 def test_an_error_while_drawing_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     """The defect is put in by a module that Python imports at its start."""
     broken = "import agent.commands.top.screen.key_input as u\nu._ACTS['x'] = lambda state, screen: 1 / 0\n"
     (tmp_path / "sitecustomize.py").write_text(broken)
-    with terminal("--backend", "none", "--no-attach", PYTHONPATH=f"{tmp_path}:{ROOT}") as shown:
-        shown.until(b"no GPU here")
-        shown.types(b"x")
-        shown.until(LEFT, b"ZeroDivisionError")
-        assert shown.says() == "1"
-        assert shown.is_restored
+    with terminal("--backend", "none", "--no-attach", PYTHONPATH=f"{tmp_path}:{ROOT}") as screen:
+        screen.until(b"no GPU here")
+        screen.types(b"x")
+        screen.until(LEFT, b"ZeroDivisionError")
+        assert screen.says() == "1"
+        assert screen.is_restored

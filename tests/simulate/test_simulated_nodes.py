@@ -55,9 +55,9 @@ def test_a_node_that_is_scraped_seldom_is_sampled_in_between() -> None:
 
 def test_rolling_statistics_are_those_of_the_samples() -> None:
     site = PlayedSite("racks: [{nodes: 1}]")
-    seen = [site.values("node1", t, "gpu_power_watts")[0] for t in (15, 30, 45)]
-    assert site.values("node1", 45, "gpu_power_max_watts")[0] == max(seen)
-    assert site.values("node1", 45, "gpu_power_min_watts")[0] == min(seen)
+    watts = [site.values("node1", t, "gpu_power_watts")[0] for t in (15, 30, 45)]
+    assert site.values("node1", 45, "gpu_power_max_watts")[0] == max(watts)
+    assert site.values("node1", 45, "gpu_power_min_watts")[0] == min(watts)
 
 
 def test_a_job_has_one_name_on_all_its_nodes_and_another_job_another() -> None:
@@ -75,8 +75,8 @@ def test_the_phases_of_a_job_are_in_step_on_all_its_nodes() -> None:
     site = PlayedSite(
         "racks: [{nodes: 2}]\njobs: [{id: a, nodes: all, gpus: all, phases: [{kind: power-swing, high: 7s, low: 9s}]}]"
     )
-    seen = [[mean(site.values(name, t, "gpu_power_instant_watts")) for name in ("node1", "node2")] for t in range(40)]
-    computing = [[watts > 400.0 for watts in each] for each in seen]
+    means = [[mean(site.values(name, t, "gpu_power_instant_watts")) for name in ("node1", "node2")] for t in range(40)]
+    computing = [[watts > 400.0 for watts in means_of_second] for means_of_second in means]
     assert all(one == two for one, two in computing)
     assert {one for one, _ in computing} == {True, False}
 
@@ -89,10 +89,10 @@ def test_the_gpus_of_other_nodes_wait_for_a_fault_of_one(kind: str) -> None:
     def load(name: str, t: int) -> tuple[float, float]:
         return mean(site.values(name, t, "gpu_utilization_ratio")), mean(site.values(name, t, "gpu_power_watts"))
 
-    seen = {(name, t): load(name, t) for t in (20, 40, 100) for name in ("node2", "node3")}
-    assert min(busy for busy, _ in seen.values()) > 0.9
-    assert [place for place, (_, watts) in seen.items() if watts < 600.0] == [("node2", 40)]
-    assert seen["node2", 40][1] < 200.0
+    loads = {(name, t): load(name, t) for t in (20, 40, 100) for name in ("node2", "node3")}
+    assert min(busy for busy, _ in loads.values()) > 0.9
+    assert [place for place, (_, watts) in loads.items() if watts < 600.0] == [("node2", 40)]
+    assert loads["node2", 40][1] < 200.0
 
 
 def test_the_neighbours_of_a_straggler_in_a_job_of_several_nodes_wait_too() -> None:
@@ -238,13 +238,13 @@ def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
         with site(tmp_path, free_port(), "--nodes", 1) as process:
             process.send_signal(end)
             assert process.wait(20) == 0
-        told = (tmp_path / "simulate.log").read_text()
-        assert [line.partition("msg=")[2].split()[0] for line in told.splitlines()] == ['"making', "serving", "stopped"]
+        log = (tmp_path / "simulate.log").read_text()
+        assert [line.partition("msg=")[2].split()[0] for line in log.splitlines()] == ['"making', "serving", "stopped"]
 
 
 def simulated(words: list[str]) -> tuple[int, str]:
     """Status and log of a site whose log says after each node how many are made."""
-    site_service.MADE = 1
+    site_service.NODES_PER_LOG_LINE = 1
     error = io.StringIO()
     with contextlib.redirect_stderr(error):
         return cli.main(["simulate", *words]), error.getvalue()

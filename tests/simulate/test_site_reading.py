@@ -178,7 +178,7 @@ def site() -> AskedSite:
     return AskedSite()
 
 
-def test_discovery_lists_a_target_group_for_each_node_where_it_was_asked_and_serves_it(site: AskedSite) -> None:
+def test_discovery_lists_and_serves_a_target_group_for_each_node(site: AskedSite) -> None:
     groups = site.json("/sd", {"host": "sim.example:8080"})
     assert all(site.ask(group["labels"]["__metrics_path__"]).status is HTTPStatus.OK for group in groups)
     assert [group["targets"] for group in groups] == [["sim.example:8080"]] * 4

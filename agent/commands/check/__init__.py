@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the judgement; the exit status. Whatever prevents one is unknown, and never a warning or worse."""
     status = UNKNOWN
     try:
-        status = _obey(arguments)
+        status = _check(arguments)
         sys.stdout.flush()
     except (UserError, OutputError) as error:
         status = UNKNOWN
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     return status
 
 
-def _obey(arguments: argparse.Namespace) -> int:
+def _check(arguments: argparse.Namespace) -> int:
     from agent.commands.check import node_check
     from agent.config.quantities import duration_between
     from agent.config.schema import parse_value
@@ -115,7 +115,7 @@ def _obey(arguments: argparse.Namespace) -> int:
         names -= {"xids"} if evidence.devices else {"xids", "driver"}
         return _report(evidence, names, expected, arguments, is_required=True)
     if arguments.learn is not None:
-        return _learn(node_check.collect_evidence(config, options, until, "none"), arguments.learn)
+        return _write_expectations(node_check.collect_evidence(config, options, until, "none"), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
     elif config.backends.devices in ("replay", "trace"):
@@ -131,17 +131,17 @@ def _report(
     """Print the result of the checks with these names; the exit status."""
     from agent.commands.check import check_output, node_check
 
-    made = node_check.evaluate(evidence, names, expected, needs_agent=is_required)
-    sys.stdout.write(check_output.as_json(made) if arguments.json
-                     else check_output.as_text(made, arguments.verbose))  # fmt: skip
-    return check_output.status_of(made)
+    result = node_check.evaluate(evidence, names, expected, needs_agent=is_required)
+    sys.stdout.write(check_output.as_json(result) if arguments.json
+                     else check_output.as_text(result, arguments.verbose))  # fmt: skip
+    return check_output.status_of(result)
 
 
-def _learn(evidence: CheckEvidence, target: str) -> int:
+def _write_expectations(evidence: CheckEvidence, target: str) -> int:
     from agent.commands.check.node_check import learn_expectations
-    from agent.health.examination import written
+    from agent.health.examination import format_expectations
 
-    text = written(learn_expectations(evidence))
+    text = format_expectations(learn_expectations(evidence))
     if target == "-":
         sys.stdout.write(text)
         return 0
@@ -160,10 +160,10 @@ def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
     """Return the names of the checks to make. Raises UserError."""
     from agent.health.examination import CHECKS
 
-    known = [*(check.name for check in CHECKS), *ASIDE]
+    all_names = [*(check.name for check in CHECKS), *ASIDE]
     named = {}
     for option, texts in (("--only", only), ("--skip", skip)):
         named[option] = {name.strip() for text in texts for name in text.split(",") if name.strip()}
-        for name in sorted(named[option] - set(known)):
-            raise UserError(f"{option}: there is no check {name!r}{meant(name, known)}")
-    return frozenset((named["--only"] or set(known)) - named["--skip"])
+        for name in sorted(named[option] - set(all_names)):
+            raise UserError(f"{option}: there is no check {name!r}{meant(name, all_names)}")
+    return frozenset((named["--only"] or set(all_names)) - named["--skip"])

@@ -17,7 +17,7 @@ STATUSES = {Verdict.OK: 0, Verdict.WARNING: 1, Verdict.CRITICAL: 2, Verdict.UNKN
 """Exit statuses of the Monitoring Plugins' development guidelines."""
 LONGEST = 80
 """Characters of one finding in the first line."""
-TOLD = 3
+FINDINGS_IN_SUMMARY = 3
 """Findings in the first line; the lines after it have all of them."""
 
 
@@ -31,7 +31,7 @@ def as_text(judgement: CheckResult, verbose: bool) -> str:
     if judgement.note:
         lines.append(f"({one_line(judgement.note)})")
     findings = by_rank(judgement.findings)
-    lines += [_line(each) for each in findings if verbose or each.verdict not in (Verdict.OK, Verdict.SKIPPED)]
+    lines += [_line(finding) for finding in findings if verbose or finding.verdict not in (Verdict.OK, Verdict.SKIPPED)]
     return "\n".join(lines) + "\n"
 
 
@@ -44,7 +44,8 @@ def as_json(judgement: CheckResult) -> str:
         "expectations": {"name": judgement.expected.name, "description": judgement.expected.node.description},
         "note": judgement.note,
         "findings": [
-            {"name": each.name, **asdict(each), "verdict": each.verdict.value} for each in by_rank(judgement.findings)
+            {"name": finding.name, **asdict(finding), "verdict": finding.verdict.value}
+            for finding in by_rank(judgement.findings)
         ],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -53,12 +54,12 @@ def as_json(judgement: CheckResult) -> str:
 def _summary(judgement: CheckResult) -> str:
     """Return the line that a scheduler shows. What follows its bar are the counts, as performance data."""
     findings = by_rank(judgement.findings)
-    counts = {verdict: sum(each.verdict is verdict for each in findings) for verdict in Verdict}
+    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
     judged = len(findings) - counts[Verdict.SKIPPED]
-    bad = [each for each in findings if each.verdict not in (Verdict.OK, Verdict.SKIPPED)]
-    parts = [f"{each.name}: {_cut(each.found)}" for each in bad[:TOLD]]
-    if len(bad) > TOLD:
-        parts.append(f"{len(bad) - TOLD} more")
+    bad = [finding for finding in findings if finding.verdict not in (Verdict.OK, Verdict.SKIPPED)]
+    parts = [f"{finding.name}: {_shorten(finding.found)}" for finding in bad[:FINDINGS_IN_SUMMARY]]
+    if len(bad) > FINDINGS_IN_SUMMARY:
+        parts.append(f"{len(bad) - FINDINGS_IN_SUMMARY} more")
     parts.append(f"{counts[Verdict.OK]} of {judged} checks ok ({judgement.expected.name})")
     data = " ".join(f"{verdict.value}={counts[verdict]}" for verdict in STATUSES)
     return f"COLDPLATE {worst(findings).name} - {_plain('; '.join(parts))} | {data}"
@@ -69,7 +70,7 @@ def _line(finding: HealthFinding) -> str:
     return _plain(f"{text}; {finding.remedy}" if finding.remedy and finding.is_met is not True else text)
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()}..."
 
 

@@ -30,7 +30,7 @@ from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, 
 from agent.health import gpu_findings, xid_findings
 from agent.health.device_facts import devices_not_of_node
 from agent.health.evaluated_rules import NO_RULES
-from agent.health.examination import examined, expected_of, learned, view_of
+from agent.health.examination import expectations_from_node, expected_of, run_checks, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
@@ -127,34 +127,36 @@ class CheckEvidence(Struct, frozen=True):
 
 
 def collect_evidence(
-    config: Config, options: CommandLineOptions, until: float, agent: str, given: Mapping[str, Any] | None = None
+    config: Config, options: CommandLineOptions, until: float, agent: str, login: Mapping[str, Any] | None = None
 ) -> CheckEvidence:
     """Collect all evidence at the same time, by a monotonic second. Raises ConfigError.
 
-    The agent is not queried if `agent` is "none". `given` is how to log in to it, if not as a peer of the rack does.
+    The agent is not queried if `agent` is "none". `login` is how to log in to it, if not as a peer of the rack does.
     """
-    judge = in_background(partial(_judge, config, options.folder, None if agent == "none" else given or {}, until))
+    judge = in_background(
+        partial(_agent_and_rules, config, options.folder, None if agent == "none" else login or {}, until)
+    )
     is_real = config.backends.devices not in (*NOT_OF_NODE, "none")
     kernel_log = in_background(read_kernel_log) if is_real else None
     paused = _pause(config, options)
     sampled = replace(config, backends=replace(config.backends, devices="none")) if paused else config
     evidence = replace(_sample(sampled, options, until), paused=paused)
-    xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past(config, options)
-    why = ""
+    xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past_xids(config, options)
+    no_xids_reason = ""
     if kernel_log is not None:
-        xids, why = kernel_log(until, (None, "the kernel log could not be read in time"))
-    evidence = replace(evidence, devices=family_of(config), xids=xids, why_no_xids=why)
-    return _with_conditions(evidence, *judge(until, (AgentAnswer(why="it did not answer in time"), None)))
+        xids, no_xids_reason = kernel_log(until, (None, "the kernel log could not be read in time"))
+    evidence = replace(evidence, devices=family_of(config), xids=xids, why_no_xids=no_xids_reason)
+    return _with_conditions(evidence, *judge(until, (AgentAnswer(reason="it did not answer in time"), None)))
 
 
-def _judge(
+def _agent_and_rules(
     config: Config, folder: Path, login: Mapping[str, Any] | None, until: float
 ) -> tuple[AgentAnswer, OneSampleRules | None]:
     """Return what the agent answers, and the rules to evaluate here where its conditions cannot be used.
 
     Without `login` the agent is not queried.
     """
-    answer = AgentAnswer(why="it is not asked")
+    answer = AgentAnswer(reason="it is not asked")
     if login is not None:
         answer = query_agent(own_agent(config, login or None), config.backends.devices, until)
     return answer, OneSampleRules(config, folder) if answer.firing is None else None
@@ -168,10 +170,10 @@ def _with_conditions(evidence: CheckEvidence, answer: AgentAnswer, rules: OneSam
         report.backend == evidence.devices and report.outcome is not Outcome.OK for report in evidence.snapshot.reports
     )
     if rules is None or not (evidence.is_whole or has_failed or _had_time(evidence)):
-        return replace(evidence, conditions=NodeConditions(why=_BUSY), agent=answer)
+        return replace(evidence, conditions=NodeConditions(reason=_BUSY), agent=answer)
     conditions = rules.evaluate(evidence.snapshot)
     if answer.answered:
-        conditions = replace(conditions, note=f"{answer.why}; {conditions.note}")
+        conditions = replace(conditions, note=f"{answer.reason}; {conditions.note}")
     return replace(evidence, conditions=conditions, agent=answer)
 
 
@@ -184,22 +186,22 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
     """Return what the agent at `target` reports, by a monotonic second. Raises UserError if that is not current."""
     timeout = max(until - clock().mono, 0.1)
     client = AgentClient(target.shown, replace(target, timeout=timeout), clock, with_past=False)
-    found = client.fetch()
+    response = client.fetch()
     client.close()
-    if found.snapshot is None:
-        remedy = "" if ";" in found.problem else "; see systemctl status coldplate on that node"
-        raise UserError(f"{target.shown}: {found.problem}{remedy}")
-    if found.age > MAX_AGE_SECONDS:
-        problem = f"the agent's last sample is {found.age:.0f} s old"
+    if response.snapshot is None:
+        remedy = "" if ";" in response.problem else "; see systemctl status coldplate on that node"
+        raise UserError(f"{target.shown}: {response.problem}{remedy}")
+    if response.age > MAX_AGE_SECONDS:
+        problem = f"the agent's last sample is {response.age:.0f} s old"
         raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
-    foreign = devices_not_of_node(found.snapshot)
+    foreign = devices_not_of_node(response.snapshot)
     conditions = NodeConditions()
-    if found.alerts is not None and found.unjudged != NO_RULES:
-        conditions = NodeConditions(of_node(found.alerts), found.unjudged)
-    metrics = {series.metric.name for series, _ in found.snapshot}
+    if response.alerts is not None and response.unjudged != NO_RULES:
+        conditions = NodeConditions(of_node(response.alerts), response.unjudged)
+    metrics = {series.metric.name for series, _ in response.snapshot}
     return CheckEvidence(
-        found.snapshot,
-        next((each.backend for each in found.snapshot.reports if each.backend in DEVICES), ""),
+        response.snapshot,
+        next((report.backend for report in response.snapshot.reports if report.backend in DEVICES), ""),
         conditions=conditions,
         paused="the agent has released the driver (coldplate pause)" if PAUSED in metrics else "",
         note=f"the agent has {foreign} devices: this is not the state of that node" if foreign else "",
@@ -207,14 +209,14 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
 
 
 def evaluate(
-    evidence: CheckEvidence, names: Collection[str], given: Expected | None, *, needs_agent: bool
+    evidence: CheckEvidence, names: Collection[str], chosen: Expected | None, *, needs_agent: bool
 ) -> CheckResult:
-    """Return the findings of the checks with these names; without `given`, the GPUs decide what is expected."""
+    """Return the findings of the checks with these names; without `chosen`, the GPUs decide what is expected."""
     view = view_of(evidence.snapshot, evidence.devices)
-    expected = given or expected_of(view)
+    expected = chosen or expected_of(view)
     findings = [
         replace(_driver(view, expected, evidence), name="driver"),
-        *(_patient(each, view, evidence) for each in examined(view, expected, names)),
+        *(_allow_time(finding, view, evidence) for finding in run_checks(view, expected, names)),
         replace(xid_findings.xids(view, evidence.xids, evidence.why_no_xids), name="xids"),
     ]
     findings = [finding for finding in findings if finding.name in names]
@@ -223,7 +225,7 @@ def evaluate(
     conditions = evidence.conditions if "alerts" in names else None
     if conditions is not None:
         findings += condition_findings(conditions, view.by_gpu.values())
-    unrecognised = "" if given is not None or expected is not GENERIC else _unrecognised(view)
+    unrecognised = "" if chosen is not None or expected is not GENERIC else _unrecognised(view)
     limit = "" if conditions is None else conditions.note
     note = "; ".join(filter(None, (evidence.note, unrecognised, limit)))
     return CheckResult(findings, expected, note)
@@ -233,23 +235,23 @@ def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
     """Return expectations that describe this node. Raises ConfigError if a fact to learn is missing."""
     view = view_of(evidence.snapshot, evidence.devices)
     silent = len(view.gpus) - len(view.answering)
-    what = f"{silent} of {len(view.gpus)} GPUs do not answer" if silent else "not everything was read in time"
+    problem = f"{silent} of {len(view.gpus)} GPUs do not answer" if silent else "not everything was read in time"
     if not view.answering:
-        what = "no GPU answers"
+        problem = "no GPU answers"
     if silent or not view.answering or not evidence.is_whole:
-        raise ConfigError(f"--learn: {what}; learn from a node that is well, or give it a longer --timeout")
-    return learned(view, f"{len(view.gpus)} x {next(iter(view.facts('model').values()))}, learned")
+        raise ConfigError(f"--learn: {problem}; learn from a node that is well, or give it a longer --timeout")
+    return expectations_from_node(view, f"{len(view.gpus)} x {next(iter(view.facts('model').values()))}, learned")
 
 
 def _agent_finding(answer: AgentAnswer | None) -> HealthFinding:
     """Return whether the agent answers, where it has to; unknown if it does, and its conditions cannot be used."""
-    if answer is None or not answer.why:
+    if answer is None or not answer.reason:
         return HealthFinding(Verdict.OK, "the agent answers", "it does", name="agent")
     if answer.answered:
         remedy = "see /-/ready of the agent, and its configuration; or leave it out with --agent none"
-        return HealthFinding(Verdict.UNKNOWN, "the agent judges this node", answer.why, remedy, "agent")
+        return HealthFinding(Verdict.UNKNOWN, "the agent judges this node", answer.reason, remedy, "agent")
     remedy = "systemctl status coldplate; or leave it out with --agent none"
-    return HealthFinding(Verdict.CRITICAL, "the agent answers", answer.why, remedy, "agent")
+    return HealthFinding(Verdict.CRITICAL, "the agent answers", answer.reason, remedy, "agent")
 
 
 def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:
@@ -295,7 +297,7 @@ def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> Heal
     return finding
 
 
-def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
+def _allow_time(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
     """Return the finding, as unknown if GPUs are only silent and hardly had the time to answer."""
     if finding.name != "gpus-present" or finding.is_met is not False or _had_time(evidence):
         return finding
@@ -343,7 +345,7 @@ def _unrecognised(view: SeenNode) -> str:
     return f"generic checks only: no shipped expectations for {kinds}; coldplate check --learn makes some"
 
 
-def _past(config: Config, options: CommandLineOptions) -> list[Xid]:
+def _past_xids(config: Config, options: CommandLineOptions) -> list[Xid]:
     from agent.backends.synthetic.synthetic_source import past_xids
 
     return past_xids(read_scenario(config), options.scenario_age, clock())

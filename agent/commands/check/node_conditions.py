@@ -35,21 +35,21 @@ _DEVICES = {"synthetic": "synthetic", "replay": "replayed", "trace": "replayed"}
 class NodeConditions(Struct, frozen=True):
     """The alerts that fire and are of the node.
 
-    `firing`: None where no rule was evaluated. `why` says why not all rules were, and is empty where none is to be.
+    `firing`: None where no rule was evaluated. `reason` says why not all rules were, and is empty where none is to be.
     `note` limits them. `looking_back` names the rules whose texts may speak of minutes, and that saw one sample.
     """
 
     firing: Sequence[Alert] | None = None
-    why: str = ""
+    reason: str = ""
     note: str = ""
     looking_back: frozenset[str] = frozenset()
 
 
 class AgentAnswer(Struct, frozen=True):
-    """The agent's conditions: None with the reason in `why` if they cannot be used. `answered`: it is up."""
+    """The agent's conditions: None with the `reason` if they cannot be used. `answered`: it is up."""
 
     firing: Sequence[Alert] | None = None
-    why: str = ""
+    reason: str = ""
     answered: bool = False
 
 
@@ -58,7 +58,7 @@ def query_agent(agent: OwnAgent, devices: str, until: float) -> AgentAnswer:
 
     The alerts of an agent with other devices than `devices`, those of the configuration, say nothing about this node.
     """
-    answer = AgentAnswer(why="no address is configured to listen on")
+    answer = AgentAnswer(reason="no address is configured to listen on")
     for url in agent.urls:
         answer = _query(url, agent.login, devices, until)
         if answer.answered:
@@ -71,12 +71,16 @@ def _query(url: str, login: Mapping[str, Any], devices: str, until: float) -> Ag
         with contextlib.closing(HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)) as client:
             answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
         if answer.status != 200:
-            return AgentAnswer(why=f"{url}{ALERTS}: HTTP status {answer.status}")
+            return AgentAnswer(reason=f"{url}{ALERTS}: HTTP status {answer.status}")
         response = read_alerts(answer.body)
     except (HttpError, ValueError) as error:
-        return AgentAnswer(why=f"{url}: {error}")
-    why = _why_foreign(response, devices) or response.why_unjudged(clock().wall)
-    return AgentAnswer(why=f"{url}: {why}", answered=True) if why else AgentAnswer(of_node(response.alerts), "", True)
+        return AgentAnswer(reason=f"{url}: {error}")
+    reason = _why_foreign(response, devices) or response.why_unjudged(clock().wall)
+    return (
+        AgentAnswer(reason=f"{url}: {reason}", answered=True)
+        if reason
+        else AgentAnswer(of_node(response.alerts), "", True)
+    )
 
 
 def _why_foreign(response: AlertsResponse, devices: str) -> str:
@@ -121,7 +125,7 @@ class OneSampleRules:
         from agent.wiring.local_rules import LocalRules
 
         if self.problem:
-            return NodeConditions(why=self.problem)
+            return NodeConditions(reason=self.problem)
         if not self._count:
             return NodeConditions()
         alerts = LocalRules(self._config, self._rules, snapshot.at).evaluate(snapshot, snapshot.at)
@@ -136,7 +140,7 @@ def condition_findings(conditions: NodeConditions, gpus: Iterable[SeenGpu] = ())
 
     `gpus` says where those are that an alert names.
     """
-    if conditions.firing is None and not conditions.why:
+    if conditions.firing is None and not conditions.reason:
         return [HealthFinding(Verdict.SKIPPED, NO_ALERT, "no rules are evaluated", name="alerts")]
     by_rule: dict[tuple[str, Verdict], list[Alert]] = {}
     for alert in sorted(conditions.firing or (), key=order_of):
@@ -149,9 +153,9 @@ def condition_findings(conditions: NodeConditions, gpus: Iterable[SeenGpu] = ())
         )
         for (rule, verdict), alerts in by_rule.items()
     ]
-    if conditions.why:
+    if conditions.reason:
         remedy = "coldplate rules check shows the rules; /-/ready of the agent shows what stands still"
-        findings.append(HealthFinding(Verdict.UNKNOWN, NO_ALERT, conditions.why, remedy, "alerts"))
+        findings.append(HealthFinding(Verdict.UNKNOWN, NO_ALERT, conditions.reason, remedy, "alerts"))
     return findings or [HealthFinding(Verdict.OK, NO_ALERT, "none", name="alerts")]
 
 

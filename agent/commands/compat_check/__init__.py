@@ -46,4 +46,4 @@ def run(arguments: argparse.Namespace) -> int:
             warn("compat-check", file.problem)
     if any(file.problem for file in files):
         return EXIT_UNREADABLE
-    return 0 if all(query.found for file in files for query in file.queries) else EXIT_NONE
+    return 0 if all(query.finds_data for file in files for query in file.queries) else EXIT_NONE

@@ -21,7 +21,9 @@ MOST_QUERIES = 20_000
 _BOUNDS = Bounds(depth=48, nodes=300_000, characters=MOST_BYTES)
 _MARKS = frozenset({"panels", "rows", "templating", "targets", "elements", "model", "expr"})
 """Keys of which a dashboard, or a part of one, has at least one."""
-_OTHERS = frozenset({"loki", "tempo", "elasticsearch", "influxdb", "graphite", "mysql", "postgres", "cloudwatch"})
+_OTHER_LANGUAGES = frozenset(
+    {"loki", "tempo", "elasticsearch", "influxdb", "graphite", "mysql", "postgres", "cloudwatch"}
+)
 """Data sources whose queries are in other languages."""
 _QUERY_FUNCTIONS = re.compile(r"\s*(label_values|query_result|metrics|label_names)\s*\((.*)\)\s*", re.DOTALL)
 
@@ -57,21 +59,21 @@ def read_queries(path: Path) -> tuple[ExtractedQuery, ...]:
 def extract_queries(text: str) -> tuple[ExtractedQuery, ...]:
     """Return the queries of a text. Raises NoQueriesError, without a file's name."""
     is_json = text.lstrip()[:1] in ("{", "[")
-    found = tuple(_of_dashboard(_json(text)) if is_json else _of_rules(text))
-    if len(found) > MOST_QUERIES:
+    queries = tuple(_of_dashboard(_json(text)) if is_json else _of_rules(text))
+    if len(queries) > MOST_QUERIES:
         raise NoQueriesError(f"has more than {MOST_QUERIES} queries; check its parts one by one")
-    return found
+    return queries
 
 
 def _of_rules(text: str) -> Iterator[ExtractedQuery]:
     try:
         tree = yamltree.compose(text, _BOUNDS, lone=False)
-        found = list(_rules(yamltree.plain(tree.root)))
+        queries = list(_rules(yamltree.plain(tree.root)))
     except YamlError as error:
         raise NoQueriesError(f"is neither JSON nor YAML: {error}") from None
-    if not found:
+    if not queries:
         raise NoQueriesError("has no rules; give a Prometheus rule file, a PrometheusRule, or a Grafana dashboard")
-    yield from found
+    yield from queries
     if tree.rest:
         yield ExtractedQuery(f"line {tree.rest}", "", unread="another document begins, which is not read")
 
@@ -106,7 +108,7 @@ def _parts(document: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
             yield part, place, source
             part = list(part.values())
         if isinstance(part, list):
-            waiting += [(each, place, source) for each in reversed(part) if isinstance(each, (dict, list))]
+            waiting += [(child, place, source) for child in reversed(part) if isinstance(child, (dict, list))]
 
 
 def _queries(part: dict[str, Any], place: str, source: str) -> Iterator[ExtractedQuery]:
@@ -115,17 +117,17 @@ def _queries(part: dict[str, Any], place: str, source: str) -> Iterator[Extracte
     if isinstance(library, dict) and not isinstance(part.get("targets"), list):
         name = one_line(str(library.get("name") or library.get("uid")), 80)
         yield ExtractedQuery(f"library panel {name}", "", unread="its queries are not in this file")
-    if source in _OTHERS:
+    if source in _OTHER_LANGUAGES:
         return
     expr = part.get("expr")
     if isinstance(expr, str) and expr.strip():
         yield ExtractedQuery(place or "a query", expr)
     if part.get("type") == "query" or part.get("kind") == "QueryVariable":
-        asked = part.get("query") or part.get("definition")
-        if isinstance(asked, dict):
-            asked = asked.get("query")
-        if isinstance(asked, str) and asked.strip():
-            query = variable_query(f"variable {one_line(str(part.get('name')), 80)}", asked)
+        text = part.get("query") or part.get("definition")
+        if isinstance(text, dict):
+            text = text.get("query")
+        if isinstance(text, str) and text.strip():
+            query = variable_query(f"variable {one_line(str(part.get('name')), 80)}", text)
             if query is not None:
                 yield query
 
@@ -183,6 +185,6 @@ _SPAN = {"__range_s": "300", "__range_ms": "300000", "__interval_ms": "60000"}
 
 def without_variables(text: str) -> str:
     """Return the text with a duration, a number or a word in the place of each of Grafana's variables."""
-    text = _VARIABLE.sub(lambda found: _SPAN.get(next(filter(None, found.groups())), OPEN), text)
+    text = _VARIABLE.sub(lambda match: _SPAN.get(next(filter(None, match.groups())), OPEN), text)
     text = _OFFSET.sub(r"\g<1>5m", _NUMBER.sub(r"\g<1>1", text))
-    return _IN_BRACKETS.sub(lambda found: f"[{found[1].replace(OPEN, '5m')}]", text)
+    return _IN_BRACKETS.sub(lambda match: f"[{match[1].replace(OPEN, '5m')}]", text)

@@ -48,21 +48,21 @@ _MAKERS = frozenset({"label_replace", "label_join", "count_values"})
 """What makes labels, whose names are among its texts."""
 _MOST_CHOICES = 64
 
-FOREIGN = {each.name: (profile, each) for profile in PROFILES.values() for each in reversed(profile.names)}
-MISSING = {each.name: each for profile in PROFILES.values() for each in profile.not_served}
+FOREIGN = {foreign.name: (profile, foreign) for profile in PROFILES.values() for foreign in reversed(profile.names)}
+MISSING = {missing.name: missing for profile in PROFILES.values() for missing in profile.not_served}
 
 
-class MetricVerdict(Struct, frozen=True):
+class MetricVerdict(Struct, frozen=True, rename={"reason": "why"}):
     """A metric of a query. `source` is coldplate, a profile's word, prometheus, recorded, or empty if unknown.
 
-    `instead` is what to query on coldplate, `why` is a remark or a reason; either may be empty. `spare` means that the
-    query does without it.
+    `instead` is what to query on coldplate, `reason` a remark or a reason (`why` in JSON); either may be empty. `spare`
+    means that the query does without it.
     """
 
     name: str
     source: str
     instead: str = ""
-    why: str = ""
+    reason: str = ""
     spare: bool = False
 
 
@@ -80,16 +80,16 @@ class QueryVerdict(Struct, frozen=True):
     open: bool = False
 
     @property
-    def found(self) -> bool:
+    def finds_data(self) -> bool:
         """Whether every metric that it names is there under some name, and every label that must have a value."""
-        return not self.unread and all(each.source or each.spare for each in self.metrics)
+        return not self.unread and all(metric.source or metric.spare for metric in self.metrics)
 
     @property
     def word(self) -> str:
         """OK, NONE for a query without data, OPEN if only Grafana knows it, or UNREAD if it was not judged."""
         if self.unread:
             return "UNREAD"
-        if not self.found:
+        if not self.finds_data:
             return "NONE"
         return "OPEN" if self.open else "OK"
 
@@ -111,14 +111,14 @@ def evaluate_query(query: ExtractedQuery, recorded: Collection[str] = ()) -> Que
         if OPEN not in name.value:
             metric = verdict_on(name.value, recorded) if name.operator == "=" else _any_of(name)
             metrics.setdefault(metric.name, metric)
-            needed = [each.name for each in matchers if _needs_label(each)]
-            remarks += [f"{metric.name} has no label {each}" for each in _absent_labels([metric], needed)]
+            needed = [matcher.name for matcher in matchers if _needs_label(matcher)]
+            remarks += [f"{metric.name} has no label {label}" for label in _absent_labels([metric], needed)]
     absent = _absent_labels(list(metrics.values()), (*_grouping(parts), *query.labels))
-    remarks += [f"no metric of the query has the label {each}" for each in absent]
-    spare = set(_spare(parts, {each.name for each in metrics.values() if each.source}))
+    remarks += [f"no metric of the query has the label {label}" for label in absent]
+    spare = set(_spare(parts, {metric.name for metric in metrics.values() if metric.source}))
     return replace(
         verdict,
-        metrics=tuple(replace(each, spare=each.name in spare) for each in metrics.values()),
+        metrics=tuple(replace(metric, spare=metric.name in spare) for metric in metrics.values()),
         remarks=tuple(dict.fromkeys(remarks)),
         open=any(OPEN in name.value for _, name in names),
     )
@@ -126,8 +126,12 @@ def evaluate_query(query: ExtractedQuery, recorded: Collection[str] = ()) -> Que
 
 def _name_matcher(matchers: Iterable[Matcher]) -> Matcher | None:
     """Return what says which metrics are selected; None if nothing does."""
-    of_name = [each for each in matchers if each.name == METRIC_NAME and each.operator in ("=", "=~") and each.value]
-    return min(of_name, key=lambda each: each.operator, default=None)
+    of_name = [
+        matcher
+        for matcher in matchers
+        if matcher.name == METRIC_NAME and matcher.operator in ("=", "=~") and matcher.value
+    ]
+    return min(of_name, key=lambda matcher: matcher.operator, default=None)
 
 
 def _needs_label(matcher: Matcher) -> bool:
@@ -138,7 +142,7 @@ def _needs_label(matcher: Matcher) -> bool:
 def _grouping(parts: Iterable[Expression]) -> Iterator[str]:
     """Yield the labels to group or join by, without those that the query makes itself."""
     labels: list[str] = []
-    made: set[str] = set()
+    made_labels: set[str] = set()
     for part in parts:
         texts: Sequence[Expression | None] = ()
         if isinstance(part, AggregateExpr):
@@ -148,17 +152,17 @@ def _grouping(parts: Iterable[Expression]) -> Iterator[str]:
             labels += (*part.matching.labels, *part.matching.include)
         elif isinstance(part, FunctionCall):
             texts = part.arguments if part.name in _MAKERS else ()
-        made |= {each.value for each in texts if isinstance(each, StringLiteral)}
-    yield from (each for each in labels if each not in made and OPEN not in each)
+        made_labels |= {text.value for text in texts if isinstance(text, StringLiteral)}
+    yield from (label for label in labels if label not in made_labels and OPEN not in label)
 
 
-def _spare(parts: Iterable[Expression], found: AbstractSet[str]) -> Iterator[str]:
+def _spare(parts: Iterable[Expression], present: AbstractSet[str]) -> Iterator[str]:
     """Yield names that are one side of an `or` whose other side is all there."""
     choices = (part for part in parts if isinstance(part, BinaryExpr) and part.operator == "or")
     for choice in islice(choices, _MOST_CHOICES):
         sides = _names(choice.lhs), _names(choice.rhs)
         for side, other in (sides, sides[::-1]):
-            if side and side <= found:
+            if side and side <= present:
                 yield from other
 
 
@@ -167,12 +171,12 @@ def _names(tree: Expression) -> set[str]:
 
 
 def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:
-    row = BY_NAME.get(name)
-    if row is not None:
-        hint = f"not by default: metrics: {{include: [{name}]}}" if profile_of(row) > Profile.DEFAULT else ""
-        return MetricVerdict(name, OURS, why=hint)
+    metric = BY_NAME.get(name)
+    if metric is not None:
+        hint = f"not by default: metrics: {{include: [{name}]}}" if profile_of(metric) > Profile.DEFAULT else ""
+        return MetricVerdict(name, OURS, reason=hint)
     if name.startswith(DRIVERS_PREFIX):
-        return MetricVerdict(name, OURS, why="if the port's driver has such a counter")
+        return MetricVerdict(name, OURS, reason="if the port's driver has such a counter")
     if name in recorded:
         return MetricVerdict(name, RECORDED)
     if name in _OF_SERVERS or name.startswith("scrape_"):
@@ -182,7 +186,7 @@ def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:
         return MetricVerdict(name, profile.word, our_words(foreign), foreign.note)
     if name in MISSING:
         return MetricVerdict(name, "", MISSING[name].instead, MISSING[name].reason)
-    return MetricVerdict(name, "", why=_unknown(name))
+    return MetricVerdict(name, "", reason=_unknown(name))
 
 
 def _unknown(name: str) -> str:
@@ -190,38 +194,38 @@ def _unknown(name: str) -> str:
         return "coldplate has no metric of this name; docs/metrics.md lists them"
     if ":" in name:
         return "a recording rule's name; give the file with the rule as well"
-    theirs = next((each for each in PROFILES.values() if name.startswith(each.prefixes)), None)
-    if theirs is None:
+    foreign_profile = next((profile for profile in PROFILES.values() if name.startswith(profile.prefixes)), None)
+    if foreign_profile is None:
         return "not coldplate's; some other exporter's"
-    return f"{theirs.title} may have it, coldplate has nothing for it"
+    return f"{foreign_profile.title} may have it, coldplate has nothing for it"
 
 
 def _any_of(pattern: Matcher) -> MetricVerdict:
     """Return where the metrics are whose names match a regular expression: the first table that has one."""
-    shown = f"{{__name__=~{pattern.value!r}}}"
+    selector = f"{{__name__=~{pattern.value!r}}}"
     if any(map(pattern.matches, BY_NAME)):
-        return MetricVerdict(shown, OURS)
+        return MetricVerdict(selector, OURS)
     for profile in PROFILES.values():
-        if any(pattern.matches(each.name) for each in profile.names):
-            return MetricVerdict(shown, profile.word)
-    return MetricVerdict(shown, "", why="no name of coldplate's or of a neighbour's matches")
+        if any(pattern.matches(foreign.name) for foreign in profile.names):
+            return MetricVerdict(selector, profile.word)
+    return MetricVerdict(selector, "", reason="no name of coldplate's or of a neighbour's matches")
 
 
 def labels_on(metric: MetricVerdict) -> frozenset[str] | None:
     """Return the labels that the metric's series may have; None if that is not known."""
-    row = BY_NAME.get(metric.name)
-    if row is not None and row.name not in ANY_LABEL:
-        return _OF_TARGETS.union(row.label_names)
+    ours = BY_NAME.get(metric.name)
+    if ours is not None and ours.name not in ANY_LABEL:
+        return _OF_TARGETS.union(ours.label_names)
     profile = PROFILES.get(metric.source)
     return None if profile is None else frozenset(profile.labels) | _OF_TARGETS
 
 
 def _absent_labels(metrics: Sequence[MetricVerdict], labels: Iterable[str]) -> Iterator[str]:
     """Yield the labels that are on none of the metrics, with what to use instead; none unless all of them are known."""
-    known = [labels_on(each) for each in metrics]
-    there = frozenset().union(*(has for has in known if has is not None))
-    if metrics and None not in known:
-        yield from (f"{label}{_better(metrics[0], label)}" for label in labels if label not in there)
+    label_sets = [labels_on(metric) for metric in metrics]
+    present = frozenset().union(*(label_set for label_set in label_sets if label_set is not None))
+    if metrics and None not in label_sets:
+        yield from (f"{label}{_better(metrics[0], label)}" for label in labels if label not in present)
 
 
 def _better(metric: MetricVerdict, label: str) -> str:
@@ -273,7 +277,7 @@ def check_files(paths: Sequence[Path]) -> list[CheckedFile]:
 
 def profiles_of(files: Sequence[CheckedFile]) -> list[str]:
     """Return the profiles that the queries need, in the order of the table."""
-    sources = {each.source for file in files for query in file.queries for each in query.metrics}
+    sources = {metric.source for file in files for query in file.queries for metric in query.metrics}
     return [word for word in PROFILES if word in sources]
 
 
@@ -283,10 +287,10 @@ def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
         name = one_line(file.name, _LONGEST)
         if file.problem:
             continue
-        words = [each.word for each in file.queries]
+        words = [query.word for query in file.queries]
         unread = words.count("UNREAD")
-        found = len(words) - words.count("NONE") - unread
-        yield f"{name}: {found} of {len(words)} queries find data" + (f", {unread} unread" if unread else "")
+        answered = len(words) - words.count("NONE") - unread
+        yield f"{name}: {answered} of {len(words)} queries find data" + (f", {unread} unread" if unread else "")
         for query in file.queries:
             yield from _query(query, coloured)
     needed = profiles_of(files)
@@ -295,24 +299,26 @@ def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
 
 
 def _query(query: QueryVerdict, coloured: bool) -> Iterator[str]:
-    shown = f"{_COLOURS[query.word]}{query.word:6}{_PLAIN}" if coloured else f"{query.word:6}"
-    what = (
+    word = f"{_COLOURS[query.word]}{query.word:6}{_PLAIN}" if coloured else f"{query.word:6}"
+    summary = (
         query.unread
-        or ", ".join(f"{each.name} ({each.source or 'nowhere'})" for each in query.metrics)
+        or ", ".join(f"{metric.name} ({metric.source or 'nowhere'})" for metric in query.metrics)
         or ("a name that only Grafana knows" if query.word == "OPEN" else "no metric is needed")
     )
-    yield f"  {shown}  {query.place}: {one_line(what, _LONGEST)}"
-    for each in query.metrics:
-        if each.spare:
+    yield f"  {word}  {query.place}: {one_line(summary, _LONGEST)}"
+    for metric in query.metrics:
+        if metric.spare:
             continue
-        if not each.source:
-            use = f"; use {each.instead}" if each.instead else ""
-            yield f"          {one_line(each.name)}: {each.why}{use}"
-        elif each.instead:
-            yield f"          {one_line(each.name)} is {each.instead}" + (f" ({each.why})" if each.why else "")
-        elif each.why:
-            yield f"          {one_line(each.name)}: {each.why}"
-    yield from (f"          label: {one_line(each, _LONGEST)}" for each in query.remarks)
+        if not metric.source:
+            use = f"; use {metric.instead}" if metric.instead else ""
+            yield f"          {one_line(metric.name)}: {metric.reason}{use}"
+        elif metric.instead:
+            yield f"          {one_line(metric.name)} is {metric.instead}" + (
+                f" ({metric.reason})" if metric.reason else ""
+            )
+        elif metric.reason:
+            yield f"          {one_line(metric.name)}: {metric.reason}"
+    yield from (f"          label: {one_line(remark, _LONGEST)}" for remark in query.remarks)
 
 
 def document(files: Sequence[CheckedFile]) -> str:
@@ -321,7 +327,7 @@ def document(files: Sequence[CheckedFile]) -> str:
         {
             "file": file.name,
             "problem": file.problem,
-            "queries": [{**to_builtins(each), "verdict": each.word} for each in file.queries],
+            "queries": [{**to_builtins(query), "verdict": query.word} for query in file.queries],
         }
         for file in files
     ]

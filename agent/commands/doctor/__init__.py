@@ -120,7 +120,7 @@ def _node(arguments: argparse.Namespace) -> DoctorNode:
     return DoctorNode(
         started.config, target, lambda: clock().mono, started.problem, arguments.sysfs, procfs=arguments.procfs,
         root=arguments.rootfs, folder=folder_of(started.arguments), file=file if file.exists() else None,
-        process=started.process, doubt=started.doubt,
+        process=started.process, config_doubt=started.config_doubt,
     )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ class _StartedWith(NamedTuple):
     config: Config
     problem: str
     process: AgentProcess | None = None
-    doubt: str = ""
+    config_doubt: str = ""
 
 
 def _started_with(arguments: argparse.Namespace) -> _StartedWith:
@@ -155,7 +155,7 @@ def _started_with(arguments: argparse.Namespace) -> _StartedWith:
     try:
         theirs = arguments_of(process, arguments.procfs)
     except UnknownArgumentsError as error:
-        return own._replace(process=process, doubt=str(error))
+        return own._replace(process=process, config_doubt=str(error))
     return _StartedWith(theirs, *_configuration(theirs, read_config), process)
 
 

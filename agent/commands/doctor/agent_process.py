@@ -86,7 +86,11 @@ def _listeners(procfs: Path, port: int) -> set[int]:
         return set()
     finally:
         psutil.PROCFS_PATH = former
-    return {each.pid for each in connections if each.status == psutil.CONN_LISTEN and each.laddr[1:] == (port,)}
+    return {
+        connection.pid
+        for connection in connections
+        if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,)
+    }
 
 
 def arguments_of(process: AgentProcess, procfs: Path) -> argparse.Namespace:
@@ -105,13 +109,13 @@ def arguments_of(process: AgentProcess, procfs: Path) -> argparse.Namespace:
     file = arguments.config_file
     if file is not None and descriptor_of(file) is not None:
         raise UnknownArgumentsError(f"it read its configuration through a pipe, {file}")
-    given = [path for path in (file, arguments.web_config_file) if path is not None]
-    if all(Path(path).is_absolute() for path in given):
+    paths = [path for path in (file, arguments.web_config_file) if path is not None]
+    if all(Path(path).is_absolute() for path in paths):
         return arguments
     try:
         folder = Path(os.readlink(procfs / str(process.pid) / "cwd"))  # noqa: PTH115 - it may lead to nothing
     except OSError as error:
-        raise UnknownArgumentsError(f"only its user may see in which folder {given[0]} is: {error.strerror}") from error
+        raise UnknownArgumentsError(f"only its user may see in which folder {paths[0]} is: {error.strerror}") from error
     if file is not None:
         arguments.config_file = folder / file
     if arguments.web_config_file is not None:

@@ -11,14 +11,14 @@ from agent.backends.jobs.kubelet import SOCKETS
 from agent.broker.asking import SOCKET
 from agent.commands.doctor.checks import gpu_driver, host_access, installation, job_access, serving
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, warn
-from agent.commands.doctor.doctor_node import DoctorNode, Look, PlacedLook
+from agent.commands.doctor.doctor_node import DoctorNode, PathAndCheck, RunCheck
 from agent.model import Reason
 
 TIMEOUT_SECONDS = 4.0
 """Seconds that one check may take. Rules are compiled within it on a busy node; servers are given less."""
 READERS = 64
 """Checks that may hang at once: adapters, receivers and files, each on its own."""
-SUBJECTS: tuple[tuple[str, Callable[[DoctorNode], Iterable[PlacedLook]]], ...] = (
+SUBJECTS: tuple[tuple[str, Callable[[DoctorNode], Iterable[PathAndCheck]]], ...] = (
     ("configuration", installation.configuration_checks),
     ("agent", lambda node: [(node.target.shown, installation.check_agent)]),
     ("driver", gpu_driver.driver_checks),
@@ -47,13 +47,13 @@ class DoctorCheck(Struct):
 
     subject: str
     path: str
-    look: Look
+    run: RunCheck
     node: DoctorNode
 
     def read(self) -> list[DoctorFinding]:
         """Return what is found there; what may not be read is a finding as well."""
         try:
-            return list(self.look(self.node))
+            return list(self.run(self.node))
         except OSError as error:
             remedy = "run coldplate doctor as root" if isinstance(error, PermissionError) else ""
             return [warn(f"{error.filename or self.path}: {error.strerror or error}", remedy)]
@@ -63,11 +63,11 @@ def examine(node: DoctorNode, timeout: float = TIMEOUT_SECONDS) -> list[DoctorFi
     """Return all findings, in the order of the subjects."""
     pool = FileReaderPool("doctor", timeout, READERS)
     query = DoctorCheck("agent", node.target.shown, DoctorNode.query_agent, node)
-    asked = list(_answers([query], pool, node.mono()))  # what the running agent says is used by many
-    checks = [DoctorCheck(name, str(path), look, node) for name, make in SUBJECTS for path, look in make(node)]
-    found = [*asked, *_answers(checks, pool, node.mono())]
+    query_findings = list(_answers([query], pool, node.mono()))  # what the running agent says is used by many
+    checks = [DoctorCheck(name, str(path), run, node) for name, make in SUBJECTS for path, run in make(node)]
+    findings = [*query_findings, *_answers(checks, pool, node.mono())]
     pool.close()
-    return found
+    return findings
 
 
 def _answers(checks: list[DoctorCheck], pool: FileReaderPool, mono: float) -> Iterator[DoctorFinding]:
@@ -81,4 +81,4 @@ def _answers(checks: list[DoctorCheck], pool: FileReaderPool, mono: float) -> It
             findings = [fail(answer.detail, remedy)]
         else:
             findings = [warn(f"cannot be examined: {answer.detail}", "please report this line")]
-        yield from (replace(each, subject=check.subject) for each in findings)
+        yield from (replace(finding, subject=check.subject) for finding in findings)

@@ -30,16 +30,16 @@ class DoctorFinding(Struct, frozen=True):
     remedy: str = ""
 
 
-def ok(found: str) -> DoctorFinding:
-    return DoctorFinding("", DoctorVerdict.OK, found)
+def ok(text: str) -> DoctorFinding:
+    return DoctorFinding("", DoctorVerdict.OK, text)
 
 
-def warn(found: str, remedy: str) -> DoctorFinding:
-    return DoctorFinding("", DoctorVerdict.WARN, found, remedy)
+def warn(text: str, remedy: str) -> DoctorFinding:
+    return DoctorFinding("", DoctorVerdict.WARN, text, remedy)
 
 
-def fail(found: str, remedy: str) -> DoctorFinding:
-    return DoctorFinding("", DoctorVerdict.FAIL, found, remedy)
+def fail(text: str, remedy: str) -> DoctorFinding:
+    return DoctorFinding("", DoctorVerdict.FAIL, text, remedy)
 
 
 COLOURS = {DoctorVerdict.OK: "\033[32m", DoctorVerdict.WARN: "\033[33m", DoctorVerdict.FAIL: "\033[1;31m"}
@@ -48,24 +48,26 @@ LONGEST = 1000
 
 
 def worst(findings: Iterable[DoctorFinding]) -> DoctorVerdict:
-    found = {each.verdict for each in findings}
-    return next((each for each in (DoctorVerdict.FAIL, DoctorVerdict.WARN) if each in found), DoctorVerdict.OK)
+    verdicts = {finding.verdict for finding in findings}
+    return next(
+        (verdict for verdict in (DoctorVerdict.FAIL, DoctorVerdict.WARN) if verdict in verdicts), DoctorVerdict.OK
+    )
 
 
 def lines(findings: Sequence[DoctorFinding], coloured: bool) -> Iterator[str]:
     """Yield a line for each finding, one more for its remedy, and the number of each verdict."""
-    width = max((len(each.subject) for each in findings), default=0)
-    for each in findings:
-        verdict = f"{each.verdict.value:4}"
-        shown = f"{COLOURS[each.verdict]}{verdict}{PLAIN}" if coloured else verdict
-        yield f"{shown}  {each.subject:{width}}  {one_line(each.found, LONGEST)}"
-        if each.remedy:
-            yield f"{'':6}{'':{width}}  fix: {one_line(each.remedy, LONGEST)}"
-    counts = (f"{sum(each.verdict is verdict for each in findings)} {verdict.value}" for verdict in DoctorVerdict)
+    width = max((len(finding.subject) for finding in findings), default=0)
+    for finding in findings:
+        verdict = f"{finding.verdict.value:4}"
+        verdict_text = f"{COLOURS[finding.verdict]}{verdict}{PLAIN}" if coloured else verdict
+        yield f"{verdict_text}  {finding.subject:{width}}  {one_line(finding.found, LONGEST)}"
+        if finding.remedy:
+            yield f"{'':6}{'':{width}}  fix: {one_line(finding.remedy, LONGEST)}"
+    counts = (f"{sum(finding.verdict is verdict for finding in findings)} {verdict.value}" for verdict in DoctorVerdict)
     yield f"\n{', '.join(counts)}"
 
 
 def document(findings: Sequence[DoctorFinding]) -> str:
     """Return the same in JSON."""
-    listed = [{**asdict(each), "verdict": each.verdict.value} for each in findings]
+    listed = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]
     return json.dumps({"verdict": worst(findings).value, "findings": listed}, indent=2)

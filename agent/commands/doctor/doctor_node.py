@@ -28,8 +28,8 @@ from agent.model import Reading, Snapshot
 from agent.wiring.agent_client import AgentResponseError, SnapshotReader
 from agent.wiring.identity import own_agent
 
-Look = Callable[["DoctorNode"], Iterable[DoctorFinding]]
-PlacedLook = tuple[object, Look]
+RunCheck = Callable[["DoctorNode"], Iterable[DoctorFinding]]
+PathAndCheck = tuple[object, RunCheck]
 """A check of a node, and the path that it reads, for who reads that it did not answer."""
 READ, WRITE = 4, 2
 """The bits of permission, as chmod(1) counts them."""
@@ -76,8 +76,12 @@ def user_of_accounts(passwd: Iterable[str], group: Iterable[str]) -> AgentUser:
     entry = next((line.split(":") for line in passwd if line.startswith(f"{USER}:")), [])
     if len(entry) < 4 or not (entry[2].isdigit() and entry[3].isdigit()):
         return AgentUser("a dynamic user", None)
-    more = (line.rstrip("\n").split(":") for line in group)
-    groups = {int(each[2]) for each in more if len(each) == 4 and USER in each[3].split(",") and each[2].isdigit()}
+    group_entries = (line.rstrip("\n").split(":") for line in group)
+    groups = {
+        int(fields[2])
+        for fields in group_entries
+        if len(fields) == 4 and USER in fields[3].split(",") and fields[2].isdigit()
+    }
     return AgentUser(f"user {USER}", int(entry[2]), frozenset({int(entry[3]), *groups}))
 
 
@@ -99,11 +103,11 @@ class RunningAgent:
         self.age = age
         self.reports = snapshot.reports
         self.readings: dict[str, list[Reading]] = {}
-        for each in snapshot:
-            self.readings.setdefault(each.metric.name, []).append(each)
+        for reading in snapshot:
+            self.readings.setdefault(reading.metric.name, []).append(reading)
 
     def values(self, metric: str) -> list[float]:
-        return [each.value for each in self.readings.get(metric, ())]
+        return [reading.value for reading in self.readings.get(metric, ())]
 
     @property
     def is_synthetic(self) -> bool:
@@ -117,8 +121,8 @@ class RunningAgent:
 
     def label_values(self, metric: str, label: str, value: float) -> Iterator[str]:
         """Return the label's value of each series that has this value."""
-        found = (each.series for each in self.readings.get(metric, ()) if each.value == value)
-        return (dict(series.all_labels).get(label, "") for series in found)
+        matching = (reading.series for reading in self.readings.get(metric, ()) if reading.value == value)
+        return (dict(series.all_labels).get(label, "") for series in matching)
 
 
 def request_snapshot(target: HttpTarget, mono: Callable[[], float]) -> HttpAnswer:
@@ -195,7 +199,7 @@ class DoctorNode(Struct, dict=True):
     """Why it says nothing."""
     process: AgentProcess | None = None
     """The running agent whose configuration this is; None where none is seen, or another file was asked for."""
-    doubt: str = ""
+    config_doubt: str = ""
     """Why `config` may not be that of the process."""
 
     def query_agent(self) -> Iterable[DoctorFinding]:
@@ -221,15 +225,18 @@ class DoctorNode(Struct, dict=True):
     @cached_property
     def processes(self) -> tuple[ListedProcess, ...]:
         """All that procfs shows. Those that end meanwhile are left out."""
-        found = []
+        listed = []
         for name in list_names(self.procfs):
             if name.isdigit():
                 try:
-                    known = text(self.procfs / name / "comm", 64), text(self.procfs / name / "cgroup", 1 << 14)
+                    comm_and_cgroup = (
+                        text(self.procfs / name / "comm", 64),
+                        text(self.procfs / name / "cgroup", 1 << 14),
+                    )
                 except OSError:
                     continue
-                found.append(ListedProcess(int(name), *known))
-        return tuple(found)
+                listed.append(ListedProcess(int(name), *comm_and_cgroup))
+        return tuple(listed)
 
     @cached_property
     def connections(self) -> list[Any]:
@@ -242,8 +249,8 @@ class DoctorNode(Struct, dict=True):
 
     @cached_property
     def agent_pid(self) -> int | None:
-        ours = (each.pid for each in self.processes if f"/{UNIT}" in each.cgroup)
-        return min(ours, default=None)
+        pids = (process.pid for process in self.processes if f"/{UNIT}" in process.cgroup)
+        return min(pids, default=None)
 
     @cached_property
     def user(self) -> AgentUser:
@@ -270,4 +277,4 @@ class DoctorNode(Struct, dict=True):
     @property
     def listen(self) -> list[tuple[str, int]]:
         """Host and port of each address that the agent listens on."""
-        return [listen_address(each) for each in self.config.web.listen]
+        return [listen_address(address) for address in self.config.web.listen]

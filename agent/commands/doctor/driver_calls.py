@@ -58,22 +58,22 @@ class RecordingDriver:
         try:
             answer = self._inner.call(name, *args)
         except DriverError as error:
-            self._note(name, args, began, {"code": error.code})
+            self._record_call(name, args, began, {"code": error.code})
             raise
-        self._note(name, args, began, None, answer)
+        self._record_call(name, args, began, None, answer)
         return answer
 
-    def _note(
+    def _record_call(
         self, name: str, args: Sequence[Any], began: float, failed: dict[str, int] | None, answer: Any = None
     ) -> None:
         took = self._clock() - began
         with self._lock:
             line: dict[str, Any] = {"at": round(began - self._began, 6), "us": round(took * 1e6), "call": name}
-            plain = [each for each in args if not isinstance(each, FieldArray | GpmArray)]
-            line["args"] = [self._plain(name, each) for each in plain]
+            plain = [argument for argument in args if not isinstance(argument, FieldArray | GpmArray)]
+            line["args"] = [self._plain(name, argument) for argument in plain]
             if name in (*SAMPLE_CALLS, "nvmlGpmSampleFree"):
                 line["args"][-1] = {"is": self._token("sample", plain[-1])}
-            array = next((each for each in args if isinstance(each, FieldArray | GpmArray)), None)
+            array = next((argument for argument in args if isinstance(argument, FieldArray | GpmArray)), None)
             if isinstance(array, FieldArray):
                 line["fields"] = [list(pair) for pair in array.pairs]
             elif isinstance(array, GpmArray):
@@ -114,10 +114,10 @@ class RecordingDriver:
             return value
         if isinstance(value, dict):
             cluster = value.get("cluster_uuid", "")
-            known = {"cluster_uuid": self._names.pseudonym("cluster", cluster)} if cluster.strip("0") else {}
-            return {**value, **known}
+            replaced = {"cluster_uuid": self._names.pseudonym("cluster", cluster)} if cluster.strip("0") else {}
+            return {**value, **replaced}
         if isinstance(value, tuple | list):
-            return [self._plain(call, each) for each in value]
+            return [self._plain(call, item) for item in value]
         return {"is": self._token("set" if "Event" in call else "gpu", value)}
 
     def _token(self, kind: str, value: Any) -> str:
@@ -129,12 +129,12 @@ class RecordingDriver:
             key = value
         if key not in self._tokens:
             self._kept.append(value)  # so that its address is not reused
-            self._tokens[key] = f"{kind}{sum(each.startswith(kind) for each in self._tokens.values())}"
+            self._tokens[key] = f"{kind}{sum(token.startswith(kind) for token in self._tokens.values())}"
         return self._tokens[key]
 
-    def text(self, provenance: Mapping[str, Any], shown: Mapping[str, Sequence[str]]) -> str:
+    def text(self, provenance: Mapping[str, Any], metrics_by_lane: Mapping[str, Sequence[str]]) -> str:
         """Return the whole trace. Raises IdentifierLeakError."""
-        head, end = json.dumps({"trace": FORMAT, **provenance}), json.dumps({"shown": shown})
+        head, end = json.dumps({"trace": FORMAT, **provenance}), json.dumps({"shown": metrics_by_lane})
         text = "\n".join([head, *self.lines, end]) + "\n"
         if self._names.without_known(text) != text:
             raise IdentifierLeakError("an identifier of this machine is still in the trace")
@@ -147,31 +147,31 @@ def record_session(driver: Driver, names: Redaction) -> str:
     """
     recording = RecordingDriver(driver, lambda: clock().mono, names)
     source = NvmlSource(recording, wall=lambda: clock().wall)
-    shown: dict[Lane, set[str]] = {lane: set() for lane in LANES}
+    metrics_by_lane: dict[Lane, set[str]] = {lane: set() for lane in LANES}
     try:
         channels = source.open(clock())
         for turn in range(TURNS):
             for channel in channels:
                 for lane in LANES if turn in (0, TURNS - 1) else (Lane.FAST,):
-                    shown[lane] |= {each.metric.name for each in channel.read(lane, clock()).readings}
+                    metrics_by_lane[lane] |= {reading.metric.name for reading in channel.read(lane, clock()).readings}
             time.sleep(PERIOD_SECONDS)
-        identities = [each.identity for each in channels if each.identity is not None]
+        identities = [channel.identity for channel in channels if channel.identity is not None]
         provenance = facts_of_trace(identities, driver, "coldplate doctor --bundle")
     finally:
         source.close()
-    return recording.text(provenance, {lane.value: sorted(found) for lane, found in shown.items()})
+    return recording.text(provenance, {lane.value: sorted(metrics) for lane, metrics in metrics_by_lane.items()})
 
 
 def facts_of_trace(identities: list[GpuIdentity], driver: Driver, command: str) -> dict[str, Any]:
     """Return what a trace says about where it comes from; nothing of it identifies the machine."""
-    facts = [dict(each.facts) for each in identities]
-    models = Counter(each.model or "unknown" for each in identities)
+    facts = [dict(identity.facts) for identity in identities]
+    models = Counter(identity.model or "unknown" for identity in identities)
     answer: Any = driver.call("nvmlErrorString", 999)
     return {
         "stand_in": STAND_IN in (answer.decode() if isinstance(answer, bytes) else str(answer)),
         "GPUs": ", ".join(f"{number} x {model}" for model, number in models.items()),
-        "driver": ", ".join(sorted({each.get("driver_version", "?") for each in facts})),
-        "VBIOS": ", ".join(sorted({each.get("vbios", "?") for each in facts})),
+        "driver": ", ".join(sorted({gpu_facts.get("driver_version", "?") for gpu_facts in facts})),
+        "VBIOS": ", ".join(sorted({gpu_facts.get("vbios", "?") for gpu_facts in facts})),
         "date": time.strftime("%Y-%m-%d", time.gmtime(clock().wall)),
         "coldplate": __version__,
         "Python": platform.python_version(),

@@ -83,8 +83,8 @@ def write_bundle(file: Path, seconds: int, node: DoctorNode, arguments: argparse
 def _fill(archive: IO[bytes], parts: list[BundlePart], redaction: Redaction) -> None:
     index: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
-    for name, what, make in parts:
-        entry: dict[str, Any] = {"file": name, "holds": what}
+    for name, description, make in parts:
+        entry: dict[str, Any] = {"file": name, "holds": description}
         try:
             content = make()
             if len(content) > MAX_FILE:
@@ -116,13 +116,13 @@ def _parts(
     findings: list[DoctorFinding] = []
 
     def doctor_text() -> bytes:
-        findings.extend(_without_value(each, node.problem) for each in examine(node))
+        findings.extend(_without_value(finding, node.problem) for finding in examine(node))
         return "".join(f"{redaction.text(line)}\n" for line in doctor_finding.lines(findings, False)).encode()
 
     def doctor_json() -> bytes:
         if not findings:
             raise PartError("doctor failed")
-        return _json(_redacted(json.loads(doctor_finding.document(findings)), redaction))
+        return _json(_redact(json.loads(doctor_finding.document(findings)), redaction))
 
     parts: list[BundlePart] = [
         ("snapshot.json", "the running agent's snapshot", lambda: _snapshot(node, redaction)),
@@ -133,8 +133,8 @@ def _parts(
         ("recording.coldplate", f"a recording of {seconds} s", lambda: _recording(seconds, key, node, arguments)),
     ]
     if node.has_driver:
-        what = "calls of the NVIDIA driver and its answers"
-        parts.append(("driver-calls.jsonl", what, lambda: _driver_calls(key)))
+        description = "calls of the NVIDIA driver and its answers"
+        parts.append(("driver-calls.jsonl", description, lambda: _driver_calls(key)))
     return parts
 
 
@@ -149,19 +149,19 @@ def _snapshot(node: DoctorNode, redaction: Redaction) -> bytes:
     answer = request_snapshot(node.target, node.mono)
     if answer.status != 200 or answer.cut:
         raise PartError(f"{node.target.shown}: {SNAPSHOT} is answered with HTTP status {answer.status}")
-    return _json(_redacted(json.loads(answer.body), redaction))
+    return _json(_redact(json.loads(answer.body), redaction))
 
 
-def _redacted(value: Any, redaction: Redaction, name: str = "") -> Any:
+def _redact(value: Any, redaction: Redaction, name: str = "") -> Any:
     """Return a JSON document with pseudonyms: labels by their names, and in any other text what is recognised."""
     if isinstance(value, str):
         return redaction.text(value)
     if isinstance(value, list):
-        return [_redacted(each, redaction) for each in value]
+        return [_redact(item, redaction) for item in value]
     if isinstance(value, dict):
         if name == "labels":
-            return dict(redaction.labels(tuple((str(key), str(each)) for key, each in value.items())))
-        return {key: _redacted(each, redaction, key) for key, each in value.items()}
+            return dict(redaction.labels(tuple((str(key), str(item)) for key, item in value.items())))
+        return {key: _redact(item, redaction, key) for key, item in value.items()}
     return value
 
 
@@ -176,9 +176,9 @@ def _config(node: DoctorNode, redaction: Redaction) -> bytes:
 def _without_secrets(value: Any, redaction: Redaction, private: bool = False) -> Any:
     """Return a part of the configuration; secrets are in files of their own, and a URL may have one in its path."""
     if isinstance(value, Mapping):
-        return {key: _without_secrets(each, redaction, private or key in PRIVATE) for key, each in value.items()}
+        return {key: _without_secrets(item, redaction, private or key in PRIVATE) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_secrets(each, redaction, private) for each in value]
+        return [_without_secrets(item, redaction, private) for item in value]
     if isinstance(value, str):
         return redaction.pseudonym("label", value) if private and value not in KEPT_WORDS else redaction.text(value)
     return value

@@ -79,7 +79,7 @@ class SelectedSnapshots:
             slot = wall if selection.step == 0 else wall // selection.step
             if slot > last.get(header.node, float("-inf")):  # what two recordings have comes twice
                 last[header.node] = slot
-                yield SelectedSnapshot(header.node, wall, tuple(self._selected(snapshot.frames)))
+                yield SelectedSnapshot(header.node, wall, tuple(self._select_frames(snapshot.frames)))
 
     @property
     def is_empty(self) -> bool:
@@ -91,20 +91,20 @@ class SelectedSnapshots:
         names = {series.metric.name for layout, _ in self._pruned.values() for series in layout.series}
         return [pattern for pattern in self._selection.metrics if not any(fnmatchcase(name, pattern) for name in names)]
 
-    def _selected(self, frames: Sequence[Frame]) -> Iterator[Frame]:
+    def _select_frames(self, frames: Sequence[Frame]) -> Iterator[Frame]:
         parts = self._parts(tuple(frame.layout for frame in frames))
         for frame, (layout, pick) in zip(frames, parts, strict=True):
             yield frame if layout is frame.layout else Frame(layout, pick(frame.values))
 
     def _select(self, layouts: tuple[Layout, ...]) -> list[_Part]:
         """Return the selected part of each frame of a snapshot; of a repeated series the first place counts."""
-        seen: set[Series] = set()
+        selected: set[Series] = set()
         parts = []
         for layout in layouts:
             kept = []
             for place, series in enumerate(layout.series):
-                if series not in seen and self._selection.wants(series.metric.name):
-                    seen.add(series)
+                if series not in selected and self._selection.wants(series.metric.name):
+                    selected.add(series)
                     kept.append(place)
             key = (layout, tuple(kept))
             if key not in self._pruned:
@@ -128,14 +128,14 @@ class _Piece:
     """The samples of the selected series of one layout; the places of their times are the same for all."""
 
     def __init__(self, node: str, layout: Layout, selected: set[_NodeSeries]) -> None:
-        found = [
-            (place, _NodeSeries(node, each))
-            for place, each in enumerate(layout.series)
-            if _NodeSeries(node, each) in selected
+        places = [
+            (place, _NodeSeries(node, series))
+            for place, series in enumerate(layout.series)
+            if _NodeSeries(node, series) in selected
         ]
-        self.pick: Callable[[Sequence[float]], tuple[float, ...]] = picker([place for place, _ in found])
+        self.pick: Callable[[Sequence[float]], tuple[float, ...]] = picker([place for place, _ in places])
         self.times: array[int] = array("L")
-        self.columns: dict[_NodeSeries, array[float]] = {line: array("d") for _, line in found}
+        self.columns: dict[_NodeSeries, array[float]] = {line: array("d") for _, line in places}
 
 
 def write_openmetrics(snapshots: SelectedSnapshots, targets: Callable[[str], Labels], out: TextIO) -> None:
@@ -192,11 +192,11 @@ def _collect(snapshots: SelectedSnapshots, selected: set[_NodeSeries]) -> dict[_
                 piece.times.append(number)
                 for column, value in zip(piece.columns.values(), piece.pick(values), strict=True):
                     column.append(value)
-    found: dict[_NodeSeries, list[_Piece]] = {}
+    by_series: dict[_NodeSeries, list[_Piece]] = {}
     for piece in pieces.values():
         for line in piece.columns:
-            found.setdefault(line, []).append(piece)
-    return found
+            by_series.setdefault(line, []).append(piece)
+    return by_series
 
 
 def _write_line(
@@ -217,7 +217,7 @@ def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
     """Write CSV: a row for each value, its labels in Prometheus's notation without braces. Raises RecordingError."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("time", "node", "metric", "labels", "value"))
-    names = cache(lambda layout: [(each.metric.name, _labels(each)) for each in layout.series])
+    names = cache(lambda layout: [(series.metric.name, _labels(series)) for series in layout.series])
     for node, wall, frames in snapshots:
         for layout, values in frames:
             pairs = zip(names(layout), values, strict=True)
@@ -235,8 +235,8 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
             for series in frame.layout.series:
                 columns.setdefault(series, len(columns))
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["time", "node", *map(_named, columns)])
-    places = cache(lambda layout: [columns[each] for each in layout.series])
+    writer.writerow(["time", "node", *map(_column_name, columns)])
+    places = cache(lambda layout: [columns[series] for series in layout.series])
     for node, wall, frames in snapshots:
         row: list[object] = [""] * len(columns)
         for layout, values in frames:
@@ -247,7 +247,7 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
 
 def write_json_lines(snapshots: SelectedSnapshots, out: TextIO) -> None:
     """Write a JSON object in a line for each value; `time` is in seconds since the epoch. Raises RecordingError."""
-    middles = cache(lambda node, layout: [_json_middle(node, each) for each in layout.series])
+    middles = cache(lambda node, layout: [_json_middle(node, series) for series in layout.series])
     for node, wall, frames in snapshots:
         start = f'{{"time":{wall:.3f},'
         for layout, values in frames:
@@ -264,7 +264,7 @@ def _labels(series: Series) -> str:
     return ",".join(f'{name}="{escape_label(value)}"' for name, value in labels_of(series))
 
 
-def _named(series: Series) -> str:
+def _column_name(series: Series) -> str:
     labels = _labels(series)
     return f"{series.metric.name}{{{labels}}}" if labels else series.metric.name
 

@@ -92,19 +92,19 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
     node, count = "", 0
     try:
         with Progress("importing", 0, lambda: clock().mono) as progress:
-            for each in chain(first, ticks):
-                snapshot = makers.setdefault(each.node, SnapshotMaker(period)).make(each)
+            for tick in chain(first, ticks):
+                snapshot = makers.setdefault(tick.node, SnapshotMaker(period)).make(tick)
                 progress.step()
                 if snapshot is None:
-                    problems.note(None, "times that go back are left out")
+                    problems.add(None, "times that go back are left out")
                     continue
                 at = snapshot.at
-                header = RecordingHeader(__version__, each.node, at.wall, at.mono, period, f"import of {problems.file}")
+                header = RecordingHeader(__version__, tick.node, at.wall, at.mono, period, f"import of {problems.file}")
                 if file is None:
                     file = RecordingFile(arguments.output, header)
-                elif each.node != node:
+                elif tick.node != node:
                     file.continue_as(header, None)
-                node, count = each.node, count + 1
+                node, count = tick.node, count + 1
                 file.add(snapshot)
     finally:
         if file is not None:
@@ -131,7 +131,7 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     from agent.config.schema import ConfigError
 
     if arguments.prometheus:
-        yield from _asked(arguments, problems)
+        yield from _history_samples(arguments, problems)
         return
     if arguments.gpu is not None and not nvidia_smi_log.is_index(arguments.gpu):
         raise ConfigError("--gpu: must be the GPU's number on its node, such as 0")
@@ -142,7 +142,7 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
         yield from (tick._replace(node=node) for tick in ticks)
 
 
-def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[ImportedSample]:
+def _history_samples(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[ImportedSample]:
     from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
     from agent.config.quantities import moment
     from agent.config.schema import ConfigError, parse_value
@@ -156,8 +156,8 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     start, end = (parse_value(f"--{name}", moment, getattr(arguments, name)) for name in ("start", "end"))
     if end < start:
         raise ConfigError("--end: is before --start")
-    asked = HistoryQuery(arguments.match, start, end, _interval(arguments))
-    yield from node_ticks(target, asked, lambda: clock().mono, problems)
+    query = HistoryQuery(arguments.match, start, end, _interval(arguments))
+    yield from node_ticks(target, query, lambda: clock().mono, problems)
 
 
 def _interval(arguments: argparse.Namespace) -> float:

@@ -29,7 +29,7 @@ class ImportProblems(Struct):
     texts: list[str] = field(default_factory=list)
     count: int = 0
 
-    def note(self, line: int | None, text: str) -> None:
+    def add(self, line: int | None, text: str) -> None:
         where = self.file if line is None else f"{self.file}:{line}"
         if f"{where}: {text}" in self.texts:
             return

@@ -127,7 +127,7 @@ class _Header:
             elif name in PLACES:
                 self.places[name.removeprefix("gpu_")] = place
             else:
-                self._enter(place, name, unit.removesuffix("]"), line, problems)
+                self._add_column(place, name, unit.removesuffix("]"), line, problems)
         if "timestamp" not in self.places:
             raise LogFormatError(f"{problems.file}:{line}: has no column timestamp; {REMEDY}")
         if only is None and not {"index", "uuid", "pci.bus_id"} & self.places.keys():
@@ -136,17 +136,17 @@ class _Header:
                 f"with --gpu 0, else {REMEDY}"
             )
 
-    def _enter(self, place: int, name: str, unit: str, line: int, problems: ImportProblems) -> None:
+    def _add_column(self, place: int, name: str, unit: str, line: int, problems: ImportProblems) -> None:
         term = term_of(name)
         if term is None:
-            problems.note(line, f"column {shown(name)} is left out: coldplate has nothing of that kind")
+            problems.add(line, f"column {shown(name)} is left out: coldplate has nothing of that kind")
             return
         metric = BY_NAME[term.row]
         factor = FACTORS.get(metric.unit, {}).get(unit)
         if factor is None:
-            problems.note(line, f"column {shown(name)} is left out: its unit {shown(unit)} is not known")
-        elif any(each[:2] == (metric, term.labels) for each in self.columns.values()):
-            problems.note(line, f"column {shown(name)} is left out: another one has the same")
+            problems.add(line, f"column {shown(name)} is left out: its unit {shown(unit)} is not known")
+        elif any(column[:2] == (metric, term.labels) for column in self.columns.values()):
+            problems.add(line, f"column {shown(name)} is left out: another one has the same")
         else:
             self.columns[place] = LogColumn(metric, term.labels, unit, factor)
 
@@ -169,13 +169,13 @@ def ticks(
             header = _header_of(cells, number, problems, only, is_first=header is None)
             continue
         if len(cells) != len(header.cells):
-            problems.note(number, f"has {len(cells)} columns and not {len(header.cells)}; the line is left out")
+            problems.add(number, f"has {len(cells)} columns and not {len(header.cells)}; the line is left out")
             continue
         try:
             at = _moment(cells[header.places["timestamp"]], zone)
             gpu = _gpu(header, cells, order)
         except ValueError as error:
-            problems.note(number, f"{error}; the line is left out")
+            problems.add(number, f"{error}; the line is left out")
             continue
         if gpu in gpus:
             yield ImportedSample(wall, tuple(readings))
@@ -244,7 +244,7 @@ def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: 
             try:
                 yield from _state_readings(name, text, status, gpu)
             except ValueError as error:
-                problems.note(line, f"{error}; it is left out")
+                problems.add(line, f"{error}; it is left out")
     model = cells[header.places["name"]].strip() if "name" in header.places else ""
     if model.isprintable() and 0 < len(model) <= _NAME_CHARACTERS and not model.startswith("["):
         yield Reading(Series(_INFO, gpu, (("slot", ""), ("serial", ""), ("model", model))), 1.0)
@@ -258,7 +258,7 @@ def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: 
                 number = float(text.removesuffix(column.unit))
             except ValueError:
                 name = header.cells[place].strip()
-                problems.note(line, f"{shown(text)} is not a value of {shown(name)}, and left out")
+                problems.add(line, f"{shown(text)} is not a value of {shown(name)}, and left out")
                 continue
         value = number * column.factor
         low, high = column.metric.span

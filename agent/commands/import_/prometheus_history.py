@@ -29,11 +29,11 @@ ANSWER = 512 * 2**20
 """Bytes of an answer that are taken."""
 OF_TARGETS = frozenset({"__name__", "instance", "job"})
 ALIASES: dict[str, tuple[Metric, float, tuple[str, ...]]] = {}
-_taken: set[tuple[str, tuple[str, ...]]] = set()
+_mapped: set[tuple[str, tuple[str, ...]]] = set()
 for _name in (*dcgm.DEFAULTS, *dcgm.COMMON):
     _term = _name.simple
-    if _term is not None and (_term.row, _term.labels) not in _taken:  # a second name for a series is the poorer one
-        _taken.add((_term.row, _term.labels))
+    if _term is not None and (_term.row, _term.labels) not in _mapped:  # a second name for a series is the poorer one
+        _mapped.add((_term.row, _term.labels))
         ALIASES[_name.name] = (BY_NAME[_term.row], 1 / _term.factor, _term.labels)
 
 
@@ -77,42 +77,42 @@ class _Answer(msgspec.Struct):
 
 
 def node_ticks(
-    target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float], problems: ImportProblems
+    target: HttpTarget, query: HistoryQuery, clock: Callable[[], float], problems: ImportProblems
 ) -> Iterator[ImportedSample]:
     """Yield what the nodes had, hour by hour, and in each of them node by node. Raises LogFormatError."""
     client = HttpClient(target, AnswerBounds(ANSWER), clock)
-    known: _KnownSeries = {}
+    meanings: _KnownSeries = {}
     shared: set[str] = set()
     try:
-        start = asked.start
-        while start <= asked.end:
-            end = min(start + (POINTS - 1) * asked.step, asked.end)
+        start = query.start
+        while start <= query.end:
+            end = min(start + (POINTS - 1) * query.step, query.end)
             try:
-                result = _result(client, target, asked._replace(start=start, end=end), clock)
-                samples = list(_samples(result, known, shared, problems))
+                result = _result(client, target, query._replace(start=start, end=end), clock)
+                samples = list(_samples(result, meanings, shared, problems))
             except (ValueError, RecursionError) as error:
                 raise LogFormatError(f"{target.shown}: its answer is not a matrix of series; check --match") from error
             yield from samples
-            start += POINTS * asked.step
+            start += POINTS * query.step
     finally:
         client.close()
 
 
 def _samples(
-    result: list[_PastSeries], known: _KnownSeries, shared: set[str], problems: ImportProblems
+    result: list[_PastSeries], meanings: _KnownSeries, shared: set[str], problems: ImportProblems
 ) -> Iterator[ImportedSample]:
     """Yield what an answer says, node by node. `shared` are the hosts of several agents, as far as is known."""
     parts: list[tuple[_PastSeries, _Meaning]] = []
     for past in result:
         key = tuple(sorted(past.metric.items()))
-        if key not in known:
-            known[key] = _meaning(past.metric, problems)
-        meaning = known[key]
+        if key not in meanings:
+            meanings[key] = _meaning(past.metric, problems)
+        meaning = meanings[key]
         if meaning is not None:
             parts.append((past, meaning))
     for host in sorted(_shared_hosts(parts) - shared):
         shared.add(host)
-        problems.note(
+        problems.add(
             None, f"several instances of {shown(host)} have the same series: each is a node of its own, HOST:PORT"
         )
     nodes: defaultdict[str, defaultdict[float, dict[Series, float]]] = defaultdict(lambda: defaultdict(dict))
@@ -141,19 +141,19 @@ def _shared_hosts(parts: list[tuple[_PastSeries, _Meaning]]) -> set[str]:
             key = (meaning.host, past.metric["__name__"], meaning.series)
             spans[key].append((past.values[0][0], past.values[-1][0], meaning.instance))
     hosts = set()
-    for (host, _, _), seen in spans.items():
-        seen.sort()
-        if any(later[0] <= earlier[1] and later[2] != earlier[2] for earlier, later in pairwise(seen)):
+    for (host, _, _), host_spans in spans.items():
+        host_spans.sort()
+        if any(later[0] <= earlier[1] and later[2] != earlier[2] for earlier, later in pairwise(host_spans)):
             hosts.add(host)
     return hosts
 
 
 def _result(
-    client: HttpClient, target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float]
+    client: HttpClient, target: HttpTarget, query: HistoryQuery, clock: Callable[[], float]
 ) -> list[_PastSeries]:
     """Return the series of the answer. Raises LogFormatError, and ValueError or RecursionError for another result."""
-    query = urlencode({"query": asked.selector, "start": asked.start, "end": asked.end, "step": asked.step})
-    path = f"{target.path.rstrip('/')}/api/v1/query_range?{query}"
+    parameters = urlencode({"query": query.selector, "start": query.start, "end": query.end, "step": query.step})
+    path = f"{target.path.rstrip('/')}/api/v1/query_range?{parameters}"
     try:
         answer = client.exchange(HttpRequest("GET", path), clock() + target.timeout)
     except HttpError as error:
@@ -174,31 +174,31 @@ def _result(
 def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> _Meaning | None:
     """Return None for a series that coldplate has no metric for, or that lacks its labels."""
     name = metric.get("__name__", "")
-    row, factor, given = BY_NAME.get(name), 1.0, dict(metric)
-    if row is None and name in ALIASES:
-        row, factor, own = ALIASES[name]
-        given = {"gpu": metric.get("gpu", ""), "uuid": metric.get("UUID", metric.get("uuid", "")),
-                 **dict(zip(row.labels, own, strict=False))}  # fmt: skip
-    if row is None:
-        problems.note(None, f"series of {shown(name)} are left out: coldplate has no such metric")
+    metric_row, factor, labels = BY_NAME.get(name), 1.0, dict(metric)
+    if metric_row is None and name in ALIASES:
+        metric_row, factor, own = ALIASES[name]
+        labels = {"gpu": metric.get("gpu", ""), "uuid": metric.get("UUID", metric.get("uuid", "")),
+                 **dict(zip(metric_row.labels, own, strict=False))}  # fmt: skip
+    if metric_row is None:
+        problems.add(None, f"series of {shown(name)} are left out: coldplate has no such metric")
         return None
-    entity = entity_of(row.entity, given)
+    entity = entity_of(metric_row.entity, labels)
     if entity is None:
-        problems.note(None, f"series of {name} without the labels of a {row.entity.__name__} are left out")
+        problems.add(None, f"series of {name} without the labels of a {metric_row.entity.__name__} are left out")
         return None
     host = metric.get("Hostname", metric.get("hostname")) if name in ALIASES else None
     instance = metric.get("instance", "")
-    series = Series(row, entity, _labels(row, entity, given))
+    series = Series(metric_row, entity, _labels(metric_row, entity, labels))
     if host:
         return _Meaning(host, "", series, factor)
     return _Meaning(instance.rpartition(":")[0] or instance, instance, series, factor)
 
 
-def _labels(row: Metric, entity: Entity, given: Mapping[str, str]) -> Labels:
+def _labels(row: Metric, entity: Entity, labels: Mapping[str, str]) -> Labels:
     """Return the series' own labels in their order; those of the scrape are left out, but where a row has any."""
     own = (*row.labels, *row.further_labels)
     if own:
-        return tuple((label, given[label]) for label in own if label in given)
+        return tuple((label, labels[label]) for label in own if label in labels)
     if row.name not in ("coldplate_alert", "coldplate_alert_text_info", "coldplate_metric_missing"):
         return ()
-    return tuple(sorted(pair for pair in given.items() if pair[0] not in OF_TARGETS | set(dict(entity.labels))))
+    return tuple(sorted(pair for pair in labels.items() if pair[0] not in OF_TARGETS | set(dict(entity.labels))))

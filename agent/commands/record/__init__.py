@@ -28,7 +28,7 @@ EXIT_STATUSES = {
     127: "COMMAND was not found; with COMMAND every other status is its own, 128 + N if signal N ended it",
 }
 
-WANTED, DELAY, DURATION, KEY = (f"COLDPLATE_RECORD{each}" for each in ("", "_DELAY", "_DURATION", "_KEY"))
+SWITCH, DELAY, DURATION, KEY = (f"COLDPLATE_RECORD{suffix}" for suffix in ("", "_DELAY", "_DURATION", "_KEY"))
 """Environment variables: whether to record and where to, after how long, for how long, and the key of pseudonyms."""
 YES, NO = frozenset({"1", "yes", "true", "on"}), frozenset({"", "0", "no", "false", "off"})
 RANKS = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID",
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--if-env",
         action="store_true",
-        help=f"record only if {WANTED} is set, and in one task of each node; otherwise become the command",
+        help=f"record only if {SWITCH} is set, and in one task of each node; otherwise become the command",
     )
     parser.add_argument(
         "--allow-no-gpu", action="store_true", help="record a node without GPUs as well (default: no file)"
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     key = _key() if arguments.redact else None
     try:
-        return record(arguments, words, os.environ.get(WANTED, ""), key)
+        return record(arguments, words, os.environ.get(SWITCH, ""), key)
     except UserError as error:
         if not arguments.if_env:
             raise
@@ -101,8 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _is_asked() -> bool:
     """Return whether the environment asks for a recording, and this is the first task of the node."""
-    is_requested = os.environ.get(WANTED, "").strip().lower() not in NO
-    return is_requested and all(os.environ.get(each, "0") == "0" for each in RANKS)
+    is_requested = os.environ.get(SWITCH, "").strip().lower() not in NO
+    return is_requested and all(os.environ.get(rank, "0") == "0" for rank in RANKS)
 
 
 def _key() -> bytes:

@@ -30,10 +30,10 @@ class StartError(Exception):
     """The command cannot be started; the text says why, and `status` is what a shell would exit with."""
 
     def __init__(self, word: str, error: OSError) -> None:
-        found = not isinstance(error, FileNotFoundError)
-        reason = error.strerror if found else "there is no such program, or not its interpreter"
+        exists = not isinstance(error, FileNotFoundError)
+        reason = error.strerror if exists else "there is no such program, or not its interpreter"
         super().__init__(f"cannot run {word!r}: {reason}")
-        self.status = NOT_RUNNABLE if found else NOT_FOUND
+        self.status = NOT_RUNNABLE if exists else NOT_FOUND
 
 
 def exec_command(words: Sequence[str]) -> int:
@@ -129,23 +129,23 @@ class CommandProcesses:
         return self._frame
 
     def _readings(self) -> Iterator[OwnReading]:
-        mine = self._descendants()
-        for each in mine:  # adopted children that have exited; no other code waits for them
-            if each.state == "Z" and each.parent == self._own and each.pid != self._root:
+        descendants = self._descendants()
+        for process in descendants:  # adopted children that have exited; no other code waits for them
+            if process.state == "Z" and process.parent == self._own and process.pid != self._root:
                 with contextlib.suppress(ChildProcessError):
-                    os.waitpid(each.pid, os.WNOHANG)
-        running = [each for each in mine if each.state != "Z"]
-        before, self._last = self._last, {each.pid: each for each in mine}
+                    os.waitpid(process.pid, os.WNOHANG)
+        running = [process for process in descendants if process.state != "Z"]
+        before, self._last = self._last, {process.pid: process for process in descendants}
         for process in before.values():
             after = self._last.get(process.pid)
             if after is None or after.started != process.started:
                 self._ended += process.ticks
         yield OwnReading("coldplate_recorded_processes", len(running))
-        cpu = (self._ended + sum(each.ticks for each in mine)) / _TICK
+        cpu = (self._ended + sum(process.ticks for process in descendants)) / _TICK
         yield OwnReading("coldplate_recorded_process_cpu_seconds_total", cpu)
-        memory = sum(each.pages for each in running) * _PAGE
+        memory = sum(process.pages for process in running) * _PAGE
         yield OwnReading("coldplate_recorded_process_resident_memory_bytes", memory)
-        pids = {each.pid for each in running}
+        pids = {process.pid for process in running}
         for gpu, processes in self._on_gpus().items():
             if processes is None:
                 continue  # it is not known which of them are the command's
@@ -155,13 +155,13 @@ class CommandProcesses:
     def _descendants(self) -> list[ProcStat]:
         """Return the command's processes and their descendants; orphans become children of this process."""
         children: dict[int, list[ProcStat]] = {}
-        for seen in self._all():
-            children.setdefault(seen.parent, []).append(seen)
+        for process in self._all():
+            children.setdefault(process.parent, []).append(process)
         ours = self._ours()
-        found = [each for each in children.get(self._own, ()) if each.pid not in ours]
-        for each in found:  # grows while it is gone through
-            found += children.get(each.pid, ())
-        return found
+        descendants = [process for process in children.get(self._own, ()) if process.pid not in ours]
+        for process in descendants:  # grows while it is gone through
+            descendants += children.get(process.pid, ())
+        return descendants
 
     def _all(self) -> Iterator[ProcStat]:
         """Yield every process; one that cannot be read now as it was at the last look: it has not ended."""

@@ -48,29 +48,29 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
         first, last = min(walls), max(walls)
         facts.append(("time", f"{utc(first)} to {utc(last)} ({age(round(last - first + header.interval))})"))
     facts.append(("snapshots", f"{count}, one every {quantities.duration_text(header.interval)}"))
-    facts += _shown(recording)
+    facts += _series_and_gpus(recording)
     facts.append(("redacted", "yes" if header.redacted else "no: it names devices, hosts, users and jobs"))
     return facts
 
 
-def _shown(recording: Recording) -> list[tuple[str, str]]:
+def _series_and_gpus(recording: Recording) -> list[tuple[str, str]]:
     """Return the most series of a snapshot, and every GPU that any snapshot has, as `coldplate report` counts them."""
-    seen: set[tuple[str, Layout]] = set()
+    layouts: set[tuple[str, Layout]] = set()
     models: dict[tuple[str, Entity], str] = {}
-    series = 0
+    most_series = 0
     for block in recording.blocks():
-        series = max(series, block.most_series)
+        most_series = max(most_series, block.most_series)
         node = block.header.node
-        for layout in (track.layout for track in block.tracks if (node, track.layout) not in seen):
-            seen.add((node, layout))
-            of_gpus = [each for each in layout.series if isinstance(each.entity, Gpu)]
-            infos = [each for each in of_gpus if each.metric.name == "coldplate_gpu_info"]
-            for each in of_gpus:
-                models.setdefault((node, each.entity), "")  # a log of nvidia-smi may not name the model
-            models.update(((node, each.entity), dict(each.labels).get("model", "")) for each in infos)
+        for layout in (track.layout for track in block.tracks if (node, track.layout) not in layouts):
+            layouts.add((node, layout))
+            of_gpus = [series for series in layout.series if isinstance(series.entity, Gpu)]
+            infos = [series for series in of_gpus if series.metric.name == "coldplate_gpu_info"]
+            for series in of_gpus:
+                models.setdefault((node, series.entity), "")  # a log of nvidia-smi may not name the model
+            models.update(((node, series.entity), dict(series.labels).get("model", "")) for series in infos)
     counts = Counter(model or "GPU of unknown model" for model in models.values())
     gpus = ", ".join(f"{count} x {model}" for model, count in counts.items())
-    return [("series", str(series)), ("GPUs", gpus or "none")]
+    return [("series", str(most_series)), ("GPUs", gpus or "none")]
 
 
 def copy_recordings(paths: Sequence[Path], output: Path | None, key: bytes | None) -> int:

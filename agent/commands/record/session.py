@@ -34,7 +34,7 @@ from agent.wiring.sources import family_of, make_sampling_loop, sampled_every
 
 OWN_FAILURE = 125
 """Exit status beside a command where the failure is ours, as timeout(1) has it."""
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two looks at the time and the progress."""
 FIRST_SECONDS = 30.0
 """Seconds beyond its duration that a recording waits for its first snapshot; a busy node's driver takes its time."""
@@ -61,26 +61,28 @@ class RecordOptions(Struct, frozen=True):
     allow_no_gpu: bool
 
 
-def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key: bytes | None) -> int:
-    """Record; the exit status. `asked` is what the environment says. Raises ConfigError."""
+def record(arguments: argparse.Namespace, words: Sequence[str], requested: str, key: bytes | None) -> int:
+    """Record; the exit status. `requested` is what the environment says. Raises ConfigError."""
     if arguments.config_file is None:
         arguments.config_file = Path(os.devnull)  # the node's own file is the daemon's, and often not for users
     config = read_config(arguments)
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     interval = parse_value("--interval", quantities.duration_between, arguments.interval, "100ms", "60s")
-    delay = _given("--delay", arguments.delay, DELAY, quantities.duration)
-    span = _given("--duration", arguments.duration, DURATION, _length)
-    named = Path(asked) if asked.strip().lower() not in YES | NO else None
+    delay = _parse_option("--delay", arguments.delay, DELAY, quantities.duration)
+    span = _parse_option("--duration", arguments.duration, DURATION, _length)
+    named = Path(requested) if requested.strip().lower() not in YES | NO else None
     run_options = RecordOptions(
         delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu
     )
     return RecordingSession(sampled_every(interval, config), read_options(arguments), run_options).run()
 
 
-def _given(option: str, text: str | None, variable: str, parse: Callable[[str], float]) -> float | None:
+def _parse_option(option: str, text: str | None, variable: str, parse: Callable[[str], float]) -> float | None:
     """Return the seconds that an option says, else the environment, if either does."""
-    what, text = (option, text) if text is not None else (variable, os.environ.get(variable) or None)
-    return parse_value(what, parse, text) if text is not None else None
+    if text is not None:
+        return parse_value(option, parse, text)
+    text = os.environ.get(variable)
+    return parse_value(variable, parse, text) if text else None
 
 
 def _length(text: str) -> float:
@@ -102,7 +104,7 @@ class RecordingSession:
         self._failed = ""
         """Why recording has ended; printed when it happens."""
         self._over = False
-        self._shown = False
+        self._has_progress_line = False
         self._begin_at = clock().mono + run_options.delay
         self._end_at: float | None = None
 
@@ -115,7 +117,7 @@ class RecordingSession:
             try:
                 self._command = RecordedCommand(self._run_options.words)
             except StartError as error:
-                self._close_file(keep=False)
+                self._close_file(keep_file=False)
                 complain(str(error))
                 return error.status
         try:
@@ -127,19 +129,20 @@ class RecordingSession:
     def _wait(self, waker: SignalWaker) -> int:
         command = self._command
         while True:
-            self._look()
+            self._start_or_end()
             if command is None and (self._over or self._failed):
                 return 1 if self._failed else 0
-            for number in waker.wait(LOOK_SECONDS):
+            for number in waker.wait(POLL_SECONDS):
                 if number == signal.SIGCHLD:
                     continue
                 if command is None:
                     return 1 if self._failed else 0
                 command.pass_on(number)
-            if command is not None and (status := command.status()) is not None:
+            status = command.status() if command is not None else None
+            if status is not None:
                 return status
 
-    def _look(self) -> None:
+    def _start_or_end(self) -> None:
         """Begin and end recording when it is time."""
         now = clock().mono
         if self._loop is None and not self._over and now >= self._begin_at:
@@ -166,15 +169,16 @@ class RecordingSession:
         if self._command is not None:
             processes = CommandProcesses(self._command.pid, lambda: _worker_of(loop), loop.sampler.processes)
             loop.add_provider("following the command's processes", processes)
-        hub.follow("recording", self._take)
+        hub.follow("recording", self._add_snapshot)
         self._loop = loop
         self._sampling = self._threads.begin("sampler", loop.run)
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _add_snapshot(self, snapshot: Snapshot) -> None:
         """Take a snapshot, in the sampling thread."""
         if self._file is None or self._failed:
             return
-        if self._file.snapshots == 0 and (reason := self._no_gpu(snapshot)):
+        reason = self._no_gpu(snapshot) if self._file.snapshots == 0 else ""
+        if reason:
             self._failed = f"no GPU to record: {reason}; --allow-no-gpu records the rest of the node"
             complain(self._failed)
             return
@@ -189,8 +193,10 @@ class RecordingSession:
         if self._run_options.allow_no_gpu or self._config.backends.devices == "none":
             return ""
         devices = family_of(self._config)
-        absent = (each for each in snapshot.reports if each.backend == devices and each.outcome is Outcome.ABSENT)
-        return next((each.detail or "no driver" for each in absent), "")
+        absent = (
+            report for report in snapshot.reports if report.backend == devices and report.outcome is Outcome.ABSENT
+        )
+        return next((report.detail or "no driver" for report in absent), "")
 
     def _end_recording(self) -> None:
         if self._over:
@@ -202,7 +208,7 @@ class RecordingSession:
                 complain("sampling hangs; the recording ends with the last block that was written")
                 return
             self._loop.close(time.sleep)
-        self._close_file(keep=not self._failed or (self._file is not None and self._file.snapshots > 0))
+        self._close_file(keep_file=not self._failed or (self._file is not None and self._file.snapshots > 0))
 
     def _open_file(self) -> bool:
         """Create the file before the command starts: a mistake is reported before hours of work, not after."""
@@ -212,17 +218,17 @@ class RecordingSession:
         node = node_name(self._config)
         header = RecordingHeader(
             __version__, node, now.wall, now.mono, self._config.sampling.fast, "coldplate record", tuple(options.words),
-            next((os.environ[each] for each in JOBS if os.environ.get(each)), ""), scenario_of(self._config) or "",
+            next((os.environ[name] for name in JOBS if os.environ.get(name)), ""), scenario_of(self._config) or "",
         )  # fmt: skip
         try:
-            self._file = self._created(header, redaction, now.wall)
+            self._file = self._create_file(header, redaction, now.wall)
         except RecordingError as error:
             if options.words and options.lenient:
                 raise ConfigError(str(error)) from error
             complain(str(error))
         return self._file is not None
 
-    def _created(self, header: RecordingHeader, redaction: Redaction | None, wall: float) -> RecordingFile:
+    def _create_file(self, header: RecordingHeader, redaction: Redaction | None, wall: float) -> RecordingFile:
         output = self._run_options.output
         if output is not None and not os.path.isdir(output):  # noqa: PTH112 - unlike Path's, it never raises
             return RecordingFile(output, header, redaction)
@@ -234,7 +240,7 @@ class RecordingSession:
                 break
         return RecordingFile(path, header, redaction)
 
-    def _close_file(self, *, keep: bool) -> None:
+    def _close_file(self, *, keep_file: bool) -> None:
         file = self._file
         if file is None:
             return
@@ -243,10 +249,10 @@ class RecordingSession:
         except RecordingError as error:
             self._failed = self._failed or str(error)
             complain(str(error))
-        if not keep:
+        if not keep_file:
             file.path.unlink(missing_ok=True)
             return
-        if self._shown:
+        if self._has_progress_line:
             print(file=sys.stderr)
         names = "; names are pseudonyms, --no-redact keeps them" if self._run_options.key is not None else ""
         complain(f"recorded {counted(file.snapshots, 'snapshot')} in {file.path} ({size(file.bytes)}){names}")
@@ -256,9 +262,13 @@ class RecordingSession:
         file = self._file
         if self._command is not None or file is None or sys.stderr is None or not sys.stderr.isatty():
             return
-        self._shown = True
-        left = self._begin_at - clock().mono
-        state = f"begins in {left:.0f} s" if left > 0 else f"{counted(file.snapshots, 'snapshot')}, {size(file.bytes)}"
+        self._has_progress_line = True
+        remaining = self._begin_at - clock().mono
+        state = (
+            f"begins in {remaining:.0f} s"
+            if remaining > 0
+            else f"{counted(file.snapshots, 'snapshot')}, {size(file.bytes)}"
+        )
         print(f"\rcoldplate: recording: {state}; Ctrl-C ends it  ", end="", file=sys.stderr, flush=True)
 
 

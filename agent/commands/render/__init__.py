@@ -222,14 +222,14 @@ def _is_board(path: Path) -> bool:
     return isinstance(board, dict) and str(board.get("uid", "")).startswith("coldplate-")
 
 
-def _labels(given: list[str]) -> dict[str, str]:
+def _labels(renames: list[str]) -> dict[str, str]:
     from dashboards.relabel import LABELS
 
     labels: dict[str, str] = {}
-    for each in given:
-        ours, equals, yours = each.partition("=")
+    for rename in renames:
+        ours, equals, yours = rename.partition("=")
         if not equals or not _LABEL.fullmatch(yours):
-            raise UserError(f"--label: {each!r} must be OLD=NEW with a label name, such as instance=host")
+            raise UserError(f"--label: {rename!r} must be OLD=NEW with a label name, such as instance=host")
         if ours not in LABELS:
             raise UserError(f"--label: {ours!r} cannot be renamed; use one of {', '.join(LABELS)}")
         if labels.setdefault(ours, yours) != yours:

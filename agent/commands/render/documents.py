@@ -18,12 +18,12 @@ DOCUMENTS = {
 
 
 def add_documents(kinds: Any) -> None:
-    for name, (what, example) in DOCUMENTS.items():
+    for name, (content, example) in DOCUMENTS.items():
         parser = kinds.add_parser(
             name,
-            help=f"write {what}",
-            description=f"Write {what}.",
-            examples=((f"coldplate render {name} --output {example}", what),),
+            help=f"write {content}",
+            description=f"Write {content}.",
+            examples=((f"coldplate render {name} --output {example}", content),),
             exit_statuses={0: "written", 1: "standard output could not be written", **INVALID},
         )
         parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")

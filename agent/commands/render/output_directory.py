@@ -50,9 +50,9 @@ def refuse_foreign(out: Path, names: Iterable[str], is_ours: Callable[[Path], bo
 
 def report_leftovers(out: Path, names: Iterable[str], is_ours: Callable[[Path], bool]) -> None:
     """Print on standard error which files an earlier run wrote and this one did not."""
-    known = set(names)
+    written = set(names)
     for path in sorted(out.iterdir()):
-        if path.name not in known and path.is_file() and is_ours(path):
+        if path.name not in written and path.is_file() and is_ours(path):
             print(f"{path}: left over from an earlier run; remove it, or a server loads it as well", file=sys.stderr)
 
 

@@ -81,7 +81,8 @@ def _check(path: Path, profile: str, count: RuleCount) -> bool:
     from agent.catalogue.groups import Profile
     from agent.commands.rules.rule_lint import lint_file, too_long_ranges
 
-    if refused := [f"  {problem}" for problem in too_long_ranges(rules)]:
+    refused = [f"  {problem}" for problem in too_long_ranges(rules)]
+    if refused:
         return _fail(refused)
     for warning in (*rules.warnings, *lint_file(rules, Profile[profile.upper()])):
         print(f"  WARNING: {warning}")

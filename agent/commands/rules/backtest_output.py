@@ -32,28 +32,28 @@ class Backtest(NamedTuple):
     with_pending: bool
 
 
-def write_text(done: Backtest) -> None:
+def write_text(backtest: Backtest) -> None:
     """Print the nodes, the timeline, rules that failed, and the differences."""
-    clock = _Times(done.nodes)
-    count = sum(file.rule_count for file in done.rules.files)
-    for node in done.nodes:
+    clock = _Times(backtest.nodes)
+    count = sum(file.rule_count for file in backtest.rules.files)
+    for node in backtest.nodes:
         print(f"{one_line(node.node)}: {node.snapshots} snapshots, {clock.range(node)}, {counted(count, 'rule')}")
         for before, after in node.pauses:
             print(
                 f"  nothing recorded from {clock.time(before)} to {clock.time(after)}: alerts start inactive after it"
             )
-    shown = [span for span in done.spans if span.fired or done.with_pending]
-    several = len(done.nodes) > 1
-    _write_spans(sorted(shown, key=lambda span: span.active_at), clock, several)
-    hidden = len(done.spans) - len(shown)
+    visible = [span for span in backtest.spans if span.fired or backtest.with_pending]
+    several = len(backtest.nodes) > 1
+    _write_spans(sorted(visible, key=lambda span: span.active_at), clock, several)
+    hidden = len(backtest.spans) - len(visible)
     if hidden:
         print(f"\n{hidden} pending that never fired; list with --pending")
-    for failure in (failure for node in done.nodes for failure in node.plays[0].failures()):
+    for failure in (failure for node in backtest.nodes for failure in node.plays[0].failures()):
         error = one_line(failure.error, _LABEL)
         times = f"{failure.count} times, first at {clock.time(failure.first_at)}"
         print(f"\nrule {failure.rule} of {failure.group} failed ({times}): {error}")
-    if done.differences is not None:
-        _write_differences(*done.differences, clock, several)
+    if backtest.differences is not None:
+        _write_differences(*backtest.differences, clock, several)
 
 
 def _write_spans(spans: Sequence[AlertSpan], clock: _Times, several: bool) -> None:
@@ -66,7 +66,7 @@ def _write_spans(spans: Sequence[AlertSpan], clock: _Times, several: bool) -> No
         fired = "-" if span.fired_at is None else clock.time(span.fired_at)
         ended = "the end" if span.ended_at is None else clock.time(span.ended_at)
         cause = f", an effect of {span.inhibited_by}" if span.inhibited_by else ""
-        text = f"{_named(span, several)} = {span.value:.6g}{cause}"
+        text = f"{_alert_text(span, several)} = {span.value:.6g}{cause}"
         row = (clock.time(span.active_at), fired, ended, _length(span, clock))
         print(_ROW.format(*row, text, width=clock.width))
 
@@ -77,30 +77,34 @@ def _length(span: AlertSpan, clock: _Times) -> str:
     return _seconds((clock.ends[span.node] if span.ended_at is None else span.ended_at) - begin)
 
 
-def _write_differences(found: Sequence[SpanDifference], same: int, clock: _Times, several: bool) -> None:
-    print(f"\nagainst the other version: {same} alerts fire in the same way, {len(found)} do not")
-    for each in found:
-        span = each.new or each.old
+def _write_differences(differences: Sequence[SpanDifference], same: int, clock: _Times, several: bool) -> None:
+    print(f"\nagainst the other version: {same} alerts fire in the same way, {len(differences)} do not")
+    for difference in differences:
+        span = difference.new or difference.old
         assert span is not None
-        print(f"  {clock.time(each.at)}  {_named(span, several)}: {'; '.join(_changes(each, clock))}")
+        print(f"  {clock.time(difference.at)}  {_alert_text(span, several)}: {'; '.join(_changes(difference, clock))}")
 
 
-def _changes(each: SpanDifference, clock: _Times) -> Iterable[str]:
-    if each.old is None or each.new is None:
-        span = each.new or each.old
+def _changes(difference: SpanDifference, clock: _Times) -> Iterable[str]:
+    if difference.old is None or difference.new is None:
+        span = difference.new or difference.old
         assert span is not None
-        which = "only with these rules" if each.new is not None else "only with the other version"
-        yield f"{which}, for {_length(span, clock)}"
+        condition = "only with these rules" if difference.new is not None else "only with the other version"
+        yield f"{condition}, for {_length(span, clock)}"
         return
-    if each.start_shift:
-        yield f"fires {_shift(each.start_shift)}"
-    if each.end_changes:
-        yield "does not end" if each.new.ended_at is None else f"ends at {clock.time(each.new.ended_at)}, did not end"
-    elif each.end_shift:
-        yield f"ends {_shift(each.end_shift)}"
-    if each.labels_change:
-        was = [pair for pair in each.old.labels if pair not in each.new.labels]
-        yield f"had {_braced(was)}" if was else "has more labels"
+    if difference.start_shift:
+        yield f"fires {_shift(difference.start_shift)}"
+    if difference.end_changes:
+        yield (
+            "does not end"
+            if difference.new.ended_at is None
+            else f"ends at {clock.time(difference.new.ended_at)}, did not end"
+        )
+    elif difference.end_shift:
+        yield f"ends {_shift(difference.end_shift)}"
+    if difference.labels_change:
+        was = [pair for pair in difference.old.labels if pair not in difference.new.labels]
+        yield f"had {_format_labels(was)}" if was else "has more labels"
 
 
 def _shift(seconds: float) -> str:
@@ -111,14 +115,14 @@ def _seconds(seconds: float) -> str:
     return show(round(max(seconds, 0.0), 0 if seconds >= 10 else 1))
 
 
-def _named(span: AlertSpan, several: bool) -> str:
+def _alert_text(span: AlertSpan, several: bool) -> str:
     """Return the alert with the labels that distinguish it from others."""
     pairs = [pair for pair in span.labels if pair[0] not in _UNSHOWN]
     node = f"{one_line(span.node)} " if several else ""
-    return f"{node}{span.alert}{_braced(pairs)}"
+    return f"{node}{span.alert}{_format_labels(pairs)}"
 
 
-def _braced(pairs: Iterable[tuple[str, str]]) -> str:
+def _format_labels(pairs: Iterable[tuple[str, str]]) -> str:
     return "{" + ",".join(f'{name}="{one_line(value, _LABEL)}"' for name, value in pairs) + "}"
 
 
@@ -141,25 +145,25 @@ class _Times:
         return f"{time.strftime('%Y-%m-%d %H:%M:%S', begin)} to {time.strftime(last, end)} UTC"
 
 
-def write_json(done: Backtest) -> None:
+def write_json(backtest: Backtest) -> None:
     """Print everything; times are wall seconds, null where not reached."""
     document: dict[str, Any] = {
         "nodes": [
             {"node": node.node, "snapshots": node.snapshots, "first": node.first, "last": node.last,
              "pauses": node.pauses}
-            for node in done.nodes
+            for node in backtest.nodes
         ],
-        "alerts": [_alert(span) for span in done.spans],
+        "alerts": [_alert(span) for span in backtest.spans],
         "failures": [
-            {"node": each.node, "group": each.group, "rule": each.rule, "count": each.count,
-             "first_at": each.first_at, "error": each.error}
-            for node in done.nodes for each in node.plays[0].failures()
+            {"node": failure.node, "group": failure.group, "rule": failure.rule, "count": failure.count,
+             "first_at": failure.first_at, "error": failure.error}
+            for node in backtest.nodes for failure in node.plays[0].failures()
         ],
-        "problems": list(done.problems),
+        "problems": list(backtest.problems),
     }  # fmt: skip
-    if done.differences is not None:
-        found, same = done.differences
-        document["against"] = {"same": same, "differences": [_difference(each) for each in found]}
+    if backtest.differences is not None:
+        differences, same = backtest.differences
+        document["against"] = {"same": same, "differences": [_difference(difference) for difference in differences]}
     json.dump(document, sys.stdout, indent=1)
     print()
 
@@ -172,10 +176,10 @@ def _alert(span: AlertSpan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _difference(each: SpanDifference) -> dict[str, Any]:
+def _difference(difference: SpanDifference) -> dict[str, Any]:
     return {
-        "with_these_rules": None if each.new is None else _alert(each.new),
-        "with_the_other_version": None if each.old is None else _alert(each.old),
-        "fires_later_seconds": each.start_shift,
-        "ends_later_seconds": each.end_shift,
+        "with_these_rules": None if difference.new is None else _alert(difference.new),
+        "with_the_other_version": None if difference.old is None else _alert(difference.old),
+        "fires_later_seconds": difference.start_shift,
+        "ends_later_seconds": difference.end_shift,
     }

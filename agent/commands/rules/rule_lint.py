@@ -26,7 +26,9 @@ PREFIX = "coldplate_"
 OF_TARGETS = frozenset({"rack", "node", "cluster", "instance", "job"})
 """Labels that scraping may give to every series."""
 OF_GROWTH = frozenset({"increase", "rate", "irate", "delta", "idelta", "deriv", "changes"})
-FOREIGN_PREFIXES = tuple(prefix for each in PROFILES.values() for prefix in each.prefixes if each.word != "nvitop")
+FOREIGN_PREFIXES = tuple(
+    prefix for profile in PROFILES.values() for prefix in profile.prefixes if profile.word != "nvitop"
+)
 """Prefixes that only one other exporter's names have; nvitop's are words that many exporters begin a name with."""
 GPUS = 8
 """The GPUs of a node, where a range is judged without one."""
@@ -35,14 +37,14 @@ _LABELS = {label for row in BY_NAME.values() for label in row.label_names} - OF_
 _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
 
-def lint_file(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Problem]:
+def lint_file(file: RuleFile, profile: Profile = Profile.DEFAULT) -> Iterator[Problem]:
     """Yield a problem for each doubtful expression, in the order of the rules; none makes the file invalid.
 
-    `shown` is the profile of the pages that a server scrapes.
+    `profile` is that of the pages that a server scrapes.
     """
     recorded = {rule.name for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)}
     for _, rule, place in _rules(file):
-        for text in dict.fromkeys(lint_query(rule.query, recorded, shown)):
+        for text in dict.fromkeys(lint_query(rule.query, recorded, profile)):
             yield Problem(file.path, rule.line, place, text)
 
 
@@ -69,7 +71,7 @@ def _rules(file: RuleFile) -> Iterator[tuple[RuleGroup, Rule, str]]:
             yield group, rule, f"group {wording.shown(group.name)}, rule {number}, {kind} {wording.shown(rule.name)}"
 
 
-def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
+def lint_query(query: Query, recorded: Container[str] = (), profile: Profile = Profile.DEFAULT) -> Iterator[str]:
     """Yield a sentence for each doubtful part; `recorded` are names of metrics that rules record."""
     for selector in query.selectors:
         name = only_metric_name(selector.matchers) or ""
@@ -78,10 +80,10 @@ def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Pro
         if not name.startswith(PREFIX):
             yield from _of_neighbours(name)
             continue
-        row = BY_NAME.get(name)
-        if row is not None:
-            yield from _of_row(row, [matcher.name for matcher in selector.matchers], shown)
-            yield from _of_values(row, selector.matchers)
+        metric = BY_NAME.get(name)
+        if metric is not None:
+            yield from _of_row(metric, [matcher.name for matcher in selector.matchers], profile)
+            yield from _of_values(metric, selector.matchers)
         elif not name.startswith(DRIVERS_PREFIX):  # drivers have counters of their own names
             near = difflib.get_close_matches(name.removeprefix(PREFIX), _STEMS, 1, 0.6)
             hint = f"did you mean '{PREFIX}{near[0]}'?" if near else "see docs/metrics.md for the names"
@@ -100,7 +102,7 @@ def _of_neighbours(name: str) -> Iterator[str]:
         )
     elif name in MISSING or name.startswith(FOREIGN_PREFIXES):
         instead = f"; use {verdict.instead}" if verdict.instead else ""
-        yield f"coldplate does not serve {name}: {verdict.why}{instead}"
+        yield f"coldplate does not serve {name}: {verdict.reason}{instead}"
 
 
 def _of_growth(tree: Expression) -> Iterator[str]:
@@ -117,32 +119,32 @@ def _of_growth(tree: Expression) -> Iterator[str]:
                 )
 
 
-def _of_values(row: Metric, matchers: Iterable[Matcher]) -> Iterator[str]:
+def _of_values(metric: Metric, matchers: Iterable[Matcher]) -> Iterator[str]:
     """Yield values that the row's label never has, if the row's origins list all of them."""
-    named: list[tuple[str, ...]] = [getattr(each, "labels", ()) for each in row.origin]
-    if not row.labels or not all(len(each) == len(row.labels) for each in named):
+    known_labels: list[tuple[str, ...]] = [getattr(origin, "labels", ()) for origin in metric.origin]
+    if not metric.labels or not all(len(values) == len(metric.labels) for values in known_labels):
         return
     for matcher in matchers:
-        if matcher.name not in row.labels or matcher.operator != "=" or not matcher.value:
+        if matcher.name not in metric.labels or matcher.operator != "=" or not matcher.value:
             continue
-        values = sorted({each[row.labels.index(matcher.name)] for each in named})
+        values = sorted({values[metric.labels.index(matcher.name)] for values in known_labels})
         if matcher.value not in values:
-            yield f"{row.name} has no {matcher.name} {matcher.value!r}; it has {', '.join(values)}"
+            yield f"{metric.name} has no {matcher.name} {matcher.value!r}; it has {', '.join(values)}"
 
 
-def _of_row(row: Metric, labels: Iterable[str], shown: Profile) -> Iterator[str]:
-    needed = profile_of(row)
-    if needed > shown:
-        which = "by default" if shown is Profile.DEFAULT else f"in the {shown.word} profile"
+def _of_row(metric: Metric, labels: Iterable[str], profile: Profile) -> Iterator[str]:
+    needed = profile_of(metric)
+    if needed > profile:
+        where = "by default" if profile is Profile.DEFAULT else f"in the {profile.word} profile"
         yield (
-            f"{row.name} is not exposed {which}, so a Prometheus server does not see it; "
-            f"expose it with metrics: {{include: [{row.name}]}}, or with metrics: {{profile: {needed.word}}}"
+            f"{metric.name} is not exposed {where}, so a Prometheus server does not see it; "
+            f"expose it with metrics: {{include: [{metric.name}]}}, or with metrics: {{profile: {needed.word}}}"
         )
-    has = row.label_names
+    has = metric.label_names
     for label in labels:
-        if label in has or label in OF_TARGETS or row.name in ANY_LABEL or label == "__name__":
+        if label in has or label in OF_TARGETS or metric.name in ANY_LABEL or label == "__name__":
             continue
         near = difflib.get_close_matches(label, has, 1, 0.7)
         if near or label in _LABELS:
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(has) or 'none'}"
-            yield f"{row.name} has no label {label}{hint}"
+            yield f"{metric.name} has no label {label}{hint}"

@@ -43,7 +43,7 @@ class SimulatedRack:
     def __init__(self, plan: SiteRack, outages: Sequence[Outage], began: int) -> None:
         self._plan = plan
         self._began = began
-        self._outages = {name: [each for each in outages if name in each.nodes] for name in plan.nodes}
+        self._outages = {name: [outage for outage in outages if name in outage.nodes] for name in plan.nodes}
         self.meters: dict[str, NodePowerModel] = {}
         """What gives the power of each node."""
         self._configured = ConfiguredRack(
@@ -51,23 +51,23 @@ class SimulatedRack:
         ).readings
         self._series = RackSeries(plan.name)
         self._own = OwnSeries()
-        self._made: tuple[int, Frame] | None = None
+        self._frame: tuple[int, Frame] | None = None
         self._peers = {name: Series(PEER_UP, Rack(plan.name), (("peer", name),)) for name in plan.nodes}
 
     def down(self, name: str, t: float) -> float | None:
         """Return since which second the node has not answered at `t`; None if it does."""
-        begun = [each.window.begun(t) for each in self._outages[name]]
-        return min((each for each in begun if each is not None), default=None)
+        starts = [outage.window.begun(t) for outage in self._outages[name]]
+        return min((start for start in starts if start is not None), default=None)
 
     def times_down(self, name: str, t: float) -> int:
         """Return how often the node has gone down by `t`."""
-        return sum(each.window.started(t) for each in self._outages[name])
+        return sum(outage.window.started(t) for outage in self._outages[name])
 
     def frame(self, t: int) -> Frame:
         """Return what every node of the rack shows of it at this second."""
-        if self._made is None or self._made[0] != t:
-            self._made = (t, self._own.frame(self._readings(t)))
-        return self._made[1]
+        if self._frame is None or self._frame[0] != t:
+            self._frame = (t, self._own.frame(self._readings(t)))
+        return self._frame[1]
 
     def peers(self, name: str, t: int) -> list[Reading]:
         """Return what a node reports of the others."""
@@ -146,7 +146,7 @@ class SimulatedAgent:
         self._ticks += 1
         due = [lane for lane, period in _PERIODS if t - self._read.get(lane, -COLD_SECONDS) >= EARLY * period]
         try:
-            source, roster = self._enlisted(now)
+            source, roster = self._enlist_devices(now)
             for channel in roster.channels:
                 if not source.is_hanging(channel, now):
                     for lane in due:
@@ -157,7 +157,7 @@ class SimulatedAgent:
             self._sampler.refused(Reason.LOST, str(error))
         self._read.update(dict.fromkeys(due, t))
 
-    def _enlisted(self, now: Instant) -> tuple[SyntheticSource, Roster]:
+    def _enlist_devices(self, now: Instant) -> tuple[SyntheticSource, Roster]:
         """Return the source, opened if it is not, and its devices. Raises SourceError."""
         source = self._source
         if source is None:
@@ -167,7 +167,7 @@ class SimulatedAgent:
         roster = source.roster(now)
         if roster != self._roster:
             self._roster = roster
-            channels = [(each.key, each.identity) for each in roster.channels]
+            channels = [(channel.key, channel.identity) for channel in roster.channels]
             self._sampler.enlist(channels, roster.unidentified, now.mono)
         return source, roster
 
@@ -178,8 +178,8 @@ class SimulatedAgent:
             self._sampler.take_error(ChannelError(channel.key, lane, now.mono, error.reason, error.detail))
             return
         frame = self._framers[channel.key, lane].frame(sample.readings)
-        taken = LaneSample(channel.key, lane, now.mono, TOOK_SECONDS, sample.calls, frame, tuple(sample.gaps))
-        self._sampler.take_lane(taken)
+        lane_sample = LaneSample(channel.key, lane, now.mono, TOOK_SECONDS, sample.calls, frame, tuple(sample.gaps))
+        self._sampler.take_lane(lane_sample)
 
     def _snapshot(self, t: int) -> Snapshot:
         now = self._instant(t)

@@ -135,7 +135,8 @@ def build_nodes(plans: Sequence[RackPlan], seed: int) -> tuple[list[SiteNode], l
             numbers = range(len(nodes), len(nodes) + plan.nodes)
             idle = (Scenario("idle", "", plan.topology, hash64(seed, _NODE, number)) for number in numbers)
             nodes += [
-                SiteNode(f"node{number + 1}", rack, plan, each) for number, each in zip(numbers, idle, strict=True)
+                SiteNode(f"node{number + 1}", rack, plan, scenario)
+                for number, scenario in zip(numbers, idle, strict=True)
             ]
             racks.append(SiteRack(rack, tuple(node.name for node in nodes[-plan.nodes :]), plan.budget))
     return nodes, racks

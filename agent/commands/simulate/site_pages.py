@@ -39,7 +39,7 @@ class SitePages:
         self._nodes = {node.plan.name: node for node in nodes}
         self._clock = clock
         self._cache = PageCache(clock)
-        self._found: tuple[str, bytes] | None = None
+        self._discovered: tuple[str, bytes] | None = None
         self.address = "localhost"
         self._fixed: dict[str, Callable[[Request], Answer]] = {
             "/": self._landing,
@@ -88,12 +88,12 @@ class SitePages:
 
     def _discovery(self, request: Request) -> Answer:
         """Return targets as Prometheus's http_sd_configs read them, at the address at which this request came in."""
-        asked = request.headers.get("host", "")
-        host = asked if _HOST.fullmatch(asked) else self.address
-        if self._found is None or self._found[0] != host:
+        requested_host = request.headers.get("host", "")
+        host = requested_host if _HOST.fullmatch(requested_host) else self.address
+        if self._discovered is None or self._discovered[0] != host:
             groups = [{"targets": [host], "labels": labels} for labels in map(self._labels, self._nodes.values())]
-            self._found = (host, json.dumps(groups).encode())
-        return Response(HTTPStatus.OK, self._found[1], JSON)
+            self._discovered = (host, json.dumps(groups).encode())
+        return Response(HTTPStatus.OK, self._discovered[1], JSON)
 
     def _labels(self, node: SimulatedNode) -> dict[str, str]:
         plan = node.plan
@@ -159,11 +159,13 @@ def _fault_text(fault: ScenarioFault) -> str:
 
 
 def _node_row(facts: Mapping[str, Any]) -> str:
-    tone, state = (Tone.GOOD, "up") if facts["up"] else (Tone.BAD, "down")
+    tone, state = Tone.BAD, "down"
+    if facts["up"]:
+        tone, state = Tone.GOOD, "up"
     if facts["up"] and facts["faults"]:
         tone = Tone.WARN
     link = f'<a href="{facts["path"]}">{facts["name"]}</a>'
     faults = ", ".join(facts["faults"]) or "none"
     texts = (faults, facts["rack"], facts["topology"], facts["scenario"], ", ".join(facts["jobs"]))
-    first, *others = zip(_HEADS, (link, badge(tone, state), *map(escape, texts)), strict=True)
-    return row(tone, "".join((cell(*first, "first"), *(cell(*each) for each in others))))
+    first, *further_cells = zip(_HEADS, (link, badge(tone, state), *map(escape, texts)), strict=True)
+    return row(tone, "".join((cell(*first, "first"), *(cell(*head_and_text) for head_and_text in further_cells))))

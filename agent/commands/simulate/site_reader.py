@@ -49,16 +49,16 @@ def document(arguments: argparse.Namespace) -> dict[str, object]:
         "racks": [
             {"count": count, "nodes": size, **rack} for count, size in ((full, width), (1, rest)) if count * size
         ],
-        "faults": [_fault(each) for each in arguments.fault or ()],
+        "faults": [_fault(text) for text in arguments.fault or ()],
     }
-    said = {name: getattr(arguments, name) for name in ("cluster", "seed", "topology")}
-    site.update({name: value for name, value in said.items() if value is not None})
+    options = {name: getattr(arguments, name) for name in ("cluster", "seed", "topology")}
+    site.update({name: value for name, value in options.items() if value is not None})
     if arguments.scenario:
-        site["scenario"] = [_weighted(each) for each in arguments.scenario]
+        site["scenario"] = [_parse_weight(text) for text in arguments.scenario]
     return site
 
 
-def _weighted(text: str) -> dict[str, object]:
+def _parse_weight(text: str) -> dict[str, object]:
     match = _WEIGHTED.fullmatch(text)
     return {"scenario": text} if match is None else {"scenario": match[1], "weight": float(match[2])}
 
@@ -121,29 +121,29 @@ class SiteReader(ScenarioReader):
         self._racks: dict[str, SiteRack] = {}
 
     def site(self) -> SimulatedSite:
-        known = ("description", "cluster", "seed", "topology", "scenario", "nodes_per_job", "racks", "jobs", "faults")
-        keys = self.mapping(self.file.raw, "", known, ("racks",))
+        allowed = ("description", "cluster", "seed", "topology", "scenario", "nodes_per_job", "racks", "jobs", "faults")
+        keys = self.mapping(self.file.raw, "", allowed, ("racks",))
         cluster = str(self.value(keys, "cluster", "", Parameter(text, "sim")))
         if not _LABEL.fullmatch(cluster):
             problem = f"{shown(cluster)} is not a valid name of a cluster"
             self.fail("cluster", f"{problem}; give letters, digits, dots and dashes")
         seed = self.seed(keys)
         nodes, racks = build_nodes(self._plans(keys), seed)
-        self._nodes, self._racks = {each.name: each for each in nodes}, {each.name: each for each in racks}
-        spans = [self._placed_job(each, path) for path, each in self.items(keys.get("jobs"), "jobs")]
+        self._nodes, self._racks = {node.name: node for node in nodes}, {rack.name: rack for rack in racks}
+        spans = [self._placed_job(raw, path) for path, raw in self.items(keys.get("jobs"), "jobs")]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
         if width > len(nodes):
             self.fail("nodes_per_job", f"{width} is more than the site has: {len(nodes)} nodes")
         spans += assign_scenarios(nodes, width, seed)
         outages: list[Outage] = []
-        for path, each in self.items(keys.get("faults"), "faults"):
-            outages += self._placed_fault(each, path)
-        for each in spans:
-            link_waiting_nodes(each, outages)
+        for path, raw in self.items(keys.get("faults"), "faults"):
+            outages += self._placed_fault(raw, path)
+        for span in spans:
+            link_waiting_nodes(span, outages)
         return SimulatedSite(cluster, tuple(nodes), tuple(racks), tuple(outages))
 
     def _plans(self, keys: Keys) -> list[RackPlan]:
-        plans = [self._plan(each, path, keys) for path, each in self.items(keys["racks"], "racks")]
+        plans = [self._plan(raw, path, keys) for path, raw in self.items(keys["racks"], "racks")]
         nodes = sum(plan.count * plan.nodes for plan in plans)
         if not 1 <= nodes <= MOST_NODES:
             self.fail("racks", f"they have {nodes} nodes together; give 1 to {MOST_NODES}")
@@ -163,24 +163,24 @@ class SiteReader(ScenarioReader):
             int(self.number(keys, "count", path, Parameter(whole(1, MOST_NODES), 1.0))),
             int(self.number(keys, "nodes", path, Parameter(whole(1, MOST_OF_RACK), 4.0))),
             topology,
-            tuple(self._dealt({**of_all, **keys}["scenario"], where, topology)),
+            tuple(self._dealt_scenarios({**of_all, **keys}["scenario"], where, topology)),
             self.number(keys, "power_budget", path, Parameter(watts, 0.0)) or None,
         )
 
-    def _dealt(self, raw: object, path: str, topology: MachineType) -> Iterator[tuple[Scenario, float]]:
+    def _dealt_scenarios(self, raw: object, path: str, topology: MachineType) -> Iterator[tuple[Scenario, float]]:
         """Yield the scenarios that are dealt out: one by its name, or a list with weights."""
         if isinstance(raw, str):
-            yield self._named(raw, path, topology), 1.0
+            yield self._load_named(raw, path, topology), 1.0
             return
         if not self.sequence(raw, path):
             self.fail(path, "names no scenario; give the name of one, a file, or a list of {scenario, weight}")
         for here, item in self.items(raw, path):
             keys = self.mapping(item, here, ("scenario", "weight"), ("scenario",))
             name = str(self.value(keys, "scenario", here, Parameter(text, None)))
-            scenario = self._named(name, f"{here}.scenario", topology)
+            scenario = self._load_named(name, f"{here}.scenario", topology)
             yield scenario, self.number(keys, "weight", here, Parameter(_WEIGHT, 1.0))
 
-    def _named(self, name: str, path: str, topology: MachineType) -> Scenario:
+    def _load_named(self, name: str, path: str, topology: MachineType) -> Scenario:
         """Return a scenario on this machine, read once."""
         key = (name, topology.name)
         if key not in self._scenarios:
@@ -225,10 +225,10 @@ class SiteReader(ScenarioReader):
 
     def _places(self, keys: Keys, path: str) -> list[SiteNode]:
         """Return the nodes that the keys `node` and `rack` name: one of the two has to be there."""
-        given = [word for word in ("node", "rack") if word in keys]
-        if len(given) != 1:
-            self.fail(path, "names no place; give node or rack" if not given else "name node or rack, not both")
-        if given == ["node"]:
+        place_keys = [word for word in ("node", "rack") if word in keys]
+        if len(place_keys) != 1:
+            self.fail(path, "names no place; give node or rack" if not place_keys else "name node or rack, not both")
+        if place_keys == ["node"]:
             return self._named_nodes(keys["node"], f"{path}.node")
         names = self._names(keys["rack"], f"{path}.rack", self._racks, "rack")
         return [self._nodes[node] for name in names for node in self._racks[name].nodes]
@@ -236,20 +236,20 @@ class SiteReader(ScenarioReader):
     def _named_nodes(self, raw: object, path: str) -> list[SiteNode]:
         return [self._nodes[name] for name in self._names(raw, path, self._nodes, "node")]
 
-    def _names(self, raw: object, path: str, known: Keys, what: str) -> list[str]:
+    def _names(self, raw: object, path: str, items: Keys, kind: str) -> list[str]:
         """Return the names that are in the site, of one name or range, a list of these, or `all`."""
         if raw == "all":
-            return list(known)
-        found: dict[str, None] = {}
+            return list(items)
+        names: dict[str, None] = {}
         for part in raw if isinstance(raw, list) else [raw]:
-            for name in self._spelled_out(part, path, what, len(known)):
-                if name not in known:
-                    self.fail(path, f"there is no {what} {shown(name)} in this site{meant(name, known)}")
-                found[name] = None
-        return list(found)
+            for name in self._spelled_out(part, path, kind, len(items)):
+                if name not in items:
+                    self.fail(path, f"there is no {kind} {shown(name)} in this site{meant(name, items)}")
+                names[name] = None
+        return list(names)
 
-    def _spelled_out(self, part: object, path: str, what: str, most: int) -> list[str]:
-        example = f"{what}3, {what}[3-7]" if what == "node" else "r3, r[3-7]"
+    def _spelled_out(self, part: object, path: str, kind: str, most: int) -> list[str]:
+        example = f"{kind}3, {kind}[3-7]" if kind == "node" else "r3, r[3-7]"
         if not isinstance(part, str):
             self.fail(path, f"expected a name, a range or a list of these, such as {example}, or all")
         match = _RANGE.fullmatch(part)
@@ -257,7 +257,7 @@ class SiteReader(ScenarioReader):
             return [part]
         first, last = int(match[2]), int(match[3])
         if not first <= last < first + most:
-            self.fail(path, f"{shown(part)} is not a range within this site, which has {most} {what}s")
+            self.fail(path, f"{shown(part)} is not a range within this site, which has {most} {kind}s")
         return [f"{match[1]}{number}" for number in range(first, last + 1)]
 
 

@@ -44,7 +44,7 @@ log = logging.getLogger("coldplate.simulate")
 
 ANNOUNCED = 12
 """Upcoming faults that are listed at most."""
-MADE = 50
+NODES_PER_LOG_LINE = 50
 """Nodes between two lines of a log that say how many are made."""
 TEND_SECONDS = 1.0
 """Seconds between two looks at the server's thread."""
@@ -56,16 +56,16 @@ def serve(arguments: argparse.Namespace) -> int:
     """Serve until stopped; the exit status. Raises UserError."""
     site = describe(arguments)
     stride = _interval(arguments.interval)
-    given = arguments.duration
-    duration = inf if given is None else parse_value("--duration", quantities.duration, given)
-    listen = [parse_value("--web.listen-address", listen_address, each) for each in arguments.listen or [ADDRESS]]
+    duration_text = arguments.duration
+    duration = inf if duration_text is None else parse_value("--duration", quantities.duration, duration_text)
+    listen = [parse_value("--web.listen-address", listen_address, address) for address in arguments.listen or [ADDRESS]]
     web = WebConfig(config_file=arguments.web_config_file)
     threads = Threads(time.monotonic)
     watch = watch_web_file(Config(web=web), time.time, threads)
     for listener in open_listeners(listen):  # report a mistake before the nodes are made
         listener.close()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
-    _quiet(arguments.log_level)
+    _silence_agents(arguments.log_level)
     waker = SignalWaker((signal.SIGTERM, signal.SIGINT))
     now = time.time()
     wall, began = floor(now), time.monotonic() - now % 1.0  # seconds of the simulation begin with those of the clock
@@ -76,23 +76,23 @@ def serve(arguments: argparse.Namespace) -> int:
     gc.disable()  # until the nodes are made: it would look through all of them again and again
     log.info("making nodes; they are served when all are made", extra={"facts": {"nodes": len(site.nodes)}})
     with Progress("making nodes", len(site.nodes), time.monotonic, every=1) as progress:
-        pages.prepare(_announcing(progress.step, len(site.nodes)))
+        pages.prepare(_logging_step(progress.step, len(site.nodes)))
     return _serve(pages, listen, waker, began + duration, threads=threads, watch=watch)
 
 
-def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
+def _logging_step(step: Callable[[], None], nodes: int) -> Callable[[], None]:
     """Return the step of a progress that only a terminal shows, with a log line after this many nodes elsewhere."""
     if sys.stderr.isatty():
         return step
-    made = count(1)
+    numbers = count(1)
 
-    def logged() -> None:
+    def step_and_log() -> None:
         step()
-        number = next(made)
-        if number % MADE == 0 and number < nodes:
+        number = next(numbers)
+        if number % NODES_PER_LOG_LINE == 0 and number < nodes:
             log.info("making nodes", extra={"facts": {"made": number, "nodes": nodes}})
 
-    return logged
+    return step_and_log
 
 
 def describe(arguments: argparse.Namespace) -> SimulatedSite:
@@ -100,9 +100,9 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
     try:
         if arguments.file is None:
             return SiteReader(YamlFile("the command line", ScenarioError, document(arguments)), Path()).site()
-        said = [name for name in (*SITE, "seed") if getattr(arguments, name) is not None]
-        if said:
-            option = said[0].replace("_", "-")
+        options = [name for name in (*SITE, "seed") if getattr(arguments, name) is not None]
+        if options:
+            option = options[0].replace("_", "-")
             raise UserError(
                 f"--{option}: the site is described by {arguments.file}; say it there, or leave out the file"
             )
@@ -114,7 +114,11 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
 def upcoming_faults(site: SimulatedSite, began: int) -> Iterator[str]:
     """Yield a line for each loss of nodes and each fault of a node, as many as a person reads."""
     lines = chain(
-        (f"{_named(each.nodes)}: {line}" for each in site.outages for line in _announced(each, site, began)),
+        (
+            f"{_nodes_text(outage.nodes)}: {line}"
+            for outage in site.outages
+            for line in _outage_lines(outage, site, began)
+        ),
         (f"{node.name}: {line}" for node in site.nodes for line in announced(node.scenario, began)),
     )
     yield from islice(lines, ANNOUNCED)
@@ -122,12 +126,12 @@ def upcoming_faults(site: SimulatedSite, began: int) -> Iterator[str]:
         yield "and more"
 
 
-def _announced(outage: Outage, site: SimulatedSite, began: int) -> Iterator[str]:
+def _outage_lines(outage: Outage, site: SimulatedSite, began: int) -> Iterator[str]:
     fault = ScenarioFault(outage.loss.value, outage.window)
     return announced(replace(site.nodes[0].scenario, faults=(fault,)), began)
 
 
-def _named(nodes: Collection[str]) -> str:
+def _nodes_text(nodes: Collection[str]) -> str:
     return next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)} nodes"
 
 
@@ -154,11 +158,13 @@ def _serve(
         log.info("serving", extra={"facts": {"nodes": pages.agents, "url": url, "discovery": f"{url}sd"}})
     frozen = 0
     stopped: list[int] = []
-    while not stopped and (left := until - time.monotonic()) > 0:
+    remaining = until - time.monotonic()
+    while not stopped and remaining > 0:
         if frozen != pages.agents:
             frozen = _freeze(pages)
-        stopped = waker.wait(min(TEND_SECONDS, left))
+        stopped = waker.wait(min(TEND_SECONDS, remaining))
         threads.tend()
+        remaining = until - time.monotonic()
     server.stop()
     if watch is not None:
         watch.stop()
@@ -174,7 +180,7 @@ def _freeze(pages: SitePages) -> int:
     return pages.agents
 
 
-def _quiet(level: str) -> None:
+def _silence_agents(level: str) -> None:
     """Log only our own lines: what the sampler of one agent logs of its GPUs, thousands would, and none with a name."""
     logging.getLogger("coldplate").setLevel(logging.CRITICAL)
     for name in ("coldplate.simulate", "exporters"):

@@ -129,8 +129,8 @@ def _two_samples(sources: NodeSources, interval: float) -> ScreenData:
     for _ in range(2):
         sources.add_new_peers()
         sources.board.wait(counts, FIRST_SECONDS + interval)
-        sightings, counts = sources.board.look()
-        scene = keeper.scene(sightings, clock().mono, sources.note)
+        samples, counts = sources.board.latest()
+        scene = keeper.scene(samples, clock().mono, sources.note)
     return scene
 
 
@@ -146,14 +146,14 @@ def _print(scene: ScreenData, arguments: argparse.Namespace, out: TextIO) -> Non
         return
     from rich.console import Console
 
-    from agent.commands.top.screen.frame import draw, styled
+    from agent.commands.top.screen.frame import draw, style_line
     from agent.commands.top.screen.key_input import UiState
     from agent.commands.top.screen.text_layout import TextLayout, glyphs_for
 
     columns = shutil.get_terminal_size((PAPER_COLUMNS, 24)).columns
     console = Console(file=out, width=columns, highlight=False)
-    look = TextLayout(columns, None, glyphs_for(out.encoding, os.environ, is_ascii=arguments.ascii))
-    out.writelines(styled(console, line).rstrip() + "\n" for line in draw(scene, UiState(), look)[0])
+    layout = TextLayout(columns, None, glyphs_for(out.encoding, os.environ, is_ascii=arguments.ascii))
+    out.writelines(style_line(console, line).rstrip() + "\n" for line in draw(scene, UiState(), layout)[0])
 
 
 MOST_LOG = 100
@@ -192,7 +192,7 @@ def _show_live(arguments: argparse.Namespace, config: Config, options: CommandLi
 
             def scene() -> ScreenData:
                 sources.add_new_peers()
-                return keeper.scene(sources.board.look()[0], clock().mono, sources.note)
+                return keeper.scene(sources.board.latest()[0], clock().mono, sources.note)
 
             return LiveLoop(scene, pipe, is_ascii=arguments.ascii).run(mouse=not arguments.no_mouse)
         finally:

@@ -8,7 +8,7 @@ from agent.backends.jobs.environments import UserNames
 from agent.backends.jobs.process_table import REAL_USER, number_after
 from agent.backends.protocol import GpuProcess
 from agent.backends.synthetic.scenario import Scenario, owner_of
-from agent.commands.top.screen.node_samples import ProcessRow, Sighting, SightingBoard
+from agent.commands.top.screen.node_samples import NodeSample, ProcessRow, SampleBoard
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
 from agent.lib.clock import clock
@@ -56,11 +56,11 @@ def list_processes(
     listed: Mapping[Gpu, Sequence[GpuProcess]], owner: OwnerOf, mono: float
 ) -> dict[Gpu, Sequence[ProcessRow]]:
     """Return the processes of each GPU, those with the most memory first."""
-    shown: dict[Gpu, Sequence[ProcessRow]] = {}
+    rows_by_gpu: dict[Gpu, Sequence[ProcessRow]] = {}
     for gpu, processes in listed.items():
-        ranked = sorted(processes, key=lambda each: (-(each.memory or 0), each.pid))[:MOST_PROCESSES]
-        shown[gpu] = [ProcessRow(each.pid, each.memory, *owner(each.pid, mono)) for each in ranked]
-    return shown
+        ranked = sorted(processes, key=lambda process: (-(process.memory or 0), process.pid))[:MOST_PROCESSES]
+        rows_by_gpu[gpu] = [ProcessRow(process.pid, process.memory, *owner(process.pid, mono)) for process in ranked]
+    return rows_by_gpu
 
 
 ORIGIN = "sampled here"
@@ -74,7 +74,7 @@ class LocalSampler:
     """The sampling loop of a daemon, in a thread, for one viewer. It keeps no state and serves no pages."""
 
     def __init__(
-        self, name: str, config: Config, options: CommandLineOptions, interval: float, board: SightingBoard,
+        self, name: str, config: Config, options: CommandLineOptions, interval: float, board: SampleBoard,
         threads: Threads,
     ) -> None:  # fmt: skip
         self._name = name
@@ -109,8 +109,8 @@ class LocalSampler:
         if self._rules is not None:
             conditions = self._rules.evaluate(snapshot, snapshot.at)
             unjudged = self._rules.why_unjudged(snapshot.at)
-        self._board.put(
-            Sighting(self._name, ORIGIN, snapshot, conditions, mono=mono, processes=processes, unjudged=unjudged)
+        self._board.store_sample(
+            NodeSample(self._name, ORIGIN, snapshot, conditions, mono=mono, processes=processes, unjudged=unjudged)
         )
 
 

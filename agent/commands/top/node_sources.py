@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from agent.commands.top.screen.node_samples import Sighting, SightingBoard
+from agent.commands.top.screen.node_samples import NodeSample, SampleBoard
 from agent.config.schema import Config, ConfigError, parse_value
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
@@ -27,23 +27,23 @@ END_SECONDS = 1.0
 """Seconds for which those that end are waited for, all together."""
 
 
-def sighting_of(name: str, response: AgentResponse) -> Sighting:
+def node_sample_of(name: str, response: AgentResponse) -> NodeSample:
     """Return the answer of an agent as the last sample of its node."""
-    return Sighting(name, ORIGIN, response.snapshot, response.alerts, response.problem, response.age, response.mono,
+    return NodeSample(name, ORIGIN, response.snapshot, response.alerts, response.problem, response.age, response.mono,
                     response.past, unjudged=response.unjudged, node=response.node, states=response.states)  # fmt: skip
 
 
 class AgentPoller:
     """Asks any number of agents again and again, `interval` seconds apart, until `stop`."""
 
-    def __init__(self, board: SightingBoard, interval: float, threads: Threads) -> None:
+    def __init__(self, board: SampleBoard, interval: float, threads: Threads) -> None:
         self._board = board
         self._interval = interval
         self._threads = threads
         self._stopping = threading.Event()
         self._polls: dict[str, tuple[AgentClient, KeptThread]] = {}
 
-    def begin(self, poll: AgentClient) -> None:
+    def start_polling(self, poll: AgentClient) -> None:
         """Ask this one, too, unless one of its name is asked already."""
         if poll.name in self._polls:
             return
@@ -53,7 +53,7 @@ class AgentPoller:
     def _run(self, poll: AgentClient) -> None:
         try:
             while not self._stopping.is_set():
-                self._board.put(sighting_of(poll.name, poll.fetch()))
+                self._board.store_sample(node_sample_of(poll.name, poll.fetch()))
                 self._stopping.wait(self._interval)
         finally:
             poll.close()
@@ -84,7 +84,7 @@ class NodeSources:
         options: CommandLineOptions,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self.board = SightingBoard(changed)
+        self.board = SampleBoard(changed)
         self.note = ""
         self._threads = Threads(lambda: clock().mono)
         self._polling = AgentPoller(self.board, arguments.interval, self._threads)
@@ -93,11 +93,11 @@ class NodeSources:
         self._config = config
         self._options = options
         self._interval: float = arguments.interval
-        self._given = given_login(arguments)
+        self._login = given_login(arguments)
         if arguments.url:
             for url in arguments.url:
-                target = parse_value("--url", target_of, url, self._given)
-                self._polling.begin(AgentClient(name_of_target(target), target, clock))
+                target = parse_value("--url", target_of, url, self._login)
+                self._polling.start_polling(AgentClient(name_of_target(target), target, clock))
             return
         if arguments.rack:
             self._begin_rack()
@@ -110,7 +110,9 @@ class NodeSources:
         if self._finder is not None:
             for peer in self._finder.targets:
                 if not self._is_this_node(peer):
-                    self._polling.begin(AgentClient(peer.name.removesuffix(":19400"), self._target(peer), clock))
+                    self._polling.start_polling(
+                        AgentClient(peer.name.removesuffix(":19400"), self._target(peer), clock)
+                    )
 
     def close(self) -> None:
         for end in self._ends:
@@ -118,14 +120,16 @@ class NodeSources:
 
     def _attach(self) -> bool:
         """Return whether an agent runs here and answers; it is asked from then on."""
-        name, own = node_name(self._config), own_agent(self._config, self._given)
+        name, own = node_name(self._config), own_agent(self._config, self._login)
         for url in own.urls:
             poll = AgentClient(name, HttpTarget(url, timeout=ATTACH_SECONDS, **own.login), clock, with_past=False)
             first = poll.fetch()
             poll.close()
             if first.snapshot is not None:
-                self.board.put(sighting_of(name, first))
-                self._polling.begin(AgentClient(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock))
+                self.board.store_sample(node_sample_of(name, first))
+                self._polling.start_polling(
+                    AgentClient(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock)
+                )
                 return True
             if _REFUSED not in first.problem:
                 self.note = f"not attached to {url}: {first.problem}"
@@ -157,7 +161,7 @@ class NodeSources:
     def _target(self, peer: PeerTarget) -> HttpTarget:
         access = self._config.rack.peer
         url = f"{access.scheme}://{show_address(peer.host, peer.port)}"
-        return HttpTarget(url, timeout=TIMEOUT_SECONDS, **(self._given or login_of(access)))
+        return HttpTarget(url, timeout=TIMEOUT_SECONDS, **(self._login or login_of(access)))
 
 
 def _is_own_address(host: str) -> bool:

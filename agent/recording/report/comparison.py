@@ -42,14 +42,14 @@ def _figures(run: RecordedRun) -> Iterator[tuple[str, str, float | None]]:
     yield "GPUs", "", float(len(gpus))
     for figure in (*ACTIVITY, *LOSSES):
         if figure.compared:
-            values = [value / scale_of(figure.unit) for gpu in gpus if isinstance(value := figure.of(gpu), float)]
+            values = [value / scale_of(figure.unit) for gpu in gpus if isinstance(value := figure.value_of(gpu), float)]
             yield figure.compared, figure.unit, fmean(values) if values else None
     energies = [energy.amount for gpu in gpus if (energy := gpu.energy()) is not None]
     yield "energy, all GPUs", "kWh", sum(energies) / scale_of("kWh") if energies else None
     rates = [rate for _, facts in run.ports() for name in chosen.PORTS if (rate := facts.mean(name)) is not None]
     yield "InfiniBand, all ports", "GB/s", sum(rates) / scale_of("GB/s") if rates else None
     groups = [gpus for _, gpus in run.groups()]
-    differences = [found.mean for gpus in groups if (found := imbalance_of(gpus)) is not None]
+    differences = [imbalance.mean for gpus in groups if (imbalance := imbalance_of(gpus)) is not None]
     yield "imbalance, mean", "%", max(differences, default=None)
     step = step_of(groups[0]) if len(groups) == 1 else None  # several jobs have no comparable step
     yield "step", "s", step[0].seconds if step is not None else None
@@ -61,23 +61,28 @@ def comparison_card(
     """Return the lines; the two judgements are in the order of the runs."""
     lines: list[str] = []
     for letter, run in (("A", one), ("B", other)):
-        lines += style.wrapped(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
+        lines += style.wrap(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
         for line in run_lines(run):
-            lines += style.wrapped(line, "   ", "   ")
+            lines += style.wrap(line, "   ", "   ")
     rows = [_cells(row) for row in comparison(one, other) if row.one is not None or row.other is not None]
     lines += [*style.heading("Side by side"), *style.table(("", "A", "B", "difference", "of A"), rows)]
-    lines += style.wrapped("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
-    lines += [*style.heading("What the rules say of one of them only"), *_only(judgements, style)]
+    lines += style.wrap("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
+    lines += [*style.heading("What the rules say of one of them only"), *_alerts_of_one(judgements, style)]
     return lines
 
 
 def _cells(row: ComparedFigure) -> list[str]:
     size = max(row.one or 0.0, row.other or 0.0)
     name = f"{row.name}, {row.unit}" if row.unit and row.unit not in ("%", "s") else row.name
-    return [name, _shown(row.one, row.unit, size), _shown(row.other, row.unit, size), *_difference(row, size)]
+    return [
+        name,
+        _figure_text(row.one, row.unit, size),
+        _figure_text(row.other, row.unit, size),
+        *_difference(row, size),
+    ]
 
 
-def _shown(value: float | None, unit: str, size: float) -> str:
+def _figure_text(value: float | None, unit: str, size: float) -> str:
     """Return a figure, or a difference, with as many decimals as the largest figure of its row has, of this size."""
     if value is None:
         return ABSENT
@@ -95,28 +100,28 @@ def _difference(row: ComparedFigure, size: float) -> tuple[str, str]:
         return "", ""
     less = row.other - row.one
     if row.unit == "%":
-        return _signed(less, f"{abs(less) * 100:.1f} points"), ""
-    share = "" if row.change is None else _signed(row.change, f"{abs(row.change):.1%}")
-    return _signed(less, _shown(abs(less), row.unit, size)), share
+        return _signed_text(less, f"{abs(less) * 100:.1f} points"), ""
+    share = "" if row.change is None else _signed_text(row.change, f"{abs(row.change):.1%}")
+    return _signed_text(less, _figure_text(abs(less), row.unit, size)), share
 
 
-def _signed(value: float, shown: str) -> str:
+def _signed_text(value: float, amount: str) -> str:
     """Return the text of an amount with the sign of its value; what rounds to zero has not fallen."""
-    is_less = value < 0 and any(digit in shown for digit in "123456789")
-    return f"{'-' if is_less else '+'}{shown}"
+    is_less = value < 0 and any(digit in amount for digit in "123456789")
+    return f"{'-' if is_less else '+'}{amount}"
 
 
-def _only(judgements: Sequence[Judgement], style: TextStyle) -> Iterator[str]:
-    names = [{found.alert for found in judgement.observations} for judgement in judgements]
-    for letter, judgement, known in zip("AB", judgements, reversed(names), strict=True):
-        for found in judgement.observations:
-            if found.alert not in known:
-                yield from style.wrapped(f"{found.severity.value}: {found.summary}", f"  {letter}: ", "     ")
+def _alerts_of_one(judgements: Sequence[Judgement], style: TextStyle) -> Iterator[str]:
+    names = [{observation.alert for observation in judgement.observations} for judgement in judgements]
+    for letter, judgement, alerts_of_other in zip("AB", judgements, reversed(names), strict=True):
+        for observation in judgement.observations:
+            if observation.alert not in alerts_of_other:
+                yield from style.wrap(f"{observation.severity.value}: {observation.summary}", f"  {letter}: ", "     ")
     if names[0] == names[1]:
-        yield from style.wrapped("No alert fired in one of them only.", "  ", "  ")
+        yield from style.wrap("No alert fired in one of them only.", "  ", "  ")
     for letter, judgement in zip("AB", judgements, strict=True):
         for text in coverage_texts(judgement):
-            yield from style.wrapped(text, f"  {letter}: ", "     ")
+            yield from style.wrap(text, f"  {letter}: ", "     ")
 
 
 def comparison_document(one: RecordedRun, other: RecordedRun, judgements: Sequence[Judgement]) -> dict[str, Any]:

@@ -76,16 +76,18 @@ def _head(run: RecordedRun, title: str) -> Iterator[str]:
 
 def _judgement(judgement: Judgement, named: bool) -> Iterator[str]:
     yield '<h2>What the rules say</h2><ul class="alerts">'
-    for found in judgement.observations[:MOST_ALERTS]:
-        yield _item(found, named, one_line(found.annotations.get("description", ""), card.MAX_DESCRIPTION_LENGTH))
+    for observation in judgement.observations[:MOST_ALERTS]:
+        yield _item(
+            observation, named, one_line(observation.annotations.get("description", ""), card.MAX_DESCRIPTION_LENGTH)
+        )
     yield f"</ul>{_left_out(judgement.observations)}"
     yield from (f'<p class="soft">{escape(text)}</p>' for text in coverage_texts(judgement))
 
 
-def _item(found: Observation, named: bool, description: str = "") -> str:
-    severity = found.severity.value
-    details = escape(card.observation_text(found, named)) + (f"<br>{escape(description)}" if description else "")
-    title = f"<b>{severity.capitalize()}.</b> {escape(found.summary)}"
+def _item(observation: Observation, named: bool, description: str = "") -> str:
+    severity = observation.severity.value
+    details = escape(card.observation_text(observation, named)) + (f"<br>{escape(description)}" if description else "")
+    title = f"<b>{severity.capitalize()}.</b> {escape(observation.summary)}"
     return f'<li class="{severity}">{title}<br><small>{details}</small></li>'
 
 
@@ -97,7 +99,7 @@ def _left_out(observations: Sequence[Observation]) -> str:
 def _recorded(recorded: Sequence[Observation], named: bool) -> Iterator[str]:
     if recorded:
         yield f'<h2>{card.RECORDED}</h2><ul class="alerts">'
-        yield from (_item(found, named) for found in recorded[:MOST_ALERTS])
+        yield from (_item(observation, named) for observation in recorded[:MOST_ALERTS])
         yield f"</ul>{_left_out(recorded)}"
 
 

@@ -80,8 +80,8 @@ def in_order(observations: Iterable[Observation]) -> list[Observation]:
     """Return observations with causes before effects, then the worst first, then in the order of time."""
     return sorted(
         observations,
-        key=lambda each: (bool(each.inhibited_by), _SEVERITIES[each.severity], each.first, each.alert, each.node,
-                          sorted(each.labels.items())),
+        key=lambda alert: (bool(alert.inhibited_by), _SEVERITIES[alert.severity], alert.first, alert.alert, alert.node,
+                          sorted(alert.labels.items())),
     )  # fmt: skip
 
 
@@ -113,12 +113,12 @@ def recorded_observations(run: RecordedRun) -> list[Observation]:
         Observation(labels.get("alertname", ""), node.name, labels, {}, state.spans[0][0], state.spans[-1][1],
                     state.on, state.flips)
         for node in run.nodes
-        for labels, state in node.of().states(chosen.ALERT)
+        for labels, state in node.facts_of().states(chosen.ALERT)
         if labels.get("alertstate") == "firing" and state.spans
     )  # fmt: skip
 
 
 def without_repeated(recorded: Iterable[Observation], played: Iterable[Observation]) -> list[Observation]:
     """Return what only the recording has: no alert of that name fired on that device of the node."""
-    known = {(each.node, each.alert, each.device) for each in played}
-    return [each for each in recorded if (each.node, each.alert, each.device) not in known]
+    repeated = {(alert.node, alert.alert, alert.device) for alert in played}
+    return [alert for alert in recorded if (alert.node, alert.alert, alert.device) not in repeated]

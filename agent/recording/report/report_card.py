@@ -34,14 +34,14 @@ class TextStyle:
 
     def heading(self, text: str) -> list[str]:
         """Return a heading behind an empty line."""
-        return ["", *(f"\x1b[1m{line}\x1b[0m" if self._colour else line for line in self.wrapped(text))]
+        return ["", *(f"\x1b[1m{line}\x1b[0m" if self._colour else line for line in self.wrap(text))]
 
-    def marked(self, text: str, severity: Severity) -> str:
+    def colour(self, text: str, severity: Severity) -> str:
         """Return a word in the colour of a severity."""
         code = {Severity.CRITICAL: "31;1", Severity.WARNING: "33;1"}.get(severity)
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
 
-    def wrapped(self, text: str, first: str = "", later: str = "") -> list[str]:
+    def wrap(self, text: str, first: str = "", later: str = "") -> list[str]:
         """Return a paragraph, with what its first line and the others begin with."""
         lines = textwrap.wrap(text, self.width - len(later), break_on_hyphens=False) or [""]
         return [(first if place == 0 else later) + line for place, line in enumerate(lines)]
@@ -57,19 +57,21 @@ class TextStyle:
         lines = [line for line in (over, under, *rows) if any(line)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         if sum(widths) + 2 * (len(widths) - 1) > self.width:
-            return self._listed([head.replace("\n", " ") for head in heads], rows)
-        made = []
+            return self._list_rows([head.replace("\n", " ") for head in heads], rows)
+        texts = []
         for line in lines:
-            first, *others = zip(line, widths, strict=True)
-            made.append("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip())
-        return made
+            first, *other_cells = zip(line, widths, strict=True)
+            texts.append(
+                "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in other_cells)]).rstrip()
+            )
+        return texts
 
-    def _listed(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    def _list_rows(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         lines = []
         for row in rows:
-            lines += self.wrapped(f"{heads[0]} {row[0]}".strip(), later="  ")
+            lines += self.wrap(f"{heads[0]} {row[0]}".strip(), later="  ")
             for head, cell in zip(heads[1:], row[1:], strict=True):
-                lines += self.wrapped(f"{head}: {cell}", "  ", "    ")
+                lines += self.wrap(f"{head}: {cell}", "  ", "    ")
         return lines
 
 
@@ -86,7 +88,7 @@ def report_card(run: RecordedRun, judgement: Judgement, recorded: Sequence[Obser
         if states.rows:
             lines += [*style.heading("What the GPUs did with their time"), *_table(states, style)]
         for text in (*imbalance_texts(run), *step_texts(run)):
-            lines += style.wrapped(text, "  ", "  ")
+            lines += style.wrap(text, "  ", "  ")
     if run.ports():
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]
     lines += [*style.heading("Nodes"), *_table(node_table(run), style)]
@@ -100,9 +102,9 @@ RECORDED = "What only the rules of its own agent said while it was recorded"
 
 
 def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
-    yield from style.wrapped(", ".join(one_line(file, 200) for file in run.files), later="  ")
+    yield from style.wrap(", ".join(one_line(file, 200) for file in run.files), later="  ")
     for line in run_lines(run):
-        yield from style.wrapped(line, later="  ")
+        yield from style.wrap(line, later="  ")
 
 
 def run_lines(run: RecordedRun) -> Iterator[str]:
@@ -117,7 +119,7 @@ def run_lines(run: RecordedRun) -> Iterator[str]:
     header = run.nodes[0].headers[0]
     if header.command:
         yield f"ran: {one_line(' '.join(header.command), 300)}"
-    scenarios = [each.scenario for node in run.nodes for each in node.headers]
+    scenarios = [header.scenario for node in run.nodes for header in node.headers]
     if any(scenarios):
         played = one_line(", ".join(sorted({*scenarios} - {""})), 64)
         yield f"synthetic devices played {played}: {'nothing' if all(scenarios) else 'not all'} of this is real"
@@ -134,35 +136,38 @@ def job_text(job: JobIdentity) -> str:
 
 def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[str]:
     described: set[str] = set()
-    for found in judgement.observations[:MOST_ROWS]:
-        first, *others = style.wrapped(found.summary, "", _INDENT)
-        yield style.marked(f"{found.severity.value:>8}", found.severity) + f"  {first}"
-        yield from others
-        yield from style.wrapped(observation_text(found, named), _INDENT, _INDENT)
-        description = one_line(found.annotations.get("description", ""), MAX_DESCRIPTION_LENGTH)
-        similar = {description, f"{found.alert} {found.severity.value}"}  # of other devices it differs by their names
+    for observation in judgement.observations[:MOST_ROWS]:
+        first, *further_lines = style.wrap(observation.summary, "", _INDENT)
+        yield style.colour(f"{observation.severity.value:>8}", observation.severity) + f"  {first}"
+        yield from further_lines
+        yield from style.wrap(observation_text(observation, named), _INDENT, _INDENT)
+        description = one_line(observation.annotations.get("description", ""), MAX_DESCRIPTION_LENGTH)
+        similar = {
+            description,
+            f"{observation.alert} {observation.severity.value}",
+        }  # of other devices it differs by their names
         if description and not similar & described:
-            yield from style.wrapped(description, _INDENT, _INDENT)
+            yield from style.wrap(description, _INDENT, _INDENT)
         described |= similar
     yield from _left_out(judgement.observations)
     for text in coverage_texts(judgement):
-        yield from style.wrapped(text, "  ", "  ")
+        yield from style.wrap(text, "  ", "  ")
 
 
 _INDENT = " " * 10
 MAX_DESCRIPTION_LENGTH = 2000
 
 
-def observation_text(found: Observation, named: bool) -> str:
+def observation_text(observation: Observation, named: bool) -> str:
     """Return which alert it was, on what, when, and how often; with its node if it is `named`."""
-    device = f" on {found.device}" if found.device else ""
-    of = f" of {one_line(found.node, 64)}" if named else ""
-    times = f", {found.times} times" if found.times > 1 else ""
-    end = ", until the end" if found.fires_at_end else ""
-    cause = f", an effect of {one_line(found.inhibited_by, 80)}" if found.inhibited_by else ""
-    labels = f": {found.own_labels}" if found.own_labels else ""
-    when = f"from {utc(found.first)} for {span_text(found.seconds)}"
-    return f"{one_line(found.alert, 80)}{device}{of} {when}{times}{end}{cause}{labels}"
+    device = f" on {observation.device}" if observation.device else ""
+    node = f" of {one_line(observation.node, 64)}" if named else ""
+    times = f", {observation.times} times" if observation.times > 1 else ""
+    end = ", until the end" if observation.fires_at_end else ""
+    cause = f", an effect of {one_line(observation.inhibited_by, 80)}" if observation.inhibited_by else ""
+    labels = f": {observation.own_labels}" if observation.own_labels else ""
+    when = f"from {utc(observation.first)} for {span_text(observation.seconds)}"
+    return f"{one_line(observation.alert, 80)}{device}{node} {when}{times}{end}{cause}{labels}"
 
 
 def _left_out(observations: Sequence[Observation]) -> Iterator[str]:
@@ -173,28 +178,28 @@ def _left_out(observations: Sequence[Observation]) -> Iterator[str]:
 def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
     yield from style.table(table.heads, table.rows)
     if table.note:
-        yield from style.wrapped(table.note, "  ", "  ")
+        yield from style.wrap(table.note, "  ", "  ")
 
 
 def imbalance_texts(run: RecordedRun) -> Iterator[str]:
     """Yield a sentence on the GPUs of each job, and on those of none."""
     for job, gpus in run.groups():
-        found = imbalance_of(gpus)
-        if found is None:
+        imbalance = imbalance_of(gpus)
+        if imbalance is None:
             continue
-        what = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
+        subject = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
         yield (
-            f"{what}: utilization of its GPUs differs by {share_text(found.mean)} on average and "
-            f"{share_text(found.largest)} at most, as means over {span_text(found.window)}."
+            f"{subject}: utilization of its GPUs differs by {share_text(imbalance.mean)} on average and "
+            f"{share_text(imbalance.largest)} at most, as means over {span_text(imbalance.window)}."
         )
 
 
 def step_texts(run: RecordedRun) -> Iterator[str]:
     """Yield a sentence on the steps of each job that shows some."""
     for job, gpus in run.groups():
-        found = step_of(gpus)
-        if found is not None:
-            step, signal, agreeing = found
+        agreed_step = step_of(gpus)
+        if agreed_step is not None:
+            step, signal, agreeing = agreed_step
             whose = f"of {job_text(job)}" if job is not None else f"on {format_gpus(gpus)}"
             yield (
                 f"Steps {whose} take about {step.seconds:.1f} s, by the rhythm of {signal} (autocorrelation "
@@ -204,5 +209,5 @@ def step_texts(run: RecordedRun) -> Iterator[str]:
 
 def _alerts(recorded: Sequence[Observation], style: TextStyle, named: bool) -> Iterator[str]:
     for alert in recorded[:MOST_ROWS]:
-        yield from style.wrapped(f"{alert.severity.value}  {observation_text(alert, named)}", "  ", "    ")
+        yield from style.wrap(f"{alert.severity.value}  {observation_text(alert, named)}", "  ", "    ")
     yield from _left_out(recorded)

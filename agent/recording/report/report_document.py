@@ -49,7 +49,7 @@ def report_document(run: RecordedRun, judgement: Judgement, recorded: Sequence[O
         "seconds": run.span,
         "interval_seconds": run.interval,
         **judgement_document(judgement),
-        "recorded_alerts": [_alert(found) for found in recorded],
+        "recorded_alerts": [_alert(observation) for observation in recorded],
         "groups": [_group(job, gpus) for job, gpus in run.groups()],
         "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node], run.ports()) for node in run.nodes],
     }  # fmt: skip
@@ -58,7 +58,7 @@ def report_document(run: RecordedRun, judgement: Judgement, recorded: Sequence[O
 def judgement_document(judgement: Judgement) -> dict[str, Any]:
     """Return the alerts that fired, and what could not be judged."""
     return {
-        "alerts": [_alert(found) for found in judgement.observations],
+        "alerts": [_alert(observation) for observation in judgement.observations],
         "rules": {
             "evaluated": len(judgement.rules), "need_longer_history": list(judgement.short),
             "without_metrics": list(judgement.unread), "failures": list(judgement.failures),
@@ -66,12 +66,12 @@ def judgement_document(judgement: Judgement) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _alert(found: Observation) -> dict[str, Any]:
+def _alert(alert: Observation) -> dict[str, Any]:
     return {
-        "alert": found.alert, "severity": found.severity.value, "node": found.node, "device": found.device or None,
-        "labels": dict(found.labels), "annotations": dict(found.annotations), "from": utc(found.first),
-        "to": None if found.fires_at_end else utc(found.last), "seconds": found.seconds, "times": found.times,
-        "inhibited_by": found.inhibited_by or None,
+        "alert": alert.alert, "severity": alert.severity.value, "node": alert.node, "device": alert.device or None,
+        "labels": dict(alert.labels), "annotations": dict(alert.annotations), "from": utc(alert.first),
+        "to": None if alert.fires_at_end else utc(alert.last), "seconds": alert.seconds, "times": alert.times,
+        "inhibited_by": alert.inhibited_by or None,
     }  # fmt: skip
 
 
@@ -92,6 +92,8 @@ def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
 
 def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPort, EntityFacts]]) -> dict[str, Any]:
     header = node.headers[0]
+    by_mode = node.facts_of().growth_by(chosen.CPU, "mode")
+    by_resource = node.facts_of().growth_by(chosen.PRESSURE, "resource")
     return {
         "node": node.name,
         "snapshots": node.snapshots,
@@ -99,8 +101,8 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
         "provenance": {"coldplate": header.coldplate, "maker": header.maker, "command": list(header.command),
                        "job": header.job, "scenario": header.scenario, "redacted": header.redacted},
         "power_watts": {source: _summary(power) for source, power in node.power().items()},
-        "cpu_seconds": {mode: one.growth for mode, one in node.of().growth_by(chosen.CPU, "mode").items()},
-        "waiting_ratio": {what: one.mean for what, one in node.of().growth_by(chosen.PRESSURE, "resource").items()},
+        "cpu_seconds": {mode: counter.growth for mode, counter in by_mode.items()},
+        "waiting_ratio": {resource: counter.mean for resource, counter in by_resource.items()},
         "gpus": [_gpu(gpu) for gpu in gpus],
         "ports": [
             {"device": port.device, "port": port.port, "transmit": _rate(facts, chosen.PORT_OUT),
@@ -114,7 +116,7 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
 
 
 def _gpu(gpu: GpuFacts) -> dict[str, Any]:
-    energy, capped, job = gpu.energy(), gpu.capped(), gpu.job()
+    energy, capped, job = gpu.energy(), gpu.capped_share(), gpu.job()
     return {
         "gpu": gpu.gpu.index,
         "uuid": gpu.gpu.uuid,
@@ -128,8 +130,9 @@ def _gpu(gpu: GpuFacts) -> dict[str, Any]:
         "energy": None if energy is None else {
             "joules": energy.amount, "seconds": energy.seconds, "source": energy.source},
         "state_seconds": gpu.state_seconds() or None,
-        "throttled": {reason: {"throttled_seconds": each.amount, "seconds": each.seconds, "source": each.source}
-                      for reason, each in gpu.throttled().items()},
+        "throttled": {reason: {"throttled_seconds": measured.amount, "seconds": measured.seconds,
+                               "source": measured.source}
+                      for reason, measured in gpu.throttled_seconds().items()},
         "traffic": {title: _rate(gpu, name) for title, name in _TRAFFIC.items()},
         "counted": {title: {" ".join(labels.values()) or "all": counter.growth
                             for labels, counter in gpu.growths(name)}

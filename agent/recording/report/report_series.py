@@ -56,7 +56,7 @@ class StepSampler:
         """`snapshots` are those of the recording; of a series that `counts`, its growth is looked at."""
         self._counts = counts
         self._stride = max(snapshots // WINDOWS, WINDOW)
-        self._seen = 0
+        self._samples = 0
         self._until = -inf
         self._before: float | None = None
         self._open: array[float] | None = None
@@ -65,7 +65,7 @@ class StepSampler:
 
     def add(self, stretch: SnapshotRange, held: Held) -> None:
         count = len(stretch.walls)
-        start, self._seen = self._seen % self._stride, self._seen + count
+        start, self._samples = self._samples % self._stride, self._samples + count
         if not 0 < stretch.monos[0] - self._until < 1.5 * stretch.steps[0]:
             self._open, self._before = None, None
         self._until = stretch.monos[-1]
@@ -77,12 +77,12 @@ class StepSampler:
             samples = list(map(sub, values, (self._before or 0.0, *values))) if self._counts else values
             if self._counts and self._before is None:
                 samples = samples[1:]
-            self._enter(stretch.seconds / count, samples)
+            self._add_samples(stretch.seconds / count, samples)
         else:
             self._open = None
         self._before = values[-1]
 
-    def _enter(self, interval: float, samples: Sequence[float]) -> None:
+    def _add_samples(self, interval: float, samples: Sequence[float]) -> None:
         if self._open is None or len(self._open) >= WINDOW:
             if len(self.windows) >= WINDOWS:
                 return
@@ -122,21 +122,21 @@ def period_of(samples: Sequence[float]) -> tuple[float, float] | None:
 
 def step_time(signal: StepSampler) -> StepTime | None:
     """Return the step that most windows of a signal agree on; None if they do not."""
-    windows = [each for each in signal.windows if len(each[1]) >= SHORTEST * LEAST_PERIODS]
-    found = [
+    windows = [window for window in signal.windows if len(window[1]) >= SHORTEST * LEAST_PERIODS]
+    periods = [
         (period[0] * interval, period[1]) for interval, samples in windows if (period := period_of(samples)) is not None
     ]
-    if not found:
+    if not periods:
         return None
-    middle = median(seconds for seconds, _ in found)
-    near = [each for each in found if abs(each[0] - middle) <= AGREEMENT * middle]
+    middle = median(seconds for seconds, _ in periods)
+    near = [period for period in periods if abs(period[0] - middle) <= AGREEMENT * middle]
     if 2 * len(near) <= len(windows):
         return None
-    return StepTime(median(each[0] for each in near), median(each[1] for each in near))
+    return StepTime(median(period[0] for period in near), median(period[1] for period in near))
 
 
 UTILIZATION = "coldplate_gpu_utilization_ratio"
-SM, TENSOR, DRAM = (f"coldplate_gpu_{what}_active_ratio" for what in ("sm", "tensor", "dram"))
+SM, TENSOR, DRAM = (f"coldplate_gpu_{unit}_active_ratio" for unit in ("sm", "tensor", "dram"))
 OCCUPANCY = "coldplate_gpu_sm_occupancy_ratio"
 MEMORY = "coldplate_gpu_memory_used_bytes"
 POWER, POWER_LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
@@ -146,7 +146,9 @@ SM_CLOCK = (("domain", "sm"),)
 ENERGY = "coldplate_gpu_energy_joules_total"
 PCIE_OUT, PCIE_IN = "coldplate_gpu_pcie_transmit_bytes_total", "coldplate_gpu_pcie_receive_bytes_total"
 NVLINK_OUT, NVLINK_IN = "coldplate_gpu_nvlink_transmit_bytes_total", "coldplate_gpu_nvlink_receive_bytes_total"
-PORT_OUT, PORT_IN = (f"coldplate_infiniband_port_data_{what}_bytes_total" for what in ("transmitted", "received"))
+PORT_OUT, PORT_IN = (
+    f"coldplate_infiniband_port_data_{direction}_bytes_total" for direction in ("transmitted", "received")
+)
 NVLINK, PCIE, PORTS = (NVLINK_OUT, NVLINK_IN), (PCIE_OUT, PCIE_IN), (PORT_OUT, PORT_IN)
 PORT_RATE, PORT_UP = "coldplate_infiniband_rate_bytes_per_second", "coldplate_infiniband_port_up"
 THROTTLED, THROTTLE_ACTIVE = "coldplate_gpu_throttle_seconds_total", "coldplate_gpu_throttle_active"
@@ -156,8 +158,8 @@ XIDS, ECC = "coldplate_gpu_xid_errors_total", "coldplate_gpu_ecc_errors_total"
 NVLINK_ERRORS, NVLINK_UP = "coldplate_gpu_nvlink_errors_total", "coldplate_nvlink_up"
 PCIE_REPLAYS = "coldplate_gpu_pcie_replays_total"
 PORT_ERRORS = tuple(
-    f"coldplate_infiniband_{what}_total"
-    for what in ("symbol_error", "link_downed", "link_error_recovery", "port_errors_received", "link_down_events")
+    f"coldplate_infiniband_{error}_total"
+    for error in ("symbol_error", "link_downed", "link_error_recovery", "port_errors_received", "link_down_events")
 )
 HOLDER = "coldplate_gpu_job_info"
 CPU, PRESSURE = "coldplate_node_cpu_seconds_total", "coldplate_node_pressure_waiting_seconds_total"

@@ -29,7 +29,7 @@ class GpuFigure(NamedTuple):
     head: str
     compared: str
     unit: str
-    of: Callable[[GpuFacts], "float | str | None"]
+    value_of: Callable[[GpuFacts], "float | str | None"]
     digits: int = 0
 
 
@@ -41,12 +41,20 @@ def _peak(*names: str) -> Callable[[GpuFacts], "float | None"]:
     return lambda gpu: gpu.peak(*names)
 
 
-def _amount(of: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
-    return lambda gpu: found.amount if (found := of(gpu)) is not None else None
+def _amount(measure: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
+    def amount(gpu: GpuFacts) -> float | None:
+        measured = measure(gpu)
+        return measured.amount if measured is not None else None
+
+    return amount
 
 
-def _per_second(of: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
-    return lambda gpu: found.per_second if (found := of(gpu)) is not None else None
+def _per_second(measure: Callable[[GpuFacts], "Measured | None"]) -> Callable[[GpuFacts], "float | None"]:
+    def per_second(gpu: GpuFacts) -> float | None:
+        measured = measure(gpu)
+        return measured.per_second if measured is not None else None
+
+    return per_second
 
 
 def _usual_utilization(gpu: GpuFacts) -> str | None:
@@ -55,8 +63,8 @@ def _usual_utilization(gpu: GpuFacts) -> str | None:
 
 
 def _seen_seconds(gpu: GpuFacts) -> float | None:
-    seen = gpu.gauge(chosen.UTILIZATION) or gpu.gauge(chosen.POWER)  # a divided GPU (MIG) has no utilization
-    return seen.seconds if seen is not None else None
+    gauge = gpu.gauge(chosen.UTILIZATION) or gpu.gauge(chosen.POWER)  # a divided GPU (MIG) has no utilization
+    return gauge.seconds if gauge is not None else None
 
 
 ACTIVITY = (
@@ -75,9 +83,9 @@ ACTIVITY = (
 )
 LOSSES = (
     GpuFigure("energy\nkWh", "", "kWh", _amount(GpuFacts.energy), 3),
-    GpuFigure("throttled\nseconds", "", "s", _amount(GpuFacts.lost)),
-    GpuFigure("", "throttled", "%", _per_second(GpuFacts.lost)),
-    GpuFigure("at power\nlimit", "at power limit", "%", _amount(GpuFacts.capped)),
+    GpuFigure("throttled\nseconds", "", "s", _amount(GpuFacts.lost_seconds)),
+    GpuFigure("", "throttled", "%", _per_second(GpuFacts.lost_seconds)),
+    GpuFigure("at power\nlimit", "at power limit", "%", _amount(GpuFacts.capped_share)),
     GpuFigure("NVLink GB/s\nmean", "NVLink", "GB/s", _mean(*chosen.NVLINK), 1),
     GpuFigure("NVLink GB/s\npeak", "", "GB/s", _peak(*chosen.NVLINK), 1),
     GpuFigure("PCIe GB/s\nmean", "PCIe", "GB/s", _mean(*chosen.PCIE), 1),
@@ -95,12 +103,15 @@ class ReportTable(NamedTuple):
 
 
 def _gpu_table(run: RecordedRun, figures: Sequence[GpuFigure], note: str) -> ReportTable:
-    shown = [figure for figure in figures if figure.head]
+    figures_of_table = [figure for figure in figures if figure.head]
     rows = [
-        [one_line(gpu.title, 32), *(_cell(figure.of(gpu), figure.unit, figure.digits) for figure in shown)]
+        [
+            one_line(gpu.title, 32),
+            *(_cell(figure.value_of(gpu), figure.unit, figure.digits) for figure in figures_of_table),
+        ]
         for gpu in run.gpus()[:MOST_ROWS]
     ]
-    return ReportTable(("GPU", *(figure.head for figure in shown)), rows, note)
+    return ReportTable(("GPU", *(figure.head for figure in figures_of_table)), rows, note)
 
 
 def _cell(value: "float | str | None", unit: str = "", digits: int = 0) -> str:
@@ -111,8 +122,8 @@ def _cell(value: "float | str | None", unit: str = "", digits: int = 0) -> str:
     return f"{value:.0%}" if unit == "%" else f"{value / scale_of(unit):.{digits}f}"
 
 
-def _left_out(count: int, what: str) -> str:
-    return f"And {count - MOST_ROWS} {what} more: --json has all." if count > MOST_ROWS else ""
+def _left_out(count: int, rows: str) -> str:
+    return f"And {count - MOST_ROWS} {rows} more: --json has all." if count > MOST_ROWS else ""
 
 
 def activity_table(run: RecordedRun) -> ReportTable:
@@ -123,7 +134,7 @@ def loss_table(run: RecordedRun) -> ReportTable:
     """Return what each GPU took, lost and moved."""
     gpus = run.gpus()[:MOST_ROWS]
     sources = {energy.source for gpu in gpus if (energy := gpu.energy()) is not None}
-    sources |= {slowed.source for gpu in gpus for slowed in gpu.slowed().values()}
+    sources |= {slowed.source for gpu in gpus for slowed in gpu.slowed_seconds().values()}
     notes = ["NVLink and PCIe: sent and received together. Throttled: for any reason except idleness and power cap."]
     if "power" in sources:
         notes.append("Energy is integrated from power where the GPU has no counter.")
@@ -161,11 +172,11 @@ def port_table(run: RecordedRun) -> ReportTable:
 def _port(port: IbPort, facts: EntityFacts, *, named: bool) -> list[str]:
     name = one_line(f"{port.device}/{port.port}", 32)
     rate = facts.gauge(chosen.PORT_RATE)
-    highest = max((peak for each in chosen.PORTS if (peak := facts.peak(each)) is not None), default=None)
-    errors = [counter.growth for each in chosen.PORT_ERRORS if (counter := facts.growth(each)) is not None]
+    highest = max((peak for name in chosen.PORTS if (peak := facts.peak(name)) is not None), default=None)
+    errors = [counter.growth for name in chosen.PORT_ERRORS if (counter := facts.growth(name)) is not None]
     return [
         f"{one_line(facts.node.name, 32)} {name}" if named else name,
-        *(_cell(value, "GB/s", 1) for each in chosen.PORTS for value in (facts.mean(each), facts.peak(each))),
+        *(_cell(value, "GB/s", 1) for name in chosen.PORTS for value in (facts.mean(name), facts.peak(name))),
         _cell(highest / rate.last if rate and rate.last and highest is not None else None, "%"),
         _cell(sum(errors) if errors else None),
     ]

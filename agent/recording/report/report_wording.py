@@ -9,14 +9,14 @@ from agent.recording.report.run_facts import GpuFacts
 
 def format_gpus(gpus: Iterable[GpuFacts]) -> str:
     """Return the names of GPUs: `GPU 3`, `GPUs 0-3, 7`, `GPUs 0-7 of node-1; 2 of node-2`."""
-    some = list(gpus)
-    by_node = [(name, list(group)) for name, group in groupby(some, key=lambda gpu: gpu.node.name)]
-    named = any(gpu.title != gpu.gpu.index for gpu in some)
+    listed = list(gpus)
+    by_node = [(name, list(group)) for name, group in groupby(listed, key=lambda gpu: gpu.node.name)]
+    named = any(gpu.title != gpu.gpu.index for gpu in listed)
     texts = [
         ranges([gpu.gpu.index for gpu in group]) + (f" of {one_line(name, 64)}" if named else "")
         for name, group in by_node
     ]
-    return ("GPU " if len(some) == 1 else "GPUs ") + "; ".join(texts)
+    return ("GPU " if len(listed) == 1 else "GPUs ") + "; ".join(texts)
 
 
 def ranges(indexes: Sequence[str]) -> str:

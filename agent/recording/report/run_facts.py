@@ -73,24 +73,24 @@ class NodeFacts(Struct):
     absent: dict[tuple[str, Entity], Reason] = field(default_factory=dict)
     """Why a metric that some GPU or port lacks is absent, as its source said last."""
 
-    def of(self, entity: Entity = _NODE) -> EntityFacts:
+    def facts_of(self, entity: Entity = _NODE) -> EntityFacts:
         """Return what was kept of an entity: the node itself, one of its GPUs, ports or links."""
         return EntityFacts(self, entity)
 
     def power(self) -> dict[str, GaugeSummary]:
         """Return the power of the node in watts, by the meter that it is from."""
-        meters = self.of().series(chosen.NODE_POWER, GaugeStatistic)
+        meters = self.facts_of().series(chosen.NODE_POWER, GaugeStatistic)
         return {labels.get("source", ""): meter.summary() for labels, meter in meters}
 
     def processor_share(self) -> float | None:
         """Return the share of time in which its processors were busy; None where that was not seen."""
-        modes = {mode: counter.growth for mode, counter in self.of().growth_by(chosen.CPU, "mode").items()}
+        modes = {mode: counter.growth for mode, counter in self.facts_of().growth_by(chosen.CPU, "mode").items()}
         whole = sum(modes.values())
         return 1 - (modes.get("idle", 0.0) + modes.get("iowait", 0.0)) / whole if whole else None
 
     def io_waiting(self) -> float | None:
         """Return the share of time in which some task waited for storage; None where that was not seen."""
-        io = self.of().growth_by(chosen.PRESSURE, "resource").get("io")
+        io = self.facts_of().growth_by(chosen.PRESSURE, "resource").get("io")
         return io.mean if io is not None else None
 
     def entities(self, kind: type[_E]) -> list[_E]:
@@ -110,8 +110,8 @@ class EntityFacts:
 
     def series(self, name: str, kind: type[_S]) -> list[tuple[dict[str, str], _S]]:
         """Return the series of a metric with their labels; gauges that were seen, counters that were seen twice."""
-        found = self.node.figures.get((name, self.entity), {}).items()
-        return [(dict(labels), figure) for labels, figure in found if isinstance(figure, kind) and figure.seconds]
+        figures = self.node.figures.get((name, self.entity), {}).items()
+        return [(dict(labels), figure) for labels, figure in figures if isinstance(figure, kind) and figure.seconds]
 
     def states(self, name: str) -> list[tuple[dict[str, str], StateStatistic]]:
         return self.series(name, StateStatistic)
@@ -133,19 +133,19 @@ class EntityFacts:
 
     def mean(self, *names: str) -> float | None:
         """Return the mean of a gauge or the rate of a counter, or the sum of several; None if one was not seen."""
-        found = [figure for name in names if (figure := self.gauge(name) or self.growth(name)) is not None]
-        return sum(figure.mean for figure in found) if len(found) == len(names) else None
+        figures = [figure for name in names if (figure := self.gauge(name) or self.growth(name)) is not None]
+        return sum(figure.mean for figure in figures) if len(figures) == len(names) else None
 
     def peak(self, *names: str) -> float | None:
         """Return the highest value of a gauge or rate of a counter, or the sum of several; None if one was not seen."""
-        found = self.envelopes(names)
-        return sum(max(envelope.highs) for envelope in found) if found else None
+        envelopes = self.envelopes(names)
+        return sum(max(envelope.highs) for envelope in envelopes) if envelopes else None
 
     def envelopes(self, names: Sequence[str]) -> list[Envelope]:
         """Return gauges, or the rates of counters, in the parts of the grid; none if one of them was not seen."""
         figures = [self.gauge(name) or self.growth(name) for name in names]
-        found = [figure.envelope for figure in figures if figure is not None and figure.envelope is not None]
-        return found if len(found) == len(names) else []
+        envelopes = [figure.envelope for figure in figures if figure is not None and figure.envelope is not None]
+        return envelopes if len(envelopes) == len(names) else []
 
     def means(self, name: str) -> list[float | None] | None:
         """Return the means of a gauge in the parts of the grid."""
@@ -174,7 +174,8 @@ class GpuFacts(EntityFacts):
     @property
     def power_limit(self) -> float | None:
         """The power limit in force last, in watts."""
-        return gauge.last if (gauge := self.gauge(chosen.POWER_LIMIT)) is not None else None
+        gauge = self.gauge(chosen.POWER_LIMIT)
+        return gauge.last if gauge is not None else None
 
     @property
     def silent_seconds(self) -> float:
@@ -184,7 +185,7 @@ class GpuFacts(EntityFacts):
     def links(self) -> list[tuple[int, StateStatistic]]:
         """Return its NVLinks by number, and when each was up."""
         links = [link for link in self.node.entities(NvLink) if link.gpu == self.gpu]
-        return [(link.link, state) for link in links for _, state in self.node.of(link).states(chosen.NVLINK_UP)]
+        return [(link.link, state) for link in links for _, state in self.node.facts_of(link).states(chosen.NVLINK_UP)]
 
     def energy(self) -> Measured | None:
         """Return joules, of the `counter` or integrated from `power`."""
@@ -197,33 +198,33 @@ class GpuFacts(EntityFacts):
         """Return seconds by what the GPU did, as its agent counted them; empty if that was not recorded."""
         return {state: counter.growth for state, counter in self.growth_by(chosen.STATE_SECONDS, "state").items()}
 
-    def throttled(self) -> dict[str, Measured]:
+    def throttled_seconds(self) -> dict[str, Measured]:
         """Return seconds with reduced clocks by reason, as the `driver` counted them or `samples` show."""
-        found = {
+        by_reason = {
             labels.get("reason", ""): Measured(state.on, state.seconds, "samples")
             for labels, state in self.states(chosen.THROTTLE_ACTIVE)
         }
         for reason, counter in self.growth_by(chosen.THROTTLED, "reason").items():
-            if reason not in found or counter.seconds >= COUNTED_SECONDS:
-                found[reason] = Measured(min(counter.growth, counter.seconds), counter.seconds, "driver")
-        return found
+            if reason not in by_reason or counter.seconds >= COUNTED_SECONDS:
+                by_reason[reason] = Measured(min(counter.growth, counter.seconds), counter.seconds, "driver")
+        return by_reason
 
-    def slowed(self) -> dict[str, Measured]:
+    def slowed_seconds(self) -> dict[str, Measured]:
         """Return the same of those reasons that are not normal, as idleness and the power cap are."""
-        return {reason: found for reason, found in self.throttled().items() if reason not in INTENDED}
+        return {reason: measured for reason, measured in self.throttled_seconds().items() if reason not in INTENDED}
 
-    def lost(self) -> Measured | None:
+    def lost_seconds(self) -> Measured | None:
         """Return the time with clocks reduced for the longest of the reasons that are not normal."""
-        lost = max(self.slowed().values(), key=lambda found: found.amount, default=None)
-        seconds = max((found.seconds for found in self.throttled().values()), default=0.0)
-        return lost._replace(seconds=seconds) if lost is not None else None
+        longest = max(self.slowed_seconds().values(), key=lambda measured: measured.amount, default=None)
+        seconds = max((measured.seconds for measured in self.throttled_seconds().values()), default=0.0)
+        return longest._replace(seconds=seconds) if longest is not None else None
 
-    def capped(self) -> Measured | None:
+    def capped_share(self) -> Measured | None:
         """Return the share of time at the power limit.
 
         The `driver` or its `samples` show when the limit held the clocks; else the `power` does, from 97 % of it on.
         """
-        capped = self.throttled().get("sw_power_cap")
+        capped = self.throttled_seconds().get("sw_power_cap")
         if capped is not None:
             return capped._replace(amount=capped.per_second)
         power, limit = self.gauge(chosen.POWER), self.power_limit
@@ -256,16 +257,16 @@ class RecordedRun(Struct):
 
     def ports(self) -> list[tuple[IbPort, EntityFacts]]:
         """Return all InfiniBand ports, node by node."""
-        return [(port, node.of(port)) for node in self.nodes for port in node.entities(IbPort)]
+        return [(port, node.facts_of(port)) for node in self.nodes for port in node.entities(IbPort)]
 
     def groups(self) -> list[tuple[JobIdentity | None, list[GpuFacts]]]:
         """GPUs that are to be compared with each other: those of a job, of the same model; None if of no job."""
-        found: dict[tuple[str, str, str], tuple[JobIdentity | None, list[GpuFacts]]] = {}
+        groups: dict[tuple[str, str, str], tuple[JobIdentity | None, list[GpuFacts]]] = {}
         for gpu in self.gpus():
             job = gpu.job()
             key = (job.scheduler, job.job_id, gpu.model) if job else ("", gpu.node.name, "")
-            found.setdefault(key, (job, []))[1].append(gpu)
-        return list(found.values())
+            groups.setdefault(key, (job, []))[1].append(gpu)
+        return list(groups.values())
 
     @property
     def span(self) -> float:
@@ -311,8 +312,8 @@ def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
 
 
 def _mean(values: Means, first: int, parts: int) -> float | None:
-    known = [value for value in values[first : first + parts] if value is not None]
-    return fmean(known) if known and len(known) >= _WHOLE * parts else None
+    present = [value for value in values[first : first + parts] if value is not None]
+    return fmean(present) if present and len(present) >= _WHOLE * parts else None
 
 
 _STEP_GPUS = 4

@@ -7,7 +7,7 @@ from typing import NamedTuple, Union
 
 from agent.model import BackendReport, Layout, Series
 from agent.recording.file_records import RecordingError, RecordingHeader
-from agent.recording.recorded_block import Held, RecordedBlock, SelectedColumns, joined, written_out
+from agent.recording.recorded_block import Held, RecordedBlock, SelectedColumns, join_columns, written_out
 from agent.recording.recording_reader import Recording, SegmentSpan
 from agent.recording.report.report_series import figure_of, signal_of
 from agent.recording.report.run_facts import NodeFacts, RecordedRun
@@ -44,8 +44,8 @@ def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: Non
         if isfinite(span.first) and isfinite(span.last)
     ]
     if not pieces:
-        names = ", ".join(str(each.path) for each in recordings)
-        reasons = "".join(f"; {problem}" for each in recordings for problem in each.problems)
+        names = ", ".join(str(recording.path) for recording in recordings)
+        reasons = "".join(f"; {problem}" for recording in recordings for problem in recording.problems)
         raise RecordingError(f"{names}: there is no snapshot to report on{reasons}")
     pieces.sort(key=lambda piece: (piece[1].header.node, piece[1].first, piece[1].at))
     spans = [span for _, span in pieces]
@@ -61,17 +61,17 @@ def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: Non
         progress(min(so_far / whole, 1.0))
 
     readers = []
-    for name, some in groupby(pieces, key=lambda piece: piece[1].header.node):
-        own = list(some)
-        readers.append(_NodeReader(name, grid, sum(span.count for _, span in own)))
-        readers[-1].read(own, advance)
+    for name, pieces_of_node in groupby(pieces, key=lambda piece: piece[1].header.node):
+        node_pieces = list(pieces_of_node)
+        readers.append(_NodeReader(name, grid, sum(span.count for _, span in node_pieces)))
+        readers[-1].read(node_pieces, advance)
     problems = [problem for recording in recordings for problem in recording.problems]
-    known = [reader.facts for reader in readers if reader.facts.snapshots]
-    if not known:
+    nodes = [reader.facts for reader in readers if reader.facts.snapshots]
+    if not nodes:
         raise RecordingError("; ".join(problems) or "there is no snapshot to report on")
     overlaps = [overlap for reader in readers for overlap in reader.overlaps]
-    return RecordedRun(known, grid, interval, min(node.first for node in known), max(node.last for node in known),
-                       [str(each.path) for each in recordings], problems + overlaps)  # fmt: skip
+    return RecordedRun(nodes, grid, interval, min(node.first for node in nodes), max(node.last for node in nodes),
+                       [str(recording.path) for recording in recordings], problems + overlaps)  # fmt: skip
 
 
 def interval_of(header: RecordingHeader) -> float:
@@ -79,16 +79,16 @@ def interval_of(header: RecordingHeader) -> float:
     return header.interval if 0 < header.interval <= _LONGEST_INTERVAL_SECONDS else 1.0
 
 
-def _batches(some: Iterable[RecordedBlock]) -> Iterator[list[RecordedBlock]]:
+def _batches(blocks: Iterable[RecordedBlock]) -> Iterator[list[RecordedBlock]]:
     """Yield blocks one after the other that can be taken in together: every snapshot has the same layouts."""
     batch: list[RecordedBlock] = []
-    for block in some:
+    for block in blocks:
         if batch and not (
             block.is_even
             and batch[-1].is_even
             and block.header == batch[-1].header
             and [track.layout for track in block.tracks] == [track.layout for track in batch[-1].tracks]
-            and sum(len(each.walls) for each in batch) < TOGETHER
+            and sum(len(batched.walls) for batched in batch) < TOGETHER
         ):
             yield batch
             batch = []
@@ -108,18 +108,18 @@ class _NodeReader:
         self._plans: dict[Layout, _LayoutPlan] = {}
         self._before: tuple[Recording, float, float] | None = None
         """The file of the snapshot before, and its times: wall and monotonic seconds."""
-        self._taken: tuple[float, float] | None = None
+        self._last_times: tuple[float, float] | None = None
         """The times of the last snapshot that was taken in."""
         self._explained: tuple[BackendReport, ...] = ()
 
     def read(self, pieces: Iterable[tuple[Recording, SegmentSpan]], advance: Callable[[int], None]) -> None:
         """Read these segments; `advance` is called with the number of snapshots of each block."""
-        for recording, some in groupby(pieces, key=lambda piece: piece[0]):
-            for batch in _batches(self._fresh(recording, [span.at for _, span in some], advance)):
-                self._take(batch)
+        for recording, pieces_of_file in groupby(pieces, key=lambda piece: piece[0]):
+            for batch in _batches(self._new_blocks(recording, [span.at for _, span in pieces_of_file], advance)):
+                self._add_blocks(batch)
             self._plans.clear()  # another file has other layouts
 
-    def _fresh(
+    def _new_blocks(
         self, recording: Recording, segments: list[int], advance: Callable[[int], None]
     ) -> Iterator[RecordedBlock]:
         """Yield the blocks of a file whose time no block before them had."""
@@ -143,37 +143,37 @@ class _NodeReader:
         file, wall, mono = self._before
         return block.walls[0] <= wall and (file is not recording or block.monos[0] <= mono)
 
-    def _take(self, some: Sequence[RecordedBlock]) -> None:
+    def _add_blocks(self, blocks: Sequence[RecordedBlock]) -> None:
         facts = self.facts
-        walls = [wall for block in some for wall in block.walls]
-        monos = [mono for block in some for mono in block.monos]
+        walls = [wall for block in blocks for wall in block.walls]
+        monos = [mono for block in blocks for mono in block.monos]
         before = None
-        if self._taken is not None and 0 < monos[0] - self._taken[1] < walls[0] - self._taken[0] + 60:
-            before = self._taken[1]
-        stretch = range_after(facts.grid, walls, monos, interval_of(some[0].header), before)
-        if some[0].header not in facts.headers and len(facts.headers) < _HEADERS:
-            facts.headers.append(some[0].header)
+        if self._last_times is not None and 0 < monos[0] - self._last_times[1] < walls[0] - self._last_times[0] + 60:
+            before = self._last_times[1]
+        stretch = range_after(facts.grid, walls, monos, interval_of(blocks[0].header), before)
+        if blocks[0].header not in facts.headers and len(facts.headers) < _HEADERS:
+            facts.headers.append(blocks[0].header)
         facts.first = facts.first if facts.snapshots else walls[0]
         facts.last = max(facts.last, walls[-1])
         facts.snapshots += len(walls)
         facts.seconds += stretch.seconds
-        columns = self._columns(some)
-        for figure, ticks, held in columns if some[0].is_even else _in_order(columns):
+        columns = self._columns(blocks)
+        for figure, ticks, held in columns if blocks[0].is_even else _in_order(columns):
             if _is_measured(held):
                 figure.add(stretch if ticks is None else stretch.only(ticks), held)
-        for block in some:
+        for block in blocks:
             self._explain(block)
-        self._taken = (walls[-1], monos[-1])
+        self._last_times = (walls[-1], monos[-1])
 
-    def _columns(self, some: Sequence[RecordedBlock]) -> Iterator[_Column]:
-        counts = [len(block.walls) for block in some]
-        for tracks in zip(*(block.tracks for block in some), strict=True):
+    def _columns(self, blocks: Sequence[RecordedBlock]) -> Iterator[_Column]:
+        counts = [len(block.walls) for block in blocks]
+        for tracks in zip(*(block.tracks for block in blocks), strict=True):
             layout, ticks = tracks[0].layout, tracks[0].ticks
             plan = self._plans.get(layout)
             if plan is None:
                 plan = self._plans[layout] = self._plan(layout)
             if plan.figures:
-                for figures, held in zip(plan.figures, joined(tracks, counts, plan.chosen), strict=True):
+                for figures, held in zip(plan.figures, join_columns(tracks, counts, plan.chosen), strict=True):
                     for figure in figures:
                         yield figure, ticks, held
 
@@ -216,10 +216,10 @@ def _is_measured(held: Held) -> bool:
 
 def _in_order(columns: Iterable[_Column]) -> Iterator[_Column]:
     """Yield each figure once, with its values in the order of time: a series may change from one layout to another."""
-    found: dict[int, list[_Column]] = {}
+    by_figure: dict[int, list[_Column]] = {}
     for column in columns:
-        found.setdefault(id(column[0]), []).append(column)
-    for parts in found.values():
+        by_figure.setdefault(id(column[0]), []).append(column)
+    for parts in by_figure.values():
         whole = next((part for part in parts if part[1] is None), None)
         yield whole or parts[0] if whole or len(parts) == 1 else _joined(parts)
 

@@ -75,7 +75,7 @@ class SnapshotRange:
         """Return a range of these of its snapshots."""
         key = tuple(ticks)
         if key not in self._narrowed:  # many series have the same
-            walls, monos, steps = ([each[tick] for tick in ticks] for each in (self.walls, self.monos, self.steps))
+            walls, monos, steps = ([column[tick] for tick in ticks] for column in (self.walls, self.monos, self.steps))
             self._narrowed[key] = SnapshotRange(self.grid, walls, monos, steps)
         return self._narrowed[key]
 
@@ -150,7 +150,7 @@ class GaugeStatistic:
     def __init__(self, grid: TimeGrid, unit: Unit) -> None:
         self.envelope = Envelope(grid)
         self._scale = _SCALE.get(unit, 10.0)
-        self._seen: Counter[int] = Counter()
+        self._counts: Counter[int] = Counter()
         self.last = 0.0
 
     @property
@@ -166,33 +166,33 @@ class GaugeStatistic:
         if isinstance(held, float):
             for part, _, _, seconds in stretch.runs:
                 self.envelope.add(part, held, held, held * seconds, seconds)
-            self._seen[int(held * self._scale)] += len(stretch.walls)
+            self._counts[int(held * self._scale)] += len(stretch.walls)
             self.last = held
         else:
             for part, first, behind, seconds in stretch.runs:
-                some = held[first:behind]
-                self.envelope.add(part, min(some), max(some), sum(some) / (behind - first) * seconds, seconds)
+                values = held[first:behind]
+                self.envelope.add(part, min(values), max(values), sum(values) / (behind - first) * seconds, seconds)
             scale = self._scale
-            self._seen.update([int(value * scale) for value in held])
+            self._counts.update([int(value * scale) for value in held])
             self.last = held[-1]
-        if len(self._seen) > _BINS:
+        if len(self._counts) > _BINS:
             coarser: Counter[int] = Counter()
-            for number, times in self._seen.items():
+            for number, times in self._counts.items():
                 coarser[number // 2] += times
-            self._seen, self._scale = coarser, self._scale / 2
+            self._counts, self._scale = coarser, self._scale / 2
 
     def quantile(self, share: float) -> float:
         """Return the value below which this share of the samples is; to the fineness of `_SCALE`."""
-        numbers = sorted(self._seen)
-        rank = share * self._seen.total()
-        passed = accumulate(self._seen[number] for number in numbers)
+        numbers = sorted(self._counts)
+        rank = share * self._counts.total()
+        passed = accumulate(self._counts[number] for number in numbers)
         number = next((one for one, so_far in zip(numbers, passed, strict=True) if so_far >= rank), numbers[-1])
         return number / self._scale
 
     def share_from(self, value: float) -> float:
         """Return the share of the samples that are at least this value."""
         least = int(value * self._scale)
-        return sum(times for number, times in self._seen.items() if number >= least) / self._seen.total()
+        return sum(times for number, times in self._counts.items() if number >= least) / self._counts.total()
 
     def summary(self) -> GaugeSummary:
         low, high = min(self.envelope.lows), max(self.envelope.highs)
@@ -232,18 +232,20 @@ class CounterStatistic:
             grown = list(map(sub, values, (before, *values)))
         if is_odd or min(grown) < 0:
             steps = enumerate(zip(grown, seconds, strict=True))
-            known = [tick for tick, (more, gap) in steps if 0 < gap <= BRIDGE_SECONDS and more >= 0]
-            if not known:
+            valid = [tick for tick, (more, gap) in steps if 0 < gap <= BRIDGE_SECONDS and more >= 0]
+            if not valid:
                 return
-            stretch = stretch.only(known)
-            grown, seconds = [grown[tick] for tick in known], [seconds[tick] for tick in known]
+            stretch = stretch.only(valid)
+            grown, seconds = [grown[tick] for tick in valid], [seconds[tick] for tick in valid]
         self.growth += sum(grown)
         self.seconds += sum(seconds)
         if self.envelope is not None:
             rates = list(map(truediv, grown, seconds))
             for part, first, behind, _ in stretch.runs:
-                some = rates[first:behind]
-                self.envelope.add(part, min(some), max(some), sum(grown[first:behind]), sum(seconds[first:behind]))
+                part_rates = rates[first:behind]
+                self.envelope.add(
+                    part, min(part_rates), max(part_rates), sum(grown[first:behind]), sum(seconds[first:behind])
+                )
 
     @property
     def mean(self) -> float:
@@ -277,8 +279,8 @@ class StateStatistic(Struct, eq=False):
                 self._add_piece(stretch, first, behind, is_on=held != 0)
                 continue
             for is_on, ticks in groupby(range(first, behind), lambda tick: held[tick] != 0):
-                some = list(ticks)
-                self._add_piece(stretch, some[0], some[-1] + 1, is_on=is_on)
+                run = list(ticks)
+                self._add_piece(stretch, run[0], run[-1] + 1, is_on=is_on)
 
     def _add_piece(self, stretch: SnapshotRange, first: int, behind: int, *, is_on: bool) -> None:
         """Take in snapshots without a pause between them, in all of which it was on, or was not."""

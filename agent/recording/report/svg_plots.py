@@ -28,15 +28,18 @@ class PlotCurve(Struct, frozen=True):
 
     def means(self) -> list[float | None]:
         """Return the mean of each part of the grid; None where one of the envelopes has none."""
-        rows = zip(*(each.means() for each in self.envelopes), strict=True)
-        known = ([value for value in row if value is not None] for row in rows)
-        return [sum(values) if len(values) == len(self.envelopes) else None for values in known]
+        rows = zip(*(envelope.means() for envelope in self.envelopes), strict=True)
+        present = ([value for value in row if value is not None] for row in rows)
+        return [sum(values) if len(values) == len(self.envelopes) else None for values in present]
 
     def extremes(self) -> Iterator[tuple[float, float] | None]:
         """Yield the lowest and the highest value in each part; of several envelopes the sums, which bound the truth."""
         for part in range(self.envelopes[0].grid.count):
-            if all(each.seconds[part] for each in self.envelopes):
-                yield sum(each.lows[part] for each in self.envelopes), sum(each.highs[part] for each in self.envelopes)
+            if all(envelope.seconds[part] for envelope in self.envelopes):
+                yield (
+                    sum(envelope.lows[part] for envelope in self.envelopes),
+                    sum(envelope.highs[part] for envelope in self.envelopes),
+                )
             else:
                 yield None
 
@@ -97,9 +100,9 @@ def _band(place: _PlotArea, band: Sequence[tuple[float, float] | None]) -> str:
     pieces = []
     for is_known, run in groupby(enumerate(band), key=lambda pair: pair[1] is not None):
         if is_known:
-            some = [(part, each) for part, each in run if each is not None]
-            upper = [f"{place.x(part):.1f} {place.y(high):.1f}" for part, (_, high) in some]
-            lower = [f"{place.x(part):.1f} {place.y(low):.1f}" for part, (low, _) in reversed(some)]
+            points = [(part, extremes) for part, extremes in run if extremes is not None]
+            upper = [f"{place.x(part):.1f} {place.y(high):.1f}" for part, (_, high) in points]
+            lower = [f"{place.x(part):.1f} {place.y(low):.1f}" for part, (low, _) in reversed(points)]
             pieces.append(f"M{'L'.join(upper + lower)}Z")
     return f'<path class="band" d="{"".join(pieces)}"/>'
 
@@ -113,12 +116,18 @@ def _axes(grid: TimeGrid, place: _PlotArea, top: float, unit: str) -> Iterator[s
         yield f'<text x="{_LEFT - 6}" y="{y + 7:.1f}" text-anchor="end">{text}</text>'
     span = grid.width * grid.count
     step = next((one for one in _ROUND_SECONDS if span / one <= 7), 86400 * ceil(span / 86400 / 7))
-    shape = "%m-%d %H:%M" if span > 86400 else "%H:%M" if step >= 60 else "%H:%M:%S"
+    shape = _time_format(span, step)
     first = ceil(grid.start / step) * step
     for mark in range(first, floor(grid.start + span) + 1, step):
         yield f'<path class="grid" d="M{place.at(mark):.1f} {_TOP}V{HEIGHT - _BOTTOM}"/>'
         text = _clock(shape, mark)
         yield f'<text x="{place.at(mark):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{text}</text>'
+
+
+def _time_format(span: float, step: int) -> str:
+    if span > 86400:
+        return "%m-%d %H:%M"
+    return "%H:%M" if step >= 60 else "%H:%M:%S"
 
 
 def _clock(shape: str, wall: int) -> str:
@@ -130,10 +139,10 @@ def _clock(shape: str, wall: int) -> str:
 
 def _marks(place: _PlotArea, spans: Sequence[tuple[float, float, str]]) -> Iterator[str]:
     for first, last, title in spans:
-        left = place.at(first)
-        width = max(place.at(last) - left, 1.5)
+        x = place.at(first)
+        width = max(place.at(last) - x, 1.5)
         yield (
-            f'<rect class="mark" x="{left:.1f}" y="{_TOP}" width="{width:.1f}" height="{HEIGHT - _TOP - _BOTTOM}">'
+            f'<rect class="mark" x="{x:.1f}" y="{_TOP}" width="{width:.1f}" height="{HEIGHT - _TOP - _BOTTOM}">'
             f"<title>{title}</title></rect>"
         )
 

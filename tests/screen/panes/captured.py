@@ -20,7 +20,7 @@ from tests.screen.scenes import scene_of, scene_of_nodes
 HOT = Path(__file__).resolve().with_name("thermal-throttle-gpu-120x40.txt")
 DOCUMENT = HOT.parents[3] / "docs" / "terminal.md"
 PICTURE = DOCUMENT.parent / "images" / "top.svg"
-_SHOWN = re.compile(r"<!-- pane (\S+) -->\n```\n.*?```\n", re.DOTALL)
+_PANE_IN_DOCUMENT = re.compile(r"<!-- pane (\S+) -->\n```\n.*?```\n", re.DOTALL)
 
 
 def pane(
@@ -28,10 +28,10 @@ def pane(
 ) -> str:
     """The lines of one picture without colours, as in the zone UTC."""
     with utc():
-        shown = scene()
-        key = next((gpu.key for node in shown.nodes for gpu in node.gpus if gpu.index == zoom), None)
+        scene_data = scene()
+        key = next((gpu.key for node in scene_data.nodes for gpu in node.gpus if gpu.index == zoom), None)
         state = UiState(zoom=OneGpu(key) if key else None)
-        lines, _ = draw(shown, state, TextLayout(width, height, glyphs))
+        lines, _ = draw(scene_data, state, TextLayout(width, height, glyphs))
     return "".join(f"{line.plain.rstrip()}\n" for line in lines)
 
 
@@ -80,4 +80,4 @@ def picture() -> str:
 
 def documented(text: str) -> str:
     """The document with its panes as they are now."""
-    return _SHOWN.sub(lambda found: f"<!-- pane {found[1]} -->\n```\n{PANES[found[1]]()}```\n", text)
+    return _PANE_IN_DOCUMENT.sub(lambda match: f"<!-- pane {match[1]} -->\n```\n{PANES[match[1]]()}```\n", text)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent.backends.sysfs import list_names, text, text_if_possible
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
-from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, PlacedLook, read_procfs
+from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, PathAndCheck, read_procfs
 from agent.lib.wording import counted
 from agent.model import Outcome, Reason
 
@@ -27,11 +27,11 @@ _IN_CACHE = re.compile(rb"(/[^\0]{1,4096}/libnvidia-ml\.so\.1)\0")
 _IN_NAME = re.compile(r"libnvidia-ml\.so\.([0-9]+(?:\.[0-9]+)+)")
 
 
-def driver_checks(node: DoctorNode) -> Iterable[PlacedLook]:
+def driver_checks(node: DoctorNode) -> Iterable[PathAndCheck]:
     """Yield the module with its GPUs, the library, and Python's binding to it."""
     if not node.has_driver:
-        why = f"backends.devices is {node.config.backends.devices}"
-        yield "configuration", lambda _: [ok(f"not needed: {why}")]
+        reason = f"backends.devices is {node.config.backends.devices}"
+        yield "configuration", lambda _: [ok(f"not needed: {reason}")]
         return
     yield node.procfs / "driver/nvidia/version", _module
     yield LIBRARY, _library
@@ -42,10 +42,10 @@ def driver_checks(node: DoctorNode) -> Iterable[PlacedLook]:
 def module_version(node: DoctorNode) -> str:
     """Return the version of the kernel module; empty where none is loaded. Raises OSError."""
     try:
-        said = text(node.procfs / "driver/nvidia/version")
+        version_text = text(node.procfs / "driver/nvidia/version")
     except FileNotFoundError:
         return ""
-    match = VERSION.search(said)
+    match = VERSION.search(version_text)
     return match[1] if match else "of unknown number"
 
 
@@ -56,20 +56,20 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
         yield ok(f"no /proc/driver/nvidia, but the agent reads {counted(read, 'GPU')}")
     elif not version and gpus:
         remedy = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm shows why"
-        found = counted(len(gpus), "NVIDIA GPU")
-        yield fail(f"{found} on the PCI bus, and the kernel module nvidia is not loaded", remedy)
+        gpu_count = counted(len(gpus), "NVIDIA GPU")
+        yield fail(f"{gpu_count} on the PCI bus, and the kernel module nvidia is not loaded", remedy)
     elif not version:
         remedy = "install the driver, or set backends: {devices: none} on nodes without GPUs"
         report = fail if node.config.backends.devices == "nvml" else warn
         yield report("no NVIDIA GPU on the PCI bus, and no driver", remedy)
     else:
         folder = node.procfs / "driver/nvidia/gpus"
-        known = len(list_names(folder)) if folder.is_dir() else 0
-        if gpus and known < len(gpus):
+        driver_gpus = len(list_names(folder)) if folder.is_dir() else 0
+        if gpus and driver_gpus < len(gpus):
             remedy = "dmesg -T | grep -iE 'nvrm|xid|fallen off' shows which one failed; then reset or reseat it"
-            yield fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)
+            yield fail(f"module {version} took {driver_gpus} of the {len(gpus)} GPUs on the PCI bus", remedy)
         else:
-            yield ok(f"kernel module {version} with {counted(known, 'GPU')}")
+            yield ok(f"kernel module {version} with {counted(driver_gpus, 'GPU')}")
 
 
 def _agent_values(node: DoctorNode, metric: str) -> list[float]:
@@ -103,7 +103,7 @@ def find_library(root: Path) -> Path | None:
     if cache.is_file():
         with cache.open("rb") as file:
             places = [
-                root / each.decode("utf-8", "replace").lstrip("/") for each in _IN_CACHE.findall(file.read(CACHE))
+                root / library.decode("utf-8", "replace").lstrip("/") for library in _IN_CACHE.findall(file.read(CACHE))
             ]
     places += [root / folder / LIBRARY for folder in FOLDERS]
     return next((path for path in places if path.exists()), None)
@@ -115,7 +115,7 @@ def _binding(_: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def _persistence(node: DoctorNode) -> Iterator[DoctorFinding]:
-    if not module_version(node) or any(each.name.startswith("nvidia-persiste") for each in node.processes):
+    if not module_version(node) or any(process.name.startswith("nvidia-persiste") for process in node.processes):
         return
     enabled = _agent_values(node, "coldplate_gpu_persistence_enabled")
     if not enabled or not all(enabled):  # it may also be on without the daemon, by the driver's older switch
@@ -161,14 +161,14 @@ def check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
         return
     path = node.root / "dev/kmsg"
     if node.agent is not None and node.agent.reports:
-        report = next((each for each in node.agent.reports if each.backend == "kmsg"), None)
+        report = next((report for report in node.agent.reports if report.backend == "kmsg"), None)
         gaps = () if report is None else report.gaps
-        denied = next((each for each in gaps if each.reason is Reason.DENIED), None)
+        denied = next((gap for gap in gaps if gap.reason is Reason.DENIED), None)
         if denied is not None:
             yield warn(f"the agent may not read it: {denied.detail}", KERNEL_LOG_REMEDY)
         elif report is not None and report.outcome is not Outcome.OK:
-            why = report.detail or report.outcome.value
-            yield warn(f"the agent does not read it: {why}", KERNEL_LOG_REMEDY)
+            reason = report.detail or report.outcome.value
+            yield warn(f"the agent does not read it: {reason}", KERNEL_LOG_REMEDY)
         elif report is not None:
             yield ok("the agent reads it")
         return

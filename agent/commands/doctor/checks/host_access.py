@@ -18,7 +18,7 @@ from agent.backends.sysfs import list_if_possible, list_names, pci_devices, prin
 from agent.broker.ipmidev import DEVICES
 from agent.catalogue.node import NODE_POWER
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
-from agent.commands.doctor.doctor_node import READ, DoctorNode, PlacedLook
+from agent.commands.doctor.doctor_node import READ, DoctorNode, PathAndCheck
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
@@ -30,7 +30,7 @@ MAX_ADAPTERS = 256
 """Adapters that are looked into: beyond those they are virtual functions."""
 
 
-def fabric_checks(node: DoctorNode) -> Iterable[PlacedLook]:
+def fabric_checks(node: DoctorNode) -> Iterable[PathAndCheck]:
     """Yield each adapter on its own: one whose firmware hangs holds up no other."""
     folder = node.sysfs / "class/infiniband"
     if not node.config.backends.infiniband:
@@ -55,20 +55,20 @@ def _none(folder: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
 def _adapter(folder: Path, _: DoctorNode) -> Iterator[DoctorFinding]:
     for port in list_names(folder / "ports"):
         place = folder / "ports" / port
-        said = {name: text(place / name, 64) for name in ("state", "phys_state", "rate", "link_layer")}
+        attributes = {name: text(place / name, 64) for name in ("state", "phys_state", "rate", "link_layer")}
         where = f"{printable(folder.name)} port {printable(port)}"
-        state = said["state"].partition(": ")[2]
+        state = attributes["state"].partition(": ")[2]
         if state == "ACTIVE":
-            yield ok(f"{where} is active, {said['rate']}, {said['link_layer']}")
+            yield ok(f"{where} is active, {attributes['rate']}, {attributes['link_layer']}")
         elif state == "INIT":
             remedy = "start a subnet manager, or look why it ignores the port: sminfo; ibdiagnet"
             yield warn(f"{where} has a link and no address: no subnet manager answered", remedy)
         else:
-            physical = said["phys_state"].partition(": ")[2]
+            physical = attributes["phys_state"].partition(": ")[2]
             remedy = (
                 "nothing if no cable is meant to be there; else look at cable and switch: mlxlink -d " + folder.name
             )
-            yield warn(f"{where} is {state or said['state']} ({physical})", remedy)
+            yield warn(f"{where} is {state or attributes['state']} ({physical})", remedy)
 
 
 BMC_DEADLINE_SECONDS = 3.0
@@ -82,7 +82,7 @@ BMC_REMEDIES = {
 }
 
 
-def bmc_checks(node: DoctorNode) -> Iterable[PlacedLook]:
+def bmc_checks(node: DoctorNode) -> Iterable[PathAndCheck]:
     """Yield Redfish where it is configured, IPMI where it is asked for."""
     sources = node.config.backends.power
     try:
@@ -154,8 +154,10 @@ def check_rapl(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not counters:
         yield ok(f"this machine has no RAPL in {folder}")
     elif refused:
-        what = f"{node.user.name} may not read {refused[0]}" + (f" and {len(refused) - 1} more" if refused[1:] else "")
-        yield warn(f"{what}: no coldplate_node_rapl_energy_joules_total", RAPL_REMEDY)
+        subject = f"{node.user.name} may not read {refused[0]}" + (
+            f" and {len(refused) - 1} more" if refused[1:] else ""
+        )
+        yield warn(f"{subject}: no coldplate_node_rapl_energy_joules_total", RAPL_REMEDY)
     else:
         yield ok(f"{node.user.name} may read all {len(counters)} counters")
 
@@ -178,11 +180,11 @@ class KernelTimex(ctypes.Structure):
 
 
 def check_clock(_: DoctorNode) -> Iterator[DoctorFinding]:
-    asked = KernelTimex()
-    if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked)) < 0:
+    timex = KernelTimex()
+    if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex)) < 0:
         number = ctypes.get_errno()
         raise OSError(number, "the kernel does not report its clock")
-    yield judge_clock(asked.status, asked.maxerror / 1e6)
+    yield judge_clock(timex.status, timex.maxerror / 1e6)
 
 
 def judge_clock(status: int, error: float) -> DoctorFinding:

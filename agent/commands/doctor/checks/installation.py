@@ -20,7 +20,7 @@ from agent.commands.doctor.doctor_node import (
     UNIT_FOLDERS,
     WRITE,
     DoctorNode,
-    PlacedLook,
+    PathAndCheck,
     RunningAgent,
     read_procfs,
 )
@@ -35,7 +35,7 @@ NO_FILE = "no file: every key has its default"
 LOADED = "coldplate_config_last_reload_success_timestamp_seconds"
 
 
-def configuration_checks(node: DoctorNode) -> Iterable[PlacedLook]:
+def configuration_checks(node: DoctorNode) -> Iterable[PathAndCheck]:
     """Yield the file itself, and each that it names."""
     yield node.file or "configuration", _check_configuration
     for key, path in sorted(set(named_files(node.config))):
@@ -51,10 +51,10 @@ def _check_configuration(node: DoctorNode) -> Iterator[DoctorFinding]:
     except UserError as error:
         yield fail(str(error), "correct that key; every key is in docs/configuration.md")
         return
-    if node.process is not None and node.doubt:
+    if node.process is not None and node.config_doubt:
         remedy = "coldplate doctor --config.file FILE with the agent's file, or as root"
-        yield warn(f"that of the running agent, process {node.process.pid}, is not known: {node.doubt}", remedy)
-    whose = "" if node.process is None or node.doubt else f", of the running agent (process {node.process.pid})"
+        yield warn(f"that of the running agent, process {node.process.pid}, is not known: {node.config_doubt}", remedy)
+    whose = "" if node.process is None or node.config_doubt else f", of the running agent (process {node.process.pid})"
     if node.file is None:
         yield ok(f"no file: every key has its default, or is an option{whose}" if whose else NO_FILE)
     elif not node.user.may(READ, node.file.stat()):
@@ -184,8 +184,10 @@ def _program(node: DoctorNode, unit: Path) -> Iterator[DoctorFinding]:
 def is_enabled(root: Path, name: str) -> bool:
     """Return whether a target or another unit wants it at boot (systemd.unit(5), .wants)."""
     for folder in UNIT_FOLDERS:
-        wanting = [each for each in list_if_possible(root / folder) if each.endswith((".wants", ".requires"))]
-        if any(os.path.lexists(root / folder / each / name) for each in wanting):
+        wanting_folders = [
+            subfolder for subfolder in list_if_possible(root / folder) if subfolder.endswith((".wants", ".requires"))
+        ]
+        if any(os.path.lexists(root / folder / subfolder / name) for subfolder in wanting_folders):
             return True
     return False
 
@@ -194,9 +196,9 @@ MIN_FREE_BYTES = 64 << 20
 """Bytes that should be free: all state files together take less than a tenth of them."""
 
 
-def state_checks(node: DoctorNode) -> Iterable[PlacedLook]:
-    given = node.config.state_dir
-    path = Path(given) if given is not None else node.root / str(STATE_DIRECTORY).lstrip("/")
+def state_checks(node: DoctorNode) -> Iterable[PathAndCheck]:
+    configured = node.config.state_dir
+    path = Path(configured) if configured is not None else node.root / str(STATE_DIRECTORY).lstrip("/")
     yield path, partial(_check_state, path)
 
 
@@ -204,7 +206,7 @@ def _check_state(path: Path, node: DoctorNode) -> Iterator[DoctorFinding]:
     if not path.exists():
         if node.unit is not None and node.config.state_dir is None:
             yield ok(f"{path} is made by systemd when the unit is started")
-        elif node.user.may(READ | WRITE, next(each for each in path.absolute().parents if each.exists()).stat()):
+        elif node.user.may(READ | WRITE, next(parent for parent in path.absolute().parents if parent.exists()).stat()):
             yield ok(f"{path} is made when something is written")
         else:
             yield warn(
@@ -239,11 +241,11 @@ def check_sandbox(node: DoctorNode) -> Iterator[DoctorFinding]:
     if view is None:
         return
     if view.is_synthetic or view.is_paused:
-        why = "its devices are synthetic" if view.is_synthetic else "it has released the driver"
-        yield ok(f"{why}: nothing to compare")
+        reason = "its devices are synthetic" if view.is_synthetic else "it has released the driver"
+        yield ok(f"{reason}: nothing to compare")
         return
-    found = [*_denied(view), *_unseen(node, view)]
-    yield from found or [ok("the agent sees what doctor sees")]
+    findings = [*_denied(view), *_unseen(node, view)]
+    yield from findings or [ok("the agent sees what doctor sees")]
 
 
 def _denied(view: RunningAgent) -> Iterator[DoctorFinding]:
@@ -268,8 +270,8 @@ def _unseen(node: DoctorNode, view: RunningAgent) -> Iterator[DoctorFinding]:
             f"DeviceAllow=char-nvidia and its like: {SHIPPED}; in a container, pass /dev/nvidia* in",
         )
     adapters = set(list_if_possible(node.sysfs / "class/infiniband"))
-    ports = (each.series for name, found in view.readings.items() if "infiniband" in name for each in found)
-    known = {dict(series.all_labels).get("device", "") for series in ports}
-    if node.config.backends.infiniband and adapters - known:
-        missed = ", ".join(sorted(adapters - known)[:4])
+    ports = (reading.series for name, readings in view.readings.items() if "infiniband" in name for reading in readings)
+    known_adapters = {dict(series.all_labels).get("device", "") for series in ports}
+    if node.config.backends.infiniband and adapters - known_adapters:
+        missed = ", ".join(sorted(adapters - known_adapters)[:4])
         yield warn(f"sysfs has {missed}, and the agent does not", f"{SHIPPED}; in a container, mount the host's /sys")

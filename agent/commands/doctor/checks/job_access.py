@@ -14,7 +14,7 @@ from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
 from agent.commands.doctor.doctor_node import DoctorNode, read_procfs
 from agent.lib.proc_stat import parse_stat
 
-NAMES = frozenset(each.name for each in SCHEDULERS)
+NAMES = frozenset(scheduler.name for scheduler in SCHEDULERS)
 
 
 def check_schedulers(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -25,24 +25,24 @@ def check_schedulers(node: DoctorNode) -> Iterator[DoctorFinding]:
     version = "v2" if (node.sysfs / "fs/cgroup/cgroup.controllers").exists() else "v1 or none"
     jobs: dict[str, set[str]] = {}
     daemons: Counter[str] = Counter()
-    for each in node.processes:
-        owner = parse_cgroup(each.cgroup)
+    for process in node.processes:
+        owner = parse_cgroup(process.cgroup)
         if owner.scheduler in NAMES:
             jobs.setdefault(owner.scheduler, set()).add(owner.id)
         elif owner.home:
             daemons[owner.home] += 1
-    seen = sorted({*jobs, *daemons})
-    ignored = [name for name in seen if not is_enabled(name, sources)]
+    schedulers = sorted({*jobs, *daemons})
+    ignored = [name for name in schedulers if not is_enabled(name, sources)]
     if ignored:
         all_sources = ", ".join([*sources, *ignored])
         yield warn(f"{', '.join(ignored)} runs here and is not asked", f"jobs: {{sources: [{all_sources}]}}")
-    counted = [f"{name} ({len(jobs.get(name, ()))} jobs in cgroups)" for name in seen if name not in ignored]
+    counted = [f"{name} ({len(jobs.get(name, ()))} jobs in cgroups)" for name in schedulers if name not in ignored]
     nobody = "no cgroups of a scheduler: jobs are named after units, containers and sessions"
     yield ok(f"cgroup {version}; {'; '.join(counted) or nobody}")
 
 
 def check_kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
-    if not any(each.name == "kubelet" for each in node.processes) or not is_enabled(
+    if not any(process.name == "kubelet" for process in node.processes) or not is_enabled(
         "kubernetes", node.config.jobs.sources
     ):
         return
@@ -61,8 +61,8 @@ def check_processes(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not (node.has_driver and node.config.jobs.sources):
         return
     lines = (line.split() for line in read_procfs(node.procfs / "self/mounts").splitlines())
-    options = next((each[3].split(",") for each in lines if len(each) > 3 and each[1:3] == ["/proc", "proc"]), [])
-    values = dict(each.partition("=")[::2] for each in options)
+    options = next((mount[3].split(",") for mount in lines if len(mount) > 3 and mount[1:3] == ["/proc", "proc"]), [])
+    values = dict(option.partition("=")[::2] for option in options)
     hidden, group = values.get("hidepid", "0"), values.get("gid", "")
     allowed = node.user.overrides or (group.isdigit() and int(group) in node.user.groups)
     if hidden in ("0", "off") or allowed:

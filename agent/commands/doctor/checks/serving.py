@@ -10,7 +10,7 @@ from functools import partial
 import psutil
 
 from agent.commands.doctor.doctor_finding import DoctorFinding, fail, ok, warn
-from agent.commands.doctor.doctor_node import DoctorNode, PlacedLook
+from agent.commands.doctor.doctor_node import DoctorNode, PathAndCheck
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
@@ -21,14 +21,20 @@ from agent.wiring.identity import login_of
 
 
 def check_port(port: int, node: DoctorNode) -> Iterator[DoctorFinding]:
-    pids = {each.pid for each in node.connections if each.status == psutil.CONN_LISTEN and each.laddr[1:] == (port,)}
+    pids = {
+        connection.pid
+        for connection in node.connections
+        if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,)
+    }
     is_own = node.agent is not None and node.target.port == port
     if not pids:
         yield ok(f"{port} is free")
     elif is_own:
         yield ok(f"{port} is the running agent's")
     else:
-        holder = next((each for each in node.processes if each.pid in pids), None)  # None if only root may see it
+        holder = next(
+            (process for process in node.processes if process.pid in pids), None
+        )  # None if only root may see it
         if holder is not None and "coldplate" in f"{holder.name} {holder.cgroup}":
             yield ok(f"{port} is held by {holder.name}, process {holder.pid}")
             return
@@ -49,8 +55,12 @@ def check_scrapes(node: DoctorNode) -> Iterator[DoctorFinding]:
         return
     if node.agent is None:
         return
-    connected = (each for each in node.connections if each.status == psutil.CONN_ESTABLISHED)
-    peers = {each.raddr[0].removeprefix("::ffff:") for each in connected if each.laddr[1:] == (node.target.port,)}
+    connected = (connection for connection in node.connections if connection.status == psutil.CONN_ESTABLISHED)
+    peers = {
+        connection.raddr[0].removeprefix("::ffff:")
+        for connection in connected
+        if connection.laddr[1:] == (node.target.port,)
+    }
     remote_peers = sorted(peer for peer in peers if not peer.startswith(LOOPBACK))
     if remote_peers:
         more = f" and {len(remote_peers) - MAX_SHOWN_PEERS} more" if len(remote_peers) > MAX_SHOWN_PEERS else ""
@@ -75,7 +85,7 @@ RECEIVER_REMEDIES = {
 }
 
 
-def receiver_checks(node: DoctorNode) -> Iterable[PlacedLook]:
+def receiver_checks(node: DoctorNode) -> Iterable[PathAndCheck]:
     """Yield a check of each receiver, and one of the running agent's deliveries."""
     notify = node.config.notify
     is_configured = False

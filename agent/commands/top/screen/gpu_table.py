@@ -20,22 +20,25 @@ MOST_PROCESSES = 8
 """Lines for processes: a job has one on each GPU, and rarely more than a few."""
 
 
-def process_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
+def process_lines(node: NodeView, gpu: GpuView, layout: TextLayout) -> list[Text]:
     """Return the list, those with the most memory first, or one line that says why there is no list."""
     if node.processes is None:
-        return [look.line(("processes: shown by coldplate top --no-attach on the node itself", DIM))]
+        return [layout.line(("processes: shown by coldplate top --no-attach on the node itself", DIM))]
     listed = node.processes.get(gpu.row.gpu)
     if listed is None:
-        return [look.line(("processes: the driver does not list them", DIM))]
+        return [layout.line(("processes: the driver does not list them", DIM))]
     if not listed:
-        return [look.line(("processes: none", DIM))]
+        return [layout.line(("processes: none", DIM))]
     rows = [("PID", "USER", "MEMORY", "COMMAND")]
-    rows += [(str(each.pid), each.user or ABSENT, _mebibytes(each.memory), each.command or ABSENT) for each in listed]
+    rows += [
+        (str(process.pid), process.user or ABSENT, _mebibytes(process.memory), process.command or ABSENT)
+        for process in listed
+    ]
     lines = [
-        look.line(f"  {pid:>8}  ", look.pad(user, 16), f" {memory:>10}  {command}")
+        layout.line(f"  {pid:>8}  ", layout.pad(user, 16), f" {memory:>10}  {command}")
         for pid, user, memory, command in rows
     ]
-    return panel("PROCESSES", lines, MOST_PROCESSES + 3, look)  # with its title, the names and what is left out
+    return panel("PROCESSES", lines, MOST_PROCESSES + 3, layout)  # with its title, the names and what is left out
 
 
 def _mebibytes(memory: int | None) -> str:
@@ -66,48 +69,48 @@ class GpuColumn(Struct, frozen=True):
     """Whether it can use any number of cells, once all others have what they need."""
 
 
-def _state(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
+def _state(gpu: GpuView, _layout: TextLayout, _width: int) -> Part:
     """Return what it does, or why it is not read, in the colour of the worst condition that names it."""
     return gpu.row.shown_word or ABSENT, STYLES[gpu.tone]
 
 
 def _value(show: Callable[[GpuView], str]) -> ShowsGpu:
-    return lambda gpu, _look, _width: (show(gpu), "")
+    return lambda gpu, _layout, _width: (show(gpu), "")
 
 
-def _bar(gpu: GpuView, look: TextLayout, width: int) -> Part:
-    return look.glyphs.bar(gpu.row.busy, width), BAR
+def _bar(gpu: GpuView, layout: TextLayout, width: int) -> Part:
+    return layout.glyphs.bar(gpu.row.busy, width), BAR
 
 
-def _busy_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
-    return look.glyphs.sparkline(gpu.busy_history, 1.0, width), SPARK
+def _busy_line(gpu: GpuView, layout: TextLayout, width: int) -> Part:
+    return layout.glyphs.sparkline(gpu.busy_history, 1.0, width), SPARK
 
 
-def _power_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
-    return look.glyphs.sparkline(gpu.power_history, gpu.value("power_limit_watts") or 0.0, width), SPARK
+def _power_line(gpu: GpuView, layout: TextLayout, width: int) -> Part:
+    return layout.glyphs.sparkline(gpu.power_history, gpu.value("power_limit_watts") or 0.0, width), SPARK
 
 
-def _power(gpu: GpuView, _look: TextLayout, width: int) -> Part:
+def _power(gpu: GpuView, _layout: TextLayout, width: int) -> Part:
     """Return the power of its limit, or without the limit where both do not fit: 1153/120… would be another limit."""
     power = gpu.value("power_watts")
-    shown = text_layout.of(power, gpu.value("power_limit_watts"), unit="W")
-    fits = len(shown) <= width
-    return shown if fits else text_layout.plain(power, unit="W"), ""
+    text = text_layout.value_of_limit(power, gpu.value("power_limit_watts"), unit="W")
+    fits = len(text) <= width
+    return text if fits else text_layout.plain(power, unit="W"), ""
 
 
 def _memory(gpu: GpuView) -> str:
-    return text_layout.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G")
+    return text_layout.value_of_limit(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G")
 
 
 def _heat(name: str) -> ShowsGpu:
-    return lambda gpu, look, _: (text_layout.plain(gpu.value(name), unit=look.glyphs.degree), "")
+    return lambda gpu, layout, _: (text_layout.plain(gpu.value(name), unit=layout.glyphs.degree), "")
 
 
 def _share(name: str) -> ShowsGpu:
     return _value(lambda gpu: text_layout.percent(gpu.value(name)))
 
 
-def throttled(gpu: GpuView) -> Part:
+def throttle_part(gpu: GpuView) -> Part:
     """Return what reduces its clocks: what is intended, such as the power cap of a busy GPU, last, and dimmed alone."""
     if not gpu.row.up or not gpu.row.has_throttle_readings:
         return ABSENT, ""
@@ -134,15 +137,15 @@ def _job(gpu: GpuView) -> str:
 
 
 def _of_job(fact: str, style: str = "") -> ShowsGpu:
-    return lambda gpu, _look, _width: ((gpu.job or {}).get(fact) or ABSENT, style)
+    return lambda gpu, _layout, _width: ((gpu.job or {}).get(fact) or ABSENT, style)
 
 
-def _why(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return gpu.why, STYLES[min(gpu.tone, Tone.CALM)]
+def _reasons(gpu: GpuView, _layout: TextLayout, _width: int) -> Part:
+    return gpu.reasons, STYLES[min(gpu.tone, Tone.CALM)]
 
 
 COLUMNS = (
-    GpuColumn("", 1, 0, lambda gpu, look, _: (look.glyphs.marks[gpu.tone], STYLES[gpu.tone])),
+    GpuColumn("", 1, 0, lambda gpu, layout, _: (layout.glyphs.marks[gpu.tone], STYLES[gpu.tone])),
     GpuColumn("GPU", 3, 0, _value(lambda gpu: gpu.index)),
     GpuColumn("STATE", 9, 1, _state, False),
     GpuColumn("BUSY", 4, 2, _value(lambda gpu: text_layout.percent(gpu.row.busy))),
@@ -157,7 +160,7 @@ COLUMNS = (
     GpuColumn("TEMP", 4, 4, _heat("temperature_celsius")),
     GpuColumn("HBM", 4, 12, _heat("memory_temperature_celsius")),
     GpuColumn("MHZ", 4, 8, _value(lambda gpu: text_layout.plain(gpu.value("clock_hertz"), 1e-6))),
-    GpuColumn("THROTTLE", 11, 9, lambda gpu, _look, _width: throttled(gpu), False),
+    GpuColumn("THROTTLE", 11, 9, lambda gpu, _layout, _width: throttle_part(gpu), False),
     GpuColumn("NVLINK", 8, 11, _value(lambda gpu: text_layout.rate(gpu.rate(*NVLINK)))),
     GpuColumn("LINKS", 5, 19, _value(_links)),
     GpuColumn("ECC", 5, 14, _value(_ecc_errors)),
@@ -165,73 +168,73 @@ COLUMNS = (
     GpuColumn("JOB", 6, 6, _value(_job), False, most=24),
     GpuColumn("USER", 6, 9, _of_job("user"), False, most=12),
     GpuColumn("NAME", 10, 20, _of_job("name", DIM), False, most=20),
-    GpuColumn("WHY", 24, 14, _why, False, most=200),
+    GpuColumn("WHY", 24, 14, _reasons, False, most=200),
 )
 MOST_NODE = 20
 _STEP = 8
 """Widths that follow the content change in steps of this many cells, or each sample would move all columns."""
 
 
-def columns_for(rows: Sequence[Row], look: TextLayout, node_width: int) -> list[GpuColumn]:
+def columns_for(rows: Sequence[Row], layout: TextLayout, node_width: int) -> list[GpuColumn]:
     """Return the columns that the width holds, in their order; the rest goes to those whose content needs it."""
-    found = list(COLUMNS)
+    columns = list(COLUMNS)
     if node_width:
-        found.insert(1, GpuColumn("NODE", node_width, 0, _value(lambda gpu: gpu.node), False))
-    room = look.width + 1
+        columns.insert(1, GpuColumn("NODE", node_width, 0, _value(lambda gpu: gpu.node), False))
+    room = layout.width + 1
     kept: set[int] = set()
-    for place in sorted(range(len(found)), key=lambda each: found[each].rank):
-        if found[place].width + 1 > room:
+    for place in sorted(range(len(columns)), key=lambda place: columns[place].rank):
+        if columns[place].width + 1 > room:
             break
         kept.add(place)
-        room -= found[place].width + 1
-    chosen = [found[place] for place in sorted(kept)]
-    for place, column in sorted(enumerate(chosen), key=lambda each: (each[1].is_chart, each[1].rank)):
-        more = min(max(_useful_width(column, rows, look) - column.width, 0), room)
+        room -= columns[place].width + 1
+    chosen = [columns[place] for place in sorted(kept)]
+    for place, column in sorted(enumerate(chosen), key=lambda pair: (pair[1].is_chart, pair[1].rank)):
+        more = min(max(_useful_width(column, rows, layout) - column.width, 0), room)
         chosen[place] = replace(column, width=column.width + more)
         room -= more
     return chosen
 
 
-def _useful_width(column: GpuColumn, rows: Sequence[Row], look: TextLayout) -> int:
+def _useful_width(column: GpuColumn, rows: Sequence[Row], layout: TextLayout) -> int:
     """Return cells that a column has a use for."""
     if not column.most or column.is_chart:
         return column.most
     gpus = [row for row in rows if isinstance(row, GpuView)]
-    longest = max((cell_len(look.glyphs.text(column.show(gpu, look, column.most)[0])) for gpu in gpus), default=0)
+    longest = max((cell_len(layout.glyphs.text(column.show(gpu, layout, column.most)[0])) for gpu in gpus), default=0)
     return min(-(-longest // _STEP) * _STEP, column.most)
 
 
-def node_width(nodes: Sequence[NodeView], look: TextLayout) -> int:
+def node_width(nodes: Sequence[NodeView], layout: TextLayout) -> int:
     """Return cells for the names of nodes, 0 where there is one node only."""
     if len(nodes) < 2:
         return 0
-    return min(max(cell_len(look.glyphs.text(node.name)) for node in nodes), MOST_NODE, max(look.width // 4, 5))
+    return min(max(cell_len(layout.glyphs.text(node.name)) for node in nodes), MOST_NODE, max(layout.width // 4, 5))
 
 
-def heading(columns: Sequence[GpuColumn], look: TextLayout, sort: Sort) -> Text:
+def heading(columns: Sequence[GpuColumn], layout: TextLayout, sort: Sort) -> Text:
     """Return the line above the rows; the column that they are sorted by is underlined."""
     parts: list[Part] = []
     for column in columns:
         style = f"{HEAD} underline" if column.head.lower() == _HEADS.get(sort, "") else HEAD
-        parts += [(look.pad(column.head, column.width, column.right), style), (" ", "")]
-    return look.line(*parts[:-1])
+        parts += [(layout.pad(column.head, column.width, column.right), style), (" ", "")]
+    return layout.line(*parts[:-1])
 
 
-_HEADS = {**{each: each.value for each in Sort}, Sort.TROUBLE: "state", Sort.INDEX: "gpu"}
+_HEADS = {**{sort: sort.value for sort in Sort}, Sort.TROUBLE: "state", Sort.INDEX: "gpu"}
 
 
-def row_line(row: Row, columns: Sequence[GpuColumn], look: TextLayout, chosen: bool) -> Text:
+def row_line(row: Row, columns: Sequence[GpuColumn], layout: TextLayout, chosen: bool) -> Text:
     """Return one row; the selected one in reverse."""
     if isinstance(row, NodeView):
-        line = look.line((f"{look.glyphs.marks[Tone.BAD]} {row.name}  {row.problem}", STYLES[Tone.BAD]))
+        line = layout.line((f"{layout.glyphs.marks[Tone.BAD]} {row.name}  {row.problem}", STYLES[Tone.BAD]))
     else:
         parts: list[Part] = []
         for column in columns:
-            shown, style = column.show(row, look, column.width)
-            parts += [(look.pad(shown, column.width, column.right), style), (" ", "")]
-        line = look.line(*parts[:-1])
+            text, style = column.show(row, layout, column.width)
+            parts += [(layout.pad(text, column.width, column.right), style), (" ", "")]
+        line = layout.line(*parts[:-1])
     if chosen:
-        line.pad_right(max(look.width - line.cell_len, 0))
+        line.pad_right(max(layout.width - line.cell_len, 0))
         line.stylize(CHOSEN)
     return line
 
@@ -248,13 +251,13 @@ def job_of(row: Row) -> OneJob | None:
 
 def rows_of(nodes: Sequence[NodeView], state: UiState) -> list[Row]:
     """Return the rows that are asked for, in the order asked for. A node that does not answer is a row, too."""
-    found: list[Row] = []
+    rows: list[Row] = []
     job = state.zoom if isinstance(state.zoom, OneJob) else None
     for node in nodes:
         if node.problem and job is None and matches(node, state.filter):
-            found.append(node)
-        found += [gpu for gpu in node.gpus if matches(gpu, state.filter) and job in (None, job_of(gpu))]
-    return sorted(found, key=_ORDERS[state.sort], reverse=state.reverse)
+            rows.append(node)
+        rows += [gpu for gpu in node.gpus if matches(gpu, state.filter) and job in (None, job_of(gpu))]
+    return sorted(rows, key=_ORDERS[state.sort], reverse=state.reverse)
 
 
 def matches(row: Row, words: str) -> bool:

@@ -41,32 +41,32 @@ class KeyReader:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._left = ""
+        self._rest = ""
 
     @property
     def is_waiting(self) -> bool:
         """Whether a sequence has begun: without more bytes soon, it was the escape key."""
-        return bool(self._left)
+        return bool(self._rest)
 
     def feed(self, data: bytes) -> list[Press]:
         """Return what the bytes say, with those before."""
-        found: list[Press] = []
-        text, self._left = self._left + self._decoder.decode(data), ""
+        presses: list[Press] = []
+        text, self._rest = self._rest + self._decoder.decode(data), ""
         while text:
             if _BEGUN.fullmatch(text):
-                self._left = text
+                self._rest = text
                 break
             sequence = _SEQUENCE.match(text)
             event = _key(text[0]) if sequence is None else _sequence(sequence)
             if event is not None:
-                found.append(event)
+                presses.append(event)
             text = text[1 if sequence is None else sequence.end() :]
-        return found
+        return presses
 
     def flush(self) -> list[Press]:
         """Return what was left as it stands: nothing more came."""
-        left, self._left = self._left, ""
-        return [Press("escape")] if left else []
+        rest, self._rest = self._rest, ""
+        return [Press("escape")] if rest else []
 
 
 def _key(character: str) -> Press | None:
@@ -75,8 +75,8 @@ def _key(character: str) -> Press | None:
     return Press(name) if name.isprintable() else None
 
 
-def _sequence(found: re.Match[str]) -> Press | None:
-    csi = found["csi"] or found["ss3"]
+def _sequence(sequence: re.Match[str]) -> Press | None:
+    csi = sequence["csi"] or sequence["ss3"]
     mouse = _MOUSE.fullmatch(csi)
     if mouse is None:
         name = _CSI.get(csi)
@@ -152,20 +152,20 @@ class OnScreen(Struct, frozen=True):
 def press(state: UiState, event: Press, screen: OnScreen) -> UiState:
     """Return the state after a key, a click or a turn of the wheel."""
     if event.name == "click":
-        return _clicked(state, event.line, screen)
+        return _click_line(state, event.line, screen)
     if event.name == "scroll":
-        return state if state.is_helping else _moved(state, screen, event.line)
+        return state if state.is_helping else _move_selection(state, screen, event.line)
     if state.is_typing:
-        return _typed(state, event.name)
+        return _type_key(state, event.name)
     if state.is_helping:
         return replace(state, is_helping=False, has_quit=event.name == "q")
     if event.name in _MOVES:
-        return _moved(state, screen, _MOVES[event.name])
+        return _move_selection(state, screen, _MOVES[event.name])
     act = _ACTS.get(event.name)
     return state if act is None else act(state, screen)
 
 
-def _typed(state: UiState, key: str) -> UiState:
+def _type_key(state: UiState, key: str) -> UiState:
     if key == "enter":
         return replace(state, is_typing=False)
     if key == "escape":
@@ -176,7 +176,7 @@ def _typed(state: UiState, key: str) -> UiState:
     return replace(state, filter=(state.filter + character)[:MOST_FILTER]) if len(character) == 1 else state
 
 
-def _moved(state: UiState, screen: OnScreen, lines: int) -> UiState:
+def _move_selection(state: UiState, screen: OnScreen, lines: int) -> UiState:
     if not screen.rows:
         return state
     rows = list(screen.rows)
@@ -186,15 +186,15 @@ def _moved(state: UiState, screen: OnScreen, lines: int) -> UiState:
     return replace(state, selected=key, zoom=OneGpu(key) if isinstance(state.zoom, OneGpu) else state.zoom)
 
 
-def _clicked(state: UiState, line: int, screen: OnScreen) -> UiState:
+def _click_line(state: UiState, line: int, screen: OnScreen) -> UiState:
     """Select the row; a click on the one that is selected zooms into it."""
     key = screen.lines.get(line)
     if key is None or state.is_helping:
         return replace(state, is_helping=False)
-    return _entered(state, screen) if key == state.selected else replace(state, selected=key)
+    return _zoom_in(state, screen) if key == state.selected else replace(state, selected=key)
 
 
-def _entered(state: UiState, screen: OnScreen) -> UiState:
+def _zoom_in(state: UiState, screen: OnScreen) -> UiState:
     key = screen.or_first(state.selected)
     if key is None or not key[1]:
         return state
@@ -231,8 +231,8 @@ _ACTS: dict[str, _Act] = {
     "r": lambda state, _: replace(state, reverse=not state.reverse),
     "/": lambda state, _: replace(state, is_typing=True, zoom=None),
     "space": lambda state, _: replace(state, is_frozen=not state.is_frozen),
-    "enter": _entered,
-    "right": _entered,
+    "enter": _zoom_in,
+    "right": _zoom_in,
     "g": _into_job,
     "m": lambda state, _: replace(state, mouse=not state.mouse),
     "escape": _back,

@@ -41,7 +41,7 @@ class TerminalModes:
         self._before: list[object] | None = None
         self._mouse = False
 
-    def enter(self, mouse: bool) -> None:
+    def enter_screen(self, mouse: bool) -> None:
         """Have keys come one by one and unechoed; Ctrl-C and Ctrl-Z still are signals."""
         if self._before is None:
             self._before = termios.tcgetattr(self._source)
@@ -56,7 +56,7 @@ class TerminalModes:
             self.write(_MOUSE_ON if is_on else _MOUSE_OFF)
             self._mouse = is_on
 
-    def leave(self) -> None:
+    def leave_screen(self) -> None:
         """Leave the terminal as it was before. A terminal that is gone is no error."""
         before, self._before = self._before, None
         if before is None:
@@ -122,15 +122,15 @@ class LiveLoop:
     def run(self, *, mouse: bool) -> int:
         """Return the exit status: 0 if the person left, else 128 and the number of the signal."""
         self.state = UiState(mouse=mouse)
-        before = {number: signal.signal(number, self._note) for number in _NOTED}
+        before = {number: signal.signal(number, self._record_signal) for number in _NOTED}
         wakeup = signal.set_wakeup_fd(self._pipe.into, warn_on_full_buffer=False)
         try:
-            self._modes.enter(mouse)
+            self._modes.enter_screen(mouse)
             self._loop()
         except TerminalGoneError:
             self._ending = self._ending or signal.SIGHUP
         finally:
-            self._modes.leave()
+            self._modes.leave_screen()
             signal.set_wakeup_fd(wakeup)
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -152,7 +152,7 @@ class LiveLoop:
                 self._modes.use_mouse(self.state.mouse)
                 self._draw(fresh=False)
             is_stale = is_stale or has_data
-            if self._take_signals() or (is_stale and clock().mono - drawn >= BREATH_SECONDS):
+            if self._handle_signals() or (is_stale and clock().mono - drawn >= BREATH_SECONDS):
                 self._draw(fresh=True)
                 drawn, is_stale = clock().mono, False
 
@@ -169,36 +169,36 @@ class LiveLoop:
             return (self._keys.flush() if not ready else []), has_news
         return self._keys.feed(self._modes.read()), has_news
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _record_signal(self, number: int, _frame: FrameType | None) -> None:
         self._noted.append(number)
 
-    def _take_signals(self) -> bool:
+    def _handle_signals(self) -> bool:
         """Do what signals ask for; whether everything has to be drawn again."""
-        noted, self._noted = self._noted, []
-        self._ending = next((number for number in noted if number in _ENDING), self._ending)
+        signals, self._noted = self._noted, []
+        self._ending = next((number for number in signals if number in _ENDING), self._ending)
         if self._ending:
             return False
-        if signal.SIGTSTP in noted:
+        if signal.SIGTSTP in signals:
             self._suspend()
-        elif signal.SIGCONT in noted:  # stopped by a signal that cannot be handled
-            self._modes.enter(self.state.mouse)
-        if noted:
+        elif signal.SIGCONT in signals:  # stopped by a signal that cannot be handled
+            self._modes.enter_screen(self.state.mouse)
+        if signals:
             self._painter.forget()
-        return bool(noted)
+        return bool(signals)
 
     def _suspend(self) -> None:
         """Give the terminal back, stop as if this program handled nothing, and take the terminal again afterwards."""
-        self._modes.leave()
+        self._modes.leave_screen()
         handler: Any = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, handler)
         self._noted = [number for number in self._noted if number != signal.SIGCONT]
-        self._modes.enter(self.state.mouse)
+        self._modes.enter_screen(self.state.mouse)
 
     def _draw(self, *, fresh: bool) -> None:
         if self._scene is None or (fresh and not self.state.is_frozen):
             self._scene = self._make_scene()
         size = self._modes.size()
-        look = TextLayout(max(size.columns, 1), max(size.lines, 1), self._glyphs)
-        lines, self._on_screen = draw(self._scene, self.state, look)
+        layout = TextLayout(max(size.columns, 1), max(size.lines, 1), self._glyphs)
+        lines, self._on_screen = draw(self._scene, self.state, layout)
         self._modes.write(self._painter.paint(lines))

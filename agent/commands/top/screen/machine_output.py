@@ -23,7 +23,7 @@ _VALUES = (
 def as_json(scene: ScreenData) -> str:
     """Return one object: `nodes`, each with its GPUs, ports and alerts, and `troubles`, the worst first. Base units."""
     content = {
-        "troubles": [{"tone": each.tone.name.lower(), "text": each.text} for each in scene.troubles],
+        "troubles": [{"tone": headline.tone.name.lower(), "text": headline.text} for headline in scene.troubles],
         "nodes": [_node(node) for node in scene.nodes],
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
@@ -72,8 +72,8 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         "pcie_bytes_per_second": gpu.rate(*PCIE),
         "jobs": [{**job} for job in gpu.row.jobs],
         "conditions": [
-            {"alert": each.rule, "state": each.phase.value, "severity": each.severity.value}
-            for each in gpu.row.conditions
+            {"alert": alert.rule, "state": alert.phase.value, "severity": alert.severity.value}
+            for alert in gpu.row.conditions
         ],
     }
 
@@ -83,8 +83,13 @@ def _processes(node: NodeView, gpu: GpuView) -> list[dict[str, Any]] | None:
     if listed is None:
         return None
     return [
-        {"pid": each.pid, "user": each.user or None, "memory_bytes": each.memory, "command": each.command or None}
-        for each in listed
+        {
+            "pid": process.pid,
+            "user": process.user or None,
+            "memory_bytes": process.memory,
+            "command": process.command or None,
+        }
+        for process in listed
     ]
 
 
@@ -137,5 +142,5 @@ def _row(node: NodeView, gpu: GpuView) -> dict[str, Any]:
         "throttle_reasons": " ".join(gpu.row.throttles),
         "job": name_of(job) if job else "",
         "user": job.get("user", ""),
-        "why": gpu.why,
+        "why": gpu.reasons,
     }

@@ -23,7 +23,7 @@ class ProcessRow(Struct, frozen=True):
     command: str
 
 
-class Sighting(Struct, frozen=True):
+class NodeSample(Struct, frozen=True):
     """The last sample of one node: a snapshot, or the problem that prevents one.
 
     `name` is what it was asked by, `node` the name that its agent gives it, empty if it gives none.
@@ -48,12 +48,12 @@ class Sighting(Struct, frozen=True):
     states: Mapping[Gpu, str] | None = None
 
 
-class SightingBoard:
-    """The latest sighting of each node, in the order in which they were named; `changed` is called in any thread."""
+class SampleBoard:
+    """The latest sample of each node, in the order in which they were named; `changed` is called in any thread."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._lock = threading.Lock()
-        self._latest: dict[str, Sighting | None] = {}
+        self._latest: dict[str, NodeSample | None] = {}
         """None of a node that is expected and has not been heard of."""
         self._changed = changed
         self._arrived = threading.Condition(self._lock)
@@ -64,19 +64,19 @@ class SightingBoard:
         with self._lock:
             self._latest.setdefault(name, None)
 
-    def put(self, sighting: Sighting) -> None:
+    def store_sample(self, sample: NodeSample) -> None:
         with self._arrived:
-            before = self._latest.get(sighting.name)
-            self._latest[sighting.name] = sighting
-            if before is None or _moment(before) != _moment(sighting) or sighting.snapshot is None:
-                self._counts[sighting.name] = self._counts.get(sighting.name, 0) + 1
+            previous = self._latest.get(sample.name)
+            self._latest[sample.name] = sample
+            if previous is None or _moment(previous) != _moment(sample) or sample.snapshot is None:
+                self._counts[sample.name] = self._counts.get(sample.name, 0) + 1
             self._arrived.notify_all()
         self._changed()
 
-    def look(self) -> tuple[list[Sighting], dict[str, int]]:
+    def latest(self) -> tuple[list[NodeSample], dict[str, int]]:
         """Return one for each registered node, and how many samples or problems of each there were so far."""
         with self._lock:
-            return [each for each in self._latest.values() if each is not None], dict(self._counts)
+            return [sample for sample in self._latest.values() if sample is not None], dict(self._counts)
 
     def wait(self, counts: Mapping[str, int], seconds: float) -> None:
         """Wait until there is another sample, or problem, of every expected node than those counted, or for so long."""
@@ -86,8 +86,8 @@ class SightingBoard:
             )
 
 
-def _moment(sighting: Sighting) -> float | None:
-    return None if sighting.snapshot is None else sighting.snapshot.at.mono
+def _moment(sample: NodeSample) -> float | None:
+    return None if sample.snapshot is None else sample.snapshot.at.mono
 
 
 NVLINK = ("coldplate_gpu_nvlink_transmit_bytes_total", "coldplate_gpu_nvlink_receive_bytes_total")
@@ -129,7 +129,7 @@ class Traffic:
         """Of each counter the samples of the last minute: monotonic seconds and values."""
         self._at: float | None = None
 
-    def take(self, snapshot: Snapshot) -> None:
+    def add_snapshot(self, snapshot: Snapshot) -> None:
         """Compare a snapshot with those before; the same one again changes nothing."""
         now = snapshot.at.mono
         if self._at == now:

@@ -66,7 +66,7 @@ class GpuView(Struct):
         return self.row.word
 
     @property
-    def why(self) -> str:
+    def reasons(self) -> str:
         """The conditions that name it, and why it is not read, in one line."""
         return "; ".join(filter(None, [*map(condition_text, self.row.conditions), self.row.silence_text]))
 
@@ -81,8 +81,8 @@ class GpuView(Struct):
 
     def rate(self, *names: str) -> float | None:
         """Return the sum of the rates of these counters, None unless all are known."""
-        known = [self.rates[name] for name in names if name in self.rates]
-        return sum(known) if len(known) == len(names) else None
+        rates = [self.rates[name] for name in names if name in self.rates]
+        return sum(rates) if len(rates) == len(names) else None
 
 
 class PortView(Struct):
@@ -144,37 +144,37 @@ class NodeView(Struct):
 
     @property
     def drivers(self) -> list[str]:
-        return sorted({each.row.facts.get("driver_version", "") for each in self.gpus} - {""})
+        return sorted({gpu.row.facts.get("driver_version", "") for gpu in self.gpus} - {""})
 
     @property
     def models(self) -> list[str]:
-        return sorted({each.row.facts.get("model", "") for each in self.gpus} - {""})
+        return sorted({gpu.row.facts.get("model", "") for gpu in self.gpus} - {""})
 
 
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
     """Return the node as the snapshot shows it; histories and conditions are added by others."""
-    found = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, _REPLAY, *_OF_RACK))
-    found.look(snapshot)
-    view = NodeView(name, origin, snapshot.at.wall, expected=found.expected_gpus)
-    view.scenario = next((each.labels.get("scenario", "") for each in found.all(_SYNTHETIC)), None)
-    view.replayed = next((each.labels.get("node", "") for each in found.all(_REPLAY)), "")
-    for meter in found.all(_NODE_POWER)[:1]:  # it has a series for each meter: the first is the one that counts
+    readings = SeenNode((*landing.METRICS, *_OF_GPU, _SYNTHETIC, _REPLAY, *_OF_RACK))
+    readings.add_snapshot(snapshot)
+    view = NodeView(name, origin, snapshot.at.wall, expected=readings.expected_gpus)
+    view.scenario = next((reading.labels.get("scenario", "") for reading in readings.all(_SYNTHETIC)), None)
+    view.replayed = next((reading.labels.get("node", "") for reading in readings.all(_REPLAY)), "")
+    for meter in readings.all(_NODE_POWER)[:1]:  # it has a series for each meter: the first is the one that counts
         view.power, view.power_source = meter.value, meter.labels.get("source", "")
-    load, cpus, available, total = (found.by_entity(metric).get(Node()) for metric in landing.HOST)
+    load, cpus, available, total = (readings.by_entity(metric).get(Node()) for metric in landing.HOST)
     if load is not None and cpus is not None:
         view.host_load = (load, cpus)
     if available is not None and total is not None:
         view.host_memory = (total - available, total)
-    racks = (each.entity for metric in _OF_RACK for each in found.all(metric))
+    racks = (reading.entity for metric in _OF_RACK for reading in readings.all(metric))
     view.rack = next((rack.name for rack in racks if isinstance(rack, Rack)), "")
     view.rack_power, view.rack_budget = (
-        next((each.value for each in found.all(metric)), None) for metric in (_RACK_POWER, _RACK_BUDGET)
+        next((reading.value for reading in readings.all(metric)), None) for metric in (_RACK_POWER, _RACK_BUDGET)
     )
     clock, limit = (
-        {each.entity: each.value for each in found.all(metric) if each.labels.get("domain") == "memory"}
+        {reading.entity: reading.value for reading in readings.all(metric) if reading.labels.get("domain") == "memory"}
         for metric in CLOCKS
     )
-    gpus = {gpu: GpuView(name, row, (clock.get(gpu), limit.get(gpu))) for gpu, row in found.by_gpu.items()}
+    gpus = {gpu: GpuView(name, row, (clock.get(gpu), limit.get(gpu))) for gpu, row in readings.by_gpu.items()}
     for (metric, entity), rate in traffic.rates.items():
         if (gpu := gpus.get(entity)) is not None:
             gpu.rates[metric] = rate
@@ -183,27 +183,27 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
         if gpu is not None and metric == STATE_SECONDS:
             gpu.state_seconds[dict(labels)["state"]] = grown
         elif gpu is not None and metric in GPU_ERRORS:
-            gpu.growth[_called(metric, labels)] = grown
-    view.jobs = job_facts(found)
+            gpu.growth[_counter_name(metric, labels)] = grown
+    view.jobs = job_facts(readings)
     view.gpus = list(gpus.values())
-    view.ports = list(_ports(found, traffic))
-    view.unread = list(unread_lines(found, snapshot.reports))
+    view.ports = list(_ports(readings, traffic))
+    view.unread = list(unread_lines(readings, snapshot.reports))
     return view
 
 
-def _ports(found: SeenNode, traffic: Traffic) -> Iterator[PortView]:
-    for state in port_facts(found):
-        growth = {_called(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
+def _ports(readings: SeenNode, traffic: Traffic) -> Iterator[PortView]:
+    for state in port_facts(readings):
+        growth = {_counter_name(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
                   if at == state.port and name in PORT_ERRORS and grown > 0}  # fmt: skip
         received, sent = (traffic.rates.get((name, state.port)) for name in PORT)
         yield PortView(state, received, sent, growth)
 
 
-def _called(metric: str, labels: Labels) -> str:
+def _counter_name(metric: str, labels: Labels) -> str:
     """Return what people call a counter of errors; of a type or reason, with it."""
     word = PORT_ERRORS.get(metric) or GPU_ERRORS[metric]
-    which = next((value for name, value in labels if name in ("type", "reason")), "")
-    return f"{word} ({which})" if which else word
+    qualifier = next((value for name, value in labels if name in ("type", "reason")), "")
+    return f"{word} ({qualifier})" if qualifier else word
 
 
 MOST = 600
@@ -228,7 +228,7 @@ class NodeHistory:
         self._wall: float | None = None
         self._is_prefixed = False
 
-    def take(self, node: NodeView, past: Sequence[PastMoment]) -> None:
+    def add_sample(self, node: NodeView, past: Sequence[PastMoment]) -> None:
         """Note what the GPUs do, and give each of them its history."""
         assert node.wall is not None
         is_fresh, self._wall = node.wall != self._wall, node.wall

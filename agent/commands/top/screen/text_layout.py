@@ -27,14 +27,14 @@ class Glyphs(Struct, frozen=True):
     levels: str
     rule: str
     degree: str
-    enter: str
+    enter_key: str
     arrows: str
     is_ascii: bool = False
 
     def text(self, text: str) -> str:
         """Return any text as this terminal can show it, on one line and without control characters."""
-        shown = "".join(each if each.isprintable() else "?" for each in text)
-        return shown.translate(_PLAIN).encode("ascii", "replace").decode() if self.is_ascii else shown
+        printable = "".join(character if character.isprintable() else "?" for character in text)
+        return printable.translate(_PLAIN).encode("ascii", "replace").decode() if self.is_ascii else printable
 
     def bar(self, share: float | None, width: int) -> str:
         """Return a share of 0 to 1 as a bar of `width` cells; blank without a value."""
@@ -48,8 +48,8 @@ class Glyphs(Struct, frozen=True):
 
     def sparkline(self, values: Sequence[float | None], most: float, width: int) -> str:
         """Return the last values, one in each cell and the newest at the right; a blank for a missing one."""
-        shown = [self._level(value, most) for value in values[-width:]] if width > 0 else []
-        return "".join(shown).rjust(max(width, 0))
+        levels = [self._level(value, most) for value in values[-width:]] if width > 0 else []
+        return "".join(levels).rjust(max(width, 0))
 
     def _level(self, value: float | None, most: float) -> str:
         if value is None or most <= 0:
@@ -79,6 +79,11 @@ Part = tuple[str, str]
 """A text and its style."""
 
 
+def with_style(part: Part | str) -> Part:
+    """Return a part; a text alone gets no style."""
+    return (part, "") if isinstance(part, str) else part
+
+
 class TextLayout(Struct, frozen=True):
     """`height` None: as many lines as there are to show, as on paper."""
 
@@ -88,33 +93,33 @@ class TextLayout(Struct, frozen=True):
 
     def line(self, *parts: Part | str) -> Text:
         """Return one line, cut at the width; what others wrote is made harmless here."""
-        text = Text(no_wrap=True, end="")
-        left = self.width
+        line = Text(no_wrap=True, end="")
+        room = self.width
         for part in parts:
-            raw, style = (part, "") if isinstance(part, str) else part
-            shown = self.cut(raw, left)
-            text.append(shown, style or None)
-            left -= cell_len(shown)
-            if left <= 0:
+            raw, style = with_style(part)
+            text = self.cut(raw, room)
+            line.append(text, style or None)
+            room -= cell_len(text)
+            if room <= 0:
                 break
-        return text
+        return line
 
     def cut(self, text: str, width: int) -> str:
         """Return the text cut to `width` cells; the last sign shows a cut."""
-        shown = self.glyphs.text(text)
-        if cell_len(shown) <= width:
-            return shown
+        printable = self.glyphs.text(text)
+        if cell_len(printable) <= width:
+            return printable
         if width <= 0:
             return ""
-        return set_cell_size(shown, width - 1) + self.glyphs.text("…")
+        return set_cell_size(printable, width - 1) + self.glyphs.text("…")
 
     def pad(self, text: str, width: int, right: bool = False) -> str:
         """Return the text in exactly `width` cells."""
-        shown = self.cut(text, width)
-        blank = " " * (width - cell_len(shown))
-        return blank + shown if right else shown + blank
+        cut = self.cut(text, width)
+        blank = " " * (width - cell_len(cut))
+        return blank + cut if right else cut + blank
 
-    def wrapped(self, text: str, width: int, most: int) -> list[str]:
+    def wrap(self, text: str, width: int, most: int) -> list[str]:
         """Return the text in a limited number of lines, broken between words; the last one is cut."""
         lines: list[str] = []
         rest = self.glyphs.text(text)
@@ -126,35 +131,35 @@ class TextLayout(Struct, frozen=True):
             rest = rest[place:].lstrip()
         return [*lines, self.cut(rest, width)] if rest else lines
 
-    def left_and_right(self, left: Iterable[Part | str], *right: str) -> Text:
+    def left_and_right(self, parts: Iterable[Part | str], *right: str) -> Text:
         """Return parts at the left, and at the right edge the first of these texts for which there is room."""
-        line = self.line(*left)
+        line = self.line(*parts)
         room = self.width - line.cell_len
-        for shown in map(self.glyphs.text, right):
-            if shown and room > cell_len(shown):
-                line.append(" " * (room - cell_len(shown)) + shown, DIM)
+        for text in map(self.glyphs.text, right):
+            if text and room > cell_len(text):
+                line.append(" " * (room - cell_len(text)) + text, DIM)
                 break
         return line
 
 
-def sentence(look: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator[Text]:
+def sentence(layout: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator[Text]:
     """Return a sentence after the mark of its tone, in a limited number of lines."""
-    for place, part in enumerate(look.wrapped(text, max(look.width - 2, 1), most)):
-        mark = look.glyphs.marks[tone] if place == 0 else " "
-        yield look.line((f"{mark} ", STYLES[tone]), (part, STYLES[tone]))
+    for place, part in enumerate(layout.wrap(text, max(layout.width - 2, 1), most)):
+        mark = layout.glyphs.marks[tone] if place == 0 else " "
+        yield layout.line((f"{mark} ", STYLES[tone]), (part, STYLES[tone]))
 
 
-def panel(title: str, lines: Sequence[Text], most: int | None, look: TextLayout) -> list[Text]:
+def panel(title: str, lines: Sequence[Text], most: int | None, layout: TextLayout) -> list[Text]:
     """Return a title and its lines; the last one says how many had no room. Nothing where not even one line fits."""
     if not lines or (most is not None and most < 2):
         return []
-    head = look.line((f"{title} ", HEAD), (look.glyphs.rule * max(look.width - len(title) - 1, 0), DIM))
+    head = layout.line((f"{title} ", HEAD), (layout.glyphs.rule * max(layout.width - len(title) - 1, 0), DIM))
     if most is None or len(lines) <= most - 1:
         return [head, *lines]
     if most == 2:
         return [head, lines[0]]
-    shown = most - 2
-    return [head, *lines[:shown], look.line((f"  and {len(lines) - shown} more", DIM))]
+    count = most - 2
+    return [head, *lines[:count], layout.line((f"  and {len(lines) - count} more", DIM))]
 
 
 _PREFIXES = ("", "k", "M", "G", "T", "P")
@@ -168,7 +173,7 @@ def plain(value: float | None, factor: float = 1.0, unit: str = "") -> str:
     return ABSENT if value is None else f"{value * factor:.0f}{unit}"
 
 
-def of(value: float | None, most: float | None, factor: float = 1.0, unit: str = "") -> str:
+def value_of_limit(value: float | None, most: float | None, factor: float = 1.0, unit: str = "") -> str:
     """Return a value, of the most that there can be where that is known: 641/700W."""
     if value is None or most is None:
         return plain(value, factor, unit)
@@ -190,8 +195,8 @@ def gigabits(value: float | None) -> str:
     """Return bytes per second in the unit of networks, Gb/s, without it."""
     if value is None:
         return ABSENT
-    shown = value * 8e-9
-    return f"{shown:.0f}" if shown >= 99.5 or shown == 0 else f"{shown:.1f}"
+    amount = value * 8e-9
+    return f"{amount:.0f}" if amount >= 99.5 or amount == 0 else f"{amount:.1f}"
 
 
 def kilowatts(value: float | None) -> str:

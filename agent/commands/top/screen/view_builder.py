@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from agent.commands.top.screen.node_samples import Sighting, Traffic
+from agent.commands.top.screen.node_samples import NodeSample, Traffic
 from agent.commands.top.screen.node_view import GpuView, NodeHistory, NodeView, view_of
 from agent.health.conditions import DeviceConditions
 from agent.health.evaluated_rules import NO_RULES
@@ -52,7 +52,7 @@ def join_conditions(node: NodeView) -> None:
     """Give each GPU and port the conditions that name it, and each GPU its state."""
     conditions = DeviceConditions(node.alerts or (), is_judged=not node.unjudged)
     for gpu in node.gpus:
-        gpu.row.conditions, gpu.row.is_judged = conditions.of(gpu.row.gpu), conditions.is_judged
+        gpu.row.conditions, gpu.row.is_judged = conditions.conditions_of(gpu.row.gpu), conditions.is_judged
         gpu.row.state = gpu.doing if node.states is None else node.states.get(gpu.row.gpu, "")
     for port in node.ports:
         port.conditions = conditions
@@ -64,7 +64,7 @@ def gpu_names(gpus: Sequence[GpuView], many: bool) -> str:
     places: dict[str, list[GpuView]] = {}
     for gpu in gpus:
         places.setdefault(gpu.node, []).append(gpu)
-    runs = ((node, index_runs((gpu.index for gpu in found), "–", 2)) for node, found in places.items())
+    runs = ((node, index_runs((gpu.index for gpu in node_gpus), "–", 2)) for node, node_gpus in places.items())
     return ", ".join(f"{node} GPU {indexes}" if many else f"GPU {indexes}" for node, indexes in runs)
 
 
@@ -89,15 +89,15 @@ class ViewKeeper:
         self._interval = interval
         self._own_names: dict[str, str] = {}
         """The names that agents give their nodes, by what they were asked by."""
-        self._known = defaultdict[str, tuple[Traffic, NodeHistory]](lambda: (Traffic(), NodeHistory(interval)))
+        self._by_name = defaultdict[str, tuple[Traffic, NodeHistory]](lambda: (Traffic(), NodeHistory(interval)))
 
-    def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> ScreenData:
-        """Return what is shown at a monotonic second; `note` is said of the view itself."""
-        self._own_names.update((each.name, each.node) for each in sightings if each.node)
-        counts = Counter(self._own_names.get(each.name, each.name) for each in sightings)
-        nodes = [self._node(each, self._shown_name(each.name, counts), mono) for each in sightings]
+    def scene(self, samples: Sequence[NodeSample], mono: float, view_note: str = "") -> ScreenData:
+        """Return what is shown at a monotonic second; `view_note` is a line about the view itself."""
+        self._own_names.update((sample.name, sample.node) for sample in samples if sample.node)
+        counts = Counter(self._own_names.get(sample.name, sample.name) for sample in samples)
+        nodes = [self._node(sample, self._shown_name(sample.name, counts), mono) for sample in samples]
         wall = max((node.wall for node in nodes if node.wall is not None), default=None)
-        notes = [unknown_line(note)] if note else []
+        notes = [unknown_line(view_note)] if view_note else []
         return ScreenData(nodes, [*self._stale(nodes), *headlines(nodes), *notes], self._interval, wall)
 
     def _shown_name(self, name: str, counts: Mapping[str, int]) -> str:
@@ -105,18 +105,18 @@ class ViewKeeper:
         own = self._own_names.get(name, name)
         return own if counts[own] == 1 or own == name else f"{own} ({name})"
 
-    def _node(self, sighting: Sighting, name: str, mono: float) -> NodeView:
-        if sighting.snapshot is None:
-            return NodeView(name, sighting.origin, problem=sighting.problem or "nothing known yet")
-        traffic, history = self._known[sighting.name]
-        traffic.take(sighting.snapshot)
-        node = view_of(name, sighting.origin, sighting.snapshot, traffic)
-        node.alerts, node.processes = sighting.alerts, sighting.processes
-        node.states = sighting.states
-        node.unjudged = NO_RULES if node.alerts is None else sighting.unjudged
-        node.age = sighting.age + max(mono - sighting.mono, 0.0)
+    def _node(self, sample: NodeSample, name: str, mono: float) -> NodeView:
+        if sample.snapshot is None:
+            return NodeView(name, sample.origin, problem=sample.problem or "nothing known yet")
+        traffic, history = self._by_name[sample.name]
+        traffic.add_snapshot(sample.snapshot)
+        node = view_of(name, sample.origin, sample.snapshot, traffic)
+        node.alerts, node.processes = sample.alerts, sample.processes
+        node.states = sample.states
+        node.unjudged = NO_RULES if node.alerts is None else sample.unjudged
+        node.age = sample.age + max(mono - sample.mono, 0.0)
         join_conditions(node)
-        history.take(node, sighting.past)
+        history.add_sample(node, sample.past)
         return node
 
     def _stale(self, nodes: Sequence[NodeView]) -> list[Headline]:

@@ -198,7 +198,7 @@ def use_agent(data: bytes, folder: Path) -> None:
         view.label_values("coldplate_gpu_up", "gpu", 1.0)
     with answering(data):
         told = query_agent(OwnAgent(("http://127.0.0.1:19400",), {}), "auto", 0.0)
-    assert (told.firing is None) == bool(told.why)
+    assert (told.firing is None) == bool(told.reason)
 
 
 REQUESTS = (
