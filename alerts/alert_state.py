@@ -71,9 +71,7 @@ def encode(
 ) -> bytes:
     """Return the content of a state file."""
     rows = [_row(group, identity, record) for group, identity, record in records]
-    document = {
-        "at": at, "source": source, "told": sorted(notified), "effects": list(effects.items()), "alerts": rows
-    }  # fmt: skip
+    document = {"at": at, "source": source, "told": sorted(notified), "effects": list(effects.items()), "alerts": rows}
     text = json.dumps(document, indent=1)
     return seal(FORMAT, text.encode("ascii") + b"\n")
 

@@ -174,10 +174,14 @@ def mark(report: GroupReport, causes: Mapping[Labels, Labels]) -> GroupReport:
     if not any(alert.labels in causes for rule in report.rules for alert in rule.alerts):
         return report
     rules = tuple(
-        rule._replace(alerts=tuple(
-            replace(alert, inhibited_by=dict(causes[alert.labels])["alertname"]) if alert.labels in causes else alert
-            for alert in rule.alerts
-        ))
+        rule._replace(
+            alerts=tuple(
+                replace(alert, inhibited_by=dict(causes[alert.labels])["alertname"])
+                if alert.labels in causes
+                else alert
+                for alert in rule.alerts
+            )
+        )
         for rule in report.rules
-    )  # fmt: skip
+    )
     return replace(report, rules=rules)

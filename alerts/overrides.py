@@ -172,10 +172,11 @@ class _Change:
             terms=replace(rule.terms, hold=hold, keep_firing=keep_firing),
             labels=_in_order({**dict(rule.labels), **self._labels}),
             annotations=tuple(
-                pair for pair in _in_order({**dict(rule.annotations), **self._annotations})
+                pair
+                for pair in _in_order({**dict(rule.annotations), **self._annotations})
                 if pair[1].source or pair[0] not in self._annotations
             ),
-        )  # fmt: skip
+        )
 
     def _refuse_unknown_numbers(self, rules: Sequence[AlertingRule], thresholds: Mapping[float, float]) -> None:
         """Reject a threshold that occurs in no query of the rules, and one that is no number."""

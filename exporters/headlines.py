@@ -12,9 +12,7 @@ from agent.health.seen_node import DRIVER, SeenGpu, SeenNode, numbers
 from agent.model import Alert, BackendReport, Outcome, Phase, Severity
 from exporters.markup import SEVERITY_TONES, Tone
 
-WORDS = {
-    Tone.BAD: "Critical", Tone.WARN: "Degraded", Tone.PENDING: "Pending", Tone.UNKNOWN: "Unknown", Tone.GOOD: "OK",
-}  # fmt: skip
+WORDS = {Tone.BAD: "Critical", Tone.WARN: "Degraded", Tone.PENDING: "Pending", Tone.UNKNOWN: "Unknown", Tone.GOOD: "OK"}
 
 
 class Headline(NamedTuple):

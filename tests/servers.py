@@ -113,9 +113,12 @@ def prometheus(
     path, port = folder / "prometheus.yml", port or free_port()
     path.write_text(config)
     command = [
-        executable or need("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}", *options,
-    ]  # fmt: skip
+        executable or need("prometheus"),
+        f"--config.file={path}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        *options,
+    ]
     url = f"http://127.0.0.1:{port}"
     with program(command, f"{url}/-/ready", folder / "prometheus.log"):
         yield url
@@ -149,10 +152,12 @@ class Alertmanager:
         (folder / "alertmanager.yml").write_text(config)
         self._command = [
             need("prometheus-alertmanager", "alertmanager", left_out=left_out),
-            f"--config.file={folder / 'alertmanager.yml'}", f"--storage.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}", f"--web.route-prefix={prefix or '/'}",
+            f"--config.file={folder / 'alertmanager.yml'}",
+            f"--storage.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            f"--web.route-prefix={prefix or '/'}",
             "--cluster.listen-address=",
-        ]  # fmt: skip
+        ]
 
     def start(self) -> None:
         self._running.enter_context(program(self._command, f"{self.url}/-/ready", self._folder / "alertmanager.log"))

@@ -59,8 +59,10 @@ def command(
 def commands(all_arguments: Sequence[Sequence[str]], seconds: float = 120) -> list[Ended]:
     """What `coldplate ARGUMENTS` does for each of these, one after the other in one process: for what ends at once."""
     with tempfile.TemporaryDirectory() as folder:
-        kept = [[os.path.join(folder, f"{number}.{name}") for name in ("out", "error")]
-                for number in range(len(all_arguments))]  # fmt: skip
+        kept = [
+            [os.path.join(folder, f"{number}.{name}") for name in ("out", "error")]
+            for number in range(len(all_arguments))
+        ]
         statuses = call(_commands, [list(each) for each in all_arguments], kept, seconds=seconds)
         return [
             Ended(status, *(Path(stream).read_bytes() for stream in streams))

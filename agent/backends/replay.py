@@ -18,12 +18,16 @@ TIMES = "_timestamp_seconds"
 OWN = frozenset(
     {
         *(row.name for row in (*VITALS, *RULES, *NOTIFICATIONS, *FLIGHT)),
-        "coldplate_build_info", "coldplate_config_last_reload_successful",
-        "coldplate_config_last_reload_success_timestamp_seconds", "coldplate_replay_info",
-        "coldplate_web_config_last_reload_successful", "coldplate_web_config_last_reload_success_timestamp_seconds",
-        "coldplate_web_certificate_expiry_timestamp_seconds", "coldplate_web_requests_rejected_total",
+        "coldplate_build_info",
+        "coldplate_config_last_reload_successful",
+        "coldplate_config_last_reload_success_timestamp_seconds",
+        "coldplate_replay_info",
+        "coldplate_web_config_last_reload_successful",
+        "coldplate_web_config_last_reload_success_timestamp_seconds",
+        "coldplate_web_certificate_expiry_timestamp_seconds",
+        "coldplate_web_requests_rejected_total",
     }
-)  # fmt: skip
+)
 """What the agent that replays reports of itself; the values of the recorded agent in these are left out."""
 
 

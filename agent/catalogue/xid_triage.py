@@ -218,14 +218,18 @@ _ROWS = (
     TriagedXid(151, "key rotation error", XidClass.NODE, "RESTART_VM", "restart the virtual machine, or the node"),
     _note(152, "DLA memory error"),
     _note(153, "DLA timeout"),
-    TriagedXid(154, "recovery action changed", XidClass.NOTE, "XID_154",
-               "see coldplate_gpu_recovery_action"),
+    TriagedXid(154, "recovery action changed", XidClass.NOTE, "XID_154", "see coldplate_gpu_recovery_action"),
     _reset(155, "NVLink down by software"),
     _reset(156, "memory resource retired"),
     _note(157, "no memory resource left to retire", "the error may come again; the GPU can be used"),
     _reset(158, "GPU fatal timeout"),
-    TriagedXid(159, "CHI error on the C2C link", XidClass.LOOK, "CHECK_UVM",
-               "follows another error; alone, report it to NVIDIA"),
+    TriagedXid(
+        159,
+        "CHI error on the C2C link",
+        XidClass.LOOK,
+        "CHECK_UVM",
+        "follows another error; alone, report it to NVIDIA",
+    ),
     _note(160, "channel retired"),
     _note(161, "channel could not be retired"),
     _unclassified(162, "power smoothing is on again", XidClass.NOTE),
@@ -239,7 +243,7 @@ _ROWS = (
     _unclassified(170, "NVLink interrupt in confidential mode", XidClass.LOOK),
     _unclassified(171, "uncorrectable DRAM error", XidClass.NOTE, "a detail of the XID 48 beside it"),
     _unclassified(172, "uncorrectable SRAM error", XidClass.NOTE, "a detail of the XID 48 beside it"),
-)  # fmt: skip
+)
 
 TRIAGE: dict[int, TriagedXid] = {row.code: row for row in _ROWS}
 """Every code that the catalog describes, in order."""

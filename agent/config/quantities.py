@@ -53,8 +53,12 @@ class Units(Struct, frozen=True):
 _DURATION = Units("duration", "15s", {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
 _POWER = Units("power", "40.8kW", {"W": 1.0, "kW": 1e3, "MW": 1e6})
 _APPARENT_POWERS = {"VA": 1.0, "kVA": 1e3, "MVA": 1e6}
-_SIZE = Units("size", "1GiB", {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40},
-              {"kB": 1e3, "MB": 1e6, "GB": 1e9})  # fmt: skip
+_SIZE = Units(
+    "size",
+    "1GiB",
+    {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40},
+    {"kB": 1e3, "MB": 1e6, "GB": 1e9},
+)
 duration, duration_text = _DURATION.read, _DURATION.text
 """In seconds."""
 size = _SIZE.read
@@ -215,6 +219,4 @@ def size_key(what: str, least: str, most: str, *, restart: bool = False) -> Key:
     return Key(what, Notation.SIZE, least, most=most, restart=restart)
 
 
-UNITS: dict[Notation | None, Units] = {
-    Notation.DURATION: _DURATION, Notation.POWER: _POWER, Notation.SIZE: _SIZE,
-}  # fmt: skip
+UNITS: dict[Notation | None, Units] = {Notation.DURATION: _DURATION, Notation.POWER: _POWER, Notation.SIZE: _SIZE}

@@ -176,9 +176,13 @@ class FlightRecorder:
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
         memory = sum(len(part) for segment in segments for part in segment.parts)
         values = {
-            "span_seconds": held, "memory_bytes": memory, "files_bytes": self._on_disk, "files_total": self._files,
-            "failures_total": self._failures, "last_success_timestamp_seconds": self._written_at,
-        }  # fmt: skip
+            "span_seconds": held,
+            "memory_bytes": memory,
+            "files_bytes": self._on_disk,
+            "files_total": self._files,
+            "failures_total": self._failures,
+            "last_success_timestamp_seconds": self._written_at,
+        }
         return self._own.frame(
             OwnReading(f"coldplate_flight_recorder_{name}", value)
             for name, value in values.items()

@@ -158,8 +158,9 @@ HEADER = """\
 
 def expectations_from_node(view: SeenNode, description: str) -> NodeExpectations:
     """Return the facts of the node. Of what differs between its GPUs, the least is taken."""
-    links = Counter(reading.entity.gpu for reading in view.all(LINK_UP)
-                    if isinstance(reading.entity, NvLink) and reading.value)  # fmt: skip
+    links = Counter(
+        reading.entity.gpu for reading in view.all(LINK_UP) if isinstance(reading.entity, NvLink) and reading.value
+    )
     speeds = [value / links[gpu] for gpu, value in view.of_gpus(link_findings.SPEED).items() if links[gpu]]
     active = {reading.entity for reading in view.all(PORT_UP) if reading.value}
     rates = [reading.value for reading in view.all(RATE) if reading.entity in active]

@@ -183,23 +183,29 @@ def _odd(by_gpu: dict[Gpu, str], fact: str) -> list[str]:
 
 
 memory = GpuFact(
-    "gpu_memory_gib", MEMORY, "at least {:g} GiB".format, lambda value, least: value >= least * 2**30,
-    gibibytes, Verdict.CRITICAL,
+    "gpu_memory_gib",
+    MEMORY,
+    "at least {:g} GiB".format,
+    lambda value, least: value >= least * 2**30,
+    gibibytes,
+    Verdict.CRITICAL,
     "a GPU with less memory than its model has is broken or another model: run the field diagnostics",
-)  # fmt: skip
+)
 power_limit = GpuFact(
-    "gpu_power_limit_watts", LIMIT, "at least {:g} W".format, lambda value, least: value >= least - 0.5,
-    "{:g} W".format, Verdict.WARNING,
+    "gpu_power_limit_watts",
+    LIMIT,
+    "at least {:g} W".format,
+    lambda value, least: value >= least - 0.5,
+    "{:g} W".format,
+    Verdict.WARNING,
     "nvidia-smi -pl {:g}; if the site limits power, say so in expectations of its own",
-)  # fmt: skip
+)
 ecc = GpuFact(
-    "ecc", ECC, on_or_off, eq, on_or_off, Verdict.CRITICAL,
-    "nvidia-smi -e 1, then reset the GPUs or restart the node",
-)  # fmt: skip
+    "ecc", ECC, on_or_off, eq, on_or_off, Verdict.CRITICAL, "nvidia-smi -e 1, then reset the GPUs or restart the node"
+)
 persistence = GpuFact(
-    "persistence", PERSISTENCE, on_or_off, eq, on_or_off, Verdict.WARNING,
-    "systemctl enable --now nvidia-persistenced",
-)  # fmt: skip
+    "persistence", PERSISTENCE, on_or_off, eq, on_or_off, Verdict.WARNING, "systemctl enable --now nvidia-persistenced"
+)
 """Whether the driver stays loaded between jobs; else each start takes seconds, and settings are lost."""
 
 

@@ -19,9 +19,19 @@ FABRIC_INFO = "coldplate_gpu_fabric_info"
 NEAREST = "coldplate_gpu_nearest_hca_info"
 RACK_NODES = "coldplate_rack_nodes_expected"
 METRICS = (
-    GENERATION, GENERATION_MAX, WIDTH, LINK_UP, SPEED, FABRIC_STATE, FABRIC_INFO, PORT_UP, PHYSICAL, RATE, NEAREST,
+    GENERATION,
+    GENERATION_MAX,
+    WIDTH,
+    LINK_UP,
+    SPEED,
+    FABRIC_STATE,
+    FABRIC_INFO,
+    PORT_UP,
+    PHYSICAL,
+    RATE,
+    NEAREST,
     RACK_NODES,
-)  # fmt: skip
+)
 GIGABYTE = 1e9
 GIGABIT = 1e9 / 8
 TOLERANCE = 0.99
@@ -33,13 +43,16 @@ _PCIE_REMEDY = "lspci -vv shows LnkSta downgraded; restart the node, then reseat
 
 
 pcie_generation = GpuFact(
-    "pcie_generation", GENERATION_MAX, "generation {:g}".format, ge, "generation {:g}".format,
-    Verdict.WARNING, _PCIE_REMEDY,
-)  # fmt: skip
+    "pcie_generation",
+    GENERATION_MAX,
+    "generation {:g}".format,
+    ge,
+    "generation {:g}".format,
+    Verdict.WARNING,
+    _PCIE_REMEDY,
+)
 """Whether GPU and slot are able to run the generation; links fall below it by design while a GPU idles."""
-pcie_width = GpuFact(
-    "pcie_width", WIDTH, "{:g} lanes".format, ge, "{:g} lanes".format, Verdict.WARNING, _PCIE_REMEDY,
-)  # fmt: skip
+pcie_width = GpuFact("pcie_width", WIDTH, "{:g} lanes".format, ge, "{:g} lanes".format, Verdict.WARNING, _PCIE_REMEDY)
 
 
 def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:

@@ -54,9 +54,7 @@ class HttpRequest(Struct, frozen=True):
         """Return the request as it is sent. Raises ValueError for a path that would split the request line."""
         if _PATH.fullmatch(self.path) is None:
             raise ValueError("a path is printable ASCII without spaces")
-        headers = {
-            "Host": host, "User-Agent": "coldplate", ACCEPT_ENCODING: "identity", **dict(self.headers), **login,
-        }  # fmt: skip
+        headers = {"Host": host, "User-Agent": "coldplate", ACCEPT_ENCODING: "identity", **dict(self.headers), **login}
         lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if self.body:
             lines.append(f"Content-Length: {len(self.body)}")

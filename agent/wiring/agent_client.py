@@ -70,8 +70,11 @@ def _has_port(text: str) -> bool:
 
 
 LOGIN_FILE = "--http.config.file"
-REMEDIES = {400: "; if it speaks https, give its URL with https://", 401: f"; give its login with {LOGIN_FILE}",
-            404: "; is this the port of an agent? coldplate simulate serves metrics alone"}  # fmt: skip
+REMEDIES = {
+    400: "; if it speaks https, give its URL with https://",
+    401: f"; give its login with {LOGIN_FILE}",
+    404: "; is this the port of an agent? coldplate simulate serves metrics alone",
+}
 """By the status of an answer."""
 _LARGEST = sys.float_info.max
 _OUTCOMES = {each.value: each for each in Outcome}

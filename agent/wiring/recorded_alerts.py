@@ -77,8 +77,9 @@ class RecordedPlay:
         failures = [
             f"Rule {failure.rule} of {failure.group} failed on {one_line(node.node, 64)} ({failure.count} times, "
             f"first at {utc(failure.first_at)}): {one_line(failure.error, 200)}"
-            for node in nodes for failure in node.plays[0].failures()
-        ]  # fmt: skip
+            for node in nodes
+            for failure in node.plays[0].failures()
+        ]
         observations = in_order(observation for node in nodes for observation in _observations(node))
         return Judgement(observations, coverage.rules, coverage.short, coverage.unread, failures)
 
@@ -96,10 +97,17 @@ def _observations(node: NodePlay) -> Iterator[Observation]:
         ends = [node.last if span.ended_at is None else span.ended_at for span in spans]
         begins = [span.fired_at or 0.0 for span in spans]
         yield Observation(
-            alert, node.node, dict(labels), dict(spans[0].annotations), begins[0], ends[-1],
-            seconds=sum(end - begin for begin, end in zip(begins, ends, strict=True)), times=len(spans),
-            fires_at_end=spans[-1].ended_at is None, inhibited_by=_cause_of(spans),
-        )  # fmt: skip
+            alert,
+            node.node,
+            dict(labels),
+            dict(spans[0].annotations),
+            begins[0],
+            ends[-1],
+            seconds=sum(end - begin for begin, end in zip(begins, ends, strict=True)),
+            times=len(spans),
+            fires_at_end=spans[-1].ended_at is None,
+            inhibited_by=_cause_of(spans),
+        )
 
 
 def _cause_of(spans: Sequence[AlertSpan]) -> str:

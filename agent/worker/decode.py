@@ -45,13 +45,18 @@ from agent.worker.worker_messages import Alive, Hello, Message, MessageError, Re
 JOBS, JOB_SM = "coldplate_gpu_job_info", "coldplate_gpu_job_sm_ratio"
 _OF_SYNTHETIC = frozenset(
     {
-        JOBS, "coldplate_gpu_job_memory_used_bytes",
-        "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_gpus",
-        "coldplate_job_processes", "coldplate_job_energy_joules_total", "coldplate_node_power_watts",
+        JOBS,
+        "coldplate_gpu_job_memory_used_bytes",
+        "coldplate_job_info",
+        "coldplate_job_start_timestamp_seconds",
+        "coldplate_job_gpus",
+        "coldplate_job_processes",
+        "coldplate_job_energy_joules_total",
+        "coldplate_node_power_watts",
         "coldplate_node_nvswitch_sxid_errors_total",
         *(row.name for row in (*optics.ROWS, *equipment.ROWS)),
     }
-)  # fmt: skip
+)
 
 
 def rows_of(source: str) -> Mapping[str, Metric]:
@@ -244,12 +249,16 @@ class Decoder:
         self._owners: dict[Series, _LaneState] = {}
         self._events = 0
         self._methods: dict[type, Callable[[Any], Message | Alive | None]] = {
-            _Sample: self._decode_sample, _Layout: self._decode_layout, _Gaps: self._decode_gaps,
-            _Error: self._decode_error, _Xids: self._decode_xids, _Hello: self._decode_hello,
+            _Sample: self._decode_sample,
+            _Layout: self._decode_layout,
+            _Gaps: self._decode_gaps,
+            _Error: self._decode_error,
+            _Xids: self._decode_xids,
+            _Hello: self._decode_hello,
             _Alive: lambda message: Alive(message.order),
             _Absent: lambda message: Refusal(True, message.detail),
             _Failed: lambda message: Refusal(False, message.detail),
-        }  # fmt: skip
+        }
 
     @property
     def legacy(self) -> dict[tuple[str, Lane], Layout]:

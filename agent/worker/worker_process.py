@@ -112,8 +112,10 @@ def run_module(module: str, stdin: bytes, seconds: float) -> tuple[int, bytes, b
     """
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
         [sys.executable, "-I", "-c", boot_of(module)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         output, error = process.communicate(stdin, seconds)
     except subprocess.TimeoutExpired:

@@ -119,9 +119,10 @@ class _OfVectors(VectorPlan):
             key = (id(group), id(result_labels) if self._many else 0)
             if key in combined_groups:
                 raise EvaluationError(
-                    "multiple matches for labels: grouping labels must ensure unique matches" if self._many
+                    "multiple matches for labels: grouping labels must ensure unique matches"
+                    if self._many
                     else "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
-                )  # fmt: skip
+                )
             combined_groups.add(key)
             elements.append((result_labels, combined))
         return refuse_same_labels(elements)

@@ -38,8 +38,10 @@ def _is_same(first: Value, second: Value) -> bool:
     if first is None or second is None:
         return first is second
     if _family(first) != _family(second):
-        raise RenderError(f"non-comparable types {argument(first, 's', PLAIN)}: {type_name(first)}, "
-                          f"{type_name(second)}: {argument(second, 'v', PLAIN)}")  # fmt: skip
+        raise RenderError(
+            f"non-comparable types {argument(first, 's', PLAIN)}: {type_name(first)}, "
+            f"{type_name(second)}: {argument(second, 'v', PLAIN)}"
+        )
     if isinstance(second, (Mapping, list, Root)):
         raise RenderError(f"non-comparable type {argument(second, 's', PLAIN)}: {type_name(second)}")
     return first is second if isinstance(first, Element) else first == second

@@ -8,9 +8,7 @@ from alerts.go_literals import is_of_name
 from alerts.template.values import LONGEST_TEMPLATE, TemplateError
 
 SPACES = " \t\r\n"
-KEYWORDS = frozenset(
-    ("block", "break", "continue", "define", "else", "end", "if", "range", "nil", "template", "with")
-)  # fmt: skip
+KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "range", "nil", "template", "with"))
 _TRIM = re.compile(r"-[ \t\r\n]")
 _CLOSE = re.compile(r"(?P<trims>[ \t\r\n]-)?\}\}")
 _DIGITS = r"[0-9_]*"

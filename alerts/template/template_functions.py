@@ -77,13 +77,16 @@ def pattern(text: str) -> Regex:
 
 
 _REASONS = {
-    "missing )": "missing closing )", "missing ]": "missing closing ]", "unexpected )": "unexpected )",
-    "trailing \\": "trailing backslash at end of expression", "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "unexpected )": "unexpected )",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid repetition size": "invalid repeat count",
     "no argument for repetition operator": "missing argument to repetition operator",
     "bad repetition operator": "invalid nested repetition operator",
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
-}  # fmt: skip
+}
 """RE2's words for what is wrong with an expression, and Go's where they differ."""
 
 

@@ -24,6 +24,10 @@ def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # 
 
 
 PROFILE = ForeignProfile(
-    "node_infiniband", "node_exporter's InfiniBand collector", ("node_infiniband_",),
-    (_name(INFO), *map(_name, FILES)), labelling, ("device", "port", *_INFO_LABELS),
-)  # fmt: skip
+    "node_infiniband",
+    "node_exporter's InfiniBand collector",
+    ("node_infiniband_",),
+    (_name(INFO), *map(_name, FILES)),
+    labelling,
+    ("device", "port", *_INFO_LABELS),
+)

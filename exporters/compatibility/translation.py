@@ -297,8 +297,10 @@ class Translation:
                 labels = profile.labelling(self._facts, labelled, name.name)
                 if labels is not None:
                     places_of.setdefault((name, labels), {}).setdefault(term, []).append(place)
-        outputs = (_output(name, Series(self._rows[name], Node(), labels), places)
-                for (name, labels), places in places_of.items())  # fmt: skip
+        outputs = (
+            _output(name, Series(self._rows[name], Node(), labels), places)
+            for (name, labels), places in places_of.items()
+        )
         return _Recipe(layout, [output for output in outputs if output is not None], self._growth, self._recent)
 
 

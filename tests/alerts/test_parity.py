@@ -77,10 +77,12 @@ def expect_other_samples(document: dict[str, Any]) -> None:
 BREAKS: dict[str, Callable[[dict[str, Any]], object]] = {
     "nothing expected": lambda file: [case.update(exp_alerts=[]) for case in cases(file)],
     "one more": lambda file: [
-        case.setdefault("exp_alerts", []).append({"exp_labels": {"gpu": "x"}}) for case in cases(file)],
+        case.setdefault("exp_alerts", []).append({"exp_labels": {"gpu": "x"}}) for case in cases(file)
+    ],
     "another label": lambda file: [alert.setdefault("exp_labels", {}).update(severity="x") for alert in expected(file)],
     "another text": lambda file: [
-        alert.setdefault("exp_annotations", {}).update(summary="x") for alert in expected(file)],
+        alert.setdefault("exp_annotations", {}).update(summary="x") for alert in expected(file)
+    ],
     "asked earlier": lambda file: [case.update(eval_time="15s") for case in cases(file)],
     "other samples": expect_other_samples,
     "a series less": lambda file: [test["input_series"].pop() for test in file["tests"]],
@@ -88,10 +90,11 @@ BREAKS: dict[str, Callable[[dict[str, Any]], object]] = {
     "no key": lambda file: first(file).update(alert_rule_tests=first(file).pop("alert_rule_test")),
     "no duration": lambda file: first(file).update(interval="15 seconds"),
     "no alert": lambda file: next(cases(file)).pop("alertname"),
-    "a broken query": lambda file: first(file).setdefault("promql_expr_test", []).append(
-        {"expr": "sum by", "eval_time": "1m"}),
+    "a broken query": lambda file: (
+        first(file).setdefault("promql_expr_test", []).append({"expr": "sum by", "eval_time": "1m"})
+    ),
     "a group twice": lambda file: file.update(group_eval_order=["x", "x"]),
-}  # fmt: skip
+}
 """What is changed in a copy of a file of tests that pass."""
 
 

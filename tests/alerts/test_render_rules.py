@@ -122,9 +122,11 @@ def test_a_numbered_name_gives_way_to_a_file_that_has_it(tmp_path: Path) -> None
     render([rulefile.parse("groups: []", name) for name in names], tmp_path)
     origins = {path.name: path.read_text().splitlines()[1] for path in tmp_path.iterdir()}
     assert origins == {
-        "x.yml": "# From /a/x.yml", "x-2.yml": "# From /a/x-2.yml",
-        "x-3.yml": "# From /b/x.yml", "x-4.yml": "# From /c/x.yml",
-    }  # fmt: skip
+        "x.yml": "# From /a/x.yml",
+        "x-2.yml": "# From /a/x-2.yml",
+        "x-3.yml": "# From /b/x.yml",
+        "x-4.yml": "# From /c/x.yml",
+    }
 
 
 def test_a_foreign_file_is_never_overwritten_and_a_failed_write_has_its_reason(tmp_path: Path) -> None:
@@ -183,8 +185,13 @@ def test_a_shard_gets_what_compares_agents_and_all_files_of_a_site(tmp_path: Pat
     config.write_text("rules: {files: [builtin, site.yml]}")
     found = rendered(tmp_path / "out", "--for-shard", "--config.file", str(config))
     assert found.keys() == {
-        "breakers.yml", "rack.yml", "rack-faults.yml", "rack-state.yml", "site.yml", "fleet.rules.yml"
-    }  # fmt: skip
+        "breakers.yml",
+        "rack.yml",
+        "rack-faults.yml",
+        "rack-state.yml",
+        "site.yml",
+        "fleet.rules.yml",
+    }
     assert min(group.interval or 15 for file in found.values() for group in file.groups) == 15
 
 

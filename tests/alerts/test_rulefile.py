@@ -40,7 +40,7 @@ WRONG = {
     "groups:\n- name: g\n  limit: few\n": "f.yml:3: group 'g', limit: 'few' is not a whole number",
     "groups: 7\n": "f.yml:1: groups: must be a list",
     "7\n": "f.yml:1: must be a mapping",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", WRONG)
@@ -106,9 +106,7 @@ def test_a_groups_label_that_is_not_a_template_fails_as_in_prometheus() -> None:
     assert isinstance(rule, AlertingRule)
     with pytest.raises(RenderError) as caught:
         rule.labels[0][1].render(Root({}, 1.0, {}, ""), lambda _: [])
-    assert str(caught.value) == (
-        'error parsing template __alert_A: template: __alert_A:1: function "nope" not defined'
-    )  # fmt: skip
+    assert str(caught.value) == ('error parsing template __alert_A: template: __alert_A:1: function "nope" not defined')
 
 
 def test_a_file_is_what_it_says() -> None:
@@ -139,10 +137,16 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds", "shown"),
     [
-        ("0", 0, "0s"), ("5m", 300, "5m"), ("90s", 90, "1m30s"), ("1h30m", 5400, "1h30m"), ("1500ms", 1.5, "1s500ms"),
-        ("14d", 1209600, "2w"), ("90d", 7776000, "90d"), ("1y1d", 31622400, "366d"),
+        ("0", 0, "0s"),
+        ("5m", 300, "5m"),
+        ("90s", 90, "1m30s"),
+        ("1h30m", 5400, "1h30m"),
+        ("1500ms", 1.5, "1s500ms"),
+        ("14d", 1209600, "2w"),
+        ("90d", 7776000, "90d"),
+        ("1y1d", 31622400, "366d"),
     ],
-)  # fmt: skip
+)
 def test_durations_are_read_and_shown_as_prometheus_does(text: str, seconds: float, shown: str) -> None:
     assert durations.parse(text) == seconds
     assert durations.show(seconds) == shown
@@ -262,8 +266,20 @@ def test_a_series_is_read(text: str) -> None:
     assert notation.series(text) == METRICS[text]
 
 
-NO_SERIES = ["", "{}", "1m", "bool", 'm{a=~"b"}', "m{a}", 'm{a="b" c="d"}', 'm{a="b"', 'm {a="b"}', 'm{a="b",a="c"}',
-             r'm{a="\/"}', "m{a='\\\"'}"]  # fmt: skip
+NO_SERIES = [
+    "",
+    "{}",
+    "1m",
+    "bool",
+    'm{a=~"b"}',
+    "m{a}",
+    'm{a="b" c="d"}',
+    'm{a="b"',
+    'm {a="b"}',
+    'm{a="b",a="c"}',
+    r'm{a="\/"}',
+    "m{a='\\\"'}",
+]
 
 
 @pytest.mark.parametrize("text", NO_SERIES)

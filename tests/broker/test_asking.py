@@ -29,7 +29,7 @@ from agent.broker.questions import (
     job_variables,
     parse_answer,
     parse_question,
-)  # fmt: skip
+)
 from tests.broker.conftest import IDLE, Bmc, in_thread, listening
 from tests.jobs.rig import TICKS, Proc
 
@@ -221,9 +221,10 @@ def test_the_controller_is_asked_once_a_second_at_most_and_released_each_time(pr
 
 
 QUESTIONS = st.one_of(
-    st.binary(max_size=40), st.builds(ask_variables, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)),
+    st.binary(max_size=40),
+    st.builds(ask_variables, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)),
     st.binary(min_size=QUESTION.size, max_size=QUESTION.size),
-)  # fmt: skip
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -277,9 +278,18 @@ def test_a_peer_that_says_nothing_and_one_that_goes_away_block_nothing_for_long(
 # The broker as a process: started with its socket as systemd does, and as small as it claims to be.
 ROOT = Path(__file__).resolve().parents[2]
 COSTLY = {
-    "typing", "re", "ctypes", "logging", "json", "subprocess", "pathlib", "dataclasses", "threading", "ssl",
+    "typing",
+    "re",
+    "ctypes",
+    "logging",
+    "json",
+    "subprocess",
+    "pathlib",
+    "dataclasses",
+    "threading",
+    "ssl",
     "inspect",
-}  # fmt: skip
+}
 """Modules that cost memory, or give whoever takes the process over more to work with."""
 
 
@@ -300,8 +310,9 @@ def test_it_serves_the_socket_that_systemd_hands_over(tmp_path: Path) -> None:
     with listening(tmp_path / "broker.sock") as listener:
         process = subprocess.Popen(
             ["sh", "-c", 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" -I -m agent.broker', sys.executable],
-            preexec_fn=lambda: os.dup2(listener.fileno(), 3), pass_fds=[3],
-        )  # fmt: skip
+            preexec_fn=lambda: os.dup2(listener.fileno(), 3),
+            pass_fds=[3],
+        )
         try:
             # About itself: a process that once was another user, as that of the tests may have been, is hidden.
             stat = Path(f"/proc/{process.pid}/stat").read_text()
@@ -326,9 +337,11 @@ def test_a_request_that_never_ends_costs_the_process_and_the_next_one_gets_anoth
     )
     with listening(tmp_path / "broker.sock") as listener:
         process = subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path / "proc")], cwd=ROOT,
-            preexec_fn=lambda: os.dup2(listener.fileno(), 3), pass_fds=[3],
-        )  # fmt: skip
+            [sys.executable, "-c", code, str(tmp_path / "proc")],
+            cwd=ROOT,
+            preexec_fn=lambda: os.dup2(listener.fileno(), 3),
+            pass_fds=[3],
+        )
         with pytest.raises(BrokerError):
             BrokerClient(str(tmp_path / "broker.sock")).variables(100, 77)
         assert process.wait(30) == -signal.SIGALRM

@@ -30,7 +30,7 @@ def line(code: int, unit: str, word: str, interrupt: int, status: int) -> str:
         ("NVRM: Xid (PCI:0018:01:00): 149, something new", None),
         ("", None),
     ],
-)  # fmt: skip
+)
 def test_the_line_says_how_grave_it_is(text: str, expected: Grade | None) -> None:
     assert grade_of(145 if ": 145," in text else 149, text) is expected
 

@@ -76,8 +76,10 @@ class Told:
     ) -> Told:
         """Snapshots with these values from one second to another, both included."""
         for second in range(first, last + 1):
-            readings = [Reading(Series(BY_NAME[name], entity, labels), value)
-                        for (name, entity, labels), value in values.items()]  # fmt: skip
+            readings = [
+                Reading(Series(BY_NAME[name], entity, labels), value)
+                for (name, entity, labels), value in values.items()
+            ]
             self.journal.record_snapshot([self._framer.frame(readings)], BEGAN + second, reports)
         return self
 
@@ -120,7 +122,7 @@ def test_a_step_has_its_second_and_its_part_and_moves_with_a_clock_that_is_set()
         (("coldplate_backend_up", Backend("infiniband"), ()), 1.0, 0.0, "backend infiniband: cannot be read"),
         (SXID, 1.0, 2.0, "SXid 20034 of NVSwitch 0000:05:00"),
     ],
-)  # fmt: skip
+)
 def test_what_counts_as_a_change(key: Key, before: float, now: float, words: str | None) -> None:
     told = Told().seconds(0, 200, {key: before}).seconds(201, 201, {key: now}).of(201, 205)
     assert words in told if words is not None else told.startswith("nothing else")
@@ -196,8 +198,10 @@ def test_what_is_forgotten_is_not_claimed() -> None:
 
 
 def test_the_nearest_come_first_and_the_rest_is_counted() -> None:
-    own: dict[Key, float] = {(f"coldplate_gpu_{name}", GPU_0, labels): value for name, labels, value in (
-        ("up", (), 1.0), ("throttle_active", (("reason", "hw_power_brake"),), 0.0))}  # fmt: skip
+    own: dict[Key, float] = {
+        (f"coldplate_gpu_{name}", GPU_0, labels): value
+        for name, labels, value in (("up", (), 1.0), ("throttle_active", (("reason", "hw_power_brake"),), 0.0))
+    }
     far: dict[Key, float] = {
         ("coldplate_infiniband_port_up", IbPort(f"mlx5_{each}", "1"), ()): 1.0 for each in range(6)
     }

@@ -72,8 +72,11 @@ def own_network() -> Iterator[list[str] | None]:
     privately = ["unshare", "--net"] if may else ["unshare", "--user", "--map-root-user", "--net"]
     held = subprocess.Popen(
         [*privately, sys.executable, "-c", ENTER],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     assert held.stdin is not None and held.stdout is not None
     try:
         allowed = held.stdout.readline() == b"ready\n"
@@ -125,8 +128,13 @@ class Terminal:
         if block.mark == INSTALLED:
             folder, environment["PATH"] = self.own, f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
         return subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, **streams  # type: ignore[call-overload]
-        )  # fmt: skip
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            **streams,  # type: ignore[call-overload]
+        )
 
     def close(self) -> None:
         """End what still runs, as Ctrl-C does."""

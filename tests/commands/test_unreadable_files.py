@@ -130,8 +130,9 @@ def test_an_option_that_names_nothing_and_an_invalid_address_are_refused_in_one_
 
 def test_rules_are_checked_from_standard_input_and_from_what_a_shell_hands_over(tmp_path: Path) -> None:
     assert run(["rules", "check", "/dev/stdin"], RULES.encode())[:2] == (
-        0, "Checking /dev/stdin\n  SUCCESS: 1 rules found\n\n",
-    )  # fmt: skip
+        0,
+        "Checking /dev/stdin\n  SUCCESS: 1 rules found\n\n",
+    )
     (tmp_path / "r.yml").write_text(RULES)
     script = '"$0" -m agent.cli rules check <(cat "$1") /dev/stdin < "$1"'
     command = ["bash", "-c", script, sys.executable, str(tmp_path / "r.yml")]

@@ -54,7 +54,7 @@ def test_the_official_dashboard_finds_all_under_dcgms_names(query: str) -> None:
         ("nvidia_smi_pstate", "coldplate_gpu_throttle_active"),
         ("node_cpu_seconds_total", ""),
     ],
-)  # fmt: skip
+)
 def test_what_to_use_instead_is_in_the_tables(name: str, instead: str) -> None:
     (metric,) = verdict(name).metrics
     assert metric.instead == instead
@@ -136,8 +136,11 @@ def test_labels_that_are_not_there_are_told_with_those_that_are() -> None:
 
 
 def test_our_own_boards_and_rules_find_all(capsys: pytest.CaptureFixture[str]) -> None:
-    files = [*ROOT.glob("dashboards/generated/*.json"), *ROOT.glob("alerts/rules/*.yml"),
-             *ROOT.glob("alerts/server/*.rules.yml")]  # fmt: skip
+    files = [
+        *ROOT.glob("dashboards/generated/*.json"),
+        *ROOT.glob("alerts/rules/*.yml"),
+        *ROOT.glob("alerts/server/*.rules.yml"),
+    ]
     assert len(files) > 15
     assert check(*files) == 0
     assert "NONE" not in capsys.readouterr().out
@@ -149,8 +152,9 @@ def check(*files: Path, as_json: bool = False) -> int:
 
 def board(folder: Path, *queries: str) -> Path:
     path = folder / "board.json"
-    panels: list[dict[str, Any]] = [{"title": f"panel {number}", "targets": [{"expr": query}]}
-                                    for number, query in enumerate(queries)]  # fmt: skip
+    panels: list[dict[str, Any]] = [
+        {"title": f"panel {number}", "targets": [{"expr": query}]} for number, query in enumerate(queries)
+    ]
     path.write_text(json.dumps({"panels": panels}))
     return path
 

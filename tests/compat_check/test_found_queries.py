@@ -21,8 +21,10 @@ def test_panels_are_found_in_rows_of_every_age() -> None:
     assert places_and_texts({"rows": [{"title": "R", "panels": [panel("old", "a")]}]}) == [("old", "a")]
     row = {"type": "row", "title": "R", "panels": [panel("folded", "b")]}
     assert places_and_texts({"title": "Board", "panels": [panel("top", "a", "a2"), row]}) == [
-        ("top", "a"), ("top", "a2"), ("folded", "b")
-    ]  # fmt: skip
+        ("top", "a"),
+        ("top", "a2"),
+        ("folded", "b"),
+    ]
     assert places_and_texts({"dashboard": {"panels": [panel("of the API", "a")]}, "meta": {}}) == [("of the API", "a")]
     newest = {"spec": {"elements": {"panel-1": {"spec": {"title": "v2", "data": {"spec": {"expr": "a"}}}}}}}
     assert places_and_texts(newest) == [("v2", "a")]

@@ -35,11 +35,13 @@ NVIDIA_SMI = {
     "nvidia_smi_power_draw_watts": ("coldplate_gpu_power_watts", {}),
     "nvidia_smi_clocks_current_sm_clock_hz": ("coldplate_gpu_clock_hertz", {"domain": "sm"}),
     "nvidia_smi_clocks_event_reasons_hw_thermal_slowdown": (
-        "coldplate_gpu_throttle_active", {"reason": "hw_thermal_slowdown"}),
+        "coldplate_gpu_throttle_active",
+        {"reason": "hw_thermal_slowdown"},
+    ),
     "nvidia_smi_ecc_errors_uncorrected_volatile_total": ("coldplate_gpu_ecc_errors_total", {"type": "uncorrected"}),
     "nvidia_smi_pcie_link_width_current": ("coldplate_gpu_pcie_link_width", {}),
     "nvidia_smi_energy_joules_total": ("coldplate_gpu_energy_joules_total", {}),
-}  # fmt: skip
+}
 NVITOP = {
     # nvitop-exporter's name: (our metric, its own labels, how many of theirs one of ours is)
     "gpu_utilization_Percentage": ("coldplate_gpu_utilization_ratio", {}, 100.0),
@@ -84,8 +86,9 @@ def test_a_synthetic_node_serves_every_name_with_no_label_but_the_profiles(page:
     absent = {each.name for each in profile.names} - page.samples.keys()
     rates = {each.name for each in profile.names if any(term.rate for term in each.terms)}
     assert {each for each in absent - rates if "legacy" not in each} <= {
-        "nvidia_smi_xid_errors_total", "nvidia_smi_xid_last_timestamp_seconds"
-    }  # fmt: skip
+        "nvidia_smi_xid_errors_total",
+        "nvidia_smi_xid_last_timestamp_seconds",
+    }
     for each in profile.names:
         for labels in page.samples.get(each.name, ()):
             assert {name for name, _ in labels} <= set(profile.labels), each.name
@@ -104,21 +107,40 @@ def test_facts_of_nvidia_smi_are_written_in_its_way(page: ParsedPage) -> None:
     ours = next(dict(each) for each in page.samples["coldplate_gpu_info"] if dict(each)["gpu"] == "0")
     theirs = next(dict(each) for each in page.samples["nvidia_smi_gpu_info"] if dict(each)["index"] == "0")
     assert theirs == {
-        "index": "0", "uuid": ours["uuid"].removeprefix("GPU-"), "name": ours["model"], "serial": ours["serial"],
-        "compute_cap": ours["compute_capability"], "driver_version": ours["driver_version"],
-        "pci_bus_id": f"0000{ours['slot']}".upper(), "vbios_version": ours["vbios"],
-    }  # fmt: skip
+        "index": "0",
+        "uuid": ours["uuid"].removeprefix("GPU-"),
+        "name": ours["model"],
+        "serial": ours["serial"],
+        "compute_cap": ours["compute_capability"],
+        "driver_version": ours["driver_version"],
+        "pci_bus_id": f"0000{ours['slot']}".upper(),
+        "vbios_version": ours["vbios"],
+    }
 
 
 def test_states_of_which_one_is_1_become_their_code(page: ParsedPage) -> None:
-    states = {name: dict(pairs) for pairs, value in page.samples["coldplate_gpu_fabric_state"].items()
-              for name in [dict(pairs)["state"]] if value}  # fmt: skip
+    states = {
+        name: dict(pairs)
+        for pairs, value in page.samples["coldplate_gpu_fabric_state"].items()
+        for name in [dict(pairs)["state"]]
+        if value
+    }
     codes = {"not_supported": 0, "not_started": 1, "in_progress": 2, "completed": 3}
     assert set(page.by("uuid", "nvidia_smi_fabric_state").values()) == {codes[each] for each in states}
     active = {"gpu_idle": 1.0, "hw_power_brake": 1.0}
-    reasons = [reading("coldplate_gpu_throttle_active", active.get(reason, 0.0), GPU, reason=reason)
-               for reason in ("gpu_idle", "application_clocks", "sw_power_cap", "sync_boost", "sw_thermal_slowdown",
-                              "hw_thermal_slowdown", "hw_power_brake", "display_clocks")]  # fmt: skip
+    reasons = [
+        reading("coldplate_gpu_throttle_active", active.get(reason, 0.0), GPU, reason=reason)
+        for reason in (
+            "gpu_idle",
+            "application_clocks",
+            "sw_power_cap",
+            "sync_boost",
+            "sw_thermal_slowdown",
+            "hw_thermal_slowdown",
+            "hw_power_brake",
+            "display_clocks",
+        )
+    ]
     slowed = reading("coldplate_gpu_hw_slowdown_active", 1.0)
     found = values("nvidia_smi", *reasons, slowed)
     assert found["nvidia_smi_clocks_event_reasons_active"] == 0x1 | 0x80 | 0x8

@@ -21,9 +21,14 @@ FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate
 
 class Node:
     def __init__(
-        self, start, library: Path, tmp_path: Path, config: str = FAST, commands: tuple[str, ...] = (),
+        self,
+        start,
+        library: Path,
+        tmp_path: Path,
+        config: str = FAST,
+        commands: tuple[str, ...] = (),
         arguments: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.control = tmp_path / "control"
         self.command(*commands)
         self.state = tmp_path / "state"
@@ -69,9 +74,13 @@ class LoopRig:
     """A sampling loop without threads, its sampler, and the hub that it publishes to."""
 
     def __init__(
-        self, clock: Callable[[], Instant], settings: Settings, backends: Sequence[Any] = (), worker: Any = None,
+        self,
+        clock: Callable[[], Instant],
+        settings: Settings,
+        backends: Sequence[Any] = (),
+        worker: Any = None,
         **more: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.hub = Hub()
         self.sampler = Sampler(settings, Inventory(None), "nvml")
         self.loop = SamplingLoop(self.sampler, worker or without_worker(), backends, clock, hub=self.hub, **more)

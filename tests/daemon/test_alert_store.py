@@ -80,10 +80,15 @@ def test_a_pending_alert_is_written_often_and_one_that_keeps_firing_seldom(tmp_p
     ("source", "later_by", "ended", "notified"),
     [
         pytest.param("synthetic straggler", 30, [], set(), id="alerts of a drill are not those of the node"),
-        pytest.param("devices", 30 + alert_state.OUTAGE_TOLERANCE_SECONDS, ["Down"], {"http://am"},
-                     id="after a long time alerts start again and the end of firing ones is sent"),
+        pytest.param(
+            "devices",
+            30 + alert_state.OUTAGE_TOLERANCE_SECONDS,
+            ["Down"],
+            {"http://am"},
+            id="after a long time alerts start again and the end of firing ones is sent",
+        ),
     ],
-)  # fmt: skip
+)
 def test_alerts_of_another_source_or_of_long_ago_are_not_restored(
     source: str, later_by: float, ended: list[str], notified: set[str], tmp_path: Path
 ) -> None:

@@ -141,7 +141,7 @@ def test_without_an_event_nothing_is_written_and_memory_has_a_bound(make: Make, 
         ([(xids(3),), (xids(3),), (xids(4),), (NONE,), (xids(4),)], [[], [], ["XID 79"], [], []]),
         ([(NONE,), (xids(1),)], [[], ["XID 79"]]),
     ],
-)  # fmt: skip
+)
 def test_what_is_new_is_noticed_once(frames: Sequence[tuple[Frame, ...]], begun: list[list[str]]) -> None:
     triggers = FlightTriggers(frozenset({FIRING, XID}))
     assert [triggers.begun_events(snapshot(second, *more)) for second, more in enumerate(frames)] == begun

@@ -38,16 +38,22 @@ MISTAKES: list[tuple[list[str] | str, tuple[str, ...]]] = [
     (f"notify: {{webhook: {{urls: [{URL}]}}}}", ("notify.webhook",)),
     (f"backends: {{redfish: {{url: {URL}}}}}", ("backends.redfish",)),
     (f"rack: {{name: r, peers: [{URL}]}}", ("rack.peers",)),
-    ("rules: {files: [bad.yml]}", ("{folder}/bad.yml:7: ", "'soon' is not a duration", "{folder}/bad.yml:11: ",
-                                   "WarmAtOnce")),
+    (
+        "rules: {files: [bad.yml]}",
+        ("{folder}/bad.yml:7: ", "'soon' is not a duration", "{folder}/bad.yml:11: ", "WarmAtOnce"),
+    ),
     (["run", "--scenario", "stragler"], ("straggler",)),
     (["run", "--backend", "nvml", "--scenario", "idle"], ("--scenario needs --backend synthetic",)),
     (["run", "--path.sysfs", "/nowhere"], ("--path.sysfs: /nowhere is not a directory",)),
     (["run", "--backend", "none", "--web.telemetry-path", "metrics"], ("must begin with '/'",)),
-    (["run", "--backend", "none", "--web.listen-address", "127.0.0.1:{port}"],
-     ("127.0.0.1:{port}", "--web.listen-address")),
-    (["run", "--backend", "none", "--web.listen-address", f"{'n' * 64}:1"],
-     ("the host cannot be resolved (", "--web.listen-address")),
+    (
+        ["run", "--backend", "none", "--web.listen-address", "127.0.0.1:{port}"],
+        ("127.0.0.1:{port}", "--web.listen-address"),
+    ),
+    (
+        ["run", "--backend", "none", "--web.listen-address", f"{'n' * 64}:1"],
+        ("the host cannot be resolved (", "--web.listen-address"),
+    ),
     (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], ("--textfile: /nowhere/x.prom",)),
     (["once", "--backend", "none", "--textfile", "/nowhere/x.txt"], ("ends with .prom",)),
     (["once", "--textfile", "x.prom", "--format", "json"], ("--format: json is not what --textfile writes",)),
@@ -58,7 +64,7 @@ MISTAKES: list[tuple[list[str] | str, tuple[str, ...]]] = [
     (["pause", "--for", "1s"], ("--for: 1s is not from 10s to 1d",)),
     (["pause", "--for", "2d"], ("--for: 2d is not from 10s to 1d",)),
     (["pause", "--for", "1m", "--end"], ("not allowed with argument",)),
-]  # fmt: skip
+]
 """Arguments, or the text of a configuration file, and what is said of them."""
 
 
@@ -100,9 +106,17 @@ def test_a_mistake_is_said_with_status_2(ended: list[warm.Ended], place: dict[st
 
 # Nothing secret is served, printed or logged: neither of the configuration nor of other people's processes.
 PATHS = (
-    "/metrics", "/", "/api/v1/snapshot", "/api/v1/rules", "/api/v1/alerts", "/api/v1/rack", "/-/ready", "/-/healthy",
-    "/runbooks/AlertsUndelivered", f"/nowhere?token={MARK}-of-a-client",
-)  # fmt: skip
+    "/metrics",
+    "/",
+    "/api/v1/snapshot",
+    "/api/v1/rules",
+    "/api/v1/alerts",
+    "/api/v1/rack",
+    "/-/ready",
+    "/-/healthy",
+    "/runbooks/AlertsUndelivered",
+    f"/nowhere?token={MARK}-of-a-client",
+)
 ACCEPTED = ("text/plain", "application/openmetrics-text", "application/json, text/html")
 CONFIG = """\
 backends: {{power: [redfish, estimate], infiniband: false, redfish: {{url: 'http://127.0.0.1:{port}', username: bmc,
@@ -131,9 +145,11 @@ COMMANDS = (
 def job_of_somebody_else() -> Iterator[int]:
     """A process of a job whose command line and environment hold what nobody else is to see."""
     surroundings = {
-        "SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "train", "WANDB_API_KEY": f"{MARK}-in-the-environment",
+        "SLURM_JOB_ID": "4711",
+        "SLURM_JOB_NAME": "train",
+        "WANDB_API_KEY": f"{MARK}-in-the-environment",
         "HTTPS_PROXY": f"http://me:{MARK}-in-a-proxy@proxy:3128",
-    }  # fmt: skip
+    }
     command = ["sh", "-c", "read forever; exit", f"--password={MARK}-in-the-command-line"]
     with subprocess.Popen(command, env={**os.environ, **surroundings}, stdin=subprocess.PIPE) as process:
         try:
@@ -177,8 +193,11 @@ def test_no_page_no_command_and_no_log_tells_a_secret(start, library: Path, tmp_
         text = FAST.replace("backends: {power: [estimate], infiniband: false}\n", "") + _configure(tmp_path)
         node = Node(
             lambda *words, **more: start(*words, "--log.level", "debug", **more),
-            library, tmp_path, text, (f"process 0 {pid}",),
-        )  # fmt: skip
+            library,
+            tmp_path,
+            text,
+            (f"process 0 {pid}",),
+        )
         failed = "coldplate_notifications_errors_total"
         node.daemon.until("receivers failed", lambda: sum(node.daemon.family(failed, "url").values()) >= 2, 60)
         # Whose job it is depends on the machine's cgroups; that its files in /proc are read does not.

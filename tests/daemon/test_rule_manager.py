@@ -72,9 +72,10 @@ class Bench:
 
     def value(self, name: str, **labels: str) -> float | None:
         found = [
-            each.value for each in self.manager.frame(later(self.second)).readings
+            each.value
+            for each in self.manager.frame(later(self.second)).readings
             if each.metric.name == f"coldplate_{name}" and labels.items() <= dict(each.series.all_labels).items()
-        ]  # fmt: skip
+        ]
         return found[0] if found else None
 
 

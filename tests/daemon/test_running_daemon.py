@@ -43,13 +43,18 @@ def test_gpus_without_a_driver_are_critical_for_check_the_alerts_and_the_page(st
         (device / "vendor").write_text("0x10de\n")
         (device / "class").write_text("0x030200\n")
     daemon = start("--path.sysfs", str(sysfs))
-    given = (["--path.sysfs", str(sysfs)], ["--path.sysfs", str(tmp_path)],
-             ["--path.sysfs", str(tmp_path), "--backend", "nvml"])  # fmt: skip
+    given = (
+        ["--path.sysfs", str(sysfs)],
+        ["--path.sysfs", str(tmp_path)],
+        ["--path.sysfs", str(tmp_path), "--backend", "nvml"],
+    )
     checked = warm.commands([["check", "--agent", "none", "--timeout", "20s", "--json", *each] for each in given])
     verdicts = [{each["name"]: each["verdict"] for each in json.loads(done.output)["findings"]} for done in checked]
     assert [(done.status, found["driver"]) for done, found in zip(checked, verdicts, strict=True)] == [
-        (2, "critical"), (3, "unknown"), (2, "critical"),
-    ]  # fmt: skip
+        (2, "critical"),
+        (3, "unknown"),
+        (2, "critical"),
+    ]
     daemon.until("expected GPUs", lambda: daemon.family("coldplate_gpus_expected", "") == {"": 2.0}, 30)
     daemon.until("an alert", lambda: "GpuCountWrong" in alerts(daemon), 30)
     assert alerts(daemon)["GpuCountWrong"]["labels"]["severity"] == "critical"

@@ -46,10 +46,11 @@ def shown(own: SelfMetrics) -> dict[tuple[str, ...], float]:
 def test_the_agent_shows_its_build_its_configuration_its_threads_and_its_files() -> None:
     last = LastReload(1000.0)
     own = SelfMetrics(
-        None, last,
+        None,
+        last,
         lambda: [ThreadState("rules", True, 3), ThreadState("http", False, 0)],
         lambda: [FileState("alerts.state", False, 7), FileState("rack.state", True, 0, 900.0)],
-    )  # fmt: skip
+    )
     assert shown(own) == {
         ("build_info", __version__, platform.python_version()): 1,
         ("config_last_reload_successful",): 1,
@@ -166,10 +167,11 @@ def stopped(**signs: Callable[[], Any]) -> list[str]:
 
 def test_every_part_that_has_stopped_has_a_line_and_state_that_has_waited_a_minute_for_the_disk() -> None:
     threads = {
-        "rules": "has made no progress for 31 s", "state": "ended by OSError: x",
+        "rules": "has made no progress for 31 s",
+        "state": "ended by OSError: x",
         "backend-host": "cannot be started: y",
         "notify": "ended by ValueError: a receiver's, which has its own alert",
-    }  # fmt: skip
+    }
     assert stopped(threads=lambda: threads) == [
         "backend host: its thread cannot be started: y",
         "rules are not evaluated: their thread has made no progress for 31 s",

@@ -113,8 +113,12 @@ def test_the_worker_runs_our_code_wherever_the_agent_is_started(tmp_path: Path) 
     program = f"import sys; sys.path[0] = {str(ROOT)!r}; from agent.cli import entry; entry()"
     ended = subprocess.run(
         [sys.executable, "-c", program, "once", "--scenario", "idle"],
-        capture_output=True, text=True, timeout=30, cwd=tmp_path, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=tmp_path,
+        check=False,
+    )
     assert "coldplate_gpu_up" in ended.stdout, ended.stderr
     assert not (tmp_path / "sprung").exists()
 
@@ -132,9 +136,12 @@ RACK = "rack: {name: r12, power_budget: 40.8kW, nodes_expected: 1, feeds: {a: 30
 def test_once_prints_an_exposition_or_json_or_writes_a_textfile_and_shows_what_is_configured(tmp_path: Path) -> None:
     target, config = tmp_path / "coldplate.prom", tmp_path / "c.yaml"
     config.write_text(RACK)
-    given = (["--scenario", "straggler"], ["--backend", "none", "--format", "json"],
-             ["--backend", "none", "--textfile", str(target)],
-             ["--backend", "none", "--config.file", str(config)])  # fmt: skip
+    given = (
+        ["--scenario", "straggler"],
+        ["--backend", "none", "--format", "json"],
+        ["--backend", "none", "--textfile", str(target)],
+        ["--backend", "none", "--config.file", str(config)],
+    )
     ended = warm.commands([["once", *each] for each in given])
     assert [done.status for done in ended] == [0] * 4, ended
     text, document, _, rack = (done.output.decode() for done in ended)
@@ -153,8 +160,13 @@ def test_a_command_ends_its_output_quietly_when_it_is_not_read() -> None:
     os.close(reader)
     ended = subprocess.run(
         [sys.executable, "-m", "agent.cli", "render", "metrics"],
-        stdout=writer, stderr=subprocess.PIPE, text=True, timeout=30, cwd=ROOT, check=False,
-    )  # fmt: skip
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=30,
+        cwd=ROOT,
+        check=False,
+    )
     os.close(writer)
     assert "Traceback" not in ended.stderr
 

@@ -250,8 +250,10 @@ def test_links_lead_to_boards_that_exist_and_carry_variables_that_these_have(boa
 def test_a_rack_over_its_budget_is_red_and_every_limit_that_is_drawn_is_one_of_the_rules() -> None:
     """The rack's dashed lines are the levels of RackPowerHigh, whatever the rule file says they are."""
     rules = (PACK / "rack.yml").read_text()
-    drawn = re.findall(r'rack:power_budget_watts:min\{rack="\$rack"\} \* ([\d.]+)', "".join(
-        expr + "\n" for _, expr in load()["rack"].queries()))  # fmt: skip
+    drawn = re.findall(
+        r'rack:power_budget_watts:min\{rack="\$rack"\} \* ([\d.]+)',
+        "".join(expr + "\n" for _, expr in load()["rack"].queries()),
+    )
     assert sorted(map(float, drawn)) == [0.8, 0.9, 1.0, 1.35]
     assert all(re.search(rf"> {number}\b", rules) for number in drawn)
     (table,) = (each for each in load()["fleet"].panels() if (each["title"], each["type"]) == ("Racks", "table"))
@@ -367,9 +369,10 @@ def test_a_count_is_0_only_where_something_says_so(
 @pytest.mark.parametrize("expr", ANSWERS, ids=("breach", "throttled", "dark racks", "nodes", "forecast", "jobs"))
 def test_a_piece_of_a_query_answers(expr: str, tmp_path: Path) -> None:
     asked = {
-        "expr": f"round({filled(expr, CHOSEN)}, 0.001)", "eval_time": "2m",
+        "expr": f"round({filled(expr, CHOSEN)}, 0.001)",
+        "eval_time": "2m",
         "exp_samples": [{"labels": labels, "value": value} for labels, value in ANSWERS[expr].items()],
-    }  # fmt: skip
+    }
     _ask(tmp_path, asked)
 
 

@@ -63,9 +63,14 @@ def recording_rules(fleet_files: list[rulefile.RuleFile]) -> str:
         for rule in inhibition.shipped()
     )
     return RULES.format(
-        reported=REPORTED, firing=FIRING, active=ACTIVE, of_rack=OF_RACK, identity=IDENTITY, names="|".join(names),
+        reported=REPORTED,
+        firing=FIRING,
+        active=ACTIVE,
+        of_rack=OF_RACK,
+        identity=IDENTITY,
+        names="|".join(names),
         effects="\n        or\n        ".join(effects),
-    )  # fmt: skip
+    )
 
 
 def _text(matchers: tuple[Matcher, ...]) -> str:

@@ -23,17 +23,19 @@ def helm(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess
     program = need("helm", left_out="NOTHING of the chart is rendered here")
     nowhere = {f"HELM_{each}_HOME": str(VALUES / "nowhere") for each in ("CACHE", "CONFIG", "DATA")}
     return subprocess.run(
-        [program, *map(str, arguments)], capture_output=True, text=True, check=False, input=given,
+        [program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        input=given,
         env={**os.environ, **nowhere, "KUBECONFIG": os.devnull},
-    )  # fmt: skip
+    )
 
 
 def render(values: str, *arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
     """A value set as manifests; `--values -` reads more of them from `given`."""
     file = VALUES / f"{values}.yaml"
-    return helm(
-        "template", "cold", CHART, "--namespace", "gpus", "--values", file, *arguments, given=given,
-    )  # fmt: skip
+    return helm("template", "cold", CHART, "--namespace", "gpus", "--values", file, *arguments, given=given)
 
 
 @functools.cache

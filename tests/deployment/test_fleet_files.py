@@ -81,9 +81,12 @@ def test_every_alert_of_a_shard_and_of_the_fleet_has_a_case_that_fires_and_one_t
 def test_vmagent_loads_its_configurations() -> None:
     for name in ("scrape", "shards"):
         judged(
-            engine("vmagent"), "-dryRun", f"-promscrape.config={FLEET / 'vmagent' / name}.yml",
-            "-remoteWrite.url=http://localhost", f"-remoteWrite.urlRelabelConfig={FLEET / 'vmagent' / 'keep.yml'}",
-        )  # fmt: skip
+            engine("vmagent"),
+            "-dryRun",
+            f"-promscrape.config={FLEET / 'vmagent' / name}.yml",
+            "-remoteWrite.url=http://localhost",
+            f"-remoteWrite.urlRelabelConfig={FLEET / 'vmagent' / 'keep.yml'}",
+        )
 
 
 def test_what_two_files_have_under_one_name_is_the_same_rule() -> None:

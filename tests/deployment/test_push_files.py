@@ -69,10 +69,14 @@ def start_prometheus_agent(engines: Engines, agent: Engine, receiver_port: int) 
 def start_vmagent(engines: Engines, agent: Engine, receiver_port: int) -> None:
     path = adapted("vmagent.yml", engines, agent, receiver_port)
     words = [
-        program("vmagent"), f"-promscrape.config={path}", f"-remoteWrite.tmpDataPath={engines.folder / 'queue'}",
-        f"-remoteWrite.url=http://127.0.0.1:{receiver_port}/api/v1/write", "-remoteWrite.maxRowsPerBlock=2000",
-        "-remoteWrite.maxDiskUsagePerURL=256MiB", "-remoteWrite.queues=1",
-    ]  # fmt: skip
+        program("vmagent"),
+        f"-promscrape.config={path}",
+        f"-remoteWrite.tmpDataPath={engines.folder / 'queue'}",
+        f"-remoteWrite.url=http://127.0.0.1:{receiver_port}/api/v1/write",
+        "-remoteWrite.maxRowsPerBlock=2000",
+        "-remoteWrite.maxDiskUsagePerURL=256MiB",
+        "-remoteWrite.queues=1",
+    ]
     engines.start("sender", words, HTTP, "/health")
 
 

@@ -72,9 +72,13 @@ def test_every_object_is_one_that_kubernetes_knows() -> None:
     )
     small = [each for each in every if each["kind"] != "ConfigMap" or len(each["data"]) != 1]  # a dashboard is one text
     done = subprocess.run(
-        [sys.executable, "-c", program], input=json.dumps(small), capture_output=True, text=True, check=False,
+        [sys.executable, "-c", program],
+        input=json.dumps(small),
+        capture_output=True,
+        text=True,
+        check=False,
         env={"PYTHONPATH": str(LIBRARY)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -161,7 +165,7 @@ def test_every_key_of_the_configuration_comes_through(tmp_path: Path) -> None:
         ({"prometheusRule": {"enabled": True, "disable": ["GpuHott"]}}, "no alert GpuHott"),
         ({"image": {"repository": ""}}, "image.repository: must be set, because no image is published"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_refused_with_its_place(given: dict[str, Any], said: str) -> None:
     done = render("default", "--values", "-", given=json.dumps(given))
     assert done.returncode != 0
@@ -197,8 +201,16 @@ def test_the_server_and_the_agents_name_a_node_alike(tmp_path: Path) -> None:
     found = manifests("everything")
     (monitor,) = of_kind(found, "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
-    labels = {"__meta_kubernetes_pod_node_name": "node-9", "namespace": "gpus", "pod": "x", "container": "coldplate",
-              "service": "x", "endpoint": "metrics", "job": "x", "instance": "10.0.0.9:19400"}  # fmt: skip
+    labels = {
+        "__meta_kubernetes_pod_node_name": "node-9",
+        "namespace": "gpus",
+        "pod": "x",
+        "container": "coldplate",
+        "service": "x",
+        "endpoint": "metrics",
+        "job": "x",
+        "instance": "10.0.0.9:19400",
+    }
     for each in endpoint["relabelings"]:
         if each.get("action") == "labeldrop":
             labels = {name: value for name, value in labels.items() if name not in each["regex"].split("|")}
@@ -232,8 +244,10 @@ def test_dashboards_are_those_that_are_shipped() -> None:
     """Links to runbooks lead where those of the alerts do."""
     boards = {path.name: path.read_text() for path in (ROOT / "dashboards" / "generated").glob("*.json")}
     agents, over_tls, base = (
-        "http://${__value.raw}/runbooks/", "https://${__value.raw}/runbooks/", "https://docs.example/runbooks/"
-    )  # fmt: skip
+        "http://${__value.raw}/runbooks/",
+        "https://${__value.raw}/runbooks/",
+        "https://docs.example/runbooks/",
+    )
     assert agents in boards["fleet.json"]
     for values, label, value, link in (
         ("everything", "grafana_dashboard", "1", over_tls),
@@ -279,9 +293,14 @@ def powers(found: tuple[dict[str, Any], ...]) -> dict[str, Any]:
 
 
 LEAST = {
-    "network": False, "processes": False, "user": 65532, "read": set(), "written": set(), "capabilities": set(),
+    "network": False,
+    "processes": False,
+    "user": 65532,
+    "read": set(),
+    "written": set(),
+    "capabilities": set(),
     "all": False,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -291,13 +310,15 @@ LEAST = {
         (("hostNetwork",), {"network": True}),
         (("podResources",), {"user": 0, "read": {"/var/lib/kubelet/pod-resources"}}),
         (("hostPID",), {"processes": True}),
-        (("hostPID", "environments"),
-         {"processes": True, "user": 0, "capabilities": {"SYS_PTRACE", "DAC_READ_SEARCH"}}),
+        (
+            ("hostPID", "environments"),
+            {"processes": True, "user": 0, "capabilities": {"SYS_PTRACE", "DAC_READ_SEARCH"}},
+        ),
         (("hostPID", "podLogs"), {"processes": True, "user": 0, "read": {"/var/log/pods"}}),
         (("hostSysfs",), {"user": 0, "read": {"/sys/class", "/sys/devices", "/sys/bus"}}),
         (("privileged",), {"user": 0, "all": True}),
     ],
-)  # fmt: skip
+)
 def test_a_privilege_adds_what_it_names_and_nothing_else(names: tuple[str, ...], added: dict[str, Any]) -> None:
     values = {"privileges": {"hostNetwork": False, "podResources": False, **dict.fromkeys(names, True)}}
     given = json.dumps(values)
@@ -307,9 +328,12 @@ def test_a_privilege_adds_what_it_names_and_nothing_else(names: tuple[str, ...],
 
 def test_unless_told_otherwise_it_has_the_network_the_kubelet_and_its_state_and_runs_once_on_a_node() -> None:
     assert powers(manifests("default")) == {
-        **LEAST, "network": True, "user": 0, "read": {"/var/lib/kubelet/pod-resources"},
+        **LEAST,
+        "network": True,
+        "user": 0,
+        "read": {"/var/lib/kubelet/pod-resources"},
         "written": {"/var/lib/coldplate"},
-    }  # fmt: skip
+    }
     (daemons,) = of_kind(manifests("default"), "DaemonSet")
     assert daemons["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0, "two would count its power twice"
 
@@ -337,8 +361,10 @@ def test_nothing_in_a_pod_can_gain_more_and_an_init_container_never_sees_what_th
 def test_probes_ask_as_the_port_answers() -> None:
     plain, tls, none = (container(manifests(each)) for each in ("default", "tls", "trial"))
     assert {name: each["httpGet"]["path"] for name, each in plain.items() if name.endswith("Probe")} == {
-        "startupProbe": "/-/healthy", "livenessProbe": "/-/healthy", "readinessProbe": "/-/ready",
-    }  # fmt: skip
+        "startupProbe": "/-/healthy",
+        "livenessProbe": "/-/healthy",
+        "readinessProbe": "/-/ready",
+    }
     assert plain["readinessProbe"]["httpGet"]["scheme"] == "HTTP"
     assert plain["startupProbe"]["periodSeconds"] * plain["startupProbe"]["failureThreshold"] == 120
     assert all(set(tls[each]) >= {"tcpSocket"} for each in ("startupProbe", "livenessProbe", "readinessProbe"))

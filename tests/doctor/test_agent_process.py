@@ -25,8 +25,9 @@ def started(tree: NodeTree, *options: str, pid: int = AGENT, folder: Path | None
 def examined(tree: NodeTree, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, list[Finding]]:
     """Verdict and text of each line of the command, by subject."""
     capsys.readouterr()
-    roots = [f"--path.{name}={tree.at(place)}" for name, place in
-             (("sysfs", "sys"), ("procfs", "proc"), ("rootfs", "root"))]  # fmt: skip
+    roots = [
+        f"--path.{name}={tree.at(place)}" for name, place in (("sysfs", "sys"), ("procfs", "proc"), ("rootfs", "root"))
+    ]
     assert cli.main(["doctor", "--json", *roots, *options]) in (0, 1)
     findings: dict[str, list[Finding]] = {}
     for line in json.loads(capsys.readouterr().out)["findings"]:

@@ -29,8 +29,15 @@ web: {listen: ['127.0.0.1:1']}
 notify: {webhook: {urls: ['http://hooks.example/secretofmine']}}
 """
 OWN = ("hostofmine", "rackofmine", "peerofmine", "secretofmine", "hooks.example", "commentofmine")
-FILES = ("index.json", "snapshot.json", "config.json", "doctor.txt", "doctor.json", "versions.json",
-         "recording.coldplate")  # fmt: skip
+FILES = (
+    "index.json",
+    "snapshot.json",
+    "config.json",
+    "doctor.txt",
+    "doctor.json",
+    "versions.json",
+    "recording.coldplate",
+)
 
 
 def bundle(
@@ -79,8 +86,11 @@ def test_everything_is_in_it_names_are_not_and_its_recording_can_be_replayed(tmp
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     for name in FILES:
         assert f"  {name} " in ended.output.decode()
-    uuids = {each["labels"]["uuid"] for each in json.loads(pages("/api/v1/snapshot")[1])["data"]["readings"]
-             if "uuid" in each["labels"]}  # fmt: skip
+    uuids = {
+        each["labels"]["uuid"]
+        for each in json.loads(pages("/api/v1/snapshot")[1])["data"]["readings"]
+        if "uuid" in each["labels"]
+    }
     assert uuids
     for name, content in files.items():
         assert not [each for each in (*OWN, *uuids) if each.encode() in content], name

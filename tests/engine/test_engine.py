@@ -147,7 +147,9 @@ def test_a_reload_keeps_alerts_and_history_of_rules_that_stay() -> None:
     run.engine.reload(ruleset(f"{{alert: Mean, expr: 'avg_over_time(t[30s]) > 70', for: 20s}}, {HOT}"), later(12.5))
     assert run.rounds(13, 25, HOT_NODE) == ["20: firing"]
     assert {alert.rule: alert.active_at for alert in run.alerts()} == {
-        "Hot": START.wall - 0.5, "Mean": START.wall - 0.5}  # fmt: skip
+        "Hot": START.wall - 0.5,
+        "Mean": START.wall - 0.5,
+    }
 
 
 def test_a_reload_that_makes_the_wait_longer_sends_a_firing_alert_back() -> None:

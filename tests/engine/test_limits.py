@@ -108,13 +108,15 @@ NAMELESS = ELEMENTS + 100 * (limits.SAMPLES_PER_LABEL_SET + 2)
 @pytest.mark.parametrize(
     ("query", "series", "samples", "enough", "little"),
     [
-        *((query, 100, 60, 200_000, 50) for query in (
-            "m", "m + m", "count_over_time(m[1m])", "sum_over_time(m[10m:1s])", 'x or {gpu=~".+"}')),
+        *(
+            (query, 100, 60, 200_000, 50)
+            for query in ("m", "m + m", "count_over_time(m[1m])", "sum_over_time(m[10m:1s])", 'x or {gpu=~".+"}')
+        ),
         ("m", 100, 1, ELEMENTS, ELEMENTS - limits.SAMPLES_PER_ELEMENT),
         ("-m", 100, 1, NAMELESS, NAMELESS - limits.SAMPLES_PER_ELEMENT),
         ("count_over_time(m[10m])", 1, 600, 620, 590),  # one window is not too long either
     ],
-)  # fmt: skip
+)
 def test_the_samples_that_a_query_holds_are_limited(
     query: str, series: int, samples: int, enough: int, little: int
 ) -> None:

@@ -70,8 +70,10 @@ def test_a_group_of_slow_rules_ends_after_a_while_and_the_rest_of_it_says_why() 
 
 
 def test_rules_behind_those_that_time_out_are_evaluated_while_these_pause() -> None:
-    run = Rounds(f"groups: [{{name: g, rules: [{', '.join(rule(f'slow{number}', 1100) for number in range(5))}, "
-                 f"{rule('fine', 1)}]}}]")  # fmt: skip
+    run = Rounds(
+        f"groups: [{{name: g, rules: [{', '.join(rule(f'slow{number}', 1100) for number in range(5))}, "
+        f"{rule('fine', 1)}]}}]"
+    )
     run.rounds(1)
     assert run.engine.reports()[0].rules[5].health is RuleHealth.FAILED
     run.rounds(1)

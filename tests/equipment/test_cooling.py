@@ -15,27 +15,36 @@ from tests.equipment.conftest import BASE, Cooled, detector
 Make = Callable[..., Cooled]
 
 CONNECTOR = {
-    "SupplyTemperatureCelsius": {"Reading": 31.5}, "ReturnTemperatureCelsius": {"Reading": 41},
-    "FlowLitersPerMinute": {"Reading": 90}, "RatedFlowLitersPerMinute": 120, "HeatRemovedkW": {"Reading": 62.5},
+    "SupplyTemperatureCelsius": {"Reading": 31.5},
+    "ReturnTemperatureCelsius": {"Reading": 41},
+    "FlowLitersPerMinute": {"Reading": 90},
+    "RatedFlowLitersPerMinute": 120,
+    "HeatRemovedkW": {"Reading": 62.5},
     "DeltaPressurekPa": {"Reading": 80},
-}  # fmt: skip
+}
 
 
 def test_detectors_and_connectors_are_found_by_links_and_shown_in_base_units(cooled: Make) -> None:
     node = cooled()
     node.serve(
-        "Chassis_0", LeakDetection=node.leaks("Chassis_0", ColdPlate="OK", Manifold="Warning"),
+        "Chassis_0",
+        LeakDetection=node.leaks("Chassis_0", ColdPlate="OK", Manifold="Warning"),
         CoolantConnectors=node.connectors("Chassis_0", In=CONNECTOR),
-    )  # fmt: skip
+    )
     node.serve("HGX_Chassis_0", LeakDetection=node.leaks("HGX_Chassis_0", Tray="Critical"))
     assert node.leak_states() == {
-        "Chassis_0/ColdPlate": "ok", "Chassis_0/Manifold": "warning", "HGX_Chassis_0/Tray": "critical",
-    }  # fmt: skip
+        "Chassis_0/ColdPlate": "ok",
+        "Chassis_0/Manifold": "warning",
+        "HGX_Chassis_0/Tray": "critical",
+    }
     assert node.coolant() == {
-        "supply_temperature_celsius In": 31.5, "return_temperature_celsius In": 41,
-        "flow_liters_per_second In": 1.5, "rated_flow_liters_per_second In": 2.0,
-        "heat_removed_watts In": 62_500, "delta_pressure_pascals In": 80_000,
-    }  # fmt: skip
+        "supply_temperature_celsius In": 31.5,
+        "return_temperature_celsius In": 41,
+        "flow_liters_per_second In": 1.5,
+        "rated_flow_liters_per_second In": 2.0,
+        "heat_removed_watts In": 62_500,
+        "delta_pressure_pascals In": 80_000,
+    }
     asked = len(node.controller.asked)
     node.read()
     assert len(node.controller.asked) - asked == 4, "a round reads each part once, and does not search again"
@@ -144,21 +153,31 @@ def test_only_the_configured_chassis_is_looked_into(cooled: Make) -> None:
         ("/c", {"ThermalSubsystem": 7}, "leak_detector_state", "ThermalSubsystem is not a link"),
         ("/c/ThermalSubsystem/Fans", {"Members": "none"}, "chassis_fan_state", "Members is not a list"),
         ("/c/ThermalSubsystem/Fans/F", {"Status": []}, "chassis_fan_state", "Status is not an object"),
-        ("/c/ThermalSubsystem/CoolantConnectors/In", {**CONNECTOR, "Status": 1},
-         "coolant_supply_temperature_celsius", "Status is not an object"),
-        ("/c/ThermalSubsystem/LeakDetection", {"LeakDetectorGroups": [{"Detectors": [{"Status": []}]}]},
-         "leak_detector_state", "LeakDetectorGroups[0]: Detectors[0]: Status is not an object"),
+        (
+            "/c/ThermalSubsystem/CoolantConnectors/In",
+            {**CONNECTOR, "Status": 1},
+            "coolant_supply_temperature_celsius",
+            "Status is not an object",
+        ),
+        (
+            "/c/ThermalSubsystem/LeakDetection",
+            {"LeakDetectorGroups": [{"Detectors": [{"Status": []}]}]},
+            "leak_detector_state",
+            "LeakDetectorGroups[0]: Detectors[0]: Status is not an object",
+        ),
         ("/c/ThermalSubsystem/LeakDetection", {"LeakDetectors": []}, None, ""),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
     cooled: Make, caplog: pytest.LogCaptureFixture, path: str, document: Any, row: str | None, words: str
 ) -> None:
     node = cooled()
     node.serve(
-        "c", LeakDetection=node.leaks("c", A="OK"), CoolantConnectors=node.connectors("c", In=CONNECTOR),
+        "c",
+        LeakDetection=node.leaks("c", A="OK"),
+        CoolantConnectors=node.connectors("c", In=CONNECTOR),
         Fans=node.controller.collection(f"{BASE}/c/ThermalSubsystem/Fans", {"F": {}}),
-    )  # fmt: skip
+    )
     node.controller.documents[f"{BASE}{path}"] = document
     for _ in range(2):
         found = [(gap.metric.name, gap.reason) for gap in node.read().gaps if words and words in gap.detail]
@@ -218,8 +237,9 @@ def test_numbers_in_texts_and_an_object_in_the_place_of_a_list_are_understood(co
     assert values["chassis_intake_temperature_celsius"] == 25.5
     node.controller.documents[thermal] = {"Fans": {"@odata.id": f"{thermal}/Fans"}, "Temperatures": {}}
     assert {reading.series.metric.name for reading in node.read().readings} == {
-        "coldplate_coolant_flow_liters_per_second", "coldplate_chassis_fan_state",
-    }, "a link alone is not a fan; the one that was there is unavailable"  # fmt: skip
+        "coldplate_coolant_flow_liters_per_second",
+        "coldplate_chassis_fan_state",
+    }, "a link alone is not a fan; the one that was there is unavailable"
 
 
 def test_an_endless_list_is_read_up_to_a_bound(cooled: Make) -> None:
@@ -251,8 +271,10 @@ def test_a_folder_of_mockups_is_served_and_read(tmp_path: Path, capsys: pytest.C
         (place / "index.json").write_text(json.dumps(document))
     assert mockups.main([str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "server", "  coldplate_chassis_fan_state 1U/F: ok", "  coldplate_chassis_fan_speed_ratio 1U/F: 0.4",
+        "server",
+        "  coldplate_chassis_fan_state 1U/F: ok",
+        "  coldplate_chassis_fan_speed_ratio 1U/F: 0.4",
         "  coldplate_rack_dew_point_celsius A: 9.5",
-    ]  # fmt: skip
+    ]
     assert mockups.main([str(tmp_path / "server" / "Chassis" / "1U")]) == 1
     assert "no mockup with a Chassis below" in capsys.readouterr().err

@@ -47,16 +47,24 @@ def test_load_lines_and_supplies_are_shown_in_base_units(shelf: Plant) -> None:
     give(shelf, f"{PDUS}/2", "Branches", {"A": {**OK, "CurrentAmps": {"Reading": 9.5}, "BreakerState": "Normal"}})
     give(shelf, f"{PDUS}/2", "Outlets", {str(number): OK for number in range(48)})
     assert shelf.states() == {
-        "1 power-shelf 1": "ok", "1 power-supply A": "ok",
-        "2 rack-pdu 2": "ok", "2 mains AC1": "ok", "2 branch A": "ok",
-    }  # fmt: skip
+        "1 power-shelf 1": "ok",
+        "1 power-supply A": "ok",
+        "2 rack-pdu 2": "ok",
+        "2 mains AC1": "ok",
+        "2 branch A": "ok",
+    }
     assert shelf.values() == {
-        "equipment_up": 1, "distribution_power_watts 1": 24_500,
-        "supply_power_watts 1 A": 4100, "supply_rated_watts 1 A": 5500,
-        "circuit_power_watts 2 mains AC1": 12_000, "circuit_rated_amperes 2 mains AC1": 60,
-        "circuit_current_amperes 2 mains AC1 1": 31, "circuit_current_amperes 2 mains AC1 2": 32,
-        "circuit_current_amperes 2 mains AC1 3": 33, "circuit_current_amperes 2 branch A": 9.5,
-    }  # fmt: skip
+        "equipment_up": 1,
+        "distribution_power_watts 1": 24_500,
+        "supply_power_watts 1 A": 4100,
+        "supply_rated_watts 1 A": 5500,
+        "circuit_power_watts 2 mains AC1": 12_000,
+        "circuit_rated_amperes 2 mains AC1": 60,
+        "circuit_current_amperes 2 mains AC1 1": 31,
+        "circuit_current_amperes 2 mains AC1 2": 32,
+        "circuit_current_amperes 2 mains AC1 3": 33,
+        "circuit_current_amperes 2 branch A": 9.5,
+    }
     assert not any("Outlets" in path for path in shelf.controller.asked)
 
 
@@ -90,9 +98,11 @@ def test_a_shelf_that_is_a_chassis_alone_is_found(shelf: Plant) -> None:
     chassis_with_supplies(shelf, "bmc")
     documents["/redfish/v1/Chassis/powershelf/PowerSubsystem"]["PowerSupplyRedundancy"] = [{"GroupName": "N+1", **OK}]
     assert shelf.states() == {
-        "powershelf power-shelf powershelf": "ok", "powershelf power-supply PSU0": "ok",
-        "powershelf power-supply PSU1": "critical", "powershelf power-supply-redundancy N+1": "ok",
-    }  # fmt: skip
+        "powershelf power-shelf powershelf": "ok",
+        "powershelf power-supply PSU0": "ok",
+        "powershelf power-supply PSU1": "critical",
+        "powershelf power-supply-redundancy N+1": "ok",
+    }
 
 
 def test_supplies_in_a_chassis_belong_to_the_shelf_that_has_none(shelf: Plant) -> None:
@@ -213,10 +223,14 @@ def test_fans_of_their_own_and_the_summed_up_intake_come_before_the_older_docume
     node.controller.documents[f"{BASE}/c"]["Thermal"] = {"@odata.id": f"{BASE}/c/Thermal"}
     node.controller.documents[f"{BASE}/c/Thermal"] = {"Fans": [{"Name": "Fan1", "Status": WELL}]}
     assert shown(node) == {
-        "Fan1 ok": 1, "Fan2 warning": 1, "fan_speed_ratio Fan1": 0.55, "fan_speed_ratio Fan2": 1.0,
-        "fan_rotation_hertz Fan1": 200.0, "fan_rotation_hertz Fan2": 300.0,
+        "Fan1 ok": 1,
+        "Fan2 warning": 1,
+        "fan_speed_ratio Fan1": 0.55,
+        "fan_speed_ratio Fan2": 1.0,
+        "fan_rotation_hertz Fan1": 200.0,
+        "fan_rotation_hertz Fan2": 300.0,
         "intake_temperature_celsius intake": 27.5,
-    }  # fmt: skip
+    }
     assert f"{BASE}/c/Thermal" not in node.controller.asked
 
 
@@ -238,9 +252,12 @@ def test_the_older_document_with_fans_in_turns_or_percent_and_a_sensor_at_the_in
         ],
     )
     assert shown(node) == {
-        "FAN A ok": 1, "FAN B critical": 1, "fan_rotation_hertz FAN A": 150.0, "fan_speed_ratio FAN B": 0.4,
+        "FAN A ok": 1,
+        "FAN B critical": 1,
+        "fan_rotation_hertz FAN A": 150.0,
+        "fan_speed_ratio FAN B": 0.4,
         "intake_temperature_celsius Inlet Temp": 24,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -270,10 +287,15 @@ def test_readings_need_no_health(cooled: Make) -> None:
         ],
     )
     assert shown(node) == {
-        "A ok": 1, "C unavailable": 1, "D unavailable": 1, "fan_rotation_hertz A": 150, "fan_rotation_hertz B": 100,
-        "intake_temperature_celsius Inlet": 27, "intake_temperature_celsius Bare": 28,
+        "A ok": 1,
+        "C unavailable": 1,
+        "D unavailable": 1,
+        "fan_rotation_hertz A": 150,
+        "fan_rotation_hertz B": 100,
+        "intake_temperature_celsius Inlet": 27,
+        "intake_temperature_celsius Bare": 28,
         "intake_temperature_celsius Bad": 29,
-    }  # fmt: skip
+    }
     ((gap, text),) = [(gap.metric.name, gap.detail) for gap in node.read().gaps]
     assert gap == "coldplate_chassis_fan_state"
     assert text.endswith("/Thermal: Fans[2]: Status is not an object")

@@ -53,9 +53,12 @@ def test_a_row_for_each_value(recording: Path, tmp_path: Path) -> None:
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["time"][-6:], row["node"], float(row["value"])) for row in rows] == [
-        ("0.000Z", "n1", 50.5), ("1.000Z", "n1", 50.5), ("1.000Z", "n2", 60.0), ("2.000Z", "n1", 50.5),
+        ("0.000Z", "n1", 50.5),
+        ("1.000Z", "n1", 50.5),
+        ("1.000Z", "n2", 60.0),
+        ("2.000Z", "n1", 50.5),
         ("2.000Z", "n2", 61.0),
-    ]  # fmt: skip
+    ]
     assert rows[0]["time"] == "2023-11-14T22:13:20.000Z"
     assert rows[0]["metric"] == "coldplate_gpu_temperature_celsius"
     assert rows[0]["labels"] == 'gpu="0",uuid="GPU-0"'
@@ -95,12 +98,8 @@ SERIES = 'coldplate_gpu_temperature_celsius{{gpu="0",uuid="GPU-0",instance="n1:1
 
 
 @pytest.mark.parametrize(
-    ("style", "found"),
-    [
-        ("csv-wide", "{time},n1,{value}\n"),
-        ("openmetrics", f"{SERIES} {{value}} {{wall}}\n"),
-    ],
-)  # fmt: skip
+    ("style", "found"), [("csv-wide", "{time},n1,{value}\n"), ("openmetrics", f"{SERIES} {{value}} {{wall}}\n")]
+)
 def test_a_series_that_moves_to_another_place_stays_one(
     tmp_path: Path, style: str, found: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,9 +126,12 @@ def test_a_line_of_json_for_each_value(recording: Path, capsys: pytest.CaptureFi
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == 5
     assert lines[4] == {
-        "time": 1_700_000_002.0, "node": "n2", "metric": "coldplate_gpu_temperature_celsius",
-        "labels": {"gpu": "0", "uuid": "GPU-0"}, "value": 61.0,
-    }  # fmt: skip
+        "time": 1_700_000_002.0,
+        "node": "n2",
+        "metric": "coldplate_gpu_temperature_celsius",
+        "labels": {"gpu": "0", "uuid": "GPU-0"},
+        "value": 61.0,
+    }
 
 
 def test_what_is_there_is_not_overwritten(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,9 +19,13 @@ from exporters.http_messages import Request, Response
 
 def clients_by(clock: Callable[[], float]) -> Clients:
     return Clients(
-        lambda request: Response(HTTPStatus.OK), clock, LogOnce(logging.getLogger("t")),
-        nudge=lambda: None, hang_up=socket.socket.close, gate=PortGate(),
-    )  # fmt: skip
+        lambda request: Response(HTTPStatus.OK),
+        clock,
+        LogOnce(logging.getLogger("t")),
+        nudge=lambda: None,
+        hang_up=socket.socket.close,
+        gate=PortGate(),
+    )
 
 
 class Bottomless:
@@ -180,8 +184,10 @@ def stalled(ago: float) -> Connection:
         # the one that has been quiet longest
         ((idle, 0.2), [(waiting, 9.0), (idle, 0.1), (writing, 9.0)]),
         # if none is quiet, the client longest with one answer
-        *(((slow, 3 * SLOW_SECONDS), [(waiting, 2 * SLOW_SECONDS), (writing, 2 * SLOW_SECONDS), (greedy, 0.0)])
-          for slow in (waiting, writing)),
+        *(
+            ((slow, 3 * SLOW_SECONDS), [(waiting, 2 * SLOW_SECONDS), (writing, 2 * SLOW_SECONDS), (greedy, 0.0)])
+            for slow in (waiting, writing)
+        ),
         # in a flood of newcomers one of them, and no scraper that waits for its next second
         ((idle, 0.3), [(scraper, 15.0), (idle, 0.1)]),
         # those who hold most places with one answer give room to newcomers
@@ -194,7 +200,7 @@ def stalled(ago: float) -> Connection:
         (None, [(writing, 0.1), (waiting, SLOW_SECONDS)]),
         (None, []),
     ],
-)  # fmt: skip
+)
 def test_who_is_evicted(goes: tuple[Make, float] | None, others: list[tuple[Make, float]]) -> None:
     chosen = goes and goes[0](goes[1])
     rest = [make(ago) for make, ago in others]

@@ -121,8 +121,12 @@ def test_answers_keep_their_order_on_a_connection(serve: Serve, promises: Promis
     promises.keep(b"again")
     answers = client.rest().split(b"HTTP/1.1 200 OK\r\n")
     assert [each.partition(b"\r\n\r\n")[2] for each in answers[1:]] == [
-        b"/now", b"at last", b"/then", b"again", b"/end"
-    ]  # fmt: skip
+        b"/now",
+        b"at last",
+        b"/then",
+        b"again",
+        b"/end",
+    ]
 
 
 def test_a_late_promise_is_answered_as_late_and_the_connection_lives_on(serve: Serve) -> None:

@@ -55,9 +55,13 @@ class Child:
         self._stack = stack
         with log.open("w") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
+                [sys.executable, "-c", CHILD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
                 cwd=ROOT,
-            )  # fmt: skip
+            )
         stack.callback(self._process.communicate, timeout=10)
         self.port = int(self._process.stdout.readline())
 

@@ -65,8 +65,12 @@ def lost(number: int) -> list[Reading]:
 
 
 def port(name: str, rate: float = 50e9, up: float = 1.0, physical: float = 5.0) -> list[Reading]:
-    values = {"port_up": up, "rate_bytes_per_second": rate, "state_id": 4.0 if up else 1.0,
-              "physical_state_id": physical}  # fmt: skip
+    values = {
+        "port_up": up,
+        "rate_bytes_per_second": rate,
+        "state_id": 4.0 if up else 1.0,
+        "physical_state_id": physical,
+    }
     return [reading(f"coldplate_infiniband_{what}", value, IbPort(name, "1")) for what, value in values.items()]
 
 
@@ -115,10 +119,12 @@ def bodies(text: str, title: str) -> list[tuple[str, str]]:
 
 
 def test_a_replay_of_synthetic_devices_is_said_to_be_both() -> None:
-    text = page([
-        reading("coldplate_replay_info", 1.0, Node(), node="n9", recorded="then"),
-        reading("coldplate_synthetic_info", 1.0, Node(), scenario="idle"),
-    ])  # fmt: skip
+    text = page(
+        [
+            reading("coldplate_replay_info", 1.0, Node(), node="n9", recorded="then"),
+            reading("coldplate_synthetic_info", 1.0, Node(), scenario="idle"),
+        ]
+    )
     assert "Replay of a recording of n9, begun at then" in text
     assert "Synthetic devices, scenario idle: nothing they show is real." in text
 
@@ -253,11 +259,15 @@ def test_reasons_for_low_clocks_are_shown_and_judged_by_no_colour(reasons: list[
 @pytest.mark.parametrize(
     "values",
     [
-        {"utilization_ratio": 0.05}, {"power_watts": 150.0}, {"power_limit_watts": 500.0},
-        {"temperature_margin_celsius": -1.0}, {"memory_temperature_celsius": 120.0}, {"row_remap_failure": 1.0},
+        {"utilization_ratio": 0.05},
+        {"power_watts": 150.0},
+        {"power_limit_watts": 500.0},
+        {"temperature_margin_celsius": -1.0},
+        {"memory_temperature_celsius": 120.0},
+        {"row_remap_failure": 1.0},
         {"pcie_link_width": 8.0, "pcie_link_width_max": 16.0},
     ],
-)  # fmt: skip
+)
 def test_no_value_is_judged_by_the_page_itself(values: dict[str, float]) -> None:
     """The rules judge: what a site overrides or disables there is no trouble here."""
     text = page(node(gpu(4, **values)))
@@ -299,14 +309,21 @@ def test_the_peak_of_a_port_says_over_which_time() -> None:
 
 def test_ports_of_alerts_come_first_and_disabled_and_silent_ones_are_listed() -> None:
     ports = [
-        *port("mlx5_0"), *port("mlx5_1", up=0.0, physical=2.0), *port("mlx5_2", rate=25e9), *port("mlx5_3"),
+        *port("mlx5_0"),
+        *port("mlx5_1", up=0.0, physical=2.0),
+        *port("mlx5_2", rate=25e9),
+        *port("mlx5_3"),
         *port("mlx5_4", up=0.0, physical=3.0),
-    ]  # fmt: skip
+    ]
     slow = firing("InfinibandRateDegraded", "warning", device="mlx5_2", port="1")
     rows = bodies(page(ports, slow), "InfiniBand")
     assert [" ".join(row.split()[:3]) for _, row in rows] == [
-        "mlx5_2/1 ▲ up", "mlx5_0/1 ✔ up", "mlx5_1/1 · down", "mlx5_3/1 ✔ up", "mlx5_4/1 · off",
-    ]  # fmt: skip
+        "mlx5_2/1 ▲ up",
+        "mlx5_0/1 ✔ up",
+        "mlx5_1/1 · down",
+        "mlx5_3/1 ✔ up",
+        "mlx5_4/1 · off",
+    ]
     assert "200 Gb/s" in rows[0][1]
     assert "Down, Polling" in rows[2][1]
     gaps = tuple(
@@ -373,9 +390,16 @@ def test_a_host_without_a_gpu_is_neither_well_nor_ill() -> None:
 
 @pytest.mark.parametrize(
     ("query", "every"),
-    [("", "10"), ("refresh=2", "2"), ("refresh=60", "60"), ("refresh=0", None), ("refresh=1e9", "10"),
-     ("refresh=<script>", "10"), ("&".join(["refresh=2"] * 50), "10")],
-)  # fmt: skip
+    [
+        ("", "10"),
+        ("refresh=2", "2"),
+        ("refresh=60", "60"),
+        ("refresh=0", None),
+        ("refresh=1e9", "10"),
+        ("refresh=<script>", "10"),
+        ("&".join(["refresh=2"] * 50), "10"),
+    ],
+)
 def test_the_page_reloads_as_often_as_requested(query: str, every: str | None) -> None:
     text = page(node(), query=query)
     found = re.search(r'<meta http-equiv="refresh" content="(\d+)">', text)

@@ -147,10 +147,13 @@ def comparable(value: Any, key: str = "") -> Any:
 @pytest.mark.parametrize(
     "path",
     [
-        "/api/v1/alerts", "/api/v1/rules", "/api/v1/rules?type=alert", "/api/v1/rules?type=record",
+        "/api/v1/alerts",
+        "/api/v1/rules",
+        "/api/v1/rules?type=alert",
+        "/api/v1/rules?type=record",
         "/api/v1/rules?type=x",
     ],
-)  # fmt: skip
+)
 def test_we_answer_as_prometheus_does(
     theirs: Callable[[str], tuple[int, Any]], ours: Callable[[str], tuple[int, Any]], path: str
 ) -> None:
@@ -313,10 +316,12 @@ def test_alerts_can_be_left_out_of_rules(text: str, told: int) -> None:
     [
         ("type=alerts", 'invalid parameter "type": not supported value "alerts"'),
         ("exclude_alerts=maybe", 'invalid parameter "exclude_alerts": "maybe" is neither true nor false'),
-        ("match[]=%7Bseverity%3D%22page%22%7D",
-         'invalid parameter "match[]": not supported here; use rule_name[], rule_group[] or file[]'),
+        (
+            "match[]=%7Bseverity%3D%22page%22%7D",
+            'invalid parameter "match[]": not supported here; use rule_name[], rule_group[] or file[]',
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_query_that_cannot_be_followed_is_refused_in_prometheus_json(query: str, error: str) -> None:
     answer = get(f"/api/v1/rules?{query}", *GROUPS)
     assert (answer.status, answer.content_type) == (HTTPStatus.BAD_REQUEST, "application/json")

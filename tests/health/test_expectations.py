@@ -36,9 +36,17 @@ from agent.model import IbPort, Instant, Node, Reading, Series, Snapshot
 from tests.frames import snapshot_of
 
 ALL = {check.name for check in CHECKS}
-OF_MACHINE = {"dgx-a100": "dgx-a100", "dgx-h100": "dgx-h100", "dgx-h200": "dgx-h200", "dgx-b200": "hgx-b200",
-              "gb200-tray": "gb200-tray", "dgx-h100-optics": "dgx-h100",
-              "nvl72-tray": "gb200-tray", "nvl72-rack": "gb200-tray", "l40s-pcie": "generic"}  # fmt: skip
+OF_MACHINE = {
+    "dgx-a100": "dgx-a100",
+    "dgx-h100": "dgx-h100",
+    "dgx-h200": "dgx-h200",
+    "dgx-b200": "hgx-b200",
+    "gb200-tray": "gb200-tray",
+    "dgx-h100-optics": "dgx-h100",
+    "nvl72-tray": "gb200-tray",
+    "nvl72-rack": "gb200-tray",
+    "l40s-pcie": "generic",
+}
 
 
 def test_every_shipped_file_names_its_sources_says_what_it_is_for() -> None:
@@ -90,7 +98,7 @@ def test_a_node_is_recognised_by_its_gpus(models: list[str], gpus: int, name: st
         ("description: x\nhca_distances: [near]\n", "hca_distances: 'near' is not a distance; give some of PIX, PXB"),
         ("description: [x\n", "e.yaml:1:"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_names_file_key_and_remedy(tmp_path: Path, content: str, told: str) -> None:
     path = tmp_path / "e.yaml"
     path.write_text(content)
@@ -136,8 +144,10 @@ def test_nothing_is_expected_of_a_node_without_gpus_but_no_reading_passes_for_we
 def test_a_generic_node_minds_an_inactive_port_with_a_link_not_one_without_cable() -> None:
     def judged(state: float) -> Verdict:
         port = IbPort("mlx5_0", "1")
-        readings = [Reading(Series(BY_NAME["coldplate_infiniband_port_up"], port), 0),
-                    Reading(Series(BY_NAME["coldplate_infiniband_physical_state_id"], port), state)]  # fmt: skip
+        readings = [
+            Reading(Series(BY_NAME["coldplate_infiniband_port_up"], port), 0),
+            Reading(Series(BY_NAME["coldplate_infiniband_physical_state_id"], port), state),
+        ]
         view = view_of(snapshot_of(1, Instant(1.0, 1.0), readings))
         (finding,) = run_checks(view, GENERIC, {"infiniband-ports"})
         return finding.verdict
@@ -190,8 +200,9 @@ def test_a_fact_that_is_not_met_is_0_and_told_once_and_so_is_its_end(look, caplo
         assert told["nvlinks"] == met
         assert told["gpu-count"] == 1.0
     assert [each.getMessage() for each in caplog.records] == [
-        "expectation is not met", "expectation is met again: nvlinks",
-    ]  # fmt: skip
+        "expectation is not met",
+        "expectation is met again: nvlinks",
+    ]
     facts = vars(caplog.records[0])["facts"]
     assert (facts["expectation"], facts["found"]) == ("nvlinks", "GPU 2: 17 up, 1 down")
 

@@ -158,8 +158,9 @@ def test_gpus_in_two_domains_are_not_one_fabric(look) -> None:
         for series in layout.series:
             if series.metric.name == "coldplate_gpu_fabric_info" and series.entity.index == "5":
                 other[series] = type(series)(series.metric, series.entity, (("cluster_uuid", "c"), ("clique", "9")))
-    frames = tuple(Frame(Layout(tuple(other.get(s, s) for s in layout.series)), values)
-                   for layout, values in snapshot.frames)  # fmt: skip
+    frames = tuple(
+        Frame(Layout(tuple(other.get(s, s) for s in layout.series)), values) for layout, values in snapshot.frames
+    )
     (finding,) = run_checks(view_of(Snapshot(1, snapshot.at, frames)), H100, {"fabric"})
     assert finding.verdict is Verdict.CRITICAL
     assert "GPU 5: clique 9 of c" in finding.found
@@ -195,8 +196,10 @@ def test_ports_below_their_rate_and_ports_that_are_not_there(look) -> None:
     assert judged("coldplate_infiniband_rate_bytes_per_second", None).verdict is Verdict.UNKNOWN
     gone = judged("coldplate_infiniband_port_up", None)
     assert (gone.name, gone.verdict, gone.found) == (
-        "infiniband-ports", Verdict.CRITICAL, "7 of 7 ports are active; not active: none",
-    )  # fmt: skip
+        "infiniband-ports",
+        Verdict.CRITICAL,
+        "7 of 7 ports are active; not active: none",
+    )
 
 
 def test_xids_are_told_by_gpu_and_are_as_bad_as_their_remedy_or_their_log_line(look) -> None:
@@ -246,8 +249,12 @@ def test_the_whole_is_as_bad_as_its_worst_part() -> None:
     assert worst([made[Verdict.UNKNOWN], made[Verdict.WARNING]]) is Verdict.WARNING
     assert worst(made.values()) is Verdict.CRITICAL
     assert [each.verdict.value for each in by_rank(made.values())] == [
-        "critical", "warning", "unknown", "skipped", "ok",
-    ]  # fmt: skip
+        "critical",
+        "warning",
+        "unknown",
+        "skipped",
+        "ok",
+    ]
 
 
 def test_gpus_are_named_in_few_words() -> None:

@@ -36,9 +36,13 @@ class Shell:
         self.calls.write_text("")
         saying = saying if saying is not None else f'echo "{LINE.format(WORDS[status])}"'
         self.stand_in("coldplate", f'echo "$@" > {self.folder}/arguments\n{saying}\nexit {status}\n')
-        environment = {"PATH": f"{self.folder}:{os.environ['PATH']}", "COLDPLATE": str(self.folder / "coldplate"),
-                       "COLDPLATE_TOLD": str(self.folder / "told"), "SLURMD_NODENAME": "n17",
-                       "COLDPLATE_SCONTROL_LIMIT": "0.3s"}  # fmt: skip
+        environment = {
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
+            "COLDPLATE": str(self.folder / "coldplate"),
+            "COLDPLATE_TOLD": str(self.folder / "told"),
+            "SLURMD_NODENAME": "n17",
+            "COLDPLATE_SCONTROL_LIMIT": "0.3s",
+        }
         done = subprocess.run([ROOT / script], env=environment, capture_output=True, text=True, check=False)
         assert done.stderr == ""
         return done.returncode, done.stdout, self.calls.read_text().splitlines()
@@ -111,9 +115,13 @@ def test_why_nothing_could_be_checked_is_in_the_log(
 PLUGIN_KEYS = {"plugin", "source", "conditions", "rules", "pluginConfig", "metricsReporting"}
 RULE_KEYS = {"type", "condition", "reason", "path", "args", "timeout", "invoke_interval"}
 BOUND_KEYS = {
-    "invoke_interval", "timeout", "max_output_length", "concurrency", "enable_message_change_based_condition_update",
+    "invoke_interval",
+    "timeout",
+    "max_output_length",
+    "concurrency",
+    "enable_message_change_based_condition_update",
     "skip_initial_status",
-}  # fmt: skip
+}
 """What CustomPluginConfig, CustomRule and pluginGlobalConfig of node-problem-detector know; it passes over the rest."""
 
 

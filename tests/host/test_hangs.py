@@ -25,13 +25,19 @@ ROWS_OF = {
     "diskstats": {"disk_read_bytes_total", "disk_written_bytes_total"},
     "net/dev": {
         f"network_{what}_total"
-        for what in ("receive_bytes", "transmit_bytes", "receive_errors", "transmit_errors", "receive_drops",
-                     "transmit_drops")
+        for what in (
+            "receive_bytes",
+            "transmit_bytes",
+            "receive_errors",
+            "transmit_errors",
+            "receive_drops",
+            "transmit_drops",
+        )
     },
     "self/mounts": {"filesystem_size_bytes", "filesystem_used_bytes"},
     "filesystems": {"filesystem_size_bytes", "filesystem_used_bytes"},
     "pressure/memory": {"pressure_waiting_seconds_total", "pressure_stalled_seconds_total"},
-}  # fmt: skip
+}
 """The rows that are read from each file, without their prefix."""
 
 
@@ -83,8 +89,12 @@ def test_a_read_that_hangs_holds_no_lock_that_the_rest_of_the_process_needs(host
         odd.hang(host.proc / file)
     child = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(CHILD), str(host.proc), str(host.sys), *ROWS_OF],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert child.returncode == 0, child.stderr
     assert set(child.stdout.split()) == rows(set().union(*ROWS_OF.values()))
 

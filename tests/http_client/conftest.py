@@ -110,9 +110,8 @@ def asker() -> Iterator[Callable[..., Asker]]:
     with ExitStack() as stack:
 
         def make(
-            port: int, silence: float = float("inf"), host: str = "127.0.0.1",
-            scheme: str = "http", **options: Any,
-        ) -> Asker:  # fmt: skip
+            port: int, silence: float = float("inf"), host: str = "127.0.0.1", scheme: str = "http", **options: Any
+        ) -> Asker:
             target = HttpTarget(f"{scheme}://{host}:{port}", **options)
             return stack.enter_context(contextlib.closing(Asker(target, BOUNDS, time.monotonic, silence)))
 

@@ -100,10 +100,9 @@ TABLE: dict[str, tuple[Do, Outcome]] = {
     "continue without end": (goes_on(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), GARBAGE),
     "upgrades": (says(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), GARBAGE),
     "no content": (says(b"HTTP/1.1 204 No Content\r\n\r\n"), (204, b"")),
-    "redirects": (says(b"HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"),
-                  (307, b"")),
+    "redirects": (says(b"HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"), (307, b"")),
     "refuses": (says(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"), (503, b"busy")),
-}  # fmt: skip
+}
 
 
 def outcome(one: Any, within: float = TIME) -> Outcome:

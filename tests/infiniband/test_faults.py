@@ -103,9 +103,7 @@ def test_a_missing_file_is_unsupported_and_a_device_without_ports_a_gap(unpack, 
     shutil.rmtree((sysfs / "class/infiniband/mlx5_0").resolve() / "ports")
     sample = opened(sysfs).read(Lane.SLOW, now)
     missing, silent = sorted(sample.gaps, key=lambda gap: gap.entity.device, reverse=True)
-    assert (missing.metric.name, missing.reason) == (
-        "coldplate_infiniband_physical_state_id", Reason.UNSUPPORTED,
-    )  # fmt: skip
+    assert (missing.metric.name, missing.reason) == ("coldplate_infiniband_physical_state_id", Reason.UNSUPPORTED)
     assert silent.detail.endswith("mlx5_0/ports: No such file or directory")
     assert {each.entity.device for each in sample.readings} == {"mlx5_3"}
 

@@ -40,8 +40,7 @@ def test_each_gpu_of_a_dgx_has_its_own_rail_and_a_series_that_is_made_once(tree,
     readings = nearest_hcas(tree("dgx-h100"), gpus)
     assert pairs(readings) == [(str(index), rail, "PIX") for index, rail in enumerate(RAILS)]
     assert {each.value for each in readings} == {1}
-    assert readings[0].series.all_labels == (
-        ("gpu", "0"), ("uuid", "GPU-0"), ("device", "mlx5_0"), ("distance", "PIX"))  # fmt: skip
+    assert readings[0].series.all_labels == (("gpu", "0"), ("uuid", "GPU-0"), ("device", "mlx5_0"), ("distance", "PIX"))
     assert nearest_hcas(tree("dgx-h100"), gpus)[0].series is readings[0].series
     assert nearest_hcas(tmp_path, gpus) == [], "without HCAs"
 

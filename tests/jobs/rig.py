@@ -83,10 +83,16 @@ class Rig:
 
     def open(self, *sources: str, trust: tuple[str, ...] = (), **options: object) -> JobsBackend:
         given: dict[str, Any] = {
-            "lookup": name_of, "ask": self.broker.variables, "kubelet": [str(self.socket), str(self.proxy)],
-            "pod_logs": str(self.pod_logs), "gpustat": str(self.gpustat), "sources": sources or ("all",),
-            "mapping_dir": str(self.mapping), "trust_environment": trust, **options,
-        }  # fmt: skip
+            "lookup": name_of,
+            "ask": self.broker.variables,
+            "kubelet": [str(self.socket), str(self.proxy)],
+            "pod_logs": str(self.pod_logs),
+            "gpustat": str(self.gpustat),
+            "sources": sources or ("all",),
+            "mapping_dir": str(self.mapping),
+            "trust_environment": trust,
+            **options,
+        }
         if self.backend is not None:
             self.backend.close()
         self.backend = JobsBackend(self.proc.root, lambda: self.running, lambda: self.snapshot, **given)
@@ -159,8 +165,9 @@ class Rig:
         """The device of this GPU is /dev/nvidia`number`."""
         folder = self.proc.root / f"driver/nvidia/gpus/0000:{index:02x}:00.0"
         folder.mkdir(parents=True)
-        (folder / "information").write_text(f"Model: \t\t NVIDIA H100\nGPU UUID: \t {self.gpus[index].uuid}\n"
-                                            f"Device Minor: \t {number}\n")  # fmt: skip
+        (folder / "information").write_text(
+            f"Model: \t\t NVIDIA H100\nGPU UUID: \t {self.gpus[index].uuid}\nDevice Minor: \t {number}\n"
+        )
 
     def divide(self, index: int, **instances: int) -> None:
         """MIG devices of a GPU by UUID (without its MIG-) and GPU instance."""
@@ -207,7 +214,7 @@ GENUINE: list[tuple[str, str, str]] = [
     ("nomad", f"/nomad/share/{UID}.train", UID),
     ("kubernetes", f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{HEX}.scope", UID),
     ("kubernetes", f"/kubepods/burstable/pod{UID}/{HEX}", UID),
-]  # fmt: skip
+]
 """Scheduler, a path, and the job that it names."""
 
 VARIABLES: dict[str, dict[str, str]] = {
@@ -223,9 +230,13 @@ VARIABLES: dict[str, dict[str, str]] = {
 """What the processes of each scheduler have in their environment."""
 
 LOGINS = (
-    "/user.slice/user-1000.slice/session-3.scope", "/user.slice/user-1000.slice/user@1000.service/app.slice/x.service",
-    "/system.slice/cron.service", "/system.slice/jupyterhub.service", f"/system.slice/docker-{HEX}.scope",
-    f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope", "/",
+    "/user.slice/user-1000.slice/session-3.scope",
+    "/user.slice/user-1000.slice/user@1000.service/app.slice/x.service",
+    "/system.slice/cron.service",
+    "/system.slice/jupyterhub.service",
+    f"/system.slice/docker-{HEX}.scope",
+    f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope",
+    "/",
     "11:devices:/user.slice\n4:memory:/system.slice/slurmd.service\n1:name=systemd:/user.slice/user-0.slice/session-1.scope",
-)  # fmt: skip
+)
 """Where a process is that no scheduler started."""

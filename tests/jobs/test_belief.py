@@ -11,9 +11,12 @@ from agent.broker.questions import KEYS
 from tests.jobs.rig import BOOT, GENUINE, HEX, LOGINS, UID, VARIABLES, Rig
 
 HIS_OWN = (
-    "/user.slice/user-1000.slice/user@1000.service", "/user/alice/0", "/user.slice/user-1000.slice/session-3.scope",
-    "/user.slice/user-1000.slice/user@1000.service/app.slice/x.service", "/../../user-1000.slice/user@1000.service",
-)  # fmt: skip
+    "/user.slice/user-1000.slice/user@1000.service",
+    "/user/alice/0",
+    "/user.slice/user-1000.slice/session-3.scope",
+    "/user.slice/user-1000.slice/user@1000.service/app.slice/x.service",
+    "/../../user-1000.slice/user@1000.service",
+)
 """Below these a user makes cgroups himself."""
 GIVEN_AWAY = ("/system.slice/jupyterhub.service", "/system.slice/run-r1.scope", "/machine.slice/vm.scope", "/work")
 """Below these, somebody who is not root may: a service with Delegate=, for one."""
@@ -50,9 +53,14 @@ def test_a_schedulers_cgroup_is_its_job_and_a_users_of_the_same_name_is_not(
 
 
 CONTAINER_SHAPES = (
-    f"/docker-{HEX}.scope", f"/docker/{HEX}", f"/libpod-{HEX}.scope/container", f"/nerdctl-{HEX}.scope", f"/x/{HEX}",
-    "/lxc/victim", "/lxc.payload.victim",
-)  # fmt: skip
+    f"/docker-{HEX}.scope",
+    f"/docker/{HEX}",
+    f"/libpod-{HEX}.scope/container",
+    f"/nerdctl-{HEX}.scope",
+    f"/x/{HEX}",
+    "/lxc/victim",
+    "/lxc.payload.victim",
+)
 PLACES_OF_USERS = (*HIS_OWN, "/system.slice/jupyter-alice.service", "/system.slice/run-r1.scope")
 
 
@@ -215,11 +223,17 @@ def test_two_users_in_one_place_are_two_jobs(rig: Rig, path: str, env: dict[str,
 
 
 HETEROGENEOUS = {
-    "SLURM_JOB_ID": "123", "SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "123", "SLURM_JOB_ID_HET_GROUP_1": "124",
-    "SLURM_JOB_NAME": "n", "SLURM_JOB_ACCOUNT": "a", "SLURM_JOB_PARTITION": "cpu",
-    "SLURM_JOB_PARTITION_HET_GROUP_0": "cpu", "SLURM_JOB_PARTITION_HET_GROUP_1": "gpu",
+    "SLURM_JOB_ID": "123",
+    "SLURM_HET_SIZE": "2",
+    "SLURM_JOB_ID_HET_GROUP_0": "123",
+    "SLURM_JOB_ID_HET_GROUP_1": "124",
+    "SLURM_JOB_NAME": "n",
+    "SLURM_JOB_ACCOUNT": "a",
+    "SLURM_JOB_PARTITION": "cpu",
+    "SLURM_JOB_PARTITION_HET_GROUP_0": "cpu",
+    "SLURM_JOB_PARTITION_HET_GROUP_1": "gpu",
     "SLURM_JOB_START_TIME_HET_GROUP_1": str(BOOT + 7),
-}  # fmt: skip
+}
 
 
 def test_each_component_of_a_heterogeneous_job_has_its_own_facts(rig: Rig) -> None:

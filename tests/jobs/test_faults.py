@@ -176,8 +176,9 @@ def test_a_lookup_that_hangs_holds_up_no_job_and_its_name_comes_later(rig: Rig) 
         rig.look()
         assert not answer.is_set()
         assert [(rig.holder(gpu)["job_id"], rig.holder(gpu)["user"]) for gpu in range(2)] == [
-            ("1", "5000"), ("2", "5001"),
-        ]  # fmt: skip
+            ("1", "5000"),
+            ("2", "5001"),
+        ]
     finally:
         answer.set()
     assert asked.wait(10)

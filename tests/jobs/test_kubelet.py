@@ -111,9 +111,10 @@ def test_pods_that_hold_gpus_without_a_process_are_shown(rig: Rig, kubelet: Fake
 def test_a_pod_that_holds_a_gpu_by_a_resource_of_another_name_is_shown(rig: Rig, kubelet: FakeKubelet) -> None:
     """The device plugin may be told to call them nvidia.com/a100; HAMi counts memory as nvidia.com/gpumem."""
     kubelet.holds(
-        pod("a", rig.gpus[0].uuid, resource="nvidia.com/a100"), pod("b", "vf-1", resource="nvidia.com/TU104"),
+        pod("a", rig.gpus[0].uuid, resource="nvidia.com/a100"),
+        pod("b", "vf-1", resource="nvidia.com/TU104"),
         pod("c", "nvidia.com-gpumem-0", resource="nvidia.com/gpumem"),
-    )  # fmt: skip
+    )
     assert (rig.look().jobs(), rig.problems()) == ({("kubernetes", "ml/a"): ["0"]}, {})
 
 
@@ -245,10 +246,15 @@ def test_devices_are_found_as_gke_names_them_by_the_numbers_of_their_files(rig: 
         rig.minor(index, number)
     rig.divide(0, slice=7)
     kubelet.holds(
-        pod("a", "MIG-slice", resource="nvidia.com/mig-1g.10gb"), pod("b", "nvidia3/gi3"), pod("c", "nvidia0"),
-        pod("d", "nvidia1/vgpu0"), pod("e", "nvidia1/vgpu1"), pod("f", "nvidia2/gi7/vgpu0"),
-        pod("g", "nvidia2/gi9"), pod("h", "nvidia4"),
-    )  # fmt: skip
+        pod("a", "MIG-slice", resource="nvidia.com/mig-1g.10gb"),
+        pod("b", "nvidia3/gi3"),
+        pod("c", "nvidia0"),
+        pod("d", "nvidia1/vgpu0"),
+        pod("e", "nvidia1/vgpu1"),
+        pod("f", "nvidia2/gi7/vgpu0"),
+        pod("g", "nvidia2/gi9"),
+        pod("h", "nvidia4"),
+    )
     rig.look()
     held = {(row["gpu"], row["mig"]): row["pod"] for row in rig.rows("coldplate_gpu_job_info") if row["pod"]}
     assert held == {("1", "3"): "b", ("2", "0"): "c"}

@@ -33,11 +33,14 @@ def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
     rig.run(0, 100, SYSTEMD.format(UID.replace("-", "_")), {})
     rig.run(1, 101, CGROUPFS.format(STATIC), {})
     assert rig.look().jobs() == {
-        ("kubernetes", "ml/trainer-0"): ["0"], ("kubernetes", "kube-system/proxy-node1.example.com"): ["1"],
-    }  # fmt: skip
+        ("kubernetes", "ml/trainer-0"): ["0"],
+        ("kubernetes", "kube-system/proxy-node1.example.com"): ["1"],
+    }
     assert {key: rig.holder()[key] for key in ("namespace", "pod", "name")} == {
-        "namespace": "ml", "pod": "trainer-0", "name": "trainer-0",
-    }  # fmt: skip
+        "namespace": "ml",
+        "pod": "trainer-0",
+        "name": "trainer-0",
+    }
     assert (rig.gap("coldplate_job_info"), rig.problems()) == (None, {})
 
 

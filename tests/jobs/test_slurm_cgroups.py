@@ -89,9 +89,11 @@ def test_the_title_of_slurmstepd_names_the_job_whatever_its_tasks_say(slurm: Rig
 def test_the_components_of_a_heterogeneous_job_are_two_by_their_titles(slurm: Rig) -> None:
     """Every task has the first component's number, and the cgroup has none."""
     env = {
-        "SLURM_JOB_ID": "123", "SLURM_JOB_ID_HET_GROUP_0": "123", "SLURM_JOB_ID_HET_GROUP_1": "124",
+        "SLURM_JOB_ID": "123",
+        "SLURM_JOB_ID_HET_GROUP_0": "123",
+        "SLURM_JOB_ID_HET_GROUP_1": "124",
         "SLURM_JOB_PARTITION_HET_GROUP_1": "gpu",
-    }  # fmt: skip
+    }
     names = ("s5K1KKYAYG5D00", "s5K1KKYAYG5D01", "s5K1KKYAYG5D02")
     for gpu, name in enumerate(names):
         slurm.put(gpu, task(slurm, name, gpu, env | {"SLURM_JOB_SLUID": name}))

@@ -71,8 +71,11 @@ def test_a_gpu_that_the_kernel_waits_to_remove_is_known_by_its_address(line: str
 
 
 def test_an_sxid_is_counted_once_though_three_lines_describe_it(follower) -> None:
-    for words in ("Non-fatal, Link 32 egress non-posted PRIV error", "Data {0x00140004, 0x00100000, 0x00140004}",
-                  "Severity 0 Engine instance 32 Sub-engine instance 00"):  # fmt: skip
+    for words in (
+        "Non-fatal, Link 32 egress non-posted PRIV error",
+        "Data {0x00140004, 0x00100000, 0x00140004}",
+        "Severity 0 Engine instance 32 Sub-engine instance 00",
+    ):
         follower.log.write(f"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, {words}")
     (reading,) = follower.read(101.0).readings
     assert reading.value == 1
@@ -82,9 +85,12 @@ def test_an_sxid_is_counted_once_though_three_lines_describe_it(follower) -> Non
 
 def test_sxid_counts_grow_and_stay_and_are_separate_by_switch_code_and_grade(follower) -> None:
     for switch, code, words in (
-        (0, 20034, ", Fatal, Link 30 LTSSM Fault Up"), (0, 20034, ", Fatal, Link 30 LTSSM Fault Up"),
-        (1, 20034, ", Non-fatal, Link 30 LTSSM Fault Up"), (0, 26007, ", Fatality"), (0, 26007, ""),
-    ):  # fmt: skip
+        (0, 20034, ", Fatal, Link 30 LTSSM Fault Up"),
+        (0, 20034, ", Fatal, Link 30 LTSSM Fault Up"),
+        (1, 20034, ", Non-fatal, Link 30 LTSSM Fault Up"),
+        (0, 26007, ", Fatality"),
+        (0, 26007, ""),
+    ):
         follower.log.write(f"nvidia-nvswitch{switch}: SXid (PCI:0004:0{switch}:00.0): {code}{words}")
     follower.read(101.0)
     again = follower.read(102.0)

@@ -94,8 +94,13 @@ def write_fabric(sys: Path, uptime: float) -> None:
             _write(port / f"counters/port_{way}_data", f"{words}\n")
             for prefix in ("port", "unicast", "multicast"):
                 _write(port / f"counters/{prefix}_{way}_packets", f"{packets}\n")
-        for name in ("counters/port_xmit_wait", "counters/port_xmit_discards", "hw_counters/out_of_buffer",
-                     "hw_counters/np_ecn_marked_roce_packets", "hw_counters/rx_write_requests"):  # fmt: skip
+        for name in (
+            "counters/port_xmit_wait",
+            "counters/port_xmit_discards",
+            "hw_counters/out_of_buffer",
+            "hw_counters/np_ecn_marked_roce_packets",
+            "hw_counters/rx_write_requests",
+        ):
             _write(port / name, f"{packets}\n")
         _write(port / "hw_counters/rx_roce_only_bytes", f"{round(LINE_RATE * uptime)}\n")
 

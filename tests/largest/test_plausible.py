@@ -125,9 +125,10 @@ def test_no_gauge_is_higher_than_its_bound(row: Metric) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in MEASURED if re.search(r"errors|replays|remaps|ecc", row.name) and row.kind is Kind.COUNTER],
+    "row",
+    [row for row in MEASURED if re.search(r"errors|replays|remaps|ecc", row.name) and row.kind is Kind.COUNTER],
     ids=lambda row: row.name,
-)  # fmt: skip
+)
 def test_all_ones_in_a_count_of_errors_are_still_caught(row: Metric) -> None:
     if "network" not in row.name:  # where every packet may be one
         assert growth_of(row) * 2 < 2**32 - 1 or growth_of(row) == inf

@@ -24,9 +24,8 @@ def test_both_forms_of_a_time_are_read_and_the_first_of_a_chain_counts() -> None
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"0", b"0\x00", b"0\x020\x00", b"0\x85\xff\xff\xff\xff\xff", b"0\x02\xa0\x00",
-     b"0\x0c0\x0a" + b"0\x00" * 5],
-)  # fmt: skip
+    [b"", b"0", b"0\x00", b"0\x020\x00", b"0\x85\xff\xff\xff\xff\xff", b"0\x02\xa0\x00", b"0\x0c0\x0a" + b"0\x00" * 5],
+)
 def test_what_is_no_certificate_has_no_date(content: bytes) -> None:
     pem = b"-----BEGIN CERTIFICATE-----\n" + base64.b64encode(content) + b"\n-----END CERTIFICATE-----\n"
     assert first_expiry(pem) is None

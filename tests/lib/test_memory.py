@@ -41,7 +41,8 @@ RULES: dict[str, Callable[[], str]] = {
         "rules:", "labels: &l {" + ", ".join(f"l{number}: x" for number in range(500)) + "}\n  rules:"
     ),
     "labels of a group": lambda: rules(
-        lambda number: f"{{alert: A{number}, expr: b}}", 20_000,
+        lambda number: f"{{alert: A{number}, expr: b}}",
+        20_000,
         "  labels: {" + ", ".join(f"l{number}: x" for number in range(200)) + "}\n",
     ),
     "templates": lambda: rules(
@@ -49,7 +50,7 @@ RULES: dict[str, Callable[[], str]] = {
     ),
     "wrong rules": lambda: rules(lambda number: f"{{record: r{number}, exprr: b, labels: [c]}}", 25_000),
     "wrong queries": lambda: rules(lambda number: f"{{record: r{number}, expr: 'b{{{number}'}}", 25_000),
-}  # fmt: skip
+}
 
 
 def measure(kind: str, text: str, small: str, folder: Path) -> Figures:

@@ -36,7 +36,14 @@ VALUES = {
     "[yes, No, on, 'yes', y, TRUE]": [True, False, True, "yes", "y", True],
     "[2020-01-01, 2020-99-99, 12:30, 1:2:3, =]": ["2020-01-01", "2020-99-99", "12:30", "1:2:3", "="],
     "['5', \"~\", !!str 5, ! 5, !!int '5', !!float 5, !!null '', !!bool true]": [
-        "5", "~", "5", "5", 5, 5.0, None, True,
+        "5",
+        "~",
+        "5",
+        "5",
+        5,
+        5.0,
+        None,
+        True,
     ],
     "{5: a, true: b, ~: c, x: }": {5: "a", True: "b", None: "c", "x": None},
     "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n": {"a": {"x": 1, "y": 2}, "b": {"y": 3, "x": 1}},
@@ -52,7 +59,7 @@ VALUES = {
     "a: 1\n---\n---\n...\n# end\n": {"a": 1},
     "%YAML 1.1\n---\na: 1\n": {"a": 1},
     "? a\n: b\n": {"a": "b"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", VALUES)
@@ -156,9 +163,14 @@ def test_depth_costs_neither_the_process_nor_its_stack(tmp_path: Path) -> None:
         " except YamlError as error: print(kind, str(error)[:5])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *DEEP], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        [sys.executable, "-c", code, *DEEP],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"{kind} line " for kind in DEEP]
 
@@ -170,11 +182,14 @@ def test_pyyaml_without_libyaml_is_refused_with_the_remedy(monkeypatch: pytest.M
 
 
 plain_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc<~1", max_size=4), inner, max_size=4),
     max_leaves=20,
-)  # fmt: skip
+)
 
 
 @given(plain_values, st.booleans())

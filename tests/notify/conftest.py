@@ -156,9 +156,14 @@ def receive() -> Iterator[Callable[..., Any]]:
     made: list[Any] = []
 
     def build(
-        kind: Any, url: str, timeout: float = 2.0, pace: Pace = SWIFT, options: Any = None, off: float = 0.0,
+        kind: Any,
+        url: str,
+        timeout: float = 2.0,
+        pace: Pace = SWIFT,
+        options: Any = None,
+        off: float = 0.0,
         **target: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         def off_clock() -> Instant:
             return Instant(time.monotonic(), time.time() + off)
 

@@ -292,8 +292,13 @@ def test_a_process_is_light_until_it_sends_and_ends_although_a_server_hangs(serv
     server = serve(lambda held, number: None)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ALONE, server.url],
-        cwd=REPOSITORY, env=unmeasured(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        env=unmeasured(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -312,13 +317,21 @@ def test_a_webhooks_post_says_what_its_alerts_have_in_common(listener, receive) 
     assert post.path == "/hook"
     first, second = post.json.pop("alerts")
     assert post.json == {
-        "receiver": "coldplate", "status": "firing", "groupLabels": {}, "version": "4", "groupKey": "{}:{}",
-        "commonLabels": {"alertname": "GpuHot", "node": "n7"}, "commonAnnotations": {"runbook_url": "r"},
-        "externalURL": "http://node7:19400", "truncatedAlerts": 0,
-    }  # fmt: skip
+        "receiver": "coldplate",
+        "status": "firing",
+        "groupLabels": {},
+        "version": "4",
+        "groupKey": "{}:{}",
+        "commonLabels": {"alertname": "GpuHot", "node": "n7"},
+        "commonAnnotations": {"runbook_url": "r"},
+        "externalURL": "http://node7:19400",
+        "truncatedAlerts": 0,
+    }
     assert (first["status"], first["startsAt"], first["endsAt"]) == (
-        "resolved", "1970-01-01T00:16:40.500Z", "1970-01-01T00:16:50.250Z",
-    )  # fmt: skip
+        "resolved",
+        "1970-01-01T00:16:40.500Z",
+        "1970-01-01T00:16:50.250Z",
+    )
     assert second["labels"] == {"alertname": "GpuHot", "gpu": "1", "node": "n7"}
     assert (second["status"], second["endsAt"]) == ("firing", "0001-01-01T00:00:00Z")
     assert first["generatorURL"] == "http://node7:19400"

@@ -55,8 +55,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 SUMMARY = {
-    "summary": "GPU 0 is at 91°C", "owner": "slurm job 7 of ada", "runbook_url": "http://n1:19400/runbooks/GpuHot"
-}  # fmt: skip
+    "summary": "GPU 0 is at 91°C",
+    "owner": "slurm job 7 of ada",
+    "runbook_url": "http://n1:19400/runbooks/GpuHot",
+}
 
 
 def test_an_alert_is_a_line_with_its_labels_as_facts(lines) -> None:
@@ -68,9 +70,15 @@ def test_an_alert_is_a_line_with_its_labels_as_facts(lines) -> None:
     assert (record.name, record.levelname) == ("coldplate.alert", "ERROR")
     assert record.getMessage() == "firing: GpuHot: GPU 0 is at 91°C"
     assert record.facts == {
-        "alertname": "GpuHot", "alertstate": "firing", "severity": "critical", "gpu": "0", "label_level": "top",
-        "value": 91.0, "owner": "slurm job 7 of ada", "runbook_url": "http://n1:19400/runbooks/GpuHot",
-    }  # fmt: skip
+        "alertname": "GpuHot",
+        "alertstate": "firing",
+        "severity": "critical",
+        "gpu": "0",
+        "label_level": "top",
+        "value": 91.0,
+        "owner": "slurm job 7 of ada",
+        "runbook_url": "http://n1:19400/runbooks/GpuHot",
+    }
     assert receiver.counts.sent == 1
 
 

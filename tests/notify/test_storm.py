@@ -144,15 +144,18 @@ def test_nodes_of_no_rack_are_a_page_each_and_two_racks_are_two(alertmanager: Al
 
 def test_what_follows_from_a_lost_or_idle_gpu_is_not_reported_and_what_does_not_is(alertmanager: Alertmanager) -> None:
     one = {"instance": "n1:19400", "uuid": "GPU-1"}
-    post(alertmanager, [
-        alert("GpuLost", "critical", one, gpu="1"),
-        alert("GpuHot", "warning", one, gpu="1"),
-        alert("GpuHot", "warning", {**one, "uuid": "GPU-2"}, gpu="2"),
-        alert("GpuHot", "warning", {**one, "instance": "n2:19400"}, gpu="1"),
-        alert("GpuImbalance", "warning", one, gpu="3"),
-        alert("JobRailSlow", "warning", {"instance": "n1:19400"}, device="mlx5_3"),
-        alert("JobRailSlow", "warning", {"instance": "n2:19400"}, device="mlx5_3"),
-    ])  # fmt: skip
+    post(
+        alertmanager,
+        [
+            alert("GpuLost", "critical", one, gpu="1"),
+            alert("GpuHot", "warning", one, gpu="1"),
+            alert("GpuHot", "warning", {**one, "uuid": "GPU-2"}, gpu="2"),
+            alert("GpuHot", "warning", {**one, "instance": "n2:19400"}, gpu="1"),
+            alert("GpuImbalance", "warning", one, gpu="3"),
+            alert("JobRailSlow", "warning", {"instance": "n1:19400"}, device="mlx5_3"),
+            alert("JobRailSlow", "warning", {"instance": "n2:19400"}, device="mlx5_3"),
+        ],
+    )
 
     def shown() -> set[tuple[str, str]]:
         found = alertmanager.alerts("?inhibited=false&filter=alertname%3D~%22GpuHot%7CJobRailSlow%22")

@@ -50,8 +50,15 @@ def test_each_problem_has_its_name(opened, shift, width, code, name, state):
 
 def test_the_bits_are_those_that_nvidia_gives_the_names():
     prefix = "NVML_GPU_FABRIC_HEALTH_MASK"
-    names = ("DEGRADED_BW", "ROUTE_RECOVERY", "ROUTE_UNHEALTHY", "ACCESS_TIMEOUT_RECOVERY", "INCORRECT_CONFIGURATION",
-             "PARTITION_ASSIGNED", "GFM_STATE")  # fmt: skip
+    names = (
+        "DEGRADED_BW",
+        "ROUTE_RECOVERY",
+        "ROUTE_UNHEALTHY",
+        "ACCESS_TIMEOUT_RECOVERY",
+        "INCORRECT_CONFIGURATION",
+        "PARTITION_ASSIGNED",
+        "GFM_STATE",
+    )
     for aspect, name in zip(FABRIC_HEALTH, names, strict=True):
         assert aspect.shift == getattr(pynvml, f"{prefix}_SHIFT_{name}")
         assert (1 << aspect.width) - 1 == getattr(pynvml, f"{prefix}_WIDTH_{name}")
@@ -78,10 +85,13 @@ OLDER = {"cluster_uuid": "ab" * 16, "clique": 1, "state": 3, "status": 0}
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (info(0), Reason.UNSUPPORTED), (info(0, state=0), Reason.UNSUPPORTED), (OLDER, Reason.UNSUPPORTED),
-        (MISSING, Reason.UNSUPPORTED), (UNKNOWN, Reason.MALFORMED),
+        (info(0), Reason.UNSUPPORTED),
+        (info(0, state=0), Reason.UNSUPPORTED),
+        (OLDER, Reason.UNSUPPORTED),
+        (MISSING, Reason.UNSUPPORTED),
+        (UNKNOWN, Reason.MALFORMED),
     ],
-)  # fmt: skip
+)
 def test_a_driver_that_tells_nothing_is_a_gap_and_not_healthy(opened, answer, reason):
     sample = read(opened, answer)
     assert values(sample, PROBLEM) == {}

@@ -62,12 +62,15 @@ HANDLE, NAME = "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetName"
 @pytest.mark.parametrize(
     ("call", "answer", "reason"),
     [
-        (HANDLE, LOST, Reason.LOST), (HANDLE, DENIED, Reason.DENIED), (HANDLE, TIMEOUT, Reason.TIMEOUT),
-        (HANDLE, UNKNOWN, Reason.MALFORMED), (NAME, LOST, Reason.LOST),
+        (HANDLE, LOST, Reason.LOST),
+        (HANDLE, DENIED, Reason.DENIED),
+        (HANDLE, TIMEOUT, Reason.TIMEOUT),
+        (HANDLE, UNKNOWN, Reason.MALFORMED),
+        (NAME, LOST, Reason.LOST),
         (NAME, ValueError("no bus id"), Reason.MALFORMED),
         (NAME, UnicodeDecodeError("utf-8", b"\xff", 0, 1, "start"), Reason.MALFORMED),
     ],
-)  # fmt: skip
+)
 def test_an_unidentified_gpu_has_the_reason_and_is_retried_after_a_pause(call, answer, reason):
     """Also one of which half is known, and one about which the binding stumbles."""
     node = Bench(h100(0), a100(1))

@@ -52,9 +52,9 @@ def test_mps_clients_are_processes_and_a_server_without_any_is_asked_seldom(open
     assert bench.driver.log.count(MPS) == 3
 
 
-@pytest.mark.parametrize(("code", "reasons", "times"), [
-    (NOT_FOUND, [], 2), (MISSING, [Reason.UNSUPPORTED], 1), (UNKNOWN, [Reason.LOST], 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "reasons", "times"), [(NOT_FOUND, [], 2), (MISSING, [Reason.UNSUPPORTED], 1), (UNKNOWN, [Reason.LOST], 2)]
+)
 def test_a_refused_share_costs_only_itself(opened, code, reasons, times):
     bench = opened(h100(calls={CALL: [(100, 2**30, NONE, NONE), (101, 2**30, NONE, NONE)], SHARES: code}))
     for _ in range(2):

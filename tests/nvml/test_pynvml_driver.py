@@ -49,8 +49,11 @@ class Child:
         self.control = control
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROLOGUE + code],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def said(self) -> dict[str, Any]:
         assert self.process.stdout is not None

@@ -223,10 +223,16 @@ def test_a_driver_that_refuses_the_whole_batch_is_asked_field_by_field(opened):
 @pytest.mark.parametrize(
     "answer",
     [
-        (U64, 2**64 - 1), (ULONG, 2**64 - 1), (U32, 2**32 - 1), (U16, 0xFFFF), (DOUBLE, math.nan), (9, 0), UNKNOWN,
+        (U64, 2**64 - 1),
+        (ULONG, 2**64 - 1),
+        (U32, 2**32 - 1),
+        (U16, 0xFFFF),
+        (DOUBLE, math.nan),
+        (9, 0),
+        UNKNOWN,
         NO_DATA,
     ],
-)  # fmt: skip
+)
 def test_a_field_without_a_value_is_a_gap_in_this_sample_only(opened, answer):
     gpu = h100()
     bench = opened(gpu)
@@ -244,10 +250,14 @@ def test_a_field_without_a_value_is_a_gap_in_this_sample_only(opened, answer):
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ((DOUBLE, 1.5), 1.5), ((U32, 7), 7.0), ((ULONG, 8), 8.0), ((I64, -9), -9.0), ((I32, -10), -10.0),
+        ((DOUBLE, 1.5), 1.5),
+        ((U32, 7), 7.0),
+        ((ULONG, 8), 8.0),
+        ((I64, -9), -9.0),
+        ((I32, -10), -10.0),
         ((U16, 11), 11.0),
     ],
-)  # fmt: skip
+)
 def test_a_field_is_read_as_the_type_that_it_says_it_has(opened, answer, expected):
     assert value(opened(h100(fields={(82, 0): answer})).read(), "coldplate_gpu_memory_temperature_celsius") == expected
 

@@ -45,10 +45,13 @@ def session(driver: object, change: object = None) -> list[BackendSample]:
 
 def shown(samples: list[BackendSample]) -> list[object]:
     return [
-        ([(r.metric.name, r.labels, r.value) for r in each.readings], [(g.metric.name, g.reason) for g in each.gaps],
-         each.calls)
+        (
+            [(r.metric.name, r.labels, r.value) for r in each.readings],
+            [(g.metric.name, g.reason) for g in each.gaps],
+            each.calls,
+        )
         for each in samples
-    ]  # fmt: skip
+    ]
 
 
 def record(driver: FakeDriver, path: Path, change: object = None) -> list[BackendSample]:

@@ -102,7 +102,7 @@ def test_every_call_that_is_made_has_its_check() -> None:
         (b"\x1f\x8bno archive", ": cannot be read: is damaged: "),
     ],
     ids=lambda each: repr(each[:40]),
-)  # fmt: skip
+)
 def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "t").write_bytes(content)
     assert refusal(tmp_path / "t").startswith(words)

@@ -22,8 +22,12 @@ from tests.optics.stand_in_module import StandInModule
 FAMILY = 21
 FEC_GET, STATS_GET, LINKSTATE_GET, LINKMODES_GET, MODULE_EEPROM_GET = 29, 32, 6, 4, 31
 REPLIES = {
-    FEC_GET: (30, 1), STATS_GET: (33, 2), LINKSTATE_GET: (6, 1), LINKMODES_GET: (4, 1), MODULE_EEPROM_GET: (32, 1),
-}  # fmt: skip
+    FEC_GET: (30, 1),
+    STATS_GET: (33, 2),
+    LINKSTATE_GET: (6, 1),
+    LINKMODES_GET: (4, 1),
+    MODULE_EEPROM_GET: (32, 1),
+}
 """For each question the number of its answer, and of the attribute with the device."""
 
 Answer = bytes | int

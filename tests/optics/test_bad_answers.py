@@ -95,8 +95,11 @@ def test_garbage_costs_only_its_question(ports: Ports, datagrams: tuple[bytes, .
     assert not [key for key in shown if key.startswith("fec")]
     gaps = ports.gaps()
     assert set(gaps) == {
-        "fec_info", "fec_corrected_blocks_total", "fec_uncorrectable_blocks_total", "fec_corrected_bit_errors_total",
-    }  # fmt: skip
+        "fec_info",
+        "fec_corrected_blocks_total",
+        "fec_uncorrectable_blocks_total",
+        "fec_corrected_bit_errors_total",
+    }
     assert {reason for reason, _ in gaps.values()} == {Reason.MALFORMED}
     assert all(words in detail for _, detail in gaps.values())
 
@@ -239,9 +242,10 @@ def test_a_fault_that_the_module_reports_costs_its_lanes(ports: Ports) -> None:
     assert shown["temperature_celsius eth0"] == 52.25
     assert ports.gaps() == {
         "coldplate_transceiver_receive_power_lowest_watts": (
-            Reason.LOST, "MODULE_EEPROM_GET eth0: the module reports a fault",
+            Reason.LOST,
+            "MODULE_EEPROM_GET eth0: the module reports a fault",
         )
-    }  # fmt: skip
+    }
 
 
 def test_limits_that_cannot_be_read_cost_only_themselves_and_are_tried_again(ports: Ports) -> None:

@@ -102,9 +102,10 @@ def test_no_light_is_zero_and_limits_that_were_never_written_are_not_shown(ports
     assert shown["lane_receive_power_watts eth0 1"] == shown["receive_power_lowest_watts eth0"] == 0
     assert shown["lane_transmit_power_watts eth0 4"] == pytest.approx(8.9e-4)
     assert [key for key in shown if "_limit_" in key] == [
-        "transmit_power_limit_watts eth0 alarm", "transmit_power_limit_watts eth0 warning",
+        "transmit_power_limit_watts eth0 alarm",
+        "transmit_power_limit_watts eth0 warning",
         "transmit_bias_limit_amperes eth0 alarm",
-    ]  # fmt: skip
+    ]
 
 
 def test_lanes_and_values_that_a_module_does_not_have_are_left_out(ports: Ports) -> None:
@@ -116,8 +117,9 @@ def test_lanes_and_values_that_a_module_does_not_have_are_left_out(ports: Ports)
     module.words(0, 26, [0])
     shown = plug(ports, module).modules()
     assert [key for key in shown if key.startswith("lane_receive")] == [
-        "lane_receive_power_watts eth0 1", "lane_receive_power_watts eth0 2",
-    ]  # fmt: skip
+        "lane_receive_power_watts eth0 1",
+        "lane_receive_power_watts eth0 2",
+    ]
     assert not [key for key in shown if "transmit_power_lowest" in key or key.startswith(("temperature_c", "supply"))]
     module = osfp()
     applications(module, (4, 4, 0x01, 0x01))

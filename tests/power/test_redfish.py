@@ -94,10 +94,14 @@ def test_a_resource_that_lost_its_reading_is_looked_for_again(controller, source
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (401, Reason.DENIED), (403, Reason.DENIED), (404, Reason.UNSUPPORTED), (503, Reason.TIMEOUT),
-        (500, Reason.MALFORMED), (302, Reason.MALFORMED),
+        (401, Reason.DENIED),
+        (403, Reason.DENIED),
+        (404, Reason.UNSUPPORTED),
+        (503, Reason.TIMEOUT),
+        (500, Reason.MALFORMED),
+        (302, Reason.MALFORMED),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_has_its_reason_and_names_the_address(controller, source, status: int, reason: Reason) -> None:
     controller.status["/redfish/v1/Chassis"] = status
     error = fault(source())
@@ -217,10 +221,13 @@ def test_a_bad_gzip_body_costs_its_document_and_is_named(controller, source, bod
 @pytest.mark.parametrize(
     "control",
     [
-        {"PowerConsumedWatts": 152}, [{"PowerConsumedWatts": "152"}], [{"PowerConsumedWatts": " 152.0 "}],
-        {"PowerConsumedWatts": "152"}, ["none", None, {"PowerConsumedWatts": "N/A"}, {"PowerConsumedWatts": 152.0}],
+        {"PowerConsumedWatts": 152},
+        [{"PowerConsumedWatts": "152"}],
+        [{"PowerConsumedWatts": " 152.0 "}],
+        {"PowerConsumedWatts": "152"},
+        ["none", None, {"PowerConsumedWatts": "N/A"}, {"PowerConsumedWatts": 152.0}],
     ],
-)  # fmt: skip
+)
 def test_a_number_as_a_text_and_an_object_for_a_list_are_understood(controller, source, control: object) -> None:
     controller.serve({"A": controller.power("A", 0)})
     controller.documents[f"{CHASSIS}/A/Power"] = {"PowerControl": control}
@@ -240,10 +247,13 @@ def test_what_is_no_number_is_no_power_and_its_document_is_named(controller, sou
 @pytest.mark.parametrize(
     ("path", "status", "reason"),
     [
-        ("/A", 500, Reason.MALFORMED), ("/A", 406, Reason.MALFORMED), ("/A/Power", 406, Reason.MALFORMED),
-        ("/A/Power", 404, Reason.UNSUPPORTED), ("/A", 404, Reason.UNSUPPORTED),
+        ("/A", 500, Reason.MALFORMED),
+        ("/A", 406, Reason.MALFORMED),
+        ("/A/Power", 406, Reason.MALFORMED),
+        ("/A/Power", 404, Reason.UNSUPPORTED),
+        ("/A", 404, Reason.UNSUPPORTED),
     ],
-)  # fmt: skip
+)
 def test_the_first_problem_of_a_search_that_finds_nothing_is_reported_with_its_path(
     controller, source, path: str, status: int, reason: Reason
 ) -> None:
@@ -342,7 +352,7 @@ def contained_by(name: str, kind: str, **links: object) -> dict[str, object]:
         ("Enclosure", "Other", {"ComputerSystems": []}, 1104.0),
         ("Enclosure", "Module", {}, 1104.0),
     ],
-)  # fmt: skip
+)
 def test_a_blade_is_not_its_enclosure(
     controller, source, holder: str, kind: str, links: dict[str, object], watts: float, order: int
 ) -> None:
@@ -355,10 +365,12 @@ def test_a_blade_is_not_its_enclosure(
 
 
 def test_a_blade_without_power_is_not_shown_with_that_of_its_enclosure(controller, source) -> None:
-    controller.serve({
-        "1": {**contained_by("frame", "Blade"), **controller.power("1", None)},
-        "frame": {"ChassisType": "Enclosure", **controller.power("frame", 1104)},
-    })  # fmt: skip
+    controller.serve(
+        {
+            "1": {**contained_by("frame", "Blade"), **controller.power("1", None)},
+            "frame": {"ChassisType": "Enclosure", **controller.power("frame", 1104)},
+        }
+    )
     assert fault(source()).detail.startswith(f"{controller.url}{CHASSIS}/1/Power: ")
 
 

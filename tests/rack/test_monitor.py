@@ -23,8 +23,11 @@ def test_peers_are_told_our_limits_and_the_power_of_the_last_seconds_as_far_as_i
     assert (report.rack, report.cluster, report.run, report.instance) == ("r1", "c1", "own-run-0", "n1:19400")
     assert (report.source, report.now) == ("ipmi", 1_002.5)
     assert report.limits == {
-        "power_budget": 40_800.0, "nodes_expected": 4, "node_nameplate": 10_200.0, "feeds.a": 20_000.0
-    }  # fmt: skip
+        "power_budget": 40_800.0,
+        "nodes_expected": 4,
+        "node_nameplate": 10_200.0,
+        "feeds.a": 20_000.0,
+    }
     made.sample(None)
     made.later(2.0)
     assert made.told().seconds() == report.seconds()
@@ -44,8 +47,12 @@ def test_an_estimate_is_reported_as_one_and_a_measurement_is_preferred() -> None
 
 def test_what_is_configured_is_shown_from_the_first_moment_whether_or_not_the_rack_is_added_up() -> None:
     feeds = (("a", 20_000.0), ("b", 21_000.0))
-    shown = [("feed_limit_watts", 20_000.0), ("feed_limit_watts", 21_000.0), ("nodes_expected", 4),
-             ("power_budget_watts", 40_800.0)]  # fmt: skip
+    shown = [
+        ("feed_limit_watts", 20_000.0),
+        ("feed_limit_watts", 21_000.0),
+        ("nodes_expected", 4),
+        ("power_budget_watts", 40_800.0),
+    ]
     for entries in ((), (PEER,)):
         made = Rig(RackOptions("r1", nodes_expected=4, budget=40_800.0, feeds=feeds, entries=entries))
         readings = made.watch.frame(made.now).readings
@@ -81,10 +88,16 @@ def test_the_sum_is_of_one_second_and_says_which_and_what_it_is_made_of(rig: Rig
     rig.draw(500.0)
     rig.answer(300.0)
     assert rig.values() == {
-        "peer_up": 1, "power_watts": 800.0, "power_timestamp_seconds": 1001, "power_conservative_watts": 800.0,
-        "nodes_reporting": 2, "nodes_expected": 2, "nodes_by_power_source": 2, "clock_offset_seconds": 0.0,
+        "peer_up": 1,
+        "power_watts": 800.0,
+        "power_timestamp_seconds": 1001,
+        "power_conservative_watts": 800.0,
+        "nodes_reporting": 2,
+        "nodes_expected": 2,
+        "nodes_by_power_source": 2,
+        "clock_offset_seconds": 0.0,
         "config_mismatch": 0,
-    }  # fmt: skip
+    }
     assert rows(rig, "nodes_by_power_source") == {"ipmi": 2}
     rig.later(1.0)
     rig.sample(400.0, "estimate")
@@ -120,9 +133,13 @@ def test_a_rack_of_which_no_power_is_known_has_none_and_one_that_draws_nothing_h
     rig.draw(None)
     rig.answer(None, source=None)
     assert rig.values() == {
-        "peer_up": 1, "nodes_reporting": 0, "nodes_expected": 2, "power_conservative_watts": 20_000.0,
-        "clock_offset_seconds": 0.0, "config_mismatch": 0,
-    }  # fmt: skip
+        "peer_up": 1,
+        "nodes_reporting": 0,
+        "nodes_expected": 2,
+        "power_conservative_watts": 20_000.0,
+        "clock_offset_seconds": 0.0,
+        "config_mismatch": 0,
+    }
 
 
 def test_a_reload_keeps_what_is_known_whether_or_not_it_adds_a_peer(rig: Rig) -> None:

@@ -96,10 +96,17 @@ def test_the_domains_of_all_trays_are_shown_under_the_names_that_they_give_thems
 @pytest.mark.parametrize(
     "domains",
     [
-        [[CLUSTER, "0", -1]], [[CLUSTER, "0", 1e9]], [[CLUSTER, "0"]], [["c" * 65, "0", 4]], [[CLUSTER, 0, 4]],
-        [["c\n", "0", 4]], [[CLUSTER, "\x1b[2J", 4]], [[CLUSTER, str(each), 1] for each in range(17)], 7,
+        [[CLUSTER, "0", -1]],
+        [[CLUSTER, "0", 1e9]],
+        [[CLUSTER, "0"]],
+        [["c" * 65, "0", 4]],
+        [[CLUSTER, 0, 4]],
+        [["c\n", "0", 4]],
+        [[CLUSTER, "\x1b[2J", 4]],
+        [[CLUSTER, str(each), 1] for each in range(17)],
+        7,
     ],
-)  # fmt: skip
+)
 def test_domains_that_cannot_be_are_refused_with_the_whole_report(tray: Tray, domains: object) -> None:
     tray.answer(None, domains=domains)
     assert tray.shown("gpus") == {}
@@ -121,8 +128,10 @@ def test_a_synthetic_gpu_leaves_its_clique_and_comes_back(tmp_path: Path) -> Non
     tray = Tray()
     channels = list(SyntheticSource(load_scenario(str(path)), 0.0).open(Instant(0.0, 0.0)))
     for second, told in (
-        (30.0, ((CLUSTER, "0", 4),)), (90.0, ((CLUSTER, "0", 3), (CLUSTER, "3", 1))), (150.0, ((CLUSTER, "0", 4),)),
-    ):  # fmt: skip
+        (30.0, ((CLUSTER, "0", 4),)),
+        (90.0, ((CLUSTER, "0", 3), (CLUSTER, "3", 1))),
+        (150.0, ((CLUSTER, "0", 4),)),
+    ):
         at = Instant(second, second)
         readings = [each for channel in channels for each in channel.read(Lane.COLD, at).readings]
         tray.see(*readings)

@@ -182,7 +182,7 @@ def test_hostile_files_are_near_a_good_one_and_an_unused_track_is_in_no_figure(t
         lambda: block(5),
     ],
     ids=lambda _: "made",
-)  # fmt: skip
+)
 def test_what_is_whole_and_makes_no_sense_is_told_as_damage(tmp_path: Path, make: Callable[[], bytes]) -> None:
     path, hostile = tmp_path / "r", make()
     path.write_bytes(HEAD + hostile + HEAD)

@@ -103,10 +103,13 @@ def test_what_comes_and_goes_does_not_fill_the_tables(tmp_path: Path, monkeypatc
     row = BY_NAME["coldplate_gpu_job_info"]
     framer = Framer()
     snapshots = [
-        Snapshot(n, Instant(n / 10, 1e9), (framer.frame([Reading(Series(row, GPU, (("job_id", f"{n}-{k}"),)), 1.0)
-                                                        for k in range(20)]),))
+        Snapshot(
+            n,
+            Instant(n / 10, 1e9),
+            (framer.frame([Reading(Series(row, GPU, (("job_id", f"{n}-{k}"),)), 1.0) for k in range(20)]),),
+        )
         for n in range(1, 200)
-    ]  # fmt: skip
+    ]
     with Recording(record(tmp_path / "r", snapshots)) as recording:
         assert len(recording.survey()) >= 3
         assert all(map(same, recording.snapshots(), snapshots))
@@ -136,8 +139,10 @@ LAYOUTS: dict[Series, Layout] = {}
 
 def test_nodes_are_read_by_time_from_files_and_from_one_file(tmp_path: Path) -> None:
     a = [snapshot_at(float(second)) for second in range(0, 1500, 10)]
-    b = [snapshot_at(second + 0.5, series=Series(BY_NAME["coldplate_node_power_watts"], Node()))
-         for second in range(700, 1700, 10)]  # fmt: skip
+    b = [
+        snapshot_at(second + 0.5, series=Series(BY_NAME["coldplate_node_power_watts"], Node()))
+        for second in range(700, 1700, 10)
+    ]
     files = [record(tmp_path / "a", a, "a"), record(tmp_path / "b", b, "b")]
     joined = tmp_path / "joined"
     joined.write_bytes(files[0].read_bytes() + files[1].read_bytes())

@@ -55,9 +55,11 @@ def test_a_person_reads_in_them_what_the_help_says() -> None:
 
 def test_no_text_is_taken_for_a_request() -> None:
     parser = Parser(
-        prog="tool", description=".SH is no heading, and 'so is no file.", examples=((r"tool \n -x", "~ ^ `x`"),),
+        prog="tool",
+        description=".SH is no heading, and 'so is no file.",
+        examples=((r"tool \n -x", "~ ^ `x`"),),
         exit_statuses={0: ".br"},
-    )  # fmt: skip
+    )
     text = pages(parser)["coldplate.1"]
     assert "\n\\&.SH is no heading, and \\(aqso is no file.\n" in text
     assert "\\fBtool \\en \\-x\\fR\n\\(ti \\(ha \\(gax\\(ga\n" in text

@@ -207,7 +207,7 @@ def test_the_page_of_a_recording(tmp_path: Path) -> None:
         (["--backend", "trace"], "backends.trace: is not set; name a trace or a bundle, or start with --backend"),
         (["--backend", "replay:x", "--replay.speed", "fast"], "--replay.speed: fast is not a number from 0.1 to 1000"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_replayed_is_told_in_a_line(words: list[str], told: str) -> None:
     done = run(*words)
     assert done.returncode == 2

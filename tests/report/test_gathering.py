@@ -61,8 +61,10 @@ def test_energy_is_that_of_the_counter_in_a_long_run_and_else_integrated_from_po
     }
     run = gathered(tmp_path / "run", series, seconds)
     assert [gpu.energy() for gpu in run.gpus()] == [
-        first, (250.0 * seconds, seconds, "power"), (300.0 * (seconds - 1), seconds - 1.0, "counter")
-    ]  # fmt: skip
+        first,
+        (250.0 * seconds, seconds, "power"),
+        (300.0 * (seconds - 1), seconds - 1.0, "counter"),
+    ]
 
 
 def test_a_restarted_counter_loses_one_step_and_a_new_layout_loses_none(tmp_path: Path) -> None:
@@ -116,8 +118,9 @@ def test_throttled_time_is_the_drivers_count_in_a_long_run_else_of_the_samples(
     }
     run = gathered(tmp_path / "run", series, seconds)
     assert run.gpus()[0].throttled_seconds() == {
-        "hw_thermal_slowdown": heated, "hw_power_brake": (10.0, float(seconds), "samples"),
-    }  # fmt: skip
+        "hw_thermal_slowdown": heated,
+        "hw_power_brake": (10.0, float(seconds), "samples"),
+    }
 
 
 def test_gpus_belong_together_by_the_job_that_held_them_longest(tmp_path: Path) -> None:
@@ -130,8 +133,9 @@ def test_gpus_belong_together_by_the_job_that_held_them_longest(tmp_path: Path) 
     }
     groups = gathered(tmp_path / "run", series, SECONDS).groups()
     assert [(job.job_id if job else None, [gpu.title for gpu in gpus]) for job, gpus in groups] == [
-        ("7", ["0", "1"]), (None, ["2"]),
-    ]  # fmt: skip
+        ("7", ["0", "1"]),
+        (None, ["2"]),
+    ]
 
 
 def test_the_files_of_two_nodes_are_one_run(tmp_path: Path) -> None:
@@ -177,8 +181,12 @@ def test_the_whole_of_a_played_scenario_agrees_with_its_snapshots(tmp_path: Path
     run = both(record(tmp_path / "run", some))
     for gpu_facts in run.gpus():
         for name in (chosen.UTILIZATION, chosen.POWER, chosen.TEMPERATURE, chosen.MEMORY):
-            values = [value for each in some for series, value in each
-                      if series.metric.name == name and series.entity == gpu_facts.gpu]  # fmt: skip
+            values = [
+                value
+                for each in some
+                for series, value in each
+                if series.metric.name == name and series.entity == gpu_facts.gpu
+            ]
             summary = gpu_facts.summary(name)
             assert (summary.mean, summary.low, summary.high, summary.seconds) == pytest.approx(
                 (sum(values) / len(values), min(values), max(values), float(len(values)))

@@ -222,8 +222,11 @@ def test_few_gpus_that_are_meant_are_the_only_ones_in_colour(tmp_path: Path) -> 
     alerts = [observation(run, labels={"gpu": "3"}), observation(run, labels={"gpu": "1", "severity": "info"})]
     parsed, _ = page(run, *alerts)
     assert [style for style, path in parsed.paths if style.startswith("line") and "L" in path] == [
-        "line quiet", "line quiet", "line quiet", "line l0",
-    ]  # fmt: skip
+        "line quiet",
+        "line quiet",
+        "line quiet",
+        "line l0",
+    ]
     assert "other GPUs" in parsed.words
 
 

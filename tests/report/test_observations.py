@@ -36,24 +36,25 @@ def observed(content: dict[str, Any]) -> list[tuple[str, str, str | None, str | 
         ("healthy-training", 0, 60, []),
         ("idle", 0, 60, []),
         (
-            "checkpoint-stall", 100, 300,
+            "checkpoint-stall",
+            100,
+            300,
             [("warning", "GpuImbalance", "GPU 0", None), ("info", "GpuImbalance", "GPU 0", None)],
         ),
         (
-            "gpu-lost", 50, 100,
+            "gpu-lost",
+            50,
+            100,
             [
                 ("critical", "GpuLost", "GPU 3", None),
                 *(("info", "GpuXidInfo", f"GPU {index}", None) for index in range(3)),
                 ("critical", "GpuXid", "GPU 3", "GpuLost"),
             ],
         ),
-        (
-            "nvlink-down", 60, 180,
-            [("critical", "GpuXid", "GPU 2", None), ("critical", "NvLinkDown", "GPU 2", None)],
-        ),
+        ("nvlink-down", 60, 180, [("critical", "GpuXid", "GPU 2", None), ("critical", "NvLinkDown", "GPU 2", None)]),
         ("ib-flap", 60, 130, [("critical", "InfinibandPortDown", "mlx5_3 port 1", None)]),
     ],
-)  # fmt: skip
+)
 def test_a_scenario_has_the_alerts_of_the_pack_and_of_its_advice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], scenario: str, begins: int, ends: int, expected: list[object]
 ) -> None:
@@ -121,13 +122,19 @@ def test_a_configuration_that_the_user_may_not_read_leaves_the_rules_of_the_pack
 def test_what_the_rules_could_not_judge_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record(tmp_path / "r", heat(temperatures((50, 30))), "n1")
     file = rules(
-        tmp_path, HOT, "Long: coldplate_gpu_temperature_celsius > 90\nfor: 5m",
-        "Other: coldplate_gpu_power_watts > 1", "Odd: coldplate_gpu_temperature_celsius + on() group_left() vector(1)",
-    )  # fmt: skip
+        tmp_path,
+        HOT,
+        "Long: coldplate_gpu_temperature_celsius > 90\nfor: 5m",
+        "Other: coldplate_gpu_power_watts > 1",
+        "Odd: coldplate_gpu_temperature_celsius + on() group_left() vector(1)",
+    )
     rules_of_report = document(capsys, path, "--rules", file)["rules"]
     assert rules_of_report == {
-        "evaluated": 4, "need_longer_history": ["Long"], "without_metrics": ["Other"], "failures": [],
-    }  # fmt: skip
+        "evaluated": 4,
+        "need_longer_history": ["Long"],
+        "without_metrics": ["Other"],
+        "failures": [],
+    }
     assert run_report(path, "--rules", file) == 0
     card = capsys.readouterr().out
     assert "1 of them needs a longer history than this recording" in card
@@ -188,8 +195,10 @@ def test_an_old_recording_gives_a_report_that_says_what_it_lacks(
     assert len(content["rules"]["without_metrics"]) > content["rules"]["evaluated"] / 2
     (alert_told,) = content["recorded_alerts"]
     assert (alert_told["alert"], alert_told["device"], alert_told["severity"]) == (
-        "GpuHotterThanBefore", "GPU 0", "warning",
-    )  # fmt: skip
+        "GpuHotterThanBefore",
+        "GPU 0",
+        "warning",
+    )
     assert run_report(tmp_path / "run") == 0
     card = capsys.readouterr().out
     assert "No alert fired." in card

@@ -37,7 +37,7 @@ def small(path: Path, seconds: int = 120) -> Path:
         row(chosen.POWER, gpu(2)): 100.0,  # divided into instances
         row(chosen.ENERGY, gpu(0)): [3.6e4 * second for second in range(seconds)],
         row(chosen.PORT_OUT, port): [1e9 * second for second in range(seconds)],
-    }  # fmt: skip
+    }
     return recorded(path, snapshots(series, seconds), command=("python", "train.py"))
 
 
@@ -175,9 +175,7 @@ def test_the_named_rules_are_evaluated_over_the_recording(tmp_path: Path, run: R
     assert (alert["alert"], alert["device"], alert["times"]) == ("PowerHigh", "GPU 0", 1)
     assert (alert["severity"], alert["to"], alert["inhibited_by"]) == ("warning", None, None)
     assert alert["seconds"] == pytest.approx(58, abs=2)  # the power rises by 1 W a second, from 500
-    assert document["rules"] == {
-        "evaluated": 1, "need_longer_history": [], "without_metrics": [], "failures": [],
-    }  # fmt: skip
+    assert document["rules"] == {"evaluated": 1, "need_longer_history": [], "without_metrics": [], "failures": []}
     rules.write_text(STRAIN.replace("560", "9000"))
     assert "No alert fired. 1 alert rule was evaluated" in run(recording, "--rules", rules)[1]
     rules.write_text("groups: 1")

@@ -24,10 +24,14 @@ TEXTS = {
     for path in sorted((Path(__file__).resolve().parents[2] / "alerts" / "runbooks").glob("*.md"))
 }
 OF_SERVERS = {
-    "up", "prometheus_rule_group_last_duration_seconds", "prometheus_rule_group_iterations_missed_total",
-    "prometheus_remote_storage_highest_timestamp_in_seconds", "vmalert_iteration_missed_total",
-    "prometheus_remote_storage_queue_highest_sent_timestamp_seconds", "vmagent_remotewrite_pending_data_bytes",
-}  # fmt: skip
+    "up",
+    "prometheus_rule_group_last_duration_seconds",
+    "prometheus_rule_group_iterations_missed_total",
+    "prometheus_remote_storage_highest_timestamp_in_seconds",
+    "vmalert_iteration_missed_total",
+    "prometheus_remote_storage_queue_highest_sent_timestamp_seconds",
+    "vmagent_remotewrite_pending_data_bytes",
+}
 EVERYWHERE = {"instance", "job", "cluster"}
 MISSING_OF = {"gpu", "uuid", "link", "device", "port", "rack", "backend"}
 """What coldplate_metric_missing says of the metric that is missing."""
@@ -70,8 +74,10 @@ def test_every_query_names_what_exists_and_distinguishes_an_action_from_none(
 
 
 def test_prometheus_takes_every_query(tmp_path: Path, promtool: Any) -> None:
-    lines = [f"  - record: a{number}\n    expr: '{query.replace(chr(39), chr(39) * 2)}'\n"
-             for number, query in enumerate(query for text in TEXTS.values() for query in queries(text))]  # fmt: skip
+    lines = [
+        f"  - record: a{number}\n    expr: '{query.replace(chr(39), chr(39) * 2)}'\n"
+        for number, query in enumerate(query for text in TEXTS.values() for query in queries(text))
+    ]
     assert len(lines) > 100
     file = tmp_path / "queries.yml"
     file.write_text("groups:\n- name: runbooks\n  rules:\n" + "".join(lines))
@@ -125,7 +131,7 @@ RECEIVERS = {
     "facility-pager": "CoolantFlowLow CoolantSupplyHot:critical",
     "facility-tickets": "CoolantSupplyHot:warning LeakDetected:warning LeakDetectorBlind",
     "archive": "GpuClockLow GpuPowerLimitLow PartReplaced GpuXidInfo InfinibandCongestion",
-}  # fmt: skip
+}
 """The receiver of each alert, of some by severity; alerts of a rack go to the facility, by severity."""
 
 
@@ -259,6 +265,9 @@ def rendered(folder: Path, alerts: list[dict[str, Any]], common: dict[str, str],
     data = folder / "data.json"
     data.write_text(json.dumps({"status": "firing", "alerts": alerts, "commonLabels": common}))
     return amtool(
-        "template", "render", f"--template.glob={EXAMPLE.parent / '*.tmpl'}", f"--template.data={data}",
+        "template",
+        "render",
+        f"--template.glob={EXAMPLE.parent / '*.tmpl'}",
+        f"--template.data={data}",
         f'--template.text={{{{ template "{name}" . }}}}',
-    ).removesuffix("\n")  # fmt: skip
+    ).removesuffix("\n")

@@ -260,9 +260,11 @@ def test_a_reading_that_is_left_out_takes_its_statistics_along_and_nothing_else(
     shown, gaps = conditioner.pass_on(1.0, [Reading(POWER, math.nan), *readings[1:]])
     assert [gap.metric.name for gap in gaps] == ["coldplate_gpu_power_watts"]
     assert set(named(whole)) - set(named(shown)) == {
-        "coldplate_gpu_power_watts", "coldplate_gpu_power_min_watts", "coldplate_gpu_power_mean_watts",
+        "coldplate_gpu_power_watts",
+        "coldplate_gpu_power_min_watts",
+        "coldplate_gpu_power_mean_watts",
         "coldplate_gpu_power_max_watts",
-    }  # fmt: skip
+    }
     shown, _ = conditioner.pass_on(2.0, readings)
     assert named(shown)["coldplate_gpu_power_max_watts"] == 300.0
 

@@ -75,8 +75,11 @@ def test_the_states_of_every_gpu_add_up_to_the_time_that_passed_and_are_those_of
     play.until(seconds - 1)
     snapshot = play.sample()
     play.close()
-    ledger = next(frame for frame in snapshot.frames if any(
-        series.metric.name == "coldplate_gpu_state_seconds_total" for series in frame.layout.series))  # fmt: skip
+    ledger = next(
+        frame
+        for frame in snapshot.frames
+        if any(series.metric.name == "coldplate_gpu_state_seconds_total" for series in frame.layout.series)
+    )
     found, passed = totals(ledger), pytest.approx(seconds - 1 - begins)
     assert {gpu: sum(states.values()) for gpu, states in found.items()} == dict.fromkeys(found, passed)
     for (gpu, state), least in did.items():
@@ -90,9 +93,15 @@ def test_the_states_of_every_gpu_add_up_to_the_time_that_passed_and_are_those_of
 
 def frame_at(**values: float) -> Frame:
     gpu = Gpu("0", "GPU-0")
-    names = {"up": "coldplate_gpu_up", "busy": "coldplate_gpu_utilization_ratio", "power": "coldplate_gpu_power_watts",
-             "limit": "coldplate_gpu_power_limit_watts", "default": "coldplate_gpu_power_limit_default_watts",
-             "tensor": "coldplate_gpu_tensor_active_ratio", "used": "coldplate_gpu_memory_used_bytes"}  # fmt: skip
+    names = {
+        "up": "coldplate_gpu_up",
+        "busy": "coldplate_gpu_utilization_ratio",
+        "power": "coldplate_gpu_power_watts",
+        "limit": "coldplate_gpu_power_limit_watts",
+        "default": "coldplate_gpu_power_limit_default_watts",
+        "tensor": "coldplate_gpu_tensor_active_ratio",
+        "used": "coldplate_gpu_memory_used_bytes",
+    }
     return Framer().frame(Reading(Series(BY_NAME[names[key]], gpu), value) for key, value in values.items())
 
 
@@ -132,8 +141,13 @@ def test_a_gpu_that_shows_neither_utilization_nor_power_has_no_state(values: dic
 def test_what_a_gpu_draws_when_idle_tells_how_it_spins() -> None:
     """A board without activity counters that idles at 85 of 350 W: 95 W are spinning, as soon as that is known."""
     ledger, now = GpuLedger(), 0.0
-    steps = ((95.0, 1.0, 5, "computing"), (300.0, 0.0, 5, "held"), (85.0, 0.0, 90, "held"), (95.0, 1.0, 5, "waiting"),
-             (120.0, 1.0, 5, "computing"))  # fmt: skip
+    steps = (
+        (95.0, 1.0, 5, "computing"),
+        (300.0, 0.0, 5, "held"),
+        (85.0, 0.0, 90, "held"),
+        (95.0, 1.0, 5, "waiting"),
+        (120.0, 1.0, 5, "computing"),
+    )
     for watts, busy, seconds, state in steps:
         frames = job_of({0: level(power_watts=watts, power_limit_watts=350.0, utilization_ratio=busy)})
         before = totals(ledger.frames(now, frames)[0])["0"].get(state, 0.0)

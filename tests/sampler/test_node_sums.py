@@ -31,17 +31,21 @@ def summed(sums: NodeSums, *reads: list[Reading]) -> dict[str, float]:
 def test_the_node_is_the_sum_the_mean_or_the_worst_of_its_gpus() -> None:
     presence = [reading("up", gpu, up) for gpu, up in zip(GPUS, (1, 1, 0), strict=True)]
     first = [
-        reading("power_mean_watts", GPUS[0], 600), reading("utilization_mean_ratio", GPUS[0], 0.9),
+        reading("power_mean_watts", GPUS[0], 600),
+        reading("utilization_mean_ratio", GPUS[0], 0.9),
         reading("temperature_margin_celsius", GPUS[0], 20),
-    ]  # fmt: skip
+    ]
     second = [
-        reading("power_mean_watts", GPUS[1], 100), reading("utilization_mean_ratio", GPUS[1], 0.1),
+        reading("power_mean_watts", GPUS[1], 100),
+        reading("utilization_mean_ratio", GPUS[1], 0.1),
         reading("temperature_margin_celsius", GPUS[1], -3),
-    ]  # fmt: skip
+    ]
     assert summed(NodeSums(), first, presence, second) == {
-        f"{NODE}gpus_up": 2, f"{NODE}gpu_power_mean_watts": 700, f"{NODE}gpu_utilization_mean_ratio": 0.5,
+        f"{NODE}gpus_up": 2,
+        f"{NODE}gpu_power_mean_watts": 700,
+        f"{NODE}gpu_utilization_mean_ratio": 0.5,
         f"{NODE}gpu_temperature_margin_celsius": -3,
-    }  # fmt: skip
+    }
 
 
 def test_what_no_gpu_tells_is_absent_and_not_0_but_a_job_has_its_silent_gpus_all_the_same() -> None:
@@ -80,12 +84,14 @@ def test_throttling_is_counted_from_when_it_is_first_seen_and_reasons_that_overl
     sums = NodeSums()
     before = throttled(GPUS[0], sw_thermal_slowdown=100, hw_power_brake=50, gpu_idle=7, sw_power_cap=9)
     assert counted(sums, before, throttled(GPUS[1], hw_power_brake=3)) == (
-        0, {"sw_thermal_slowdown": 0, "hw_power_brake": 0},
-    )  # fmt: skip
+        0,
+        {"sw_thermal_slowdown": 0, "hw_power_brake": 0},
+    )
     after = throttled(GPUS[0], sw_thermal_slowdown=101, hw_power_brake=50.5, gpu_idle=99, sw_power_cap=99)
     assert counted(sums, after, throttled(GPUS[1], hw_power_brake=3.25)) == (
-        1.25, {"sw_thermal_slowdown": 1, "hw_power_brake": 0.75},
-    )  # fmt: skip
+        1.25,
+        {"sw_thermal_slowdown": 1, "hw_power_brake": 0.75},
+    )
 
 
 def test_a_total_never_falls_when_a_gpu_is_silent_its_driver_starts_over_or_another_one_comes() -> None:

@@ -129,8 +129,10 @@ def test_a_gpu_is_coloured_by_the_worst_condition_that_fires_and_names_it() -> N
     assert [each.rule for each in scene.nodes[0].gpus[1].row.conditions] == ["GpuHot", "GpuLost", "GpuXid"]
     assert scene.nodes[0].gpus[1].reasons.startswith("GpuHot: GpuHot it is; ")
     assert texts(scene.troubles) == [
-        "BAD GpuHot: GpuHot it is", "WARN GpuHot: GpuHot it is", "PENDING pending, fires in 30 s: GpuXid: GpuXid it is",
-    ]  # fmt: skip
+        "BAD GpuHot: GpuHot it is",
+        "WARN GpuHot: GpuHot it is",
+        "PENDING pending, fires in 30 s: GpuXid: GpuXid it is",
+    ]
 
 
 def test_nodes_that_say_the_same_share_a_line() -> None:
@@ -210,8 +212,11 @@ def test_those_with_the_most_memory_come_first_and_unknown_memory_last() -> None
     processes = [GpuProcess(5), GpuProcess(4, 2**20), GpuProcess(3, 2**30), GpuProcess(2, 2**30)]
     listed = list_processes({GPU: processes}, lambda pid, _: (f"user{pid}", "x"), 0.0)
     assert [(process.pid, process.memory, process.user) for process in listed[GPU]] == [
-        (2, 2**30, "user2"), (3, 2**30, "user3"), (4, 2**20, "user4"), (5, None, "user5"),
-    ]  # fmt: skip
+        (2, 2**30, "user2"),
+        (3, 2**30, "user3"),
+        (4, 2**20, "user4"),
+        (5, None, "user5"),
+    ]
     many = [GpuProcess(pid, pid) for pid in range(1, 1000)]
     assert len(list_processes({GPU: many}, lambda *_: ("", ""), 0.0)[GPU]) == MOST_PROCESSES
 

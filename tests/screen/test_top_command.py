@@ -234,8 +234,12 @@ class Terminal:
         variables = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "TZ": "UTC", **environment}
         self._shell = subprocess.Popen(
             [sys.executable, "-c", SHELL, os.ttyname(self.slave), *command],
-            cwd=ROOT, env=variables, stdout=subprocess.PIPE, start_new_session=True, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            env=variables,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        )
         self.pid = int(self.says())
 
     def says(self) -> str:

@@ -34,8 +34,10 @@ MOST = 1_600
 MOST_LEAN = 500
 OF_A_DAEMON = 80
 """Series that one run does not have: of threads, rules, receivers and a rack of four."""
-AFTER_TWO_READS = ("coldplate_gpu_nvlink_traffic_lowest_bytes_per_second",
-                   "coldplate_gpu_nvlink_traffic_highest_bytes_per_second")  # fmt: skip
+AFTER_TWO_READS = (
+    "coldplate_gpu_nvlink_traffic_lowest_bytes_per_second",
+    "coldplate_gpu_nvlink_traffic_highest_bytes_per_second",
+)
 """Rows that one run does not have, either, where links are shown: rates from one slow sample to the next."""
 LINK = "coldplate_nvlink_up"
 READERS = {
@@ -61,8 +63,12 @@ def _lines_in(tmp_path: Path, topology: str, *lines: str) -> list[str]:
     (tmp_path / "s.yaml").write_text(f"{{description: d, topology: {topology}}}\n")
     config = tmp_path / "c.yaml"
     config.write_text("\n".join([f"state_dir: {tmp_path}/state", *lines, ""]))
-    paths = {"--scenario": tmp_path / "s.yaml", "--config.file": config, "--path.procfs": tmp_path / "proc",
-             "--path.sysfs": tmp_path / "sys"}  # fmt: skip
+    paths = {
+        "--scenario": tmp_path / "s.yaml",
+        "--config.file": config,
+        "--path.procfs": tmp_path / "proc",
+        "--path.sysfs": tmp_path / "sys",
+    }
     options = [f"{name}={path}" for name, path in paths.items()]
     done = warm.command(["once", "--backend", "synthetic", *options])
     assert done.status == 0, done.error.decode()
@@ -260,7 +266,7 @@ def test_a_snapshot_is_selected_from_once() -> None:
         ("exclude: [default]", "exclude: 'default' matches no metric"),
         ("disable: [infiniband-trafic]", "disable: '.*' matches no group; did you mean 'infiniband-traffic'?"),
     ],
-)  # fmt: skip
+)
 def test_a_pattern_that_matches_nothing_is_refused_with_what_is_near(line: str, told: str) -> None:
     config = parse(f"metrics: {{{line}}}", "c.yaml")
     with pytest.raises(ConfigError, match=f"metrics.{told}"):

@@ -41,8 +41,14 @@ def test_what_is_read_does_not_depend_on_earlier_scrapes() -> None:
     often, once = PlayedSite(JOINED, stride=1), PlayedSite(JOINED)
     for t in range(90):
         often.sample("node1", t)
-    for name in ("gpu_power_watts", "gpu_pcie_transmit_bytes_total", "gpu_temperature_celsius", "node_power_watts",
-                 "infiniband_port_data_transmitted_bytes_total", "rack_power_watts"):  # fmt: skip
+    for name in (
+        "gpu_power_watts",
+        "gpu_pcie_transmit_bytes_total",
+        "gpu_temperature_celsius",
+        "node_power_watts",
+        "infiniband_port_data_transmitted_bytes_total",
+        "rack_power_watts",
+    ):
         assert often.values("node1", 90, name) == once.values("node1", 90, name)
 
 
@@ -223,8 +229,10 @@ def test_prometheus_finds_and_scrapes_every_node(tmp_path: Path) -> None:
         wait_until(lambda: query(server, "count(up) == 4 and sum(up) == 3"))
         gpus = query(server, 'count by (instance, rack, cluster, topology) (coldplate_gpu_up{job="coldplate"})')
         assert sorted((each["metric"]["instance"], each["metric"]["rack"], each["value"][1]) for each in gpus) == [
-            ("node1", "r1", "8"), ("node2", "r1", "8"), ("node3", "r2", "8"),
-        ]  # fmt: skip
+            ("node1", "r1", "8"),
+            ("node2", "r1", "8"),
+            ("node3", "r2", "8"),
+        ]
         assert {(each["metric"]["cluster"], each["metric"]["topology"]) for each in gpus} == {("east", "dgx-h100")}
         (down,) = query(server, "up == 0")
         assert down["metric"]["instance"] == "node4"

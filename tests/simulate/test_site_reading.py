@@ -45,8 +45,11 @@ def asked(*words: str) -> SimulatedSite:
 def test_a_file_says_everything() -> None:
     site = site_of(WHOLE)
     assert [(rack.name, len(rack.nodes), rack.budget) for rack in site.racks] == [
-        ("r1", 4, 40_800.0), ("r2", 4, 40_800.0), ("r3", 4, 40_800.0), ("nvl1", 2, None),
-    ]  # fmt: skip
+        ("r1", 4, 40_800.0),
+        ("r2", 4, 40_800.0),
+        ("r3", 4, 40_800.0),
+        ("nvl1", 2, None),
+    ]
     nodes = {node.name: node for node in site.nodes}
     assert list(nodes) == [f"node{number}" for number in range(1, 15)]
     assert {nodes[name].scenario.topology.name for name in ("node13", "node14")} == {"gb200-tray"}
@@ -116,10 +119,12 @@ def test_nodes_are_dealt_scenarios_by_weight_and_seed() -> None:
         ("racks: [{}]\nfaults: [{kind: power-lost, rack: r1}]", "faults[0].kind: unknown value 'power-lost'; did you"),
         ("racks: [{}]\nfaults: [{kind: power-loss, rack: r1, gpu: 1}]", "faults[0].gpu: unknown key"),
         ("racks: [{}]\nfaults: [{kind: lost, gpu: 9, node: node1}]", "faults[0].gpu: dgx-h100 has GPUs 0 to 7"),
-        ("racks: [{}]\njobs:\n- &j {id: a, nodes: all, gpus: all, phases: [{kind: idle}]}\n- *j",
-         "site.yaml:3: jobs[1].gpus: GPU 0 is held by job a at the same time"),
+        (
+            "racks: [{}]\njobs:\n- &j {id: a, nodes: all, gpus: all, phases: [{kind: idle}]}\n- *j",
+            "site.yaml:3: jobs[1].gpus: GPU 0 is held by job a at the same time",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_names_file_key_and_remedy(text: str, told: str) -> None:
     with pytest.raises(ScenarioError, match=re.escape(told)):
         site_of(text)
@@ -136,7 +141,7 @@ def test_a_mistake_names_file_key_and_remedy(text: str, told: str) -> None:
         ("site.yaml --nodes-per-rack 3", "--nodes-per-rack: the site is described by site.yaml"),
         ("nowhere.yaml", "nowhere.yaml: "),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_on_the_command_line_is_a_users_error(words: str, told: str) -> None:
     with pytest.raises(UserError, match=re.escape(told)):
         asked(*words.split())
@@ -183,9 +188,12 @@ def test_discovery_lists_and_serves_a_target_group_for_each_node(site: AskedSite
     assert all(site.ask(group["labels"]["__metrics_path__"]).status is HTTPStatus.OK for group in groups)
     assert [group["targets"] for group in groups] == [["sim.example:8080"]] * 4
     assert groups[2]["labels"] == {
-        "__metrics_path__": "/nodes/node3/metrics", "instance": "node3", "cluster": "east", "rack": "r2",
+        "__metrics_path__": "/nodes/node3/metrics",
+        "instance": "node3",
+        "cluster": "east",
+        "rack": "r2",
         "topology": "dgx-h100",
-    }  # fmt: skip
+    }
     assert site.json("/sd", {"host": "[::1]:19500"})[0]["targets"] == ["[::1]:19500"]
     site.pages.address = "127.0.0.1:19500"
     for strange in ("", 'a"b', "a b:1", "a:123456"):

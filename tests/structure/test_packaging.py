@@ -37,8 +37,11 @@ def test_every_extra_is_for_something_that_the_code_imports_and_none_is_named_as
         (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
     )
     assert set(re.findall(r"^(\w+) = \[", section, re.MULTILINE)) - {"bench"} == set(EXTRAS)
-    code = [path.read_text() for name in ("agent", "alerts", "dashboards", "exporters")
-            for path in (ROOT / name).rglob("*.py")]  # fmt: skip
+    code = [
+        path.read_text()
+        for name in ("agent", "alerts", "dashboards", "exporters")
+        for path in (ROOT / name).rglob("*.py")
+    ]
     for module in EXTRAS.values():
         assert any(re.search(rf"^\s*(import|from) {module}\b", text, re.MULTILINE) for text in code), module
     texts = [path for pattern in ("*.md", "docs/**/*.md", "agent/**/*.py") for path in ROOT.glob(pattern)]
@@ -47,9 +50,9 @@ def test_every_extra_is_for_something_that_the_code_imports_and_none_is_named_as
 
 def test_the_wheel_holds_exactly_the_four_packages(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(
-        ".*", "build", "dist", "*.egg-info", "__pycache__", "tests", "docs"
-    ))  # fmt: skip
+    shutil.copytree(
+        ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "tests", "docs")
+    )
     build = "import sys, setuptools.build_meta as build; build.build_wheel(sys.argv[1])"
     built = subprocess.run(
         [sys.executable, "-c", build, str(tmp_path)], cwd=source, capture_output=True, text=True, check=False
@@ -104,8 +107,10 @@ def test_systemd_finds_nothing_wrong_with_the_units(units: list[Path]) -> None:
 def test_a_unit_is_confined(unit: str, most: float) -> None:
     report = subprocess.run(
         [need("systemd-analyze"), "security", "--offline=true", "--no-pager", str(UNITS / unit)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     exposure = re.search(rf"Overall exposure level for {re.escape(unit)}: ([\d.]+)", report.stdout)
     assert exposure is not None, report.stdout + report.stderr
     assert float(exposure[1]) <= most
@@ -197,9 +202,9 @@ def test_the_bill_of_materials_has_each_package_with_version_and_licence() -> No
     assert bill["bomFormat"] == "CycloneDX"
     assert bill["metadata"]["component"]["name"] == "coldplate"
     components = {each["name"].lower().replace("_", "-"): each for each in bill["components"]}
-    assert {name: each["version"] for name, each in components.items()} == {
-        **locked("top"), **locked("kubernetes")
-    }, "run `make lock`"  # fmt: skip
+    assert {name: each["version"] for name, each in components.items()} == {**locked("top"), **locked("kubernetes")}, (
+        "run `make lock`"
+    )
     for name, each in components.items():
         assert each.get("licenses"), f"{name} says nothing of its licence"
 
@@ -212,10 +217,20 @@ def test_an_extra_without_a_lock_is_refused_by_the_installation() -> None:
 
 CONTAINED = {
     # NVML fields: a whole, and what is counted in it, too (NVML API reference; PCIe Base Specification, AER)
-    5: (3,), 6: (4,), 173: (175, 176, 178), 176: (182,), 179: (181,), 183: (175,),
-    75: (269, 270), 80: (74, 75, 269, 270, 271), 81: (74, 75, 269, 270, 271),
-    208: (206, 207, 209, 210), 215: (213, 214), 221: (219, 208), 219: (208,),
-}  # fmt: skip
+    5: (3,),
+    6: (4,),
+    173: (175, 176, 178),
+    176: (182,),
+    179: (181,),
+    183: (175,),
+    75: (269, 270),
+    80: (74, 75, 269, 270, 271),
+    81: (74, 75, 269, 270, 271),
+    208: (206, 207, 209, 210),
+    215: (213, 214),
+    221: (219, 208),
+    219: (208,),
+}
 REASONS_CONTAINED = {0x8: (0x40, 0x80)}
 WORDS = {"total", "all", "any", "sum", "both", "overall", "aggregate", "thermal", "hw_slowdown"}
 """Label values that are, or in the drivers' words were, the total of others."""

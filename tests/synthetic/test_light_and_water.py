@@ -12,13 +12,19 @@ from tests.synthetic.conftest import scenario
 SUPPLY = "coolant_supply_temperature_celsius/Chassis_0/Tray"
 PORT = "ethernet_fec_{}_total/" + "enp41s0f0np0"
 LATER = {
-    "coldplate_ethernet_fec_bin_blocks_total", "coldplate_ethernet_fec_lane_corrected_blocks_total",
-    "coldplate_ethernet_fec_lane_uncorrectable_blocks_total", "coldplate_ethernet_fec_lane_corrected_bit_errors_total",
-    "coldplate_transceiver_pre_fec_error_highest_ratio", "coldplate_transceiver_lane_pre_fec_error_ratio",
-    "coldplate_transceiver_snr_lowest_ratio", "coldplate_transceiver_lane_snr_ratio", "coldplate_chassis_fan_state",
-    "coldplate_chassis_fan_speed_ratio", "coldplate_chassis_fan_rotation_hertz",
+    "coldplate_ethernet_fec_bin_blocks_total",
+    "coldplate_ethernet_fec_lane_corrected_blocks_total",
+    "coldplate_ethernet_fec_lane_uncorrectable_blocks_total",
+    "coldplate_ethernet_fec_lane_corrected_bit_errors_total",
+    "coldplate_transceiver_pre_fec_error_highest_ratio",
+    "coldplate_transceiver_lane_pre_fec_error_ratio",
+    "coldplate_transceiver_snr_lowest_ratio",
+    "coldplate_transceiver_lane_snr_ratio",
+    "coldplate_chassis_fan_state",
+    "coldplate_chassis_fan_speed_ratio",
+    "coldplate_chassis_fan_rotation_hertz",
     "coldplate_chassis_intake_temperature_celsius",
-}  # fmt: skip
+}
 """What not every driver, module or controller tells, and synthetic ones do not."""
 
 
@@ -127,8 +133,10 @@ def test_water_takes_up_the_heat_of_the_tray_and_warm_water_warms_its_gpus(play)
     assert after[supply] == pytest.approx(42.0, abs=0.1)
     assert 5.0 < before[back] - before[supply] < 12.0
     assert 4_000 < before["coolant_heat_removed_watts/Chassis_0/Tray"] < 6_000
-    warmed = [node.mean(gpu, "temperature_celsius", 780, 800) - node.mean(gpu, "temperature_celsius", 30, 50)
-              for gpu in range(4)]  # fmt: skip
+    warmed = [
+        node.mean(gpu, "temperature_celsius", 780, 800) - node.mean(gpu, "temperature_celsius", 30, 50)
+        for gpu in range(4)
+    ]
     assert warmed == pytest.approx([17.0] * 4, abs=2.0)
 
 

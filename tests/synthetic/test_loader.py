@@ -58,7 +58,7 @@ MISTAKES = [
     ),
     ("- a\n- b", "expected a mapping of keys"),
     ("a: [", "is not valid YAML"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("content", "message"), MISTAKES)
@@ -142,11 +142,15 @@ def test_a_running_job_has_all_facts_whenever_the_source_opened_or_the_clock_mov
 def test_faults_are_announced_with_place_and_times_and_do_not_fill_the_log(write) -> None:
     assert list(announced(load_scenario("straggler"), WALL)) == ["straggler of GPU 5 starts at 22:24:20 UTC, in 660 s"]
     assert list(announced(load_scenario("healthy-training"), WALL)) == []
-    path = write(scenario(
-        "dgx-h100", "{kind: node-power, at: 90s, watts: 1kW}",
-        "{kind: ib-down, port: mlx5_3, at: 30s, duration: 4s, repeat: 60s}",
-        "{kind: nvlink-down, gpu: 2, link: 7, at: 0s}", "{kind: power-brake, gpu: 0-2, at: 61s}",
-    ))  # fmt: skip
+    path = write(
+        scenario(
+            "dgx-h100",
+            "{kind: node-power, at: 90s, watts: 1kW}",
+            "{kind: ib-down, port: mlx5_3, at: 30s, duration: 4s, repeat: 60s}",
+            "{kind: nvlink-down, gpu: 2, link: 7, at: 0s}",
+            "{kind: power-brake, gpu: 0-2, at: 61s}",
+        )
+    )
     assert list(announced(load_scenario(str(path)), WALL)) == [
         "nvlink-down of link 7 of GPU 2 from the start",
         "ib-down of mlx5_3 starts at 22:13:50 UTC, in 30 s, repeated every 60 s",

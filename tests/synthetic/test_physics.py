@@ -78,8 +78,10 @@ def test_temperature_follows_the_load_and_memory_fills_while_a_job_is_loading(pl
 
 def test_a_heat_throttled_gpu_holds_its_limit_and_only_that_reason_grows(play) -> None:
     node = play("thermal-throttle")
-    names = {reason: f"throttle_seconds_total/{reason}" for reason in
-             ("sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")}  # fmt: skip
+    names = {
+        reason: f"throttle_seconds_total/{reason}"
+        for reason in ("sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")
+    }
     names["thermal"] = "thermal_throttle_seconds_total"
 
     def grown(gpu, start, end):

@@ -119,9 +119,10 @@ def test_a_low_reservoir_and_a_failed_supply_have_their_states_while_they_last(r
 
 def test_warm_coolant_comes_from_the_facility_and_a_leak_from_its_detector(rack: Callable[..., RackAt]) -> None:
     sick = rack(
-        "{kind: coolant-warm, degrees: 17, at: 60s}", "{kind: leak, detector: DripTray, at: 60s, state: warning}",
+        "{kind: coolant-warm, degrees: 17, at: 60s}",
+        "{kind: leak, detector: DripTray, at: 60s, state: warning}",
         "{kind: leak, detector: Cabinet, at: 60s, state: unavailable}",
-    )  # fmt: skip
+    )
     supply = "coolant_supply_temperature_celsius/cdu/1/"
     before, after = sick.read(50.0), sick.read(600.0)
     for loop in ("secondary/1", "primary/1"):

@@ -124,8 +124,10 @@ def test_an_xid_storm_reports_causes_in_order_and_none_from_before_a_restart(pla
 
 
 def test_an_nvlink_error_has_the_log_line_that_the_scenario_wants(play, write):
-    faults = (f"{{kind: xid, gpu: 0, at: {at}s, code: 149{words}}}"
-              for at, words in ((1, ""), (2, ", words: fatal"), (3, ", words: nonfatal")))  # fmt: skip
+    faults = (
+        f"{{kind: xid, gpu: 0, at: {at}s, code: 149{words}}}"
+        for at, words in ((1, ""), (2, ", words: fatal"), (3, ", words: nonfatal"))
+    )
     node = play(write(scenario("dgx-b200", *faults)))
     node.sample(0, 5.0)
     told = [grade_of(event.code, event.text) for event in node.source.events(0.0)]

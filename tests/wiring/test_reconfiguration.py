@@ -205,8 +205,10 @@ def test_rules_about_racks_are_evaluated_where_there_may_be_one(
         ("rules:\n  override:\n    GpuHot:\n      labels: {a: '{{'}", "4: rules.override.GpuHot.labels.a: "),
         ("rules:\n  disable: [NoSuchAlert]", "2: rules.disable: "),
         ("rack:\n  name: r\n  peers:\n  - a:1\n  - a b:1", "5: rack.peers: "),
-        ("notify:\n  alertmanager:\n    urls:\n    - http://a:9093\n    - am:9093",
-         "5: notify.alertmanager.urls: 'am:9093': give http"),
+        (
+            "notify:\n  alertmanager:\n    urls:\n    - http://a:9093\n    - am:9093",
+            "5: notify.alertmanager.urls: 'am:9093': give http",
+        ),
         ("notify:\n  webhook: {urls: ['http://a/'], username: u, password_file: /x}", "2: notify.webhook.urls: "),
         ("metrics:\n  include: [nothing]", "2: metrics.include: "),
         ("# nothing\nexpectations: no-such-node", "2: expectations: "),
@@ -215,7 +217,7 @@ def test_rules_about_racks_are_evaluated_where_there_may_be_one(
         ("backends:\n  devices: trace\n  trace: gone.tar.gz", "3: backends.trace: "),
         ("backends:\n  devices: synthetic\n  scenario: gone", "3: backends.scenario: there is no shipped scenario"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_that_only_a_start_finds_has_the_line_of_its_key(tmp_path: Path, text: str, place: str) -> None:
     (tmp_path / "c.yaml").write_text(f"{text}\n")
     (tmp_path / "site.yml").mkdir()

@@ -52,10 +52,12 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         ("backends: {devices: synthetic}", {"host"}),
         (f"backends: {{devices: trace, trace: {TRACE}}}", {"host"}),
         ("backends: {devices: none, host: false, infiniband: false, optics: false, power: [estimate]}", set()),
-        ("{backends: {devices: nvml, power: [rapl]}, jobs: {sources: []}}",
-         {"host", "infiniband", "kmsg", "optics", "topology", "power"}),
+        (
+            "{backends: {devices: nvml, power: [rapl]}, jobs: {sources: []}}",
+            {"host", "infiniband", "kmsg", "optics", "topology", "power"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_sources_are_those_that_the_configuration_wants_and_that_the_devices_leave_room_for(
     make: Make, text: str, names: set[str]
 ) -> None:
@@ -77,13 +79,15 @@ def test_only_an_agent_with_real_gpus_remembers_them_or_says_that_it_cannot(make
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("sampling: {fast: 2s, slow: 20s, cold: 80s, deadline: 4s, window: 30s}",
-         {"fast": 2.0, "slow": 20.0, "cold": 80.0, "deadline": 4.0, "window": 30.0}),
+        (
+            "sampling: {fast: 2s, slow: 20s, cold: 80s, deadline: 4s, window: 30s}",
+            {"fast": 2.0, "slow": 20.0, "cold": 80.0, "deadline": 4.0, "window": 30.0},
+        ),
         ("backends: {expected_gpus: 8}", {"expected_gpus": 8}),
         ("backends: {power: [estimate], estimate: {factor: 1.5, per_gpu: 20W}}", {"estimate": Coefficients(1.5, 20.0)}),
         ("backends: {power: [rapl]}", {"estimate": None}),
     ],
-)  # fmt: skip
+)
 def test_the_sampler_gets_its_part_of_the_configuration(text: str, expected: dict[str, Any]) -> None:
     settings = load_settings(parse(text, "c.yaml"))
     assert {name: getattr(settings, name) for name in expected} == expected
@@ -115,9 +119,10 @@ def test_with_the_shipped_rules_there_is_room_and_every_range_holds_enough_reads
     assert all(
         period <= max(shortest / SAMPLES, configured)
         for period, shortest, configured in (
-            (last.slow, ranges.slow, settings.slow), (last.cold, ranges.cold, settings.cold)
+            (last.slow, ranges.slow, settings.slow),
+            (last.cold, ranges.cold, settings.cold),
         )
-    )  # fmt: skip
+    )
 
 
 # A running agent's JSON: read back as what it was made of, and refused where it is anything else.

@@ -54,8 +54,9 @@ def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -
     took = rig.until(lambda: bool(rig.exit_reasons), 10)
     assert took <= 5
     assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
-        Reason.TIMEOUT, f"the device worker has not answered for {SILENCE_SECONDS:.0f} s",
-    )  # fmt: skip
+        Reason.TIMEOUT,
+        f"the device worker has not answered for {SILENCE_SECONDS:.0f} s",
+    )
     assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]  # a stopped one takes SIGTERM when it goes on
     took += rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10)
     assert took <= SILENCE_SECONDS + 1 + WEDGED_TIMEOUT_SECONDS + 2 * STEP
@@ -132,8 +133,9 @@ def test_a_library_that_hangs_while_it_is_opened_is_reported_and_continues_at_on
     assert new.supervisor.awaited
     assert new.until(lambda: bool(new.exit_reasons), 10) <= 5
     assert (new.exit_reasons[0][1], new.exit_reasons[0][2]) == (
-        Reason.TIMEOUT, f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library",
-    )  # fmt: skip
+        Reason.TIMEOUT,
+        f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library",
+    )
     assert not new.supervisor.awaited
     assert new.supervisor.opening
     new.run(60.0)

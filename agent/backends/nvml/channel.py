@@ -247,8 +247,11 @@ class NvmlGpuChannel:
         if readings or not failures:
             return
         if any(gap.reason is Reason.DENIED for gap in failures):
-            raise DeviceError(Reason.DENIED, f"the driver denies access to GPU {self._gpu.index}; run as root or "
-                              "give the agent access to /dev/nvidia*")  # fmt: skip
+            raise DeviceError(
+                Reason.DENIED,
+                f"the driver denies access to GPU {self._gpu.index}; run as root or "
+                "give the agent access to /dev/nvidia*",
+            )
         raise DeviceError(failures[0].reason, f"no value can be read: {failures[0].detail}")
 
     def _plan_is_outdated(self, plan: GpuReadPlan) -> bool:

@@ -219,7 +219,9 @@ class GpuEnumerator:
                 escalate_source(error)
                 return
             if count > self._count:
-                raise SourceError(f"the driver counts {count} GPUs now, but counted {self._count} when it was opened; "
-                                  "NVML must be opened again in a new process")  # fmt: skip
+                raise SourceError(
+                    f"the driver counts {count} GPUs now, but counted {self._count} when it was opened; "
+                    "NVML must be opened again in a new process"
+                )
         except SourceError as error:
             self._source_error = error

@@ -102,9 +102,14 @@ class EthtoolRequest(Struct, frozen=True):
     def ask(self, connect: Connect, family: int, device: str) -> list[PortValue]:
         """Return what the kernel says about a port. Raises as `send_request`."""
         reply = send_for_port(
-            connect, family, (self.command, self.answer), *self.more,
-            header=self.header, flags=self.flags, device=device,
-        )  # fmt: skip
+            connect,
+            family,
+            (self.command, self.answer),
+            *self.more,
+            header=self.header,
+            flags=self.flags,
+            device=device,
+        )
         return list(self.read(reply))
 
 
@@ -183,7 +188,7 @@ def _read_link_modes(attributes: Attributes) -> Iterator[PortValue]:
 
 _REQUESTED_GROUPS = nest(
     _GROUPS, attribute(_BITSET_NO_MASK, b""), u32(_BITSET_SIZE, 2), u32(_BITSET_VALUE, _GROUPS_WANTED)
-)  # fmt: skip
+)
 _COUNTED = (optics.CORRECTED_BLOCKS, optics.UNCORRECTABLE_BLOCKS, optics.CORRECTED_BIT_ERRORS)
 _ERRORS = (optics.SYMBOL_ERRORS, optics.FCS_ERRORS)
 _DOWNS = (optics.LINK_DOWN_EVENTS,)

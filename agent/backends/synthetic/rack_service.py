@@ -58,9 +58,9 @@ def excerpt(value: float, digits: int = 1) -> Document:
 
 def redundancy(name: str, needed: int, members: int, health: str) -> list[Document]:
     """Return a part's one redundancy group, with the number of members that have to work."""
-    return [status(
-        health, GroupName=name, RedundancyType="NPlusM", MinNeededInGroup=needed, MaxSupportedInGroup=members
-    )]  # fmt: skip
+    return [
+        status(health, GroupName=name, RedundancyType="NPlusM", MinNeededInGroup=needed, MaxSupportedInGroup=members)
+    ]
 
 
 APPROACH = 7.0  # degrees by which the rack's supply is warmer than the facility's

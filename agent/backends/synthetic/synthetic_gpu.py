@@ -29,10 +29,12 @@ CALLS = {Lane.FAST: 7, Lane.SLOW: 12, Lane.COLD: 9}
 _THROTTLES: tuple[tuple[Key, Key, int], ...] = tuple(
     (("coldplate_gpu_throttle_active", reason), ("coldplate_gpu_throttle_seconds_total", reason), channel)
     for reason, channel in (
-        ("sw_power_cap", ch.POWER_CAP), ("sw_thermal_slowdown", ch.SW_THERMAL),
-        ("hw_thermal_slowdown", ch.HW_THERMAL), ("hw_power_brake", ch.POWER_BRAKE),
+        ("sw_power_cap", ch.POWER_CAP),
+        ("sw_thermal_slowdown", ch.SW_THERMAL),
+        ("hw_thermal_slowdown", ch.HW_THERMAL),
+        ("hw_power_brake", ch.POWER_BRAKE),
     )
-)  # fmt: skip
+)
 _MEANS: tuple[tuple[Key, int], ...] = tuple(
     ((f"coldplate_gpu_{activity}_ratio",), ch.SM + place)
     for place, activity in enumerate(
@@ -46,9 +48,15 @@ class SyntheticGpuChannel:
     """One synthetic GPU."""
 
     def __init__(
-        self, scenario: Scenario, number: int, identity: GpuIdentity, epoch: float,
-        *, released: threading.Event, feed: XidFeed,
-    ) -> None:  # fmt: skip
+        self,
+        scenario: Scenario,
+        number: int,
+        identity: GpuIdentity,
+        epoch: float,
+        *,
+        released: threading.Event,
+        feed: XidFeed,
+    ) -> None:
         machine = scenario.topology
         self.key = identity.gpu.uuid
         self.identity: GpuIdentity | None = identity

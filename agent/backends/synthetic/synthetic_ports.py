@@ -186,8 +186,15 @@ class SyntheticOptic:
     def _module(self, t: float) -> Iterator[Reading]:
         minute = int(t // 60.0)
         serial = f"SYN{hash64(self._noise, self._exchanges(t)) % 10**8:08d}"
-        yield self._reading(optics.INFO, 1.0, ("form_factor", FORM_FACTOR), ("media", "optical"),
-                       ("vendor", VENDOR), ("part_number", PART), ("serial", serial))  # fmt: skip
+        yield self._reading(
+            optics.INFO,
+            1.0,
+            ("form_factor", FORM_FACTOR),
+            ("media", "optical"),
+            ("vendor", VENDOR),
+            ("part_number", PART),
+            ("serial", serial),
+        )
         yield self._reading(optics.TEMPERATURE, MODULE_CELSIUS + self._wander(minute, 0))
         yield self._reading(optics.SUPPLY, SUPPLY_VOLTS)
         received = [watts_of(self._received(lane, minute, t)) for lane in range(1, LANES + 1)]
@@ -337,32 +344,38 @@ class SyntheticPort:
     def _fast(self, t: float) -> dict[str, float]:
         sent, received = self._traffic(t)
         up = self._up(t)
-        return self._with_errors(t, {
-            "port_data_transmitted_bytes_total": sent // 4.0 * 4.0,
-            "port_data_received_bytes_total": received // 4.0 * 4.0,
-            "state_id": ACTIVE if up else DOWN,
-            "port_up": 1.0 if up else 0.0,
-            "link_down_events_total": self._drops(t),
-        })  # fmt: skip
+        return self._with_errors(
+            t,
+            {
+                "port_data_transmitted_bytes_total": sent // 4.0 * 4.0,
+                "port_data_received_bytes_total": received // 4.0 * 4.0,
+                "state_id": ACTIVE if up else DOWN,
+                "port_up": 1.0 if up else 0.0,
+                "link_down_events_total": self._drops(t),
+            },
+        )
 
     def _slow_values(self, t: float) -> dict[str, float]:
         sent, received = self._traffic(t)
         rate = min((fault.parameters["rate"] for fault in self._slow if fault.window.holds(t)), default=self._rate)
-        return self._with_errors(t, {
-            "physical_state_id": LINK_UP if self._up(t) else POLLING,
-            "rate_bytes_per_second": rate,
-            "lifespan_seconds": 0.01,
-            "link_downed_total": self._drops(t),
-            "port_transmit_wait_total": sent // 65536.0,
-            "port_packets_transmitted_total": sent // PACKET,
-            "port_packets_received_total": received // PACKET,
-            "unicast_packets_transmitted_total": sent // PACKET,
-            "unicast_packets_received_total": received // PACKET,
-            "multicast_packets_transmitted_total": t // 30.0,
-            "multicast_packets_received_total": t // 10.0,
-            "rx_write_requests_total": received // (16.0 * PACKET),
-            "rx_read_requests_total": received // (4096.0 * PACKET),
-        })  # fmt: skip
+        return self._with_errors(
+            t,
+            {
+                "physical_state_id": LINK_UP if self._up(t) else POLLING,
+                "rate_bytes_per_second": rate,
+                "lifespan_seconds": 0.01,
+                "link_downed_total": self._drops(t),
+                "port_transmit_wait_total": sent // 65536.0,
+                "port_packets_transmitted_total": sent // PACKET,
+                "port_packets_received_total": received // PACKET,
+                "unicast_packets_transmitted_total": sent // PACKET,
+                "unicast_packets_received_total": received // PACKET,
+                "multicast_packets_transmitted_total": t // 30.0,
+                "multicast_packets_received_total": t // 10.0,
+                "rx_write_requests_total": received // (16.0 * PACKET),
+                "rx_read_requests_total": received // (4096.0 * PACKET),
+            },
+        )
 
     def _with_errors(self, t: float, values: dict[str, float]) -> dict[str, float]:
         """Return the values with what faults add to counters by `t`."""

@@ -51,20 +51,40 @@ def add_arguments(parser: Parser) -> None:
     parser.misused = UNKNOWN
     add_sources(parser, "error")
     add = parser.add_argument
-    add("--expect", metavar="NAME|FILE", help="expectations: shipped ones by name, a file, auto or none (default: "
-        "expectations in the configuration, else auto: by the GPUs)")  # fmt: skip
-    add("--learn", nargs="?", const="-", metavar="FILE",
-        help="do not check: write what this node has now, as expectations, to FILE (default stdout)")  # fmt: skip
+    add(
+        "--expect",
+        metavar="NAME|FILE",
+        help="expectations: shipped ones by name, a file, auto or none (default: "
+        "expectations in the configuration, else auto: by the GPUs)",
+    )
+    add(
+        "--learn",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="do not check: write what this node has now, as expectations, to FILE (default stdout)",
+    )
     add("--only", action="append", default=[], metavar="NAME[,NAME]", help="run only these checks")
     add("--skip", action="append", default=[], metavar="NAME[,NAME]", help="skip these checks")
-    add("--agent", choices=AGENT_WORDS, help="whether the firing alerts of the running agent count: auto if one "
-        "answers, required, or none (default auto; none with --scenario)")  # fmt: skip
-    add("--url", metavar="URL", help="check another node by the last sample of its agent: host, host:port or URL; "
-        "skips xids, because the kernel log is not read")  # fmt: skip
+    add(
+        "--agent",
+        choices=AGENT_WORDS,
+        help="whether the firing alerts of the running agent count: auto if one "
+        "answers, required, or none (default auto; none with --scenario)",
+    )
+    add(
+        "--url",
+        metavar="URL",
+        help="check another node by the last sample of its agent: host, host:port or URL; "
+        "skips xids, because the kernel log is not read",
+    )
     add_http_config(parser)
     add("--timeout", default="2s", metavar="DURATION", help="time limit of the whole command (default %(default)s)")
-    add("--at", metavar="DURATION", help="with --scenario: how long it has been running (default: until all of its "
-        "faults show)")  # fmt: skip
+    add(
+        "--at",
+        metavar="DURATION",
+        help="with --scenario: how long it has been running (default: until all of its faults show)",
+    )
     add("--verbose", action="store_true", help="print every check, not only those that are not ok")
     add("--json", action="store_true", help="print one JSON object")
 
@@ -125,15 +145,20 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _report(
-    evidence: CheckEvidence, names: frozenset[str], expected: Expected | None, arguments: argparse.Namespace,
-    *, is_required: bool,
-) -> int:  # fmt: skip
+    evidence: CheckEvidence,
+    names: frozenset[str],
+    expected: Expected | None,
+    arguments: argparse.Namespace,
+    *,
+    is_required: bool,
+) -> int:
     """Print the result of the checks with these names; the exit status."""
     from agent.commands.check import check_output, node_check
 
     result = node_check.evaluate(evidence, names, expected, needs_agent=is_required)
-    sys.stdout.write(check_output.as_json(result) if arguments.json
-                     else check_output.as_text(result, arguments.verbose))  # fmt: skip
+    sys.stdout.write(
+        check_output.as_json(result) if arguments.json else check_output.as_text(result, arguments.verbose)
+    )
     return check_output.status_of(result)
 
 

@@ -37,9 +37,9 @@ from exporters.compatibility.foreign_names import our_words
 
 OURS, SERVER, RECORDED = "coldplate", "prometheus", "recorded"
 _OF_SERVERS = frozenset({"up", "ALERTS", "ALERTS_FOR_STATE"})
-_OF_TARGETS = frozenset({
-    "instance", "job", "node", "rack", "cluster", "namespace", "pod", "container", "service", "endpoint", "le",
-})  # fmt: skip
+_OF_TARGETS = frozenset(
+    {"instance", "job", "node", "rack", "cluster", "namespace", "pod", "container", "service", "endpoint", "le"}
+)
 """Labels that scraping may give to every series."""
 ANY_LABEL = frozenset({"coldplate_alert", "coldplate_alert_text_info", "coldplate_metric_missing"})
 """Metrics whose series have labels of another entity."""
@@ -240,10 +240,14 @@ def _better(metric: MetricVerdict, label: str) -> str:
 
 
 _OURS_FOR = {
-    "UUID": "uuid", "index": "gpu", "Hostname": "instance, or a label that scraping adds",
-    "hostname": "instance, or a label that scraping adds", "modelName": "model, on coldplate_gpu_info",
-    "hpc_job": "job_id, on coldplate_gpu_job_info", "GPU_I_ID": "gpu_instance, on the metrics of MIG",
-}  # fmt: skip
+    "UUID": "uuid",
+    "index": "gpu",
+    "Hostname": "instance, or a label that scraping adds",
+    "hostname": "instance, or a label that scraping adds",
+    "modelName": "model, on coldplate_gpu_info",
+    "hpc_job": "job_id, on coldplate_gpu_job_info",
+    "GPU_I_ID": "gpu_instance, on the metrics of MIG",
+}
 """Neighbours' labels, and where the same is with our names."""
 
 

@@ -151,8 +151,13 @@ def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
         return None, f"{where}: what answers is not a coldplate agent of this version: {error}"
 
 
-UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
-                "lib/systemd/system")  # fmt: skip
+UNIT_FOLDERS = (
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+)
 """Where systemd looks for units, the first of one name counts (systemd.unit(5))."""
 MAX_READ_BYTES = 1 << 24
 """Bytes read of a file of procfs: a node has thousands of connections."""

@@ -48,8 +48,13 @@ BUFFER = 2**20
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
-                        "the flight recorder")  # fmt: skip
+    parser.add_argument(
+        "recordings",
+        nargs="+",
+        type=Path,
+        metavar="RECORDING",
+        help="file of coldplate record, or of the flight recorder",
+    )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="OUT", help="file to write, a new one (default standard output)"
     )

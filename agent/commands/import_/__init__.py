@@ -25,9 +25,11 @@ DESCRIPTION = (
 EXAMPLES = (
     ("coldplate import gpu.csv -o gpu.coldplate", "a log of nvidia-smi as a recording"),
     ("coldplate import one.csv -o gpu.coldplate --gpu 3", "a log of GPU 3 that does not name it"),
-    ("coldplate import --prometheus http://prometheus:9090 --start 1795248000 --end 1795255200 -o run.coldplate",
-     "two hours of all nodes that the server scraped"),
-)  # fmt: skip
+    (
+        "coldplate import --prometheus http://prometheus:9090 --start 1795248000 --end 1795255200 -o run.coldplate",
+        "two hours of all nodes that the server scraped",
+    ),
+)
 EXIT_STATUSES = {0: "imported", 1: "nothing could be read or written", **INVALID}
 _fail = partial(warn, "import")
 
@@ -41,14 +43,19 @@ def add_arguments(parser: Parser) -> None:
         "-o", "--output", type=Path, required=True, metavar="OUT", help="recording to write, a new file"
     )
     parser.add_argument("--node", metavar="NAME", help="name of the node of a log (default this one)")
-    parser.add_argument("--start", metavar="TIME", help="with a server: from when on, such as "
-                        "2026-11-21T08:00:00Z, or seconds since 1970")  # fmt: skip
+    parser.add_argument(
+        "--start",
+        metavar="TIME",
+        help="with a server: from when on, such as 2026-11-21T08:00:00Z, or seconds since 1970",
+    )
     parser.add_argument("--end", metavar="TIME", help="with a server: until when")
     parser.add_argument("--interval", metavar="D", help="with a server: time between two values (default 15s)")
     parser.add_argument(
-        "--match", metavar="SELECTOR", default='{__name__=~"coldplate_.*|DCGM_FI_.*"}',
+        "--match",
+        metavar="SELECTOR",
+        default='{__name__=~"coldplate_.*|DCGM_FI_.*"}',
         help="with a server: which series (default %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument("--gpu", metavar="INDEX", help="with nvidia-smi: the GPU that a log without its index is about")
     parser.add_argument("--utc", action="store_true", help="nvidia-smi logged in UTC (default the local time zone)")
 

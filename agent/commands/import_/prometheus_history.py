@@ -177,8 +177,11 @@ def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> _Meaning | 
     metric_row, factor, labels = BY_NAME.get(name), 1.0, dict(metric)
     if metric_row is None and name in ALIASES:
         metric_row, factor, own = ALIASES[name]
-        labels = {"gpu": metric.get("gpu", ""), "uuid": metric.get("UUID", metric.get("uuid", "")),
-                 **dict(zip(metric_row.labels, own, strict=False))}  # fmt: skip
+        labels = {
+            "gpu": metric.get("gpu", ""),
+            "uuid": metric.get("UUID", metric.get("uuid", "")),
+            **dict(zip(metric_row.labels, own, strict=False)),
+        }
     if metric_row is None:
         problems.add(None, f"series of {shown(name)} are left out: coldplate has no such metric")
         return None

@@ -105,9 +105,12 @@ class CommandProcesses:
     """Follows the descendants of a process. `ours` gives those that are not the command's, such as our worker."""
 
     def __init__(
-        self, root: int, ours: Callable[[], set[int]], on_gpus: Callable[[], Mapping[Gpu, Sequence[GpuProcess] | None]],
+        self,
+        root: int,
+        ours: Callable[[], set[int]],
+        on_gpus: Callable[[], Mapping[Gpu, Sequence[GpuProcess] | None]],
         procfs: Path = Path("/proc"),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._root, self._ours, self._on_gpus, self._procfs = root, ours, on_gpus, procfs
         self._own = os.getpid()
         self._next = self._began = 0.0

@@ -31,8 +31,13 @@ EXIT_UNREADABLE = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
-                        "the flight recorder; each node is played by itself")  # fmt: skip
+    parser.add_argument(
+        "recordings",
+        nargs="+",
+        type=Path,
+        metavar="RECORDING",
+        help="file of coldplate record, or of the flight recorder; each node is played by itself",
+    )
     for name, words in (
         ("rules", "rule files to play instead of the configured ones, or 'builtin': the pack that is shipped"),
         ("against", "an earlier version of the rules: list what fires with one of them only, earlier or later"),

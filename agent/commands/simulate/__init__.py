@@ -30,13 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_site(parser)
     parser.add_argument("--seed", type=_whole, metavar="N", help="seed of all that is random (default 1)")
     parser.add_argument(
-        "--interval", metavar="TIME", default="15s",
+        "--interval",
+        metavar="TIME",
+        default="15s",
         help="longest time between two samples of a node that is scraped, from 1s (default %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--metrics.profile", dest="profile", choices=PROFILES, default="default",
+        "--metrics.profile",
+        dest="profile",
+        choices=PROFILES,
+        default="default",
         help="how much of the catalogue each node shows (default %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument("--duration", metavar="TIME", help="end after this long, such as 10m")
     add_listening(parser, ADDRESS, " none")
     add_log_options(parser, "info")
@@ -48,16 +53,20 @@ def _add_site(parser: argparse.ArgumentParser) -> None:
     site.add_argument("--nodes-per-rack", type=_count, metavar="N", help="nodes of each rack (default 4)")
     site.add_argument("--topology", metavar="NAME", help="machine of all nodes (default dgx-h100)")
     site.add_argument(
-        "--scenario", action="append", metavar="NAME|FILE[=WEIGHT]",
+        "--scenario",
+        action="append",
+        metavar="NAME|FILE[=WEIGHT]",
         help="what nodes play; repeated, nodes are dealt one of them each, by weight (default healthy-training)",
-    )  # fmt: skip
+    )
     site.add_argument("--nodes-per-job", type=_count, metavar="N", help="nodes that a scenario's jobs span (default 1)")
     site.add_argument("--rack-budget", metavar="POWER", help="power budget of each rack, such as 40.8kW")
     site.add_argument("--cluster", metavar="NAME", help="label cluster of all nodes (default sim)")
     site.add_argument(
-        "--fault", action="append", metavar="KIND@PLACE[/PART][,KEY=VALUE...]",
+        "--fault",
+        action="append",
+        metavar="KIND@PLACE[/PART][,KEY=VALUE...]",
         help="a fault at a node or rack, on a GPU or port, such as straggler@node17/3,at=2m; may be repeated",
-    )  # fmt: skip
+    )
 
 
 def _whole(text: str) -> int:

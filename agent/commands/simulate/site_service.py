@@ -142,13 +142,23 @@ def make_nodes(site: SimulatedSite, stride: int, began: int, profile: str = "def
 
 
 def _serve(
-    pages: SitePages, listen: list[tuple[str, int]], waker: SignalWaker, until: float,
-    *, threads: Threads, watch: WebWatch | None,
-) -> int:  # fmt: skip
+    pages: SitePages,
+    listen: list[tuple[str, int]],
+    waker: SignalWaker,
+    until: float,
+    *,
+    threads: Threads,
+    watch: WebWatch | None,
+) -> int:
     server = HttpServer(
-        listen, pages, clock=time.monotonic, press=hurry, threads=threads,
-        gate=None if watch is None else watch.gate, max_connections=CONNECTIONS,
-    )  # fmt: skip
+        listen,
+        pages,
+        clock=time.monotonic,
+        press=hurry,
+        threads=threads,
+        gate=None if watch is None else watch.gate,
+        max_connections=CONNECTIONS,
+    )
     server.start()
     if watch is not None:
         watch.changed = server.nudge

@@ -74,9 +74,14 @@ class LocalSampler:
     """The sampling loop of a daemon, in a thread, for one viewer. It keeps no state and serves no pages."""
 
     def __init__(
-        self, name: str, config: Config, options: CommandLineOptions, interval: float, board: SampleBoard,
+        self,
+        name: str,
+        config: Config,
+        options: CommandLineOptions,
+        interval: float,
+        board: SampleBoard,
         threads: Threads,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._name = name
         self._is_whole = False
         self._board = board

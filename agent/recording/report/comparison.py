@@ -135,8 +135,13 @@ def comparison_document(one: RecordedRun, other: RecordedRun, judgements: Sequen
         "one": runs[0],
         "other": runs[1],
         "figures": [
-            {"figure": row.name, "unit": "ratio" if row.unit == "%" else row.unit, "one": row.one, "other": row.other,
-             "change_ratio": row.change}
+            {
+                "figure": row.name,
+                "unit": "ratio" if row.unit == "%" else row.unit,
+                "one": row.one,
+                "other": row.other,
+                "change_ratio": row.change,
+            }
             for row in comparison(one, other)
         ],
-    }  # fmt: skip
+    }

@@ -54,8 +54,13 @@ def html_report(run: RecordedRun, judgement: Judgement, recorded: Sequence[Obser
     names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
     title = f"Report on {', '.join(names)}{' and others' if len(run.files) > len(names) else ''}"
     named = len(run.nodes) > 1
-    body = [*_head(run, title), *_judgement(judgement, named), *_plots(run, judgement.observations), *_tables(run),
-            *_recorded(recorded, named)]  # fmt: skip
+    body = [
+        *_head(run, title),
+        *_judgement(judgement, named),
+        *_plots(run, judgement.observations),
+        *_tables(run),
+        *_recorded(recorded, named),
+    ]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -157,11 +162,17 @@ def _styles(titles: Sequence[str], meant: set[str]) -> dict[str, str]:
 
 
 def _plot(
-    run: RecordedRun, panel: _Panel, by_title: dict[str, list[Envelope]], styles: dict[str, str],
+    run: RecordedRun,
+    panel: _Panel,
+    by_title: dict[str, list[Envelope]],
+    styles: dict[str, str],
     spans: Sequence[tuple[float, float, str]],
-) -> Iterator[str]:  # fmt: skip
-    curves = [PlotCurve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
-              for title, envelopes in by_title.items() if envelopes]  # fmt: skip
+) -> Iterator[str]:
+    curves = [
+        PlotCurve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
+        for title, envelopes in by_title.items()
+        if envelopes
+    ]
     if not curves:
         if by_title:
             yield f'<section><h3>{panel.title}</h3><p class="soft">n/a: not recorded</p></section>'

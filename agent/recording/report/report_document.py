@@ -22,17 +22,28 @@ VERSION = 2
 """Grows when a member changes its meaning or goes away."""
 
 _GAUGES = {
-    "utilization_ratio": chosen.UTILIZATION, "sm_active_ratio": chosen.SM, "tensor_active_ratio": chosen.TENSOR,
-    "dram_active_ratio": chosen.DRAM, "sm_occupancy_ratio": chosen.OCCUPANCY, "memory_used_bytes": chosen.MEMORY,
-    "power_watts": chosen.POWER, "temperature_celsius": chosen.TEMPERATURE,
+    "utilization_ratio": chosen.UTILIZATION,
+    "sm_active_ratio": chosen.SM,
+    "tensor_active_ratio": chosen.TENSOR,
+    "dram_active_ratio": chosen.DRAM,
+    "sm_occupancy_ratio": chosen.OCCUPANCY,
+    "memory_used_bytes": chosen.MEMORY,
+    "power_watts": chosen.POWER,
+    "temperature_celsius": chosen.TEMPERATURE,
     "memory_temperature_celsius": chosen.MEMORY_TEMPERATURE,
-}  # fmt: skip
+}
 _TRAFFIC = {
-    "nvlink_transmit": chosen.NVLINK_OUT, "nvlink_receive": chosen.NVLINK_IN,
-    "pcie_transmit": chosen.PCIE_OUT, "pcie_receive": chosen.PCIE_IN,
-}  # fmt: skip
-_COUNTED = {"xids": chosen.XIDS, "ecc_errors": chosen.ECC, "nvlink_errors": chosen.NVLINK_ERRORS,
-            "pcie_replays": chosen.PCIE_REPLAYS}  # fmt: skip
+    "nvlink_transmit": chosen.NVLINK_OUT,
+    "nvlink_receive": chosen.NVLINK_IN,
+    "pcie_transmit": chosen.PCIE_OUT,
+    "pcie_receive": chosen.PCIE_IN,
+}
+_COUNTED = {
+    "xids": chosen.XIDS,
+    "ecc_errors": chosen.ECC,
+    "nvlink_errors": chosen.NVLINK_ERRORS,
+    "pcie_replays": chosen.PCIE_REPLAYS,
+}
 
 
 def report_document(run: RecordedRun, judgement: Judgement, recorded: Sequence[Observation]) -> dict[str, Any]:
@@ -52,7 +63,7 @@ def report_document(run: RecordedRun, judgement: Judgement, recorded: Sequence[O
         "recorded_alerts": [_alert(observation) for observation in recorded],
         "groups": [_group(job, gpus) for job, gpus in run.groups()],
         "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node], run.ports()) for node in run.nodes],
-    }  # fmt: skip
+    }
 
 
 def judgement_document(judgement: Judgement) -> dict[str, Any]:
@@ -60,19 +71,28 @@ def judgement_document(judgement: Judgement) -> dict[str, Any]:
     return {
         "alerts": [_alert(observation) for observation in judgement.observations],
         "rules": {
-            "evaluated": len(judgement.rules), "need_longer_history": list(judgement.short),
-            "without_metrics": list(judgement.unread), "failures": list(judgement.failures),
+            "evaluated": len(judgement.rules),
+            "need_longer_history": list(judgement.short),
+            "without_metrics": list(judgement.unread),
+            "failures": list(judgement.failures),
         },
-    }  # fmt: skip
+    }
 
 
 def _alert(alert: Observation) -> dict[str, Any]:
     return {
-        "alert": alert.alert, "severity": alert.severity.value, "node": alert.node, "device": alert.device or None,
-        "labels": dict(alert.labels), "annotations": dict(alert.annotations), "from": utc(alert.first),
-        "to": None if alert.fires_at_end else utc(alert.last), "seconds": alert.seconds, "times": alert.times,
+        "alert": alert.alert,
+        "severity": alert.severity.value,
+        "node": alert.node,
+        "device": alert.device or None,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "from": utc(alert.first),
+        "to": None if alert.fires_at_end else utc(alert.last),
+        "seconds": alert.seconds,
+        "times": alert.times,
         "inhibited_by": alert.inhibited_by or None,
-    }  # fmt: skip
+    }
 
 
 def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
@@ -80,14 +100,18 @@ def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
     return {
         "job": job._asdict() if job is not None else None,
         "gpus": [gpu.title for gpu in gpus],
-        "imbalance": None if uneven is None else {
-            "window_seconds": uneven.window, "seconds": uneven.seconds, "mean_difference_ratio": uneven.mean,
+        "imbalance": None
+        if uneven is None
+        else {
+            "window_seconds": uneven.window,
+            "seconds": uneven.seconds,
+            "mean_difference_ratio": uneven.mean,
             "largest_difference_ratio": uneven.largest,
         },
-        "step": None if step is None else {
-            "seconds": step[0].seconds, "autocorrelation": step[0].clarity, "seen_in": step[1],
-        },
-    }  # fmt: skip
+        "step": None
+        if step is None
+        else {"seconds": step[0].seconds, "autocorrelation": step[0].clarity, "seen_in": step[1]},
+    }
 
 
 def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPort, EntityFacts]]) -> dict[str, Any]:
@@ -98,21 +122,35 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts], ports: Sequence[tuple[IbPor
         "node": node.name,
         "snapshots": node.snapshots,
         "seconds": node.seconds,
-        "provenance": {"coldplate": header.coldplate, "maker": header.maker, "command": list(header.command),
-                       "job": header.job, "scenario": header.scenario, "redacted": header.redacted},
+        "provenance": {
+            "coldplate": header.coldplate,
+            "maker": header.maker,
+            "command": list(header.command),
+            "job": header.job,
+            "scenario": header.scenario,
+            "redacted": header.redacted,
+        },
         "power_watts": {source: _summary(power) for source, power in node.power().items()},
         "cpu_seconds": {mode: counter.growth for mode, counter in by_mode.items()},
         "waiting_ratio": {resource: counter.mean for resource, counter in by_resource.items()},
         "gpus": [_gpu(gpu) for gpu in gpus],
         "ports": [
-            {"device": port.device, "port": port.port, "transmit": _rate(facts, chosen.PORT_OUT),
-             "receive": _rate(facts, chosen.PORT_IN),
-             "down_seconds": next((state.off for _, state in facts.states(chosen.PORT_UP)), None),
-             "errors": {name.removeprefix("coldplate_infiniband_"): counter.growth for name in chosen.PORT_ERRORS
-                        if (counter := facts.growth(name)) is not None}}
-            for port, facts in ports if facts.node is node
+            {
+                "device": port.device,
+                "port": port.port,
+                "transmit": _rate(facts, chosen.PORT_OUT),
+                "receive": _rate(facts, chosen.PORT_IN),
+                "down_seconds": next((state.off for _, state in facts.states(chosen.PORT_UP)), None),
+                "errors": {
+                    name.removeprefix("coldplate_infiniband_"): counter.growth
+                    for name in chosen.PORT_ERRORS
+                    if (counter := facts.growth(name)) is not None
+                },
+            }
+            for port, facts in ports
+            if facts.node is node
         ],
-    }  # fmt: skip
+    }
 
 
 def _gpu(gpu: GpuFacts) -> dict[str, Any]:
@@ -125,23 +163,30 @@ def _gpu(gpu: GpuFacts) -> dict[str, Any]:
         **{title: _summary(gpu.summary(name)) for title, name in _GAUGES.items()},
         "sm_clock_hertz": _summary(gpu.summary(chosen.CLOCK)),
         "power_limit_watts": gpu.power_limit,
-        "at_power_limit": None if capped is None else {
-            "ratio": capped.amount, "seconds": capped.seconds, "source": capped.source},
-        "energy": None if energy is None else {
-            "joules": energy.amount, "seconds": energy.seconds, "source": energy.source},
+        "at_power_limit": None
+        if capped is None
+        else {"ratio": capped.amount, "seconds": capped.seconds, "source": capped.source},
+        "energy": None
+        if energy is None
+        else {"joules": energy.amount, "seconds": energy.seconds, "source": energy.source},
         "state_seconds": gpu.state_seconds() or None,
-        "throttled": {reason: {"throttled_seconds": measured.amount, "seconds": measured.seconds,
-                               "source": measured.source}
-                      for reason, measured in gpu.throttled_seconds().items()},
+        "throttled": {
+            reason: {"throttled_seconds": measured.amount, "seconds": measured.seconds, "source": measured.source}
+            for reason, measured in gpu.throttled_seconds().items()
+        },
         "traffic": {title: _rate(gpu, name) for title, name in _TRAFFIC.items()},
-        "counted": {title: {" ".join(labels.values()) or "all": counter.growth
-                            for labels, counter in gpu.growths(name)}
-                    for title, name in _COUNTED.items()},
+        "counted": {
+            title: {" ".join(labels.values()) or "all": counter.growth for labels, counter in gpu.growths(name)}
+            for title, name in _COUNTED.items()
+        },
         "silent_seconds": gpu.silent_seconds,
         "nvlinks_down_seconds": {str(link): state.off for link, state in gpu.links() if state.off},
-        "absent": {name: reason.value for (name, entity), reason in gpu.node.absent.items()
-                   if entity == gpu.gpu and name in _GAUGES.values()},
-    }  # fmt: skip
+        "absent": {
+            name: reason.value
+            for (name, entity), reason in gpu.node.absent.items()
+            if entity == gpu.gpu and name in _GAUGES.values()
+        },
+    }
 
 
 def _summary(summary: GaugeSummary | None) -> dict[str, float] | None:
@@ -152,5 +197,9 @@ def _rate(facts: EntityFacts, name: str) -> dict[str, float | None] | None:
     counter = facts.growth(name)
     if counter is None:
         return None
-    return {"bytes": counter.growth, "mean_bytes_per_second": counter.mean, "peak_bytes_per_second": facts.peak(name),
-            "seconds": counter.seconds}  # fmt: skip
+    return {
+        "bytes": counter.growth,
+        "mean_bytes_per_second": counter.mean,
+        "peak_bytes_per_second": facts.peak(name),
+        "seconds": counter.seconds,
+    }

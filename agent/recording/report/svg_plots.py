@@ -45,9 +45,14 @@ class PlotCurve(Struct, frozen=True):
 
 
 def plot(
-    grid: TimeGrid, curves: Sequence[PlotCurve], drawn: Sequence[PlotCurve], *, unit: str, scale: float,
+    grid: TimeGrid,
+    curves: Sequence[PlotCurve],
+    drawn: Sequence[PlotCurve],
+    *,
+    unit: str,
+    scale: float,
     spans: Sequence[tuple[float, float, str]],
-) -> str:  # fmt: skip
+) -> str:
     """Return one plot as an SVG element; titles must be escaped already.
 
     All `curves` make the band, those `drawn` have lines. Values are divided by `scale` to be in `unit`; an axis

@@ -80,8 +80,11 @@ def answers(server: Server, name: str, seconds: int) -> dict[str, Any]:
             expr = filled(target["expr"], chosen)
             found = server.instant(expr) if target["instant"] else server.range(expr, seconds, 2)
             results.setdefault(panel["id"], {})[target["refId"]] = found
-    shown = [f"{each.get('label') or key}: {chosen[key]}" for key, each in board.variables().items()
-             if chosen.get(key, ".*") != ".*"]  # fmt: skip
+    shown = [
+        f"{each.get('label') or key}: {chosen[key]}"
+        for key, each in board.variables().items()
+        if chosen.get(key, ".*") != ".*"
+    ]
     return {"board": opened(board.json, OPENED.get(name, "")), "results": results, "chosen": shown}
 
 

@@ -66,9 +66,14 @@ class ProductCopy:
     def python(self, *arguments: str, **environment: str) -> str:
         """Run Python in the copy; what it printed. It must not fail."""
         done = subprocess.run(
-            [sys.executable, *arguments], cwd=self.root, env=self.environment(**environment), text=True,
-            capture_output=True, stdin=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
+            [sys.executable, *arguments],
+            cwd=self.root,
+            env=self.environment(**environment),
+            text=True,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
         return done.stdout
 

@@ -48,11 +48,16 @@ class Site:
             need("ansible-playbook of `make deployers`")
         given = [word for name, value in self.variables.items() for word in ("-e", f"{name}={value}")]
         settings = {
-            "PYTHONPATH": str(LIBRARY), "ANSIBLE_HOME": str(self.folder / "home"), "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_REMOTE_TMP": str(self.folder / "tmp"), "ANSIBLE_ROLES_PATH": str(ROLE.parent),
-            "ANSIBLE_PIPELINING": "1", "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8",
+            "PYTHONPATH": str(LIBRARY),
+            "ANSIBLE_HOME": str(self.folder / "home"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_REMOTE_TMP": str(self.folder / "tmp"),
+            "ANSIBLE_ROLES_PATH": str(ROLE.parent),
+            "ANSIBLE_PIPELINING": "1",
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "LC_ALL": "C.UTF-8",
             "HOME": str(self.folder),
-        }  # fmt: skip
+        }
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.folder / "inventory.yml")]
         return subprocess.run(
             [*command, *given, *options, str(file)], capture_output=True, text=True, check=False, env=settings
@@ -101,10 +106,15 @@ def test_a_node_is_configured_once_and_told_what_changed(site: Site) -> None:
     assert changed["a key that a reload applies"] == ["Write the configuration file", "Reload coldplate"]
     assert changed["a key that only a restart applies"][-1] == "Restart coldplate"
     assert site.log() == [
-        "enable coldplate.service", "enable coldplate-broker.socket", "enable coldplate-kubelet.socket",
-        "start coldplate-broker.socket", "start coldplate-kubelet.socket", "start coldplate.service",
-        "reload coldplate.service", "restart coldplate.service",
-    ]  # fmt: skip
+        "enable coldplate.service",
+        "enable coldplate-broker.socket",
+        "enable coldplate-kubelet.socket",
+        "start coldplate-broker.socket",
+        "start coldplate-kubelet.socket",
+        "start coldplate.service",
+        "reload coldplate.service",
+        "restart coldplate.service",
+    ]
     # The last play's mistake is refused by the agent's own words, and the file of the play before stays.
     assert done.returncode == 2, done.stdout + done.stderr
     assert "samplng: unknown key; did you mean 'sampling'?" in done.stdout + done.stderr

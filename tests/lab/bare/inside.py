@@ -70,9 +70,12 @@ def try_again() -> str:
     """With a network that leads nowhere: all is there, and nothing is said."""
     closed = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
     done = subprocess.run(
-        ["make", ".venv/run.stamp", ".venv/dev.stamp", "programs"], capture_output=True, text=True,
-        check=False, env={**os.environ, **closed},
-    )  # fmt: skip
+        ["make", ".venv/run.stamp", ".venv/dev.stamp", "programs"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **closed},
+    )
     said = done.stdout + done.stderr
     if said or done.returncode:
         return f"a second make does or says something (exit status {done.returncode}): {said.strip()}"

@@ -19,10 +19,20 @@ CANNOT_BE_HAD = (
     (r"zsh is not installed", "a shell looks for its functions below /usr, where one that is unpacked has none"),
     (r"(mandoc|groff) is not installed", "not brought: man pages are formatted where somebody has it"),
     (r"PyTorch is not installed", "hundreds of megabytes for one test of its calls on a processor"),
-)  # fmt: skip
+)
 COLUMNS = (
-    "suite", "user", "Python", "set-up s", ".venv MB", ".programs MB", "passed", "failed", "skipped", "seconds", "",
-)  # fmt: skip
+    "suite",
+    "user",
+    "Python",
+    "set-up s",
+    ".venv MB",
+    ".programs MB",
+    "passed",
+    "failed",
+    "skipped",
+    "seconds",
+    "",
+)
 
 
 @dataclass

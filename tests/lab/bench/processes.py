@@ -25,9 +25,14 @@ class Program(psutil.Popen):
         self.log = log
         with log.open("w") as file:
             super().__init__(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, cwd=cwd,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                cwd=cwd,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     @property
     def alive(self) -> bool:

@@ -42,11 +42,13 @@ def beside_node_exporter(rig: Rig) -> Section:
         at_most("p99 of the latency, of node_exporter's", our99 / their99, LATENCY, times),
         Line("p50 of the latency, of node_exporter's", times(our50 / their50)),
         at_most("CPU for a scrape, of node_exporter's, sampling included", costs[0] / costs[1], CPU, times),
-        Line("  p50, p99", f"{milliseconds(our50)}, {milliseconds(our99)}"
-             f" against {milliseconds(their50)}, {milliseconds(their99)}"),
+        Line(
+            "  p50, p99",
+            f"{milliseconds(our50)}, {milliseconds(our99)} against {milliseconds(their50)}, {milliseconds(their99)}",
+        ),
         Line("  CPU for a scrape", f"{milliseconds(costs[0])} against {milliseconds(costs[1])}"),
         Line("  series on a page", f"{sizes[0]:,} against {sizes[1]:,}"),
-    )  # fmt: skip
+    )
     pause = f"{client.SHORTEST * 1000:.0f} to {client.LONGEST * 1000:.0f} ms"
     return Section(f"Scrapes as Prometheus makes them, {len(latencies[0])} each in turns, {pause} apart", lines)
 
@@ -83,12 +85,14 @@ def once_a_second(rig: Rig) -> Section:
     lines = (
         at_most(f"serving thread, unscraped, for each of {snapshots:.0f} snapshots", unscraped / page, IDLE, times),
         at_most("CPU for a scrape that renders: that thread's", page, FRESH, milliseconds),
-        Line("  latency of a scrape that renders, p50, highest",
-             f"{milliseconds(median(ours))}, {milliseconds(max(ours))}"),
+        Line(
+            "  latency of a scrape that renders, p50, highest",
+            f"{milliseconds(median(ours))}, {milliseconds(max(ours))}",
+        ),
         at_most("latency of a scrape that renders, of node_exporter's, p99", p99, LATENCY, times),
         Line("  p50", times(median(ours) / median(theirs))),
         Line("CPU of a scrape that renders, of node_exporter's", times(page / peer_cost)),
-    )  # fmt: skip
+    )
     title = f"A page that nobody asks for is not made; {number} scrapes, one a second, each of a fresh page"
     return Section(title, lines)
 

@@ -139,9 +139,14 @@ class Archive:
 
     def _run(self, command: str, *arguments: str, inside: str = "archives") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["apt-get", "-q", command, *arguments], cwd=self.folder / inside, capture_output=True, text=True,
-            stdin=subprocess.DEVNULL, env=environment(APT_CONFIG=str(self.folder / "apt.conf")), check=False,
-        )  # fmt: skip
+            ["apt-get", "-q", command, *arguments],
+            cwd=self.folder / inside,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env=environment(APT_CONFIG=str(self.folder / "apt.conf")),
+            check=False,
+        )
 
 
 SOURCE = re.compile(r"(?m)^(?:deb(?:-src)?\s+(?:\[[^]]*\]\s+)?|URIs:\s*)(?P<uri>\S+)")

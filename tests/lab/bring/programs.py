@@ -101,14 +101,19 @@ WANTED = (
     Program("promtool", (("promtool",), ("prometheus",)), in_documents=True),
     Program("prometheus", (("prometheus",),), wrappers.with_its_pages, in_documents=True),
     Program("prometheus-node-exporter", (("prometheus-node-exporter",),)),
-    Program("prometheus-alertmanager", (("prometheus-alertmanager",),), wrappers.with_its_templates,
-            other_name="alertmanager", in_documents=True),
+    Program(
+        "prometheus-alertmanager",
+        (("prometheus-alertmanager",),),
+        wrappers.with_its_templates,
+        other_name="alertmanager",
+        in_documents=True,
+    ),
     Program("amtool", (("prometheus-alertmanager",),), in_documents=True),
     Program("curl", (("curl",),), wrappers.with_its_libraries, dependencies=True),
     Program("ethtool", (("ethtool",),), wrappers.with_its_libraries, dependencies=True),
     Program("cc", (("tcc", "libc6-dev", "linux-libc-dev"),), wrappers.compiler, compiles),
     Program("systemd-analyze", (("systemd",),), wrappers.judge_of_units, judges_units_offline, dependencies=True),
-)  # fmt: skip
+)
 
 RECENT_ONES = (
     Program("promtool", (("promtool",),), proof=is_recent),
@@ -121,11 +126,16 @@ is_recent_alertmanager = partial(is_recent, wanted=(0, 28))
 
 ENGINES = (
     *RECENT_ONES,
-    Program("prometheus-alertmanager", (("prometheus-alertmanager",),), wrappers.with_its_templates,
-            is_recent_alertmanager, other_name="alertmanager"),
+    Program(
+        "prometheus-alertmanager",
+        (("prometheus-alertmanager",),),
+        wrappers.with_its_templates,
+        is_recent_alertmanager,
+        other_name="alertmanager",
+    ),
     Program("amtool", (("prometheus-alertmanager",),), proof=is_recent_alertmanager),
     *(Program(name, (("victoria-metrics",),), proof=starts) for name in ("victoria-metrics", "vmagent", "vmalert")),
-)  # fmt: skip
+)
 
 
 PACKAGERS = tuple(

@@ -85,21 +85,32 @@ DRIVER = (
     _driver("all GPUs hang", NONE_UP, ALL_DOWN, *(f"hang {number}" for number in range(GPUS))),
     _driver("the driver is unloaded", NONE_UP, ALL_DOWN, "unloaded"),
     Fault(
-        "the worker is killed", REPLACED, lambda drill: os.kill(drill.worker, signal.SIGKILL),
-        noticed=either(RESTARTED, NOT_RUNNING), back=RESTARTED, device=True, holds=False,
+        "the worker is killed",
+        REPLACED,
+        lambda drill: os.kill(drill.worker, signal.SIGKILL),
+        noticed=either(RESTARTED, NOT_RUNNING),
+        back=RESTARTED,
+        device=True,
+        holds=False,
     ),
     _driver("the library crashes the worker", REPLACED, either(RESTARTED, NOT_RUNNING), "segv"),
     _driver("the library takes memory without end", REPLACED, either(RESTARTED, NOT_RUNNING), "balloon 4"),
     _driver(
-        "garbage in the worker's output", "what is no reading is rejected and counted",
-        either(grown("coldplate_readings_rejected_total", cause="invalid"), RESTARTED), "babble",
+        "garbage in the worker's output",
+        "what is no reading is rejected and counted",
+        either(grown("coldplate_readings_rejected_total", cause="invalid"), RESTARTED),
+        "babble",
     ),
-)  # fmt: skip
+)
 AT_START = Fault(
-    "the driver hangs while it is opened", NONE_UP, lambda drill: None, Drill.driver,
+    "the driver hangs while it is opened",
+    NONE_UP,
+    lambda drill: None,
+    Drill.driver,
     lambda before, now: not now.family("coldplate_backend_up", "backend").get("nvml"),
-    lambda before, now: now.total("coldplate_gpu_up") == GPUS, device=True,
-)  # fmt: skip
+    lambda before, now: now.total("coldplate_gpu_up") == GPUS,
+    device=True,
+)
 """Of a daemon whose driver was told `hang-init` before it started."""
 
 # -- Files of sysfs ----------------------------------------------------------------------------------------------------
@@ -142,10 +153,14 @@ FILES = (
     _files("all files of a port end with EIO", f"fail {errno.EIO} {ADAPTER}"),
     Fault("garbage in all files of a port", OTHERS, _SPOILED.provoke, _SPOILED.cure, port_missing, device=True),
     Fault(
-        "an InfiniBand adapter is gone", "its rows are missing as lost, the others are read on",
-        Drill.take_port, Drill.bring_port, either(port_missing, shrunk("coldplate_infiniband_port_up")), device=True,
+        "an InfiniBand adapter is gone",
+        "its rows are missing as lost, the others are read on",
+        Drill.take_port,
+        Drill.bring_port,
+        either(port_missing, shrunk("coldplate_infiniband_port_up")),
+        device=True,
     ),
-)  # fmt: skip
+)
 
 # -- Rules and configurations ------------------------------------------------------------------------------------------
 
@@ -175,13 +190,16 @@ def _config(title: str, put: Callable[[Path], object]) -> Fault:
 
 RULES = (
     Fault(
-        "rules that take for ever", "they fail and are counted, the others are evaluated on", _load_dear, Drill.rules,
+        "rules that take for ever",
+        "they fail and are counted, the others are evaluated on",
+        _load_dear,
+        Drill.rules,
         grown("coldplate_rule_evaluation_failures_total"),
     ),
     Fault("rule files that cannot be loaded", REFUSED, _try_refused, Drill.rules, CONFIG_REFUSED),
     _config("configuration: a bomb of aliases", lambda path: path.write_text(BOMB)),
     _config("configuration: a FIFO", os.mkfifo),
-)  # fmt: skip
+)
 
 # -- Receivers of alerts, the rack's peers, the management controller --------------------------------------------------
 
@@ -192,9 +210,13 @@ OTHERWISE = "node power is missing or from another source, with a reason"
 
 def _outsider(name: str, does: str, manner: str, expected: str, noticed: Seen, back: Seen | None = None) -> Fault:
     return Fault(
-        f"the {name} {does}", expected, lambda drill: drill.behave(**{name.split()[-1]: manner}), Drill.behave,
-        noticed, back or (lambda before, now: True),
-    )  # fmt: skip
+        f"the {name} {does}",
+        expected,
+        lambda drill: drill.behave(**{name.split()[-1]: manner}),
+        Drill.behave,
+        noticed,
+        back or (lambda before, now: True),
+    )
 
 
 _FAILURES, _SENT = (grown(f"coldplate_notifications_{each}_total") for each in ("errors", "sent"))
@@ -280,27 +302,38 @@ def _address_space(drill: Drill) -> int:
 _NO_FILE, _NO_MEMORY = _Limit(resource.RLIMIT_NOFILE, _descriptors), _Limit(resource.RLIMIT_AS, _address_space)
 SYSTEM = (
     Fault(
-        "the state directory is full", WRITTEN_LATER, _fill,
-        lambda drill: (drill.state / "filling").unlink(missing_ok=True), NOT_WRITTEN,
+        "the state directory is full",
+        WRITTEN_LATER,
+        _fill,
+        lambda drill: (drill.state / "filling").unlink(missing_ok=True),
+        NOT_WRITTEN,
     ),
     Fault("the state directory is gone", WRITTEN_LATER, _take_away, _bring_back, NOT_WRITTEN),
     Fault(
-        "the clock is set back by an hour", "samples, ages, windows and alerts go on",
-        lambda drill: drill.firmware.command("clock -3600"), lambda drill: drill.firmware.command(),
+        "the clock is set back by an hour",
+        "samples, ages, windows and alerts go on",
+        lambda drill: drill.firmware.command("clock -3600"),
+        lambda drill: drill.firmware.command(),
     ),
     Fault(
-        "both processes stand still, as on a suspended machine", "it goes on where it was",
-        lambda drill: _signal_both(drill, signal.SIGSTOP), lambda drill: _signal_both(drill, signal.SIGCONT),
+        "both processes stand still, as on a suspended machine",
+        "it goes on where it was",
+        lambda drill: _signal_both(drill, signal.SIGSTOP),
+        lambda drill: _signal_both(drill, signal.SIGCONT),
         answers=False,
     ),
     Fault("no file descriptor to be had", "what is open is read and served on", _NO_FILE.provoke, _NO_FILE.cure),
     Fault("no more memory to be had", "what fails is tried again", _NO_MEMORY.provoke, _NO_MEMORY.cure),
-)  # fmt: skip
+)
 
 PLAIN: Sequence[Fault] = (
     Fault("nothing", "nothing", lambda drill: None, lambda drill: None),
-    *DRIVER, *FILES, *RULES, *OUTSIDERS, *SYSTEM,
-)  # fmt: skip
+    *DRIVER,
+    *FILES,
+    *RULES,
+    *OUTSIDERS,
+    *SYSTEM,
+)
 
 # -- Threads that end by an exception, and daemons that are killed: for daemons of their own ---------------------------
 
@@ -323,10 +356,13 @@ def _no_threads(drill: Drill) -> None:
 
 
 THREADS_SHORTAGE = Fault(
-    "no thread to be had for 10 s, and a port hangs", "the port is missing, the others are read on", _no_threads,
-    lambda drill: drill.firmware.command(), either(port_missing, shrunk("coldplate_backend_up", backend="infiniband")),
+    "no thread to be had for 10 s, and a port hangs",
+    "the port is missing, the others are read on",
+    _no_threads,
+    lambda drill: drill.firmware.command(),
+    either(port_missing, shrunk("coldplate_backend_up", backend="infiniband")),
     device=True,
-)  # fmt: skip
+)
 LATEST_SECONDS = 4.0
 """Seconds after the start within which it is killed: while it reads its state, writes it, makes its first page."""
 

@@ -75,11 +75,17 @@ class CannedSite:
         self._hung_at: float | None = None
         self.targets = json.dumps(
             [
-                {"targets": [address], "labels": {"__metrics_path__": f"/{each}", "instance": f"node{each}:19400",
-                                                  "rack": f"r{each // RACK}"}}
+                {
+                    "targets": [address],
+                    "labels": {
+                        "__metrics_path__": f"/{each}",
+                        "instance": f"node{each}:19400",
+                        "rack": f"r{each // RACK}",
+                    },
+                }
                 for each in range(nodes)
             ]
-        ).encode()  # fmt: skip
+        ).encode()
 
     def page(self, number: int) -> bytes:
         tick = int((time.time() - self._began) * self._plan.pace / INTERVAL_SECONDS)
@@ -112,9 +118,10 @@ class _Asked(asyncio.Protocol):
             if path == b"/hang":
                 self._site.hang()
             body, kind = (
-                (self._site.targets, b"application/json") if path in (b"/sd", b"/hang")
+                (self._site.targets, b"application/json")
+                if path in (b"/sd", b"/hang")
                 else (self._site.page(int(path[1:])), Format.TEXT.value.encode())
-            )  # fmt: skip
+            )
             self._transport.write(HEAD % (kind, len(body)) + body)
 
 

@@ -181,15 +181,17 @@ def table(figures: Sequence[Figures], load: float) -> str:
     rows = ((what, *(each.rows[what] for each in figures)) for what in figures[0].rows)
     evaluated = "Processor seconds of one evaluation of each group. The last column is the last size, carried in "
     evaluated += f"proportion to {SHARD:,} nodes.\n"
-    return "\n".join([
-        f"Profile `lean`, each node scraped every 15 s. Load average of the machine at the end: {load:.1f}.\n",
-        markdown(("", *(f"{each.nodes:,} nodes" for each in figures)), rows),
-        evaluated,
-        _groups("The whole pack", figures, lambda it: it.whole),
-        _groups("A shard's rules", figures, lambda it: it.shard),
-        "The slowest rules of both, with the last size:\n",
-        _slowest(figures[-1]),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"Profile `lean`, each node scraped every 15 s. Load average of the machine at the end: {load:.1f}.\n",
+            markdown(("", *(f"{each.nodes:,} nodes" for each in figures)), rows),
+            evaluated,
+            _groups("The whole pack", figures, lambda it: it.whole),
+            _groups("A shard's rules", figures, lambda it: it.shard),
+            "The slowest rules of both, with the last size:\n",
+            _slowest(figures[-1]),
+        ]
+    )
 
 
 def _groups(title: str, figures: Sequence[Figures], times: Callable[[Figures], Times]) -> str:
@@ -201,8 +203,10 @@ def _groups(title: str, figures: Sequence[Figures], times: Callable[[Figures], T
             spent["all"] += took
         sums.append(spent)
     last, scale = sums[-1], SHARD / figures[-1].nodes
-    rows = [(f"`{group}`", *(f"{spent[group]:.3f}" for spent in sums), f"{last[group] * scale:.2f}")
-            for group in sorted(last, key=lambda name: -last[name])]  # fmt: skip
+    rows = [
+        (f"`{group}`", *(f"{spent[group]:.3f}" for spent in sums), f"{last[group] * scale:.2f}")
+        for group in sorted(last, key=lambda name: -last[name])
+    ]
     return markdown((title, *(f"{each.nodes:,}" for each in figures), f"{SHARD:,}, extrapolated"), rows)
 
 

@@ -36,8 +36,11 @@ def _commands(parser: Parser) -> dict[str, tuple[str, Parser]]:
 
 def _arguments(parser: Parser) -> tuple[list[argparse.Action], list[argparse.Action]]:
     """Return the options of a command, and its other arguments."""
-    shown = [each for each in parser._actions
-             if each.help != argparse.SUPPRESS and not isinstance(each, argparse._SubParsersAction)]  # fmt: skip
+    shown = [
+        each
+        for each in parser._actions
+        if each.help != argparse.SUPPRESS and not isinstance(each, argparse._SubParsersAction)
+    ]
     return [each for each in shown if each.option_strings], [each for each in shown if not each.option_strings]
 
 

@@ -35,8 +35,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--samples", type=int, default=40, metavar="N", help="fast samples of each GPU to time (default %(default)s)")
     add("--only", nargs="+", choices=steps.STEPS, default=steps.STEPS, help="run these steps only")
     add("--nvidia-smi", default="nvidia-smi", metavar="PROGRAM", help="the nvidia-smi to compare with")
-    add("--limit", type=float, default=300.0, metavar="SECONDS",
-        help="give up after this long with what was found until then (default %(default)g)")  # fmt: skip
+    add(
+        "--limit",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="give up after this long with what was found until then (default %(default)g)",
+    )
     return parser
 
 

@@ -99,8 +99,13 @@ def _gpus(driver: Driver | None, clock: Callable[[], Instant]) -> dict[str, Any]
                     samples.append(node.read(gpu, lane))
                     reasons |= reasons_of(samples[-1])
             time.sleep(0.15)
-        return {"outcome": "ok", "gpus": len(node.channels), "families": families(samples), "reasons": reasons,
-                "gpm": _gpm(node)}  # fmt: skip
+        return {
+            "outcome": "ok",
+            "gpus": len(node.channels),
+            "families": families(samples),
+            "reasons": reasons,
+            "gpm": _gpm(node),
+        }
     except (DeviceError, SourceError) as error:
         return {"outcome": "failed", "detail": str(error)}
     finally:

@@ -40,9 +40,14 @@ class Smi:
     def _run(self, *arguments: str) -> tuple[int, str]:
         try:
             done = subprocess.run(
-                [self._program, *arguments], capture_output=True, text=True, timeout=TIMEOUT, check=False,
-                stdin=subprocess.DEVNULL, errors="replace",
-            )  # fmt: skip
+                [self._program, *arguments],
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                errors="replace",
+            )
         except OSError as error:
             raise SmiError(f"{self._program} cannot be started: {error.strerror}") from error
         except subprocess.TimeoutExpired as error:
@@ -176,8 +181,13 @@ def judge_text(title: str, ours: str, theirs: str | None) -> Line:
 
 
 def fact_of(identity: GpuIdentity, name: str) -> str:
-    own = {"index": identity.gpu.index, "uuid": identity.gpu.uuid, "serial": identity.serial, "slot": identity.slot,
-           "model": identity.model}  # fmt: skip
+    own = {
+        "index": identity.gpu.index,
+        "uuid": identity.gpu.uuid,
+        "serial": identity.serial,
+        "slot": identity.slot,
+        "model": identity.model,
+    }
     return own[name] if name in own else dict(identity.facts).get(name, "")
 
 
@@ -249,8 +259,11 @@ class Comparison:
             name = f"GPU {self._node.identities[gpu].gpu.index}"
             section.table(f"{name}, compared with nvidia-smi", HEADER, lines.values())
             counts = {rank: sum(_verdict(line) == rank for line in lines.values()) for rank in RANK}
-            bad = [f"{line.value} (coldplate {line.coldplate}, nvidia-smi {line.smi} {line.unit}: {line.verdict})"
-                   for line in lines.values() if _bad(line)]  # fmt: skip
+            bad = [
+                f"{line.value} (coldplate {line.coldplate}, nvidia-smi {line.smi} {line.unit}: {line.verdict})"
+                for line in lines.values()
+                if _bad(line)
+            ]
             text = ", ".join(f"{number} {rank}" for rank, number in counts.items() if number)
             section.judge(f"{name} agrees with nvidia-smi", not bad, text + ("".join(f"; {each}" for each in bad)))
         rest = sorted(set(families([self._node.read(0, lane) for lane in LANES])) - compared)

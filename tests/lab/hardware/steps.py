@@ -95,8 +95,10 @@ def _tell_calls(section: Section, timed: Sequence[Timed]) -> None:
     for call in timed:
         if call.place[0]:
             groups.setdefault((call.place[0], call.name), []).append(call.seconds)
-    rows = [[lane, name, str(len(each)), *(f"{of(each) * 1e6:.0f}" for of in (median, highest_hundredth, max))]
-            for (lane, name), each in sorted(groups.items())]  # fmt: skip
+    rows = [
+        [lane, name, str(len(each)), *(f"{of(each) * 1e6:.0f}" for of in (median, highest_hundredth, max))]
+        for (lane, name), each in sorted(groups.items())
+    ]
     section.table("Calls one at a time, in us", ("lane", "function", "calls", "p50", "p99", "max"), rows)
     sums = []
     for gpu in sorted({call.place[1] for call in timed if call.place[0] == "fast"}):

@@ -24,8 +24,13 @@ def run(library: Path, control: Path, *harm: str) -> subprocess.CompletedProcess
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), CONTROL: str(control)}
     return subprocess.run(
         [sys.executable, "-m", "tests.lab.hardware", "--nvidia-smi", "no-such-program", "--samples", "8"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def test_every_step_that_needs_no_gpu_runs_over_the_stand_in(library: Path, tmp_path: Path) -> None:

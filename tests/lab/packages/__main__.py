@@ -21,9 +21,14 @@ def in_root(roots: Roots, suite: str, folder: Path, machine: Machine, files: Seq
     """Run inside.sh, which says in lines what it sees, in a copy of the suite's root with files laid beside it."""
     base = roots.of(suite)
     settings = {
-        **machine.environment, "HOME": "/root", "PATH": SEARCHED, "TERM": "dumb", "LC_ALL": "C",
-        "DEBIAN_FRONTEND": "noninteractive", "SUITE": suite,
-    }  # fmt: skip
+        **machine.environment,
+        "HOME": "/root",
+        "PATH": SEARCHED,
+        "TERM": "dumb",
+        "LC_ALL": "C",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "SUITE": suite,
+    }
     with tempfile.TemporaryDirectory(prefix="package-", dir=folder) as name:
         run = Path(name)
         furnish(run, machine)

@@ -62,14 +62,23 @@ def test_its_name_and_fields_are_those_of_the_product(package: Path, unpacked: P
 def test_every_file_has_its_sum_root_owns_it_and_it_is_of_the_given_moment(package: Path, unpacked: Path) -> None:
     noted = [line.split("  ", 1) for line in (unpacked / "DEBIAN" / "md5sums").read_text().splitlines()]
     sums = {name: digest for digest, name in noted}
-    files = [each for top in ("opt", "usr") for each in (unpacked / top).rglob("*")
-             if each.is_file() and not each.is_symlink()]  # fmt: skip
+    files = [
+        each
+        for top in ("opt", "usr")
+        for each in (unpacked / top).rglob("*")
+        if each.is_file() and not each.is_symlink()
+    ]
     assert sums == {
         str(each.relative_to(unpacked)): hashlib.md5(each.read_bytes(), usedforsecurity=False).hexdigest()
         for each in files
     }
-    listed = subprocess.run(["dpkg-deb", "--contents", str(package)], env={**os.environ, "TZ": "UTC"},
-                            capture_output=True, text=True, check=True).stdout.splitlines()  # fmt: skip
+    listed = subprocess.run(
+        ["dpkg-deb", "--contents", str(package)],
+        env={**os.environ, "TZ": "UTC"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
     assert {line.split()[1] for line in listed} == {"root/root"}
     assert {" ".join(line.split()[3:5]) for line in listed} == {"2026-01-01 00:00"}
     assert not [line for line in listed if line[0] != "l" and line.split()[0][1:] not in ("rwxr-xr-x", "rw-r--r--")]

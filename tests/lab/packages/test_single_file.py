@@ -18,11 +18,13 @@ def tree(tmp_path: Path) -> Path:
     """A program as packaging/program.sh makes it, with two libraries."""
     tree = tmp_path / "tree"
     files = {
-        "bin/coldplate": COMMAND, "bin/python": "no link, here", "pyvenv.cfg": "home = /nowhere\n",
+        "bin/coldplate": COMMAND,
+        "bin/python": "no link, here",
+        "pyvenv.cfg": "home = /nowhere\n",
         "lib/common/shared.py": "NAME = 'shared'\n",
         **{f"lib/{each}/site-packages/compiled.py": f"NAME = '{each}'\n" for each in (MINOR, "python3.9")},
         f"lib/{MINOR}/site-packages/coldplate.pth": "../../common\n",
-    }  # fmt: skip
+    }
     for name, content in files.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(content)

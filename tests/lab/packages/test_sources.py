@@ -14,10 +14,14 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGING = ROOT / "packaging"
 SPEC = (PACKAGING / "rpm" / "coldplate.spec").read_text()
 PLACES = {
-    "PREFIX": "/opt/coldplate", "UNITDIR": "/usr/lib/systemd/system", "SYSUSERSDIR": "/usr/lib/sysusers.d",
-    "UDEVDIR": "/usr/lib/udev/rules.d", "TMPFILESDIR": "/usr/lib/tmpfiles.d", "BINDIR": "/usr/bin",
+    "PREFIX": "/opt/coldplate",
+    "UNITDIR": "/usr/lib/systemd/system",
+    "SYSUSERSDIR": "/usr/lib/sysusers.d",
+    "UDEVDIR": "/usr/lib/udev/rules.d",
+    "TMPFILESDIR": "/usr/lib/tmpfiles.d",
+    "BINDIR": "/usr/bin",
     "SHAREDIR": "/usr/share",
-}  # fmt: skip
+}
 SCRIPTS = sorted(
     [*PACKAGING.rglob("*.sh"), *(PACKAGING / "deb" / each for each in ("preinst", "postinst", "prerm", "postrm"))]
 )
@@ -51,8 +55,11 @@ def test_the_rpm_lists_each_of_these_files_and_no_other(installed: set[str]) -> 
     unlisted = [each for each in installed if not any(re.match(rf"{pattern}(/|\.gz|$)", each) for pattern in patterns)]
     assert unlisted == []
     beside = ("/opt/coldplate", "/usr/share/doc/coldplate")
-    idle = [pattern for pattern, name in zip(patterns, listed, strict=True)
-            if not name.startswith(beside) and not any(re.match(pattern, each) for each in installed)]  # fmt: skip
+    idle = [
+        pattern
+        for pattern, name in zip(patterns, listed, strict=True)
+        if not name.startswith(beside) and not any(re.match(pattern, each) for each in installed)
+    ]
     assert idle == []
 
 
@@ -112,6 +119,10 @@ def test_a_script_is_one_for_a_plain_shell(script: Path, tmp_path: Path) -> None
     judge = shutil.which("shellcheck")
     if judge is not None:  # its opinions beyond errors and warnings differ by version
         left_out = "SC1091,SC2034,SC2154"  # what a sourced file gives and takes
-        said = subprocess.run([judge, "--severity=warning", f"--exclude={left_out}", str(whole)], capture_output=True,
-                              text=True, check=False)  # fmt: skip
+        said = subprocess.run(
+            [judge, "--severity=warning", f"--exclude={left_out}", str(whole)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert said.stdout == ""

@@ -82,9 +82,12 @@ def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.score", description=__doc__)
     parser.add_argument(
-        "--only", metavar="SCENARIO", action="append", choices=list(EXPECTED),
+        "--only",
+        metavar="SCENARIO",
+        action="append",
+        choices=list(EXPECTED),
         help="play this scenario alone and print its tables; may be given several times: " + "; ".join(EXPECTED),
-    )  # fmt: skip
+    )
     help_of_jobs = "play the kinds of work of jobs alone, and replace the page's section about them (15 minutes)"
     parser.add_argument("--jobs", action="store_true", help=help_of_jobs)
     help_of_data = "play what others measured instead: a clone of a data set that docs/dev/testing.md names"

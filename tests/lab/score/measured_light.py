@@ -62,8 +62,12 @@ class _Port:
 
     def __init__(self, line: str, lights: Sequence[Light]) -> None:
         self.lights, self.times = lights, [light.at for light in lights]
-        names = ("rate_bytes_per_second", "link_down_events_total", "fec_corrected_bit_errors_total",
-                 "fec_uncorrectable_blocks_total")  # fmt: skip
+        names = (
+            "rate_bytes_per_second",
+            "link_down_events_total",
+            "fec_corrected_bit_errors_total",
+            "fec_uncorrectable_blocks_total",
+        )
         self._series = [Series(BY_NAME[f"coldplate_ethernet_{name}"], Node(), (("device", line),)) for name in names]
         self._downs, self._bits, self._blocks = 0.0, 0.0, 0.0
         self._last = -1
@@ -87,8 +91,9 @@ def play(path: Path, rules: RuleFile) -> Iterator[Outcome]:
     ports = {line: _Port(line, lights) for line, lights in lights_of(path).items()}
     first, last = (end(port.times[place] for port in ports.values()) for end, place in ((min, 0), (max, -1)))
     starts = [(max(since, first), name) for since, name in PARTS[path.name]]
-    shown = ([reading for port in ports.values() for reading in port.readings(second)]
-             for second in range(first, last + 1))  # fmt: skip
+    shown = (
+        [reading for port in ports.values() for reading in port.readings(second)] for second in range(first, last + 1)
+    )
     began: dict[tuple[str, str], list[int]] = {}
     for second, alert in played(rules, shown, first):
         labels = dict(alert.labels)
@@ -98,9 +103,11 @@ def play(path: Path, rules: RuleFile) -> Iterator[Outcome]:
         for line, port in ports.items():
             lights = [light for light in port.lights if since <= light.at < until]
             origin = next((light.at for light in lights if light.is_failure), since)
-            alerts = {name: next(at for at in times if since <= at < until) - origin
-                      for (device, name), times in began.items()
-                      if device == line and any(since <= at < until for at in times)}  # fmt: skip
+            alerts = {
+                name: next(at for at in times if since <= at < until) - origin
+                for (device, name), times in began.items()
+                if device == line and any(since <= at < until for at in times)
+            }
             yield Outcome(path.stem, part, line, lights, alerts)
 
 
@@ -113,8 +120,15 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     return outcome.file, outcome.part, outcome.line, f"{hours:.1f}", f"{marked:.0%}", spread, alerts
 
 
-_HEADS = ("file", "what its authors did", "line", "hours", "readings marked as failure", "error ratio: median, highest",
-          "alerts that began to fire, after the first failure or the part's begin")  # fmt: skip
+_HEADS = (
+    "file",
+    "what its authors did",
+    "line",
+    "hours",
+    "readings marked as failure",
+    "error ratio: median, highest",
+    "alerts that began to fire, after the first failure or the part's begin",
+)
 
 
 def report(folder: Path, rules: RuleFile, say: Callable[[str], object]) -> str:

@@ -85,17 +85,21 @@ def crossing(power: Sequence[float], budget: float) -> int | None:
 
 def play(racks: Sequence[Sequence[float]], size: int, rules: RuleFile) -> Iterator[Outcome]:
     """Yield what each rack did with each budget; all are racks of one server."""
-    powers = {Rack(f"r{number}-{share}"): (power, share) for number, power in enumerate(racks)
-              for share in BUDGETS}  # fmt: skip
-    series = {name: {rack: Series(BY_NAME[f"coldplate_rack_{name}"], rack) for rack in powers}
-              for name in ("power_watts", "power_budget_watts", "nodes_reporting", "nodes_expected")}  # fmt: skip
+    powers = {Rack(f"r{number}-{share}"): (power, share) for number, power in enumerate(racks) for share in BUDGETS}
+    series = {
+        name: {rack: Series(BY_NAME[f"coldplate_rack_{name}"], rack) for rack in powers}
+        for name in ("power_watts", "power_budget_watts", "nodes_reporting", "nodes_expected")
+    }
     budgets = {rack: share * max(power) for rack, (power, share) in powers.items()}
     fixed = [Reading(series["power_budget_watts"][rack], budget) for rack, budget in budgets.items()]
     fixed += [Reading(each, size) for name in ("nodes_reporting", "nodes_expected") for each in series[name].values()]
 
     def drawn(second: int) -> list[Reading]:
-        return [Reading(series["power_watts"][rack], power[second]) for rack, (power, _) in powers.items()
-                if second < len(power)]  # fmt: skip
+        return [
+            Reading(series["power_watts"][rack], power[second])
+            for rack, (power, _) in powers.items()
+            if second < len(power)
+        ]
 
     alerted: dict[str, dict[str, int]] = {rack.name: {} for rack in powers}
     shown = ([*drawn(second), *fixed] for second in range(max(map(len, racks))))
@@ -109,8 +113,16 @@ def play(racks: Sequence[Sequence[float]], size: int, rules: RuleFile) -> Iterat
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """A row for each size of rack and budget."""
-    heads = ("nodes", "budget, of the rack's peak", "racks", "warned (near)", "critical (over, trip)",
-             "a minute above the budget", "of these warned before", "seconds of warning: minimum, median")  # fmt: skip
+    heads = (
+        "nodes",
+        "budget, of the rack's peak",
+        "racks",
+        "warned (near)",
+        "critical (over, trip)",
+        "a minute above the budget",
+        "of these warned before",
+        "seconds of warning: minimum, median",
+    )
     rows = []
     for size, share in product(SIZES, BUDGETS):
         some = [each for each in outcomes if (each.nodes, each.budget) == (size, share)]

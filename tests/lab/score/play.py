@@ -165,9 +165,12 @@ class Play:
         self._rack_framer = Framer()
         self._exposition = Exposition(TARGET)
         self._advice = {
-            rule.name for file in rules if Path(file.path).stem == packs.ADVICE for group in file.groups
+            rule.name
+            for file in rules
+            if Path(file.path).stem == packs.ADVICE
+            for group in file.groups
             for rule in group.rules
-        }  # fmt: skip
+        }
         self.engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self.now)
         self._inhibition = Inhibition()
         self._external = (("rack", rack.name),) if rack is not None else ()
@@ -274,9 +277,10 @@ class Play:
     def _send(self) -> None:
         """Note what the daemon's dispatcher would send now."""
         records = [
-            record for _, _, record in self.engine.remembered()
+            record
+            for _, _, record in self.engine.remembered()
             if record.alert.phase is Phase.FIRING and record.alert.rule not in self._advice
-        ]  # fmt: skip
+        ]
         self._inhibition.update(records, self.now.mono, self._external)
         for alert in (record.alert for record in records):
             if alert.labels not in self._inhibition.causes:

@@ -223,9 +223,12 @@ HEALTHY: Mapping[str, Work] = {
     "an agent that starts late": beside({5: IDLE}),  # the GPU has long been idle by then
 }
 INFORMED = {
-    "evaluation on rank 0", "steady replicas, three go quiet", "a steady sweep, three trials end",
-    "steady generating, three wait", "training, then generating (RL)",
-}  # fmt: skip
+    "evaluation on rank 0",
+    "steady replicas, three go quiet",
+    "a steady sweep, three trials end",
+    "steady generating, three wait",
+    "training, then generating (RL)",
+}
 """Kinds of healthy work about which an alert of severity info is right."""
 
 

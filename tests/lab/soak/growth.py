@@ -65,9 +65,11 @@ def number(value: float) -> str:
 
 
 KINDS = (
-    ("memory", MEMORY_LIMIT, mebibytes), ("  PSS", None, mebibytes), ("descriptors", FLAT, number),
+    ("memory", MEMORY_LIMIT, mebibytes),
+    ("  PSS", None, mebibytes),
+    ("descriptors", FLAT, number),
     ("threads", FLAT, number),
-)  # fmt: skip
+)
 """Figures of a process, with how much each may grow."""
 
 
@@ -100,9 +102,11 @@ class Footprint:
             process = Path(f"/proc/{pid}")
             with suppress(OSError):
                 figures = (
-                    kilobytes(process / "smaps_rollup", "Anonymous:") * 1024.0, proportional_memory(pid),
-                    len(os.listdir(process / "fd")), len(os.listdir(process / "task")),
-                )  # fmt: skip
+                    kilobytes(process / "smaps_rollup", "Anonymous:") * 1024.0,
+                    proportional_memory(pid),
+                    len(os.listdir(process / "fd")),
+                    len(os.listdir(process / "task")),
+                )
                 for (kind, _, _), figure in zip(KINDS, figures, strict=True):
                     self._trends[f"{kind} of {name}"].note(at, figure)
         sizes = []

@@ -105,8 +105,12 @@ def _booted(folder: Path, library: Path, groups: list[Path]) -> Iterator[subproc
     with (folder / "boot.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, str(folder), str(ROOT), str(library)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=join, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=join,
+            start_new_session=True,
+        )
     try:
         yield process
     finally:

@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from agent.backends.jobs.job import Job, Scheduler, job_with
 
 _FACTS = {
-    "name": "NOMAD_JOB_NAME", "namespace": "NOMAD_NAMESPACE", "array": "NOMAD_ALLOC_NAME", "partition": "NOMAD_DC"
-}  # fmt: skip
+    "name": "NOMAD_JOB_NAME",
+    "namespace": "NOMAD_NAMESPACE",
+    "array": "NOMAD_ALLOC_NAME",
+    "partition": "NOMAD_DC",
+}
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 

@@ -35,9 +35,7 @@ from agent.backends.protocol import DeviceError
 from agent.catalogue import optics as rows
 from agent.model import Reason
 
-FORM_FACTORS = {
-    0x18: "QSFP-DD", 0x19: "OSFP", 0x1B: "DSFP", 0x1E: "QSFP", 0x1F: "SFP-DD", 0x20: "SFP", 0x21: "OSFP-XD",
-}  # fmt: skip
+FORM_FACTORS = {0x18: "QSFP-DD", 0x19: "OSFP", 0x1B: "DSFP", 0x1E: "QSFP", 0x1F: "SFP-DD", 0x20: "SFP", 0x21: "OSFP-XD"}
 """Identifiers of SFF-8024, table 4-1, that mean this map."""
 MAJORS = (3, 4, 5)
 """In the high nibble of byte 1."""

@@ -78,9 +78,11 @@ class Sff8636Module(PluggedModule):
         sent = lanes_in(now, _TRANSMIT - _VALUES, self.lanes, WATTS)
         if not (self.upper[_DIAGNOSTICS - _UPPER] & _MEASURES_TRANSMIT_POWER or any(sent.values())):
             sent = {}  # some measure it and do not say so
-        return ModuleValues([
-            *monitors_in(now, _TEMPERATURE - _VALUES, _SUPPLY - _VALUES),
-            *lane_values(RECEIVE, lanes_in(now, _RECEIVE - _VALUES, self.lanes, WATTS)),
-            *lane_values(TRANSMIT, sent),
-            *lane_values(BIAS, lanes_in(now, _BIAS - _VALUES, self.lanes, AMPERES)),
-        ])  # fmt: skip
+        return ModuleValues(
+            [
+                *monitors_in(now, _TEMPERATURE - _VALUES, _SUPPLY - _VALUES),
+                *lane_values(RECEIVE, lanes_in(now, _RECEIVE - _VALUES, self.lanes, WATTS)),
+                *lane_values(TRANSMIT, sent),
+                *lane_values(BIAS, lanes_in(now, _BIAS - _VALUES, self.lanes, AMPERES)),
+            ]
+        )

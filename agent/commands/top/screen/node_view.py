@@ -193,8 +193,11 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
 
 def _ports(readings: SeenNode, traffic: Traffic) -> Iterator[PortView]:
     for state in port_facts(readings):
-        growth = {_counter_name(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
-                  if at == state.port and name in PORT_ERRORS and grown > 0}  # fmt: skip
+        growth = {
+            _counter_name(name, labels): grown
+            for (name, at, labels), grown in traffic.growth.items()
+            if at == state.port and name in PORT_ERRORS and grown > 0
+        }
         received, sent = (traffic.rates.get((name, state.port)) for name in PORT)
         yield PortView(state, received, sent, growth)
 

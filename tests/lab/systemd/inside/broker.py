@@ -25,7 +25,7 @@ from inside.tools import (
     total,
     unit_file,
     until,
-)  # fmt: skip
+)
 
 CGROUPS = Path("/sys/fs/cgroup")
 UNIFIED = (CGROUPS / "cgroup.controllers").exists()
