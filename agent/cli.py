@@ -96,7 +96,7 @@ def _word(module: str) -> str:
     return module.rstrip("_").replace("_", "-")  # import_ is `import`
 
 
-def _obey(words: Sequence[str], parsed: argparse.Namespace) -> int:
+def _run_command(words: Sequence[str], parsed: argparse.Namespace) -> int:
     """Parse the words into `parsed` and run the command; return its exit status."""
     if not words:
         print(make_parser().format_short_help(), end="", file=sys.stderr)
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = _spelled_out(list(sys.argv[1:] if arguments is None else arguments))
     parsed = argparse.Namespace(program="coldplate")
     try:
-        return _obey(words, parsed)
+        return _run_command(words, parsed)
     except UserError as error:
         print_error(parsed.program, str(error))
         return EXIT_USAGE

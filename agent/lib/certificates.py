@@ -97,7 +97,7 @@ def load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> No
         try:
             context.load_cert_chain(chain, private, password=_no_password)
         except ssl.SSLError as error:
-            raise KeyPairError(_why(error)) from None
+            raise KeyPairError(_ssl_reason(error)) from None
         except (_EncryptedError, OSError) as error:
             raise KeyPairError(str(error)) from None
 
@@ -111,7 +111,7 @@ def _no_password() -> str:
     raise _EncryptedError("the key is encrypted; decrypt it with openssl pkey")
 
 
-def _why(error: ssl.SSLError) -> str:
+def _ssl_reason(error: ssl.SSLError) -> str:
     reason = error.reason or "unknown"
     if reason == "KEY_VALUES_MISMATCH":
         return "the key is not that of the certificate"

@@ -51,7 +51,7 @@ class SignalWaker:
         # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
         self._pipe = WakePipe()
         for number in numbers:
-            signal.signal(number, self._note)
+            signal.signal(number, self._add_signal)
         signal.set_wakeup_fd(self._pipe.into, warn_on_full_buffer=False)
 
     def wait(self, seconds: float) -> list[int]:
@@ -63,5 +63,5 @@ class SignalWaker:
         came, self._came = self._came, []
         return came
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _add_signal(self, number: int, _frame: FrameType | None) -> None:
         self._came.append(number)

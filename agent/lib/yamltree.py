@@ -237,10 +237,10 @@ def _events(text: str) -> Iterator[yaml.Event]:
     try:
         yield from yaml.parse(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
-        raise _said(error, text) from None
+        raise _yaml_error(error, text) from None
 
 
-def _said(error: yaml.YAMLError, text: str) -> YamlError:
+def _yaml_error(error: yaml.YAMLError, text: str) -> YamlError:
     """Return the parser's complaint in one line, with its place."""
     mark, context = getattr(error, "problem_mark", None), getattr(error, "context", None)
     problem = getattr(error, "problem", None) or str(error)

@@ -33,7 +33,7 @@ class NodeMeter:
 
     def record(self, at: float, watts: float | None, source: str = "") -> None:
         """Record a sample; None is a gap, after which the last sample no longer counts."""
-        self._settle(at)
+        self._fix_seconds(at)
         if watts is None:
             self._samples, self._held, self.source = [], None, None
             return
@@ -44,10 +44,10 @@ class NodeMeter:
 
     def power_in_last_seconds(self, now: float) -> tuple[int, tuple[float | None, ...]]:
         """Return the last second that has ended, and the power in the last seconds up to it; None if unknown."""
-        last = self._settle(now)
+        last = self._fix_seconds(now)
         return last, tuple(self._seconds.get(second) for second in range(last - METERED_SECONDS + 1, last + 1))
 
-    def _settle(self, now: float) -> int:
+    def _fix_seconds(self, now: float) -> int:
         """Fix the seconds that have ended; returns the last fixed one."""
         newest = floor(now)
         last = self._last

@@ -106,7 +106,7 @@ class OverheadGovernor:
         past, recent = self._mean(span), self._mean(RECENT_SECONDS)
         assert past is not None and recent is not None
         foreseen = (past * span + recent * RECENT_SECONDS) / (span + RECENT_SECONDS)
-        self._learn(past, held)
+        self._record_saving(past, held)
         if foreseen <= BRINK * self.budget or self.step == len(self._rounds) - 1:
             return False
         if self._eased_at is not None and at - self._eased_at < REGRET_SECONDS:
@@ -133,7 +133,7 @@ class OverheadGovernor:
         self._move(-1, at)
         return True
 
-    def _learn(self, load: float, held: float) -> None:
+    def _record_saving(self, load: float, held: float) -> None:
         """Compare with the load before the step, until the longest of its reads has come by once."""
         if self._before is not None and self.step:
             self._savings[self.step - 1] = max(self._before - load, 0.0)

@@ -167,12 +167,12 @@ def load_alerting(
     """Return rules and receivers; warnings of `running` rules are not logged again. Raises ConfigError."""
     rules = _of_the_node(load_rules(config, folder), config)
     made_receivers = receivers.make(config, external_url(config))
-    _tell(rules.files, running.files if running else ())
+    _log_warnings(rules.files, running.files if running else ())
     labels = make_labels(external_labels(config))
     return AlertingSettings(rules, made_receivers, config.notify.resend, labels, config.notify.inhibition)
 
 
-def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
+def _log_warnings(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
     logged = {warning for file in running for warning in file.warnings}
     for warning in (warning for file in files for warning in file.warnings if warning not in logged):
         facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}
