@@ -90,9 +90,7 @@ def test_an_alert_leaves_the_minutes_before_it_and_the_minute_after(make: Make, 
     assert SPAN <= len(kept) <= SPAN + 100
 
 
-def test_events_within_a_minute_are_in_one_file_and_later_ones_in_another_that_repeats_nothing(
-    make: Make, tmp_path: Path
-) -> None:
+def test_events_within_a_minute_are_in_one_file_and_later_ones_in_another(make: Make, tmp_path: Path) -> None:
     recorder = make()
     feed(recorder, seconds(0, 100))
     feed(recorder, seconds(100, 120, firing("A")))
@@ -150,7 +148,7 @@ def test_what_is_new_is_noticed_once(frames: Sequence[tuple[Frame, ...]], begun:
 
 
 @pytest.mark.parametrize("keep", [10_000, 100])
-def test_the_files_have_a_budget_the_oldest_go_first_and_a_file_beyond_it_removes_none(
+def test_the_oldest_files_go_first_and_one_beyond_the_budget_removes_none(
     make: Make, tmp_path: Path, caplog, keep: int
 ) -> None:
     folder = tmp_path / "flight"

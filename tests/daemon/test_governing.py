@@ -159,7 +159,7 @@ def read(own: OwnProcesses, pids: dict[str, int]) -> dict[tuple[str, str], float
     return {(row.metric.name.split("_")[2], dict(row.labels)["process"]): row.value for row in own.read(pids)}
 
 
-def test_time_and_memory_of_each_process_and_a_roles_time_keeps_growing_when_another_takes_over(tmp_path: Path) -> None:
+def test_a_roles_time_keeps_growing_when_another_process_takes_over(tmp_path: Path) -> None:
     own = OwnProcesses(tmp_path)
     process(tmp_path, 7, 90 * TICKS, 10 * TICKS, 10)
     process(tmp_path, 8, 2 * TICKS, 0, 1)

@@ -79,7 +79,7 @@ def test_a_pause_lasts_as_long_as_was_asked_unless_the_request_is_withdrawn(rig:
     assert rig.see(1.0) is None
 
 
-def test_neither_a_clock_that_is_set_back_nor_a_request_for_days_nor_a_reboot_stretches_it(rig: Rig) -> None:
+def test_no_set_clock_no_long_request_and_no_reboot_stretches_a_pause(rig: Rig) -> None:
     rig.ask(60.0)
     assert rig.see(61.0, wall=-3600.0) is None
     assert rig.ask(10 * LONGEST_SECONDS) is not None

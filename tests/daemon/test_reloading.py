@@ -74,7 +74,7 @@ def test_who_asked_is_told_which_changes_need_a_restart(rig: Rig, caplog: pytest
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", told)]
 
 
-def test_a_mistake_in_the_file_is_answered_and_logged_without_a_traceback_and_the_next_one_may_go_well(
+def test_a_mistake_in_the_file_is_answered_and_logged_without_a_traceback(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse() -> None:
@@ -143,7 +143,7 @@ def test_a_request_while_one_is_under_way_is_answered_by_the_next_one(rig: Rig) 
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-def test_at_the_end_the_one_under_way_is_waited_for_unless_it_hangs_and_no_other_begins(hangs: bool) -> None:
+def test_stopping_waits_for_a_reload_under_way_unless_it_hangs(hangs: bool) -> None:
     rig = Rig()
     rig.reloader.start()
     rig.free.clear()

@@ -122,7 +122,7 @@ def test_a_round_that_fails_is_reported_once_counted_each_time_and_continued(beg
     bench.trouble = None
 
 
-def test_evaluations_are_counted_from_zero_by_group_with_what_they_took_and_what_went_by(begun: list[Bench]) -> None:
+def test_evaluations_are_counted_from_zero_by_group(begun: list[Bench]) -> None:
     bench = start(Bench(DOWN), begun)
     for what in ("evaluations", "evaluation_failures", "evaluation_seconds", "group_iterations_missed"):
         assert {bench.value(f"rule_{what}_total", rule_group=group) for group in ("g", "engine")} == {0}
@@ -155,9 +155,7 @@ def test_a_rule_that_fails_is_reported_once_and_once_more_when_it_works_again(be
     assert messages.count("rule succeeds again") == 1
 
 
-def test_without_a_snapshot_nothing_is_evaluated_and_then_the_rules_continue_with_the_last_one(
-    begun: list[Bench],
-) -> None:
+def test_without_a_snapshot_nothing_is_evaluated_then_the_last_one_counts(begun: list[Bench]) -> None:
     bench = start(Bench("{record: a, expr: vector(1)}"), begun)
     bench.manager.reconfigure(settings("{alert: Old, expr: coldplate_sample_age_seconds > 5}"))
     wait_until(lambda: [each.rules[0].name for each in bench.manager.reports()] == ["Old"])
@@ -289,7 +287,7 @@ def test_a_round_that_hangs_at_the_end_delays_nothing_and_writes_nothing(tmp_pat
     bench.free.set()
 
 
-def test_a_round_that_hangs_for_long_is_trouble_of_the_whole_process_until_it_is_over(begun: list[Bench]) -> None:
+def test_a_round_that_hangs_is_trouble_of_the_process_until_it_ends(begun: list[Bench]) -> None:
     bench = start(Bench(DOWN), begun)
     bench.round()
 
@@ -322,7 +320,7 @@ def test_a_reload_ends_the_alerts_of_groups_that_go_and_shows_new_ones_from_zero
     assert bench.value("alert") is None
 
 
-def test_an_alert_shows_its_own_labels_and_nothing_is_remembered_of_those_that_are_gone(begun: list[Bench]) -> None:
+def test_an_alert_shows_its_own_labels_and_none_of_ended_ones(begun: list[Bench]) -> None:
     bench = start(Bench(DOWN), begun)
 
     def remembered() -> int:
@@ -368,9 +366,7 @@ def test_a_firing_alert_has_a_summary_of_its_start_and_its_cause(begun: list[Ben
     assert infos() == {}
 
 
-def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_continue_with_other_labels(
-    begun: list[Bench],
-) -> None:
+def test_a_reload_stops_receivers_that_it_leaves_out(begun: list[Bench]) -> None:
     stays, leaves, comes = Ear("stays"), Ear("leaves"), Ear("comes")
     bench = start(Bench(DOWN, stays, leaves), begun)
     bench.round(up=0.0)
@@ -385,7 +381,7 @@ def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_continue_
     assert bench.value("notifications_queue_length", notifier="leaves") is None
 
 
-def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_to_no_other(begun: list[Bench]) -> None:
+def test_undelivered_alerts_go_to_the_receiver_with_another_login_alone(begun: list[Bench]) -> None:
     def alertmanager(url: str, **more: Any) -> Alertmanager:
         return Alertmanager(HttpTarget(url, **more), lambda: later(0.0), "")
 

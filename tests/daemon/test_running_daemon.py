@@ -61,9 +61,7 @@ def test_gpus_without_a_driver_are_critical_for_check_the_alerts_and_the_page(st
     assert "0 GPUs, 2 expected" in daemon.get("/")
 
 
-def test_a_web_file_that_is_repaired_ends_the_failure_of_the_reload_that_it_prevented(
-    start: Start, tmp_path: Path
-) -> None:
+def test_a_repaired_web_file_ends_the_failure_of_the_reload_it_prevented(start: Start, tmp_path: Path) -> None:
     """Nobody asks for another reload, because the file is read again by itself."""
     web, good = tmp_path / "web.yml", "http_server_config: {headers: {X-Frame-Options: deny}}\n"
     web.write_text(good)

@@ -180,7 +180,7 @@ def reports(snapshot: Snapshot) -> dict[str, tuple[Outcome, str]]:
     return {each.backend: (each.outcome, each.detail) for each in snapshot.reports}
 
 
-def test_what_the_worker_cannot_open_and_why_it_ended_is_reported_and_not_while_it_is_ended_on_request() -> None:
+def test_why_the_worker_ended_is_reported_unless_it_was_asked_to() -> None:
     worker = Worker()
     rig = Rig(worker)
     for absent, outcome in ((True, Outcome.ABSENT), (False, Outcome.FAILED)):
@@ -213,7 +213,7 @@ def test_a_pause_holds_the_worker_once_answers_at_each_tick_and_releases_it_once
     assert len(pause.told) == answered
 
 
-def test_the_agents_own_cost_is_read_in_the_slow_lane_and_of_those_processes_that_there_are() -> None:
+def test_the_agents_own_cost_is_read_in_the_slow_lane() -> None:
     worker = Worker()
     rig = Rig(worker)
 
@@ -242,7 +242,7 @@ def test_other_settings_reach_the_sampler_the_grid_and_who_follows_the_hub() -> 
     assert rig.loop.schedule.ticks == 2
 
 
-def test_once_gives_the_second_of_two_ticks_on_a_grid_of_its_own_and_reads_slow_lanes_in_the_first() -> None:
+def test_once_gives_the_second_of_two_ticks_and_reads_slow_lanes_in_the_first() -> None:
     backend = Quick()
     rig = Rig(None, None, backend)
     rig.step = 0.05
@@ -267,7 +267,7 @@ class Slow(Quick):
         return BackendSample(awaited=len(self.reads) < self._answers)
 
 
-def test_once_reads_slow_lanes_again_until_their_sources_have_answered_but_not_for_ever(monkeypatch) -> None:
+def test_once_reads_slow_lanes_until_their_sources_answer_but_not_for_ever(monkeypatch) -> None:
     def once(backend: Slow) -> tuple[int, int]:
         rig = Rig(None, None, backend)
         rig.step = 0.05
@@ -280,7 +280,7 @@ def test_once_reads_slow_lanes_again_until_their_sources_have_answered_but_not_f
     assert once(Slow(10**9))[0] in (3, 4)
 
 
-def test_who_is_let_go_of_is_not_waited_for_and_who_is_closed_ends_its_worker_and_its_descriptors() -> None:
+def test_closing_ends_the_worker_and_its_descriptors() -> None:
     worker = Worker()
     before = len(os.listdir("/proc/self/fd"))
     rig = Rig(worker)

@@ -165,7 +165,7 @@ def stopped(**signs: Callable[[], Any]) -> list[str]:
     return [] if ready else text.splitlines()
 
 
-def test_every_part_that_has_stopped_has_a_line_and_state_that_has_waited_a_minute_for_the_disk() -> None:
+def test_every_part_that_has_stopped_has_a_line() -> None:
     threads = {
         "rules": "has made no progress for 31 s",
         "state": "ended by OSError: x",

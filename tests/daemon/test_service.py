@@ -58,9 +58,7 @@ def straggler(start_shared: Start) -> RunningDaemon:
     return start_shared("--scenario", "straggler", config="metrics: {exclude: ['coldplate_gpu_*']}\n")
 
 
-def test_the_first_lines_say_that_it_is_synthetic_what_is_sampled_and_which_faults_are_scheduled(
-    straggler: RunningDaemon,
-) -> None:
+def test_the_first_lines_of_a_synthetic_node_announce_its_faults(straggler: RunningDaemon) -> None:
     lines = straggler.log.read_text().splitlines()
     assert "SYNTHETIC" in lines[0] and "scenario=straggler" in lines[0]
     assert re.search(r"scheduled fault: straggler of GPU 5 starts at \d\d:\d\d:\d\d UTC, in 660 s", lines[1])
@@ -78,7 +76,7 @@ def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(straggler: RunningDa
     assert "not all rules have been evaluated yet: what would fire is not known" in page, "it has just started"
 
 
-def test_systemd_hears_of_each_stage_and_the_watchdog_is_fed_between_ticks_that_are_far_apart(start: Start) -> None:
+def test_systemd_is_notified_of_each_stage_and_its_watchdog_between_ticks(start: Start) -> None:
     """At a socket with an abstract name, the end of which is no trouble."""
     name = f"coldplate-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -133,7 +131,7 @@ def test_a_reload_refuses_what_a_start_would_refuse(shared: RunningDaemon, path:
 RACK = "rack: {name: r12, power_budget: 40.8kW, nodes_expected: 1, feeds: {a: 30kW}, peers: ['n2:1']}\n"
 
 
-def test_once_prints_an_exposition_or_json_or_writes_a_textfile_and_shows_what_is_configured(tmp_path: Path) -> None:
+def test_once_prints_text_or_json_or_writes_a_textfile(tmp_path: Path) -> None:
     target, config = tmp_path / "coldplate.prom", tmp_path / "c.yaml"
     config.write_text(RACK)
     given = (

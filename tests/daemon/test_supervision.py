@@ -187,7 +187,7 @@ def test_the_number_of_series_is_logged_when_every_lane_has_been_read(stage: Sta
     assert counts == ["sampling 2 series, 1 of them on the page of metrics (metrics.profile)"]
 
 
-def test_the_watchdog_goes_hungry_while_the_loop_is_stuck_or_a_vital_thread_is_in_trouble(stage: Stage) -> None:
+def test_the_watchdog_is_not_fed_while_a_vital_thread_is_in_trouble(stage: Stage) -> None:
     fallen, risen, let_go = threading.Event(), threading.Event(), threading.Event()
 
     def fall() -> None:

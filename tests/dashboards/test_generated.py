@@ -44,7 +44,7 @@ def test_the_stock_command_of_grafanalib_makes_the_same_dashboards(tmp_path: Pat
         assert theirs == json.loads((GENERATED / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def test_a_panel_about_a_metric_and_thresholds_of_an_alert_that_do_not_exist_are_refused() -> None:
+def test_panels_about_unknown_metrics_and_alerts_are_refused() -> None:
     with pytest.raises(ValueError, match="no known series in 'coldplate_gpu_powr_watts'"):
         graph("coldplate_gpu_powr_watts", "low.")
     for name in ("GpuHott", "GpuXidUnknown"):
@@ -117,7 +117,7 @@ def test_promtool_and_coldplate_find_that_the_fleet_rules_say_what_they_should()
     assert run_files([FLEET_TEST]) == 0
 
 
-def test_what_is_packaged_for_prometheus_and_grafana_agrees_with_agents_rules_and_documents() -> None:
+def test_packaged_files_agree_with_agents_rules_and_documents() -> None:
     config = read(PROMETHEUS / "prometheus.yml")
     assert [(job["job_name"], job["honor_labels"]) for job in config["scrape_configs"]] == [("coldplate", True)]
     targets = read(PROMETHEUS / "targets" / "nodes.yml")
@@ -190,7 +190,7 @@ def _undone(expr: str, names: dict[str, str]) -> str:
     return expr.replace("acme_gpu_", "coldplate_")
 
 
-def test_legends_columns_and_variables_follow_the_labels_and_the_data_source_is_the_one_given(tmp_path: Path) -> None:
+def test_legends_columns_and_variables_follow_the_labels(tmp_path: Path) -> None:
     assert render(tmp_path, "--label", "instance=host", "--datasource", "mimir") == 0
     for board in load(tmp_path).values():
         assert board.variables()["datasource"]["current"] == {"text": "mimir", "value": "mimir"}

@@ -104,9 +104,7 @@ def test_a_legend_has_every_label_by_which_the_series_of_a_metric_differ(board: 
 
 
 @every
-def test_targets_name_their_source_and_read_series_that_exist_narrowed_by_the_variables_of_the_board(
-    board: Dashboard,
-) -> None:
+def test_targets_read_series_that_exist_narrowed_by_the_boards_variables(board: Dashboard) -> None:
     """A board for one node, rack or job never shows another's series: each query names that variable."""
     for panel in board.panels():
         ids = [target["refId"] for target in panel["targets"]]
@@ -137,9 +135,7 @@ def test_targets_name_their_source_and_read_series_that_exist_narrowed_by_the_va
 
 
 @every
-def test_tables_have_units_links_and_rows_that_fit_and_alerts_are_in_the_order_of_their_severity(
-    board: Dashboard,
-) -> None:
+def test_tables_have_units_and_links_and_alerts_are_ordered_by_severity(board: Dashboard) -> None:
     """Grafana joins rows by what all queries tell: each has to tell of every row, also where its metric is absent."""
     for panel in board.panels():
         if panel["type"] != "table":
@@ -209,7 +205,7 @@ def test_the_first_threshold_has_no_value_and_the_others_rise(board: Dashboard) 
 
 
 @every
-def test_grafana_chooses_the_resolution_and_nothing_but_the_base_of_thresholds_is_null(board: Dashboard) -> None:
+def test_grafana_chooses_the_resolution_and_only_threshold_bases_are_null(board: Dashboard) -> None:
     """grafanalib's panels ask for 100 points, and its targets for half of the points that there are."""
     for panel in board.panels():
         assert not {"maxDataPoints", "interval"} & panel.keys(), panel["title"]
@@ -247,7 +243,7 @@ def test_links_lead_to_boards_that_exist_and_carry_variables_that_these_have(boa
             assert not several, f"{url}: {name} may have many values here, and has one there"
 
 
-def test_a_rack_over_its_budget_is_red_and_every_limit_that_is_drawn_is_one_of_the_rules() -> None:
+def test_a_rack_over_budget_is_red_and_every_drawn_limit_is_of_the_rules() -> None:
     """The rack's dashed lines are the levels of RackPowerHigh, whatever the rule file says they are."""
     rules = (PACK / "rack.yml").read_text()
     drawn = re.findall(
@@ -438,9 +434,7 @@ tests:
 """GPU 1 was lost while job 7 held it, GPU 2 was given back, GPU 3 was another job's."""
 
 
-def test_a_gpu_that_was_lost_stays_with_the_job_that_held_it_and_one_that_was_given_back_does_not(
-    tmp_path: Path,
-) -> None:
+def test_a_lost_gpu_stays_with_its_job_and_a_returned_one_does_not(tmp_path: Path) -> None:
     (panel,) = (each for each in load()["job"].panels() if each["title"] == "Cause")
     chosen = {"cluster": ".*", "node": ".*", "gpu": ".*", "job": "7", "__range": "1h"}
     expr = filled(panel["targets"][0]["expr"], chosen)

@@ -67,7 +67,7 @@ KEYS = {"build", "image", "command", "ports", "volumes", "healthcheck", "depends
 FILE = yaml.safe_load((COMPOSE / "compose.yaml").read_text())
 
 
-def test_a_service_has_only_checked_keys_needs_what_is_there_and_has_a_port_of_the_loopback_interface() -> None:
+def test_a_service_has_only_checked_keys_and_a_loopback_port() -> None:
     assert FILE.keys() == {"name", "services"}
     assert services().keys() == {"site", "prometheus", "alertmanager", "grafana"}
     for name, service in services().items():
@@ -86,7 +86,7 @@ def test_a_service_has_only_checked_keys_needs_what_is_there_and_has_a_port_of_t
     assert all(address == "127.0.0.1" and outside == inside for address, outside, inside in ports)
 
 
-def test_the_image_is_built_from_the_containerfile_and_plays_the_site_that_is_mounted() -> None:
+def test_the_image_is_built_from_the_containerfile_and_plays_the_mounted_site() -> None:
     site = services()["site"]
     context = (COMPOSE / site["build"]["context"]).resolve()
     assert context == ROOT and (context / site["build"]["dockerfile"]).is_file()
@@ -95,7 +95,7 @@ def test_the_image_is_built_from_the_containerfile_and_plays_the_site_that_is_mo
     assert in_checkout(site, file) == ROOT / "tests" / "lab" / "demo" / "site.yaml"
 
 
-def test_the_server_finds_its_configuration_rules_site_and_alertmanager_and_grafana_the_server_and_all_boards() -> None:
+def test_server_and_grafana_find_all_that_they_are_configured_with() -> None:
     container = services()["prometheus"]
     config = yaml.safe_load(in_checkout(container, "/etc/prometheus/prometheus.yml").read_text())
     for each in config["rule_files"]:
@@ -120,7 +120,7 @@ def part(name: str) -> Any:
     return yaml.safe_load((ROLE / name).read_text())
 
 
-def test_the_list_of_keys_is_current_and_every_variable_is_described_and_has_its_default() -> None:
+def test_the_list_of_keys_is_current_and_every_variable_is_described() -> None:
     assert VARS.read_text() == role_files.contents(), "run `make generate`"
     options = part("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     defaults = part("defaults/main.yml")

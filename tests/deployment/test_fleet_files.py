@@ -40,7 +40,7 @@ def sources(rule: AlertingRule) -> dict[str, str]:
     return {name: template.source for name, template in (*rule.labels, *rule.annotations)}
 
 
-def test_what_is_made_is_current_and_no_node_and_no_package_of_the_agents_has_a_fleets_rules() -> None:
+def test_made_files_are_current_and_no_node_has_a_fleets_rules() -> None:
     """They read `up` of many nodes: on one they would be inert."""
     for path, text in contents().items():
         assert path.read_text() == text, f"{path}: run make generate"
@@ -69,7 +69,7 @@ def test_the_rules_do_what_their_cases_say(path: Path) -> None:
     judged(need_recent(LEFT_OUT).promtool, "test", "rules", path)
 
 
-def test_every_alert_of_a_shard_and_of_the_fleet_has_a_case_that_fires_and_one_that_is_silent() -> None:
+def test_every_fleet_alert_has_a_case_that_fires_and_one_that_is_silent() -> None:
     written = [path for path in RULES if not path.name.startswith("relay")]
     names = {rule.name for path in written for rule in rules(path) if isinstance(rule, AlertingRule)}
     cases = "".join(path.read_text() for path in CASES)

@@ -47,7 +47,7 @@ def test_helm_finds_nothing_to_criticise(values: str) -> None:
     assert "[WARNING]" not in done.stdout
 
 
-def test_the_notes_have_the_command_that_the_pods_need_and_the_labels_that_nodes_need() -> None:
+def test_the_notes_have_the_command_for_pods_and_the_labels_for_nodes() -> None:
     release = ("install", "cold", CHART, "--dry-run=client", "--values", VALUES / "trial.yaml")
     command = "doctor --config.file /etc/coldplate/made/coldplate.yaml"
     notes = helm(*release).stdout.partition("NOTES:")[2]
@@ -176,7 +176,7 @@ def rules_of(values: str) -> dict[str, list[dict[str, Any]]]:
     return {each["metadata"]["name"]: each["spec"]["groups"] for each in of_kind(manifests(values), "PrometheusRule")}
 
 
-def test_the_rules_are_those_of_the_pack_word_by_word_but_for_what_a_site_leaves_out_and_its_runbooks() -> None:
+def test_the_charts_rules_are_those_of_the_pack() -> None:
     pack = {path.stem: yaml.safe_load(path.read_text())["groups"] for path in (ROOT / "alerts" / "rules").glob("*.yml")}
     fleet = yaml.safe_load((ROOT / "alerts" / "server" / "fleet.rules.yml").read_text())["groups"]
     assert rules_of("everything")["gpu-agent-fleet"] == fleet
@@ -326,7 +326,7 @@ def test_a_privilege_adds_what_it_names_and_nothing_else(names: tuple[str, ...],
     assert powers(objects(done)) == {**LEAST, **added}
 
 
-def test_unless_told_otherwise_it_has_the_network_the_kubelet_and_its_state_and_runs_once_on_a_node() -> None:
+def test_by_default_a_pod_has_network_kubelet_and_state_once_on_a_node() -> None:
     assert powers(manifests("default")) == {
         **LEAST,
         "network": True,
@@ -338,7 +338,7 @@ def test_unless_told_otherwise_it_has_the_network_the_kubelet_and_its_state_and_
     assert daemons["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0, "two would count its power twice"
 
 
-def test_nothing_in_a_pod_can_gain_more_and_an_init_container_never_sees_what_the_agent_may() -> None:
+def test_nothing_in_a_pod_can_gain_privileges() -> None:
     for values in ("default", "unprivileged", "slurm-beside", "infiniband"):
         found = manifests(values)
         spec = pod(found)

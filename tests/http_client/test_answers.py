@@ -75,14 +75,12 @@ def test_an_answer_is_the_same_however_it_is_cut(sent: bytes, data: st.DataObjec
         (reply("Content-Length: 2", "Connection: keep-alive", "Connection: close", body=b"hi"), b"hi"),
     ],
 )
-def test_after_whatever_leaves_a_doubt_where_it_ended_the_connection_is_not_used_again(
-    sent: bytes, body: bytes
-) -> None:
+def test_a_connection_is_not_used_again_after_an_answer_of_doubtful_end(sent: bytes, body: bytes) -> None:
     answer = whole(sent)
     assert (answer.body, answer.closes) == (body, True)
 
 
-def test_of_two_headers_with_one_name_the_first_is_kept_and_http_1_0_may_keep_the_connection() -> None:
+def test_the_first_of_two_equal_headers_counts_and_http_1_0_may_keep_alive() -> None:
     answer = whole(reply("Location: /a", "Location: /b", "Date: now", "X: a", "\tb", "Content-Length: 0"))
     assert answer.headers == {"location": "/a", "date": "now", "x": "a b", "content-length": "0"}
     assert not whole(reply("Content-Length: 0", "Connection: Keep-Alive", status="HTTP/1.0 200 OK")).closes

@@ -116,7 +116,7 @@ def test_a_folder_that_cannot_be_is_reported_with_the_state_file_alone(
     ]
 
 
-def test_neither_an_unforeseen_exception_nor_a_file_that_cannot_be_written_keeps_the_others_from_it(
+def test_a_file_that_cannot_be_written_does_not_hold_up_the_others(
     files: StateFiles, disk: Disk, tmp_path: Path
 ) -> None:
     disk.troubles = [MemoryError(), RuntimeError("odd")]

@@ -43,7 +43,7 @@ def test_times_are_written_in_utc_and_impossible_ones_as_they_are(wall: float, w
     assert utc(wall) == written
 
 
-def test_progress_is_told_on_a_terminal_of_what_takes_longer_than_a_second_and_gone_at_the_end() -> None:
+def test_progress_is_shown_on_a_terminal_after_a_second_and_gone_at_the_end() -> None:
     for stream, pace, told in ((Terminal(), 1, True), (Terminal(), 0, False), (io.StringIO(), 1, False)):
         seconds = count(step=pace)
         with Progress("playing", 640, lambda seconds=seconds: next(seconds), stream) as progress:

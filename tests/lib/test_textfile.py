@@ -101,9 +101,7 @@ def test_a_name_that_becomes_a_fifo_meanwhile_is_refused_without_waiting(tmp_pat
         read_text(path, 10)
 
 
-def test_an_ordinary_file_is_read_whole_with_or_without_a_mark_and_through_links_up_to_its_limit(
-    tmp_path: Path,
-) -> None:
+def test_an_ordinary_file_is_read_whole_up_to_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes("\ufeffä\r\n".encode())
     (tmp_path / "link").symlink_to(path)
@@ -165,9 +163,7 @@ def test_a_pipe_of_the_command_line_is_read_to_its_end(pipe: tuple[str, int]) ->
     writer.join()
 
 
-def test_a_pipe_is_refused_that_gives_too_much_or_would_have_to_be_read_again_or_is_none_of_the_command_line(
-    pipe: tuple[str, int], tmp_path: Path
-) -> None:
+def test_a_pipe_is_refused_unless_it_is_of_the_command_line(pipe: tuple[str, int], tmp_path: Path) -> None:
     name, into = pipe
     with pytest.raises(ReadError, match=f"^{name}: is a pipe, which can be read only once; give a regular file$"):
         read_text(name, 10)

@@ -54,7 +54,7 @@ def test_an_electronic_trip_unit_opens_when_its_makers_table_says(load: float, d
     assert seconds / delay <= most
 
 
-def test_every_class_has_a_curve_and_a_test_and_lives_through_three_seconds_at_101_but_not_an_hour_at_130() -> None:
+def test_every_breaker_class_holds_101_for_3_s_but_not_130_for_an_hour() -> None:
     assert set(BREAKERS) == set(CLASSES) == set(TESTS)
     for kind, curve in CLASSES.items():
         before = unknown_heat(curve, 0.8)
@@ -120,7 +120,7 @@ def heats_kept(rack: str) -> bytes:
     return heats.saved(1000.0)
 
 
-def test_a_breaker_that_was_not_watched_begins_warm_and_continues_from_there_also_after_a_restart() -> None:
+def test_a_breaker_that_was_not_watched_begins_warm_also_after_a_restart() -> None:
     heats = heats_of(FEED)
     assert heats.update(None, 0.0) == []  # nothing is known of it
     (state,) = heats.update(60_000.0, 1.0)
@@ -254,9 +254,7 @@ def test_the_heat_of_breakers_outlives_the_agent(tmp_path: Path, caplog: pytest.
     assert rows(damaged, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
 
 
-def test_a_node_that_is_missing_is_assumed_to_load_the_breaker_as_the_others_do_and_one_that_a_peer_reports_none(
-    rig: Rig,
-) -> None:
+def test_a_missing_node_is_assumed_to_load_the_breaker_as_the_others_do(rig: Rig) -> None:
     breaker = Breaker("main", CLASSES["ul489"], 1_000.0)
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), breakers=(breaker,)))
     rig.draw(500.0)

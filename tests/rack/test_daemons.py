@@ -241,7 +241,7 @@ class Rackful:
                     self.fired.setdefault(alert, self.clock.second)
 
 
-def test_agents_that_restart_during_an_overrun_fire_nothing_else_and_one_that_stays_away_is_missed() -> None:
+def test_agents_that_restart_during_an_overrun_fire_nothing_else() -> None:
     """After a minute at 76% of the budget, half a minute of overrun, and a restart of every agent during it."""
     rackful = Rackful()
     rackful.play(60, watts=5_600.0)

@@ -13,7 +13,7 @@ from tests.frames import snapshot_of
 from tests.rack.conftest import NAME, PEER, SERIES, Rig, rows
 
 
-def test_peers_are_told_our_limits_and_the_power_of_the_last_seconds_as_far_as_it_is_known() -> None:
+def test_peers_get_our_limits_and_the_known_power_of_the_last_seconds() -> None:
     options = RackOptions("r1", nodes_expected=4, nameplate=10_200.0, budget=40_800.0, feeds=(("a", 20_000.0),))
     made = Rig(options)
     made.draw(500.0)
@@ -45,7 +45,7 @@ def test_an_estimate_is_reported_as_one_and_a_measurement_is_preferred() -> None
         assert other.told().source == "ipmi"
 
 
-def test_what_is_configured_is_shown_from_the_first_moment_whether_or_not_the_rack_is_added_up() -> None:
+def test_configured_limits_are_shown_from_the_first_moment() -> None:
     feeds = (("a", 20_000.0), ("b", 21_000.0))
     shown = [
         ("feed_limit_watts", 20_000.0),
@@ -125,7 +125,7 @@ def test_a_silent_node_is_missing_in_the_sum_and_has_its_nameplate_beside_it(rig
     assert (values["peer_up"], values["peer_failures_total"]) == (0, 1)
 
 
-def test_a_rack_of_which_no_power_is_known_has_none_and_one_that_draws_nothing_has_zero(rig: Rig) -> None:
+def test_a_rack_of_unknown_power_has_none_and_one_that_draws_none_has_zero(rig: Rig) -> None:
     rig.draw(0.0)
     rig.answer(0.0)
     assert (rig.values()["power_watts"], rig.values()["nodes_reporting"]) == (0.0, 2)
@@ -160,7 +160,7 @@ def test_a_reload_keeps_what_is_known_whether_or_not_it_adds_a_peer(rig: Rig) ->
     assert (rig.values()["power_watts"], rig.values()["nodes_expected"]) == (800.0, 3)
 
 
-def test_each_of_several_reloads_within_a_second_shows_at_once_and_without_a_nameplate_no_figure_is_safe(rig) -> None:
+def test_each_of_several_reloads_within_a_second_shows_at_once(rig) -> None:
     rig.draw(500.0)
     rig.refuse()
     for nameplate, conservative in ((1000.0, 1500.0), (2000.0, 2500.0), (None, None)):
@@ -185,9 +185,7 @@ def test_peers_that_are_configured_otherwise_are_shown_by_what_differs(rig: Rig)
             assert rig.values()["nodes_expected"] == 3  # who knows of most is right
 
 
-def test_limits_of_the_others_and_power_until_it_is_too_old_reach_the_rules_as_a_scrape_would_bring_them(
-    rig: Rig,
-) -> None:
+def test_peer_series_reach_the_rules_as_a_scrape_would_bring_them(rig: Rig) -> None:
     rig.answer(300.0, limits={"power_budget": 34_500.0, "feeds.a": 20_000.0, "nodes_expected": 2})
     found = {
         (each.metric.name, *(value for _, value in each.series.all_labels)): each.value
@@ -227,7 +225,7 @@ def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: py
 @pytest.mark.parametrize(
     ("nameplate", "believed", "most"), [(10_000.0, 15_000.0, 15_000.0), (None, 45_000.0, 81_600.0)]
 )
-def test_a_peer_counts_for_what_its_nameplate_allows_or_without_one_for_an_overrun_of_the_rack(
+def test_a_peer_counts_for_what_its_nameplate_allows(
     rig: Rig, nameplate: float | None, believed: float, most: float
 ) -> None:
     rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nameplate=nameplate, budget=40_800.0))

@@ -61,7 +61,7 @@ def tray() -> Tray:
     return Tray()
 
 
-def test_the_gpus_of_a_tray_are_told_by_domain_and_those_that_have_not_joined_beside_them(tray: Tray) -> None:
+def test_the_gpus_of_a_tray_are_counted_by_domain(tray: Tray) -> None:
     tray.see(*joined(0), *joined(1), *joined(2, clique="7"), *registration(3, "in_progress"))
     assert tray.domains() == (("", "", 1), (CLUSTER, "0", 2), (CLUSTER, "7", 1))
     tray.see(*joined(0), *joined(1), *joined(2), *joined(3))
@@ -77,9 +77,7 @@ def test_nodes_whose_nvlinks_end_at_their_own_switches_tell_no_domain(tray: Tray
     assert tray.shown("gpus") == tray.shown("unregistered_gpus") == {}
 
 
-def test_the_domains_of_all_trays_are_shown_under_the_names_that_they_give_themselves_once_they_tell_any(
-    tray: Tray,
-) -> None:
+def test_domains_of_all_trays_are_shown_under_their_own_names(tray: Tray) -> None:
     tray.see(*joined(0), *joined(1))
     tray.answer(None, domains=[[CLUSTER, "0", 3], ["", "", 1]])
     assert tray.shown("gpus") == {("n1:19400", CLUSTER, "0"): 2, ("n2:1", CLUSTER, "0"): 3}

@@ -89,7 +89,7 @@ def test_an_answer_that_does_not_count_is_counted_logged_once_and_changes_no_sum
     assert warnings[0].facts["reason"] == reason  # type: ignore[attr-defined]
 
 
-def test_a_peer_that_begins_to_fail_or_leaves_the_list_no_longer_counts_and_one_that_only_hangs_does() -> None:
+def test_a_peer_that_fails_or_leaves_no_longer_counts_and_a_hanging_one_does() -> None:
     rig = Rig("a", "b")
     rig.answer("a")
     rig.answer("b", run="run-of-n3", instance="n3:19400")
@@ -156,7 +156,7 @@ def test_this_node_finds_itself_among_the_peers_and_leaves_itself_out() -> None:
     assert rig.total() == (600.0, {"run-of-n2"})
 
 
-def test_a_node_that_is_listed_twice_counts_once_and_stays_while_it_answers_at_one_address() -> None:
+def test_a_node_that_is_listed_twice_counts_once() -> None:
     rig = Rig("name", "address")
     rig.answer("name")
     rig.answer("address")

@@ -191,7 +191,7 @@ class RackOfTurns:
         return found
 
 
-def test_the_next_one_takes_over_within_fifteen_seconds_whoever_dies_and_those_that_hear_nobody_all_ask() -> None:
+def test_the_next_agent_takes_over_within_fifteen_seconds() -> None:
     alive, rack = set(AGENTS), RackOfTurns(lambda *_: True)
     now = 0.0
     while len(alive) > 1:
@@ -208,7 +208,7 @@ def test_the_next_one_takes_over_within_fifteen_seconds_whoever_dies_and_those_t
     assert rack.asking(set(AGENTS), 1.0) == set(AGENTS)
 
 
-def test_a_peer_that_misses_a_few_polls_keeps_its_turn_and_gives_it_up_when_a_better_one_has_begun() -> None:
+def test_a_peer_that_misses_a_few_polls_keeps_its_turn() -> None:
     best = chosen("cdu", AGENTS)
     rack = RackOfTurns(lambda _, whom, now: whom != best or not 30 <= now < 34)
     for second in range(60):
@@ -223,7 +223,7 @@ def test_a_peer_that_misses_a_few_polls_keeps_its_turn_and_gives_it_up_when_a_be
     assert seen[-1] == {best}
 
 
-def test_services_are_spread_over_the_agents_and_one_that_leaves_passes_on_only_its_own() -> None:
+def test_services_are_spread_over_agents_and_one_that_leaves_passes_on_its_own() -> None:
     services = [f"shelf-{number}" for number in range(200)]
     before = {each: chosen(each, AGENTS) for each in services}
     assert max(Counter(before.values()).values()) < 30

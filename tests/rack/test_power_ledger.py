@@ -52,7 +52,7 @@ def row(*seconds: int, watts: float = 1.0) -> list[tuple[int, float]]:
     return [(second, watts) for second in seconds]
 
 
-def test_the_newest_second_that_all_have_reported_is_summed_whoever_comes_late_or_goes() -> None:
+def test_the_newest_second_that_all_have_reported_is_summed() -> None:
     ledger = PowerLedger()
     ledger.store_seconds("a", row(9, 10, watts=1))
     ledger.store_seconds("b", row(8, 9, watts=2))

@@ -31,7 +31,7 @@ def firing(engine: RuleEngine) -> dict[tuple[str, str], float]:
     return {(alert.rule, dict(alert.labels).get("instance", "")): alert.value for alert in alerts}
 
 
-def test_rules_see_peers_under_their_own_instance_until_they_fall_silent_and_none_with_this_nodes_name() -> None:
+def test_rules_see_peers_under_their_own_instance_until_they_fall_silent() -> None:
     engine = RuleEngine(Ruleset((rulefile.parse(RULES, "r.yml"),)), TARGET, Instant(0.0, 1000.0))
 
     def play(second: float, *foreign: Reading) -> dict[tuple[str, str], float]:
@@ -56,7 +56,7 @@ def ask(told: bytes | None) -> Response:
     return answer
 
 
-def test_the_endpoint_hands_out_what_it_is_given_and_says_what_to_configure_without_a_rack() -> None:
+def test_the_endpoint_says_what_to_configure_without_a_rack() -> None:
     assert is_reserved("/api/v1/rack")
     answer = ask(b'{"version":1}\n')
     assert (answer.status, answer.body, answer.content_type) == (HTTPStatus.OK, b'{"version":1}\n', "application/json")

@@ -93,7 +93,7 @@ def test_lanes_are_read_in_their_order_and_only_those_that_the_backend_has(stage
     assert not one.read(Lane.SLOW)
 
 
-def test_a_read_takes_as_long_as_the_clock_says_and_what_is_left_out_is_a_series_while_there_is_any(stage) -> None:
+def test_a_read_takes_as_long_as_the_clock_says(stage) -> None:
     one = stage()
 
     def act() -> None:
@@ -115,7 +115,7 @@ def test_a_backend_is_not_read_more_often_than_it_has_news(stage) -> None:
     assert [at for _, at in one.backend.asked] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_what_is_in_flight_is_known_lane_by_lane_and_lanes_that_fall_due_meanwhile_are_read_once(stage) -> None:
+def test_lanes_that_fall_due_during_a_read_are_read_once(stage) -> None:
     one = stage()
     assert one.runner.flight is None
     begun = one.hang()
@@ -138,7 +138,7 @@ def test_what_is_in_flight_is_known_lane_by_lane_and_lanes_that_fall_due_meanwhi
     assert one.backend.asked[2:] == [(Lane.FAST, 41.0), (Lane.SLOW, 41.0), (Lane.COLD, 41.0)]
 
 
-def test_absent_hardware_is_no_failure_and_is_looked_for_again_in_the_cold_lane_alone(stage, caplog) -> None:
+def test_absent_hardware_is_no_failure_and_is_tried_in_the_cold_lane_alone(stage, caplog) -> None:
     one = stage()
     one.backend.act = fail(AbsentError("no such directory"))
     (read,) = one.read(Lane.FAST)
@@ -187,7 +187,7 @@ def test_a_failure_is_reported_once_whatever_its_words_and_once_when_it_is_over(
     assert caplog.records[0].exc_info is not None
 
 
-def test_another_kind_of_failure_is_reported_too_and_what_is_foreseen_without_a_trace(stage, caplog) -> None:
+def test_another_kind_of_failure_is_reported_and_foreseen_ones_without_a_trace(stage, caplog) -> None:
     one = stage()
     for second in range(10):
         one.backend.act = fail(DeviceError(Reason.LOST, "gone"))
@@ -198,7 +198,7 @@ def test_another_kind_of_failure_is_reported_too_and_what_is_foreseen_without_a_
     assert "gone" in caplog.records[0].message
 
 
-def test_a_runner_that_is_stopped_closes_its_backend_and_does_not_wait_for_one_that_hangs(stage) -> None:
+def test_a_stopped_runner_closes_its_backend_and_waits_for_no_hang(stage) -> None:
     well = stage()
     well.runner.stop(10)
     assert well.backend.closed == 1

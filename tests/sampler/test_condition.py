@@ -37,7 +37,7 @@ def test_what_is_shown_of_a_counter(unit: Unit, raws: tuple[float, ...], shown: 
     assert feed(Counter(USUAL[unit]), *raws) == list(shown)
 
 
-def test_a_gap_in_time_allows_as_much_growth_as_the_time_was_long_and_whole_numbers_stay_so() -> None:
+def test_a_gap_in_time_allows_as_much_growth_as_it_was_long() -> None:
     counter = Counter(USUAL[Unit.JOULES])
     assert counter.feed(0.0, 1000) == 1000
     assert counter.feed(600.0, 400_000) == 400_000
@@ -144,7 +144,7 @@ def named(readings: list[Reading]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("garbage", [math.nan, math.inf, -1.0, 4_294_967.295, 9.2e18])
-def test_a_value_outside_the_physical_range_is_left_out_with_its_reason_and_a_counter_that_fell(garbage: float) -> None:
+def test_a_value_outside_the_physical_range_is_left_out_with_its_reason(garbage: float) -> None:
     conditioner = Conditioned()
     shown, gaps = conditioner.pass_on(0.0, [Reading(POWER, garbage)])
     assert shown == []
@@ -181,7 +181,7 @@ def test_rolling_statistics_are_beside_the_gauge_unless_it_is_sampled_seldom() -
         pytest.param([(0.0, 50e9), (1.0, 51e9), (2.0, 0.0), (3.0, 1e9)], [None, 1e9, None, 1e9], id="one that falls"),
     ],
 )
-def test_the_highest_rate_of_the_minute_is_beside_the_counter_as_soon_as_there_are_two_samples(
+def test_the_highest_rate_is_beside_the_counter_from_two_samples_on(
     samples: list[tuple[float, float]], peaks: list[float | None]
 ) -> None:
     conditioner = Conditioned(period=samples[1][0])
@@ -211,7 +211,7 @@ def test_history_continues_when_a_source_comes_back_with_equal_series() -> None:
     assert shown[0].value == 520.0
 
 
-def test_statistics_outlive_a_sample_without_the_reading_and_busy_time_is_the_integral_of_what_was_seen() -> None:
+def test_statistics_outlive_a_sample_without_the_reading() -> None:
     conditioner = Conditioned()
     both = [Reading(POWER, 900.0), Reading(UTILIZATION, 1.0)]
     conditioner.pass_on(0.0, both)

@@ -66,7 +66,7 @@ class Rig(SamplerRig):
         return report.outcome, report.detail
 
 
-def test_an_unknown_gpu_is_shown_by_its_index_and_counted_and_has_one_series_again_when_it_joins() -> None:
+def test_an_unknown_gpu_is_shown_by_its_index_until_it_joins() -> None:
     rig = Rig()
     rig.enlist([gpu(0)], silent(1, reason=Reason.DENIED))
     rig.sample(0.0, gpu(0))
@@ -151,7 +151,7 @@ def test_before_any_device_was_shown_nothing_is_logged_about_remembered_ones() -
     assert rig.reasons(1.0) == {("0", "GPU-0"): "timeout"}
 
 
-def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity_until_a_reload_expects_fewer() -> None:
+def test_a_gpu_that_vanished_keeps_its_identity_until_a_reload_expects_fewer() -> None:
     rig = Rig.of(2)
     rig.enlist([gpu(0)])
     assert rig.family(0.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0}
@@ -190,7 +190,7 @@ def test_the_one_with_the_same_index_is_that_one() -> None:
     assert strangers == []
 
 
-def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_is_back(caplog) -> None:
+def test_a_gpu_that_goes_down_is_reported_once_and_once_when_it_is_back(caplog) -> None:
     rig = Rig.of(2)
     rig.see(0.5)
     caplog.set_level(logging.INFO)
@@ -210,7 +210,7 @@ def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_
     assert details == ["no answer for 4.0 s"] * 2, "since when it has not answered, not since when it is sampled"
 
 
-def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readings_end(caplog) -> None:
+def test_while_the_driver_is_released_there_is_no_up_and_no_reading(caplog) -> None:
     rig = Rig.of(2, 1.0)
     rig.see(1.0)
     caplog.set_level(logging.INFO)
@@ -240,7 +240,7 @@ def test_a_gpu_or_a_driver_that_is_not_back_after_the_pause_is_down() -> None:
     assert set(rig.reasons(660.0).values()) == {"lost"}
 
 
-def test_gpus_are_up_while_the_agent_itself_is_late_and_down_if_they_stay_silent_afterwards() -> None:
+def test_gpus_are_up_while_the_agent_is_late_and_down_if_silent_afterwards() -> None:
     rig = Rig.of(2, 10.0, Settings(fast=1.0, deadline=5.0))
     rig.sampler.late(6.0, 17.0)  # the tick of 11 s came at 17 s
     assert set(rig.family(17.0, "coldplate_gpu_up").values()) == {1}
@@ -260,7 +260,7 @@ def kept(path: Path) -> Inventory:
     return Inventory(path, replace_file)
 
 
-def test_a_swapped_gpu_is_named_takes_the_slot_and_all_that_is_known_of_it_outlives_a_restart(
+def test_a_swapped_gpu_is_named_and_what_is_known_outlives_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "inventory.state"
@@ -278,9 +278,7 @@ def test_a_swapped_gpu_is_named_takes_the_slot_and_all_that_is_known_of_it_outli
     assert up == {"GPU-0", "GPU-new"}
 
 
-def test_a_gpu_that_is_found_by_uuid_and_bus_id_moves_is_missing_and_is_forgotten_when_as_many_are_expected(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_gpu_is_found_by_uuid_and_bus_id_when_it_moves(caplog: pytest.LogCaptureFixture) -> None:
     inventory = Inventory(None)
     inventory.enumerate([gpu(0), gpu(27)], 2)
     assert inventory.find("GPU-27") == inventory.find("0000:1B:00") == Gpu("27", "GPU-27")

@@ -68,7 +68,7 @@ DID = {
 
 
 @pytest.mark.parametrize("name", shipped_names())
-def test_the_states_of_every_gpu_add_up_to_the_time_that_passed_and_are_those_of_the_scenario(name: str) -> None:
+def test_the_states_of_every_gpu_add_up_to_the_time_that_passed(name: str) -> None:
     begins, (seconds, did) = (0, DID[name]) if name in DID else (25, (90, {}))  # no fault comes earlier
     play = Play(load_scenario(name), (), begins=begins).until(seconds - 20)
     play.reopen()
@@ -221,7 +221,7 @@ def test_an_idle_gpu_keeps_the_step_that_it_had() -> None:
     assert {dict(each.series.all_labels)["gpu"] for each in found.readings if each.value > 0.9} == {"0", "1", "2"}
 
 
-def test_a_gpu_that_is_still_to_be_loaded_is_not_awaited_and_idle_ones_to_which_much_data_comes_are_starved() -> None:
+def test_a_gpu_that_is_still_loading_is_not_awaited() -> None:
     for used, state in ((2e9, "loading"), (70e9, "awaited")):
         ledger = GpuLedger()
         spinning = level(power_watts=150.0, memory_used_bytes=70e9)
@@ -308,7 +308,7 @@ def test_the_instances_of_a_gpu_are_apart_and_without_activity_there_are_no_stat
     assert found == {"1": {"computing": 10.0}, "2": {"held": 10.0}, "5": {"free": 10.0}}
 
 
-def test_an_instance_goes_on_where_it_was_if_it_comes_back_soon_and_begins_again_later() -> None:
+def test_an_instance_that_comes_back_soon_goes_on_where_it_was() -> None:
     rig = Rig()
     rig.at(0.0, {"1": MIG_COMPUTES})
     rig.at(5000.0, {"1": MIG_COMPUTES})  # its layout never changed meanwhile

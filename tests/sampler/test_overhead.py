@@ -20,7 +20,7 @@ def test_the_first_tick_reads_every_lane_and_slow_ones_come_at_their_periods() -
     assert slow == list(range(0, 121, 15))
 
 
-def test_ticks_that_passed_are_counted_and_left_out_and_a_quicker_lane_does_not_wait_for_the_old_one() -> None:
+def test_missed_ticks_are_counted_and_a_quicker_lane_does_not_wait() -> None:
     schedule = Schedule(Settings(fast=1, slow=60, cold=60), 0.0)
     schedule.take_due(0.0)
     schedule.take_due(3.4)  # ticks 1 and 2 were missed
@@ -39,7 +39,7 @@ def test_a_tick_a_little_late_is_no_missed_tick() -> None:
     assert schedule.ticks == 100
 
 
-def test_rare_lanes_that_are_wanted_soon_come_with_the_next_tick_and_keep_their_periods_from_then() -> None:
+def test_rare_lanes_that_are_requested_soon_come_with_the_next_tick() -> None:
     schedule = Schedule(Settings(fast=1, slow=15, cold=60), 0.0)
     seen: dict[Lane, list[int]] = {Lane.SLOW: [], Lane.COLD: []}
     for tick in range(90):
@@ -149,7 +149,7 @@ def _most(period: float, shortest: float) -> float:
 
 @given(shares, shares, shares, shares)
 @settings(max_examples=8, deadline=None)
-def test_a_constant_load_is_brought_within_the_budget_where_that_is_possible_and_stays(
+def test_a_constant_load_is_brought_within_the_budget_where_possible(
     base: float, fast: float, slow: float, cold: float
 ) -> None:
     node = Node(base, fast, slow, cold)

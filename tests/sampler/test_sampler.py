@@ -46,7 +46,7 @@ def test_node_power_is_estimated_as_configured_where_nothing_measures_it(
     assert rig.values(0.5, "coldplate_node_power_watts", "source") == shown
 
 
-def test_a_measured_node_power_replaces_the_estimate_which_says_so_when_it_is_in_the_place_of_a_meter() -> None:
+def test_a_measured_node_power_replaces_the_estimate() -> None:
     rig = Rig()
 
     def play(at: float, *, metered: bool) -> tuple[dict[str, float], dict[str, float]]:

@@ -22,7 +22,7 @@ PRIVATE = (
 
 LONGEST_TEST_NAME = 80
 
-ALLOWED = {"names of nothing": 78, "private verbs and metaphors": 4, "test names over 80 characters": 116}
+ALLOWED = {"names of nothing": 78, "private verbs and metaphors": 4, "test names over 80 characters": 0}
 
 
 def identifiers(path: Path) -> Iterator[tuple[str, bool]]:

@@ -9,9 +9,7 @@ from tests.each import for_each
 
 
 @for_each("row", ROWS)
-def test_a_row_has_everything_about_a_metric_its_name_says_kind_and_unit_and_its_bindings_have_its_labels(
-    row: Metric,
-) -> None:
+def test_a_row_has_all_of_a_metric_and_its_name_says_kind_and_unit(row: Metric) -> None:
     assert re.fullmatch(r"coldplate_[a-z][a-z0-9_]*", row.name)
     assert row.help.endswith(".")
     assert len(row.help) <= 140

@@ -317,7 +317,7 @@ def folders() -> set[str]:
     return {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.rglob("*.py"))}
 
 
-def test_a_folder_of_tests_has_the_name_of_what_it_tests_and_every_file_of_tests_a_folder() -> None:
+def test_a_folder_of_tests_has_the_name_of_what_it_tests() -> None:
     """One that tests no part by itself is to be added to KINDS, with what it is for."""
     assert folders() - parts() - KINDS.keys() == set()
     assert KINDS.keys() - folders() == set()

@@ -32,7 +32,7 @@ EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "top": "rich"}
 """The module that each extra brings."""
 
 
-def test_every_extra_is_for_something_that_the_code_imports_and_none_is_named_as_a_package() -> None:
+def test_every_extra_is_imported_and_none_is_named_as_a_package() -> None:
     section = (
         (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
     )
@@ -120,7 +120,7 @@ def lines(unit: str) -> set[str]:
     return set((UNITS / unit).read_text().splitlines())
 
 
-def test_a_node_is_never_given_up_no_device_opened_that_is_refused_and_only_the_broker_has_privileges() -> None:
+def test_units_restart_for_ever_and_only_the_broker_has_privileges() -> None:
     """DevicePolicy=closed refuses what StandardInput= names: the unit ends with 208/STDIN, and verify is silent."""
     assert {"Restart=always", "StartLimitIntervalSec=0", "OOMPolicy=continue"} <= lines("coldplate.service")
     held = lines("coldplate.service")

@@ -88,7 +88,7 @@ def test_alerts_are_of_the_nodes_devices_or_of_one_drill(text: str, source: str)
     assert source_of(config(text)) == source
 
 
-def test_state_is_kept_where_it_is_told_to_or_where_systemd_says_or_in_the_usual_place(monkeypatch, tmp_path) -> None:
+def test_state_is_kept_where_configured_or_where_systemd_says(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(identity, "STATE_DIRECTORY", tmp_path / "usual")
     assert state_file(config("{}"), "x") is None, "nothing is made where nobody may write"
     (tmp_path / "usual").mkdir()

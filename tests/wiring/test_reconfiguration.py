@@ -150,7 +150,7 @@ def test_what_has_not_changed_is_the_same_receiver_and_what_has_is_another(recei
     assert moved[1] is not again[1]
 
 
-def test_without_a_state_directory_it_is_logged_that_alerts_start_again_if_there_are_rules(
+def test_without_a_state_directory_the_log_says_that_alerts_start_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, receivers: Receivers
 ) -> None:
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)

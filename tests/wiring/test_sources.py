@@ -58,9 +58,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         ),
     ],
 )
-def test_sources_are_those_that_the_configuration_wants_and_that_the_devices_leave_room_for(
-    make: Make, text: str, names: set[str]
-) -> None:
+def test_sources_are_those_of_the_configuration_that_the_devices_allow(make: Make, text: str, names: set[str]) -> None:
     loop = make(text)
     assert set(loop.sampler.paces) == names
     assert loop.supervisor.held == ("devices: none" in text)

@@ -152,7 +152,7 @@ def test_an_unusable_environment_is_made_again(made: Checkout, kind: str) -> Non
     assert not (made.venv / "mark").exists()
 
 
-def test_without_a_network_pips_words_and_one_line_are_printed_and_what_was_there_works(
+def test_without_a_network_one_line_is_printed_and_the_old_environment_works(
     made: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = made.project.read_text()
@@ -187,7 +187,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def test_what_the_machine_lacks_is_unpacked_its_own_is_preferred_and_what_cannot_be_had_is_named(
+def test_programs_that_the_machine_lacks_are_unpacked_or_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, machine = tmp_path / "a b" / ".programs", tmp_path / "machine"

@@ -61,7 +61,7 @@ def firing(server: Engine) -> Alerts:
     }
 
 
-def test_prometheus_names_exactly_the_slow_gpu_the_slow_rail_and_the_gpu_that_all_wait_for(engines: Engines) -> None:
+def test_prometheus_names_the_slow_gpu_the_slow_rail_and_the_awaited_gpu(engines: Engines) -> None:
     need_recent(LEFT_OUT)
     nodes = site(engines)
     server = engines.prometheus("prometheus", scraping(nodes.url, SCRAPE, "*.rules.yml"))
