@@ -36,7 +36,7 @@ def make_parser(command_name: str = "") -> CommandLineParser:
         exit_statuses={
             0: "success; also help and version",
             1: "failure; some commands have more statuses",
-            2: "without a command, after the list of them; also " + INVALID[2],
+            2: "no command given; also " + INVALID[2],
         },
     )
     python = ".".join(map(str, sys.version_info[:3]))

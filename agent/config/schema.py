@@ -63,7 +63,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeConfig(Section, frozen=True):
-    """The identity of this node, for its pages and its alerts: what is scraped, Prometheus names by its target."""
+    """The identity of this node, for its pages and its alerts: scraped series take `instance` from the target."""
 
     name: Annotated[
         str | None, Key("Name of the node; the host name if not set.", restart=True, example="node-1.example")

@@ -296,7 +296,7 @@ def explain(journal: ChangeJournal, alert: Alert, now: float) -> str:
     by_nearness = sorted(merged, key=lambda change: (change.nearness, change.at))
     listed = sorted(by_nearness[:MAX_LISTED], key=lambda change: (change.at, change.nearness))
     if not listed:
-        return f"nothing else that the agent watches changed on this node {span}"
+        return f"no other change was seen on this node {span}"
     parts = [f"{_clock(change.at)} {_subject(change.entities)}{change.text}" for change in listed]
     remaining = len(by_nearness) - len(listed)
     return "; ".join(parts) + (f"; and {remaining} more" if remaining else "") + f" ({span})"

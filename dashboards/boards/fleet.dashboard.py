@@ -59,7 +59,7 @@ dashboard.add(
         title="Racks", what="Racks that have a power budget."),
     stat(count_of(f"rack:nodes_missing:max > 0 or {DARK}", "rack:nodes_missing:max"), "0.", title="Racks incomplete",
         what="Racks whose power sum lacks some of their nodes, or of which no agent answers.", limits=NONE),
-    stat("max(rack:power_ratio:max)", "below the first limit of RackPowerHigh.", title="Fullest rack",
+    stat("max(rack:power_ratio:max)", "below the first limit of RackPowerHigh.", title="Rack nearest its budget",
         what="Largest share of its power budget that any rack draws now.", limits=POWER),
     stat("sum(cluster:power_watts:sum)", "flat, or following your jobs.", title="Power of all nodes",
         what="Measured or estimated power summed over nodes, mean of a minute.", trend=True),

@@ -93,7 +93,7 @@ def test_no_change_is_an_answer_with_its_span_from_the_agents_start_on() -> None
     assert {*STEPS, SM_CLOCK, *MOMENTS} <= BY_NAME.keys()
     told = Told().seconds(0, 300, {UP: 1.0, ("coldplate_gpu_power_watts", GPU_0, ()): 1.0})
     assert told.of(240, 300, gpu="3", uuid="GPU-3") == (
-        "nothing else that the agent watches changed on this node from 22:02:00Z to 22:05:00Z"
+        "no other change was seen on this node from 22:02:00Z to 22:05:00Z"
     )
     assert told.of(30, 60).endswith("from 22:00:00Z, the agent's start, to 22:01:00Z")
 
@@ -125,7 +125,7 @@ def test_a_step_has_its_second_and_its_part_and_moves_with_a_clock_that_is_set()
 )
 def test_what_counts_as_a_change(key: Key, before: float, now: float, words: str | None) -> None:
     told = Told().seconds(0, 200, {key: before}).seconds(201, 201, {key: now}).of(201, 205)
-    assert words in told if words is not None else told.startswith("nothing else")
+    assert words in told if words is not None else told.startswith("no other change")
 
 
 def test_why_a_device_or_a_backend_cannot_be_read_is_said_also_at_the_agents_start() -> None:
@@ -140,7 +140,7 @@ def test_why_a_device_or_a_backend_cannot_be_read_is_said_also_at_the_agents_sta
     assert "GPU 3: not answering: no value can be read: unknown error (999)" in text
     up = dict.fromkeys(down, 1.0)
     assert mismatch in Told().seconds(0, 200, up).seconds(201, 210, down, reports).of(205, 210)
-    assert Told().seconds(0, 10, up, reports).of(8, 10).startswith("nothing else")
+    assert Told().seconds(0, 10, up, reports).of(8, 10).startswith("no other change")
 
 
 def test_what_has_a_time_of_its_own_is_told_with_it_and_only_if_the_agent_was_there() -> None:
@@ -158,7 +158,7 @@ def test_what_has_a_time_of_its_own_is_told_with_it_and_only_if_the_agent_was_th
 
 def test_a_clock_counts_once_it_has_stayed_elsewhere_and_since_then() -> None:
     told = Told().seconds(0, 100, {CLOCK: 1.98e9}).seconds(101, 105, {CLOCK: 1.2e9}).seconds(106, 150, {CLOCK: 1.9e9})
-    assert told.of(150, 150).startswith("nothing else")
+    assert told.of(150, 150).startswith("no other change")
     told.seconds(151, 170, {CLOCK: 1.2e9})
     assert told.of(170, 170) == "22:02:31Z GPU 3: SM clock from 2.0 to 1.2 GHz (from 22:00:50Z to 22:02:50Z)"
 

@@ -196,7 +196,7 @@ def _unknown(name: str) -> str:
         return "a recording rule's name; give the file with the rule as well"
     foreign_profile = next((profile for profile in PROFILES.values() if name.startswith(profile.prefixes)), None)
     if foreign_profile is None:
-        return "not coldplate's; some other exporter's"
+        return "not a coldplate metric; keep its exporter"
     return f"{foreign_profile.title} may have it, coldplate has nothing for it"
 
 
@@ -299,7 +299,7 @@ def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
             yield from _query(query, coloured)
     needed = profiles_of(files)
     if needed:
-        yield f"\nserve the neighbours' names with  metrics: {{compatibility: [{', '.join(needed)}]}}"
+        yield f"\nto serve these names, set  metrics: {{compatibility: [{', '.join(needed)}]}}"
 
 
 def _query(query: QueryVerdict, coloured: bool) -> Iterator[str]:

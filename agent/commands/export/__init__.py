@@ -67,7 +67,7 @@ def add_arguments(parser: Parser) -> None:
         "--metrics", nargs="+", default=[], metavar="NAME", help="only these metrics; patterns with * are taken"
     )
     parser.add_argument(
-        "--step", default="0s", metavar="D", help="one snapshot in so much time, such as 15s (default all)"
+        "--step", default="0s", metavar="D", help="one snapshot per interval, such as 15s (default all)"
     )
     for name, words in (("start", "from this time on"), ("end", "until this time")):
         parser.add_argument(

@@ -31,7 +31,7 @@ class StartError(Exception):
 
     def __init__(self, word: str, error: OSError) -> None:
         exists = not isinstance(error, FileNotFoundError)
-        reason = error.strerror if exists else "there is no such program, or not its interpreter"
+        reason = error.strerror if exists else "there is no such program, or its interpreter is missing"
         super().__init__(f"cannot run {word!r}: {reason}")
         self.status = NOT_RUNNABLE if exists else NOT_FOUND
 
