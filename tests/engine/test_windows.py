@@ -176,7 +176,7 @@ MADE = (
     """{{ range query "a" }}{{ printf "b{gpu='%v'} > %f" .Labels.gpu .Value | query | len }}{{ end }}""",
     """{{ query (printf "max_over_time(a{gpu=~%q}[40s])" (print $labels.gpu "|2")) | first | value }}""",
     """{{ query "sum(b)" | first | value }} {{ query "{__name__=~'a|b'}" | len }}""",
-    """{{ $labels.gpu | printf "a{gpu=%q} or b > %[1]v" | query | len }}""",
+    """{{ $labels.gpu | printf "a{gpu=%q} or b > %v" $labels.gpu | query | len }}""",
 )
 
 
