@@ -246,6 +246,6 @@ def _refuse_same_identity(file: RuleFile, overridden: Collection[str]) -> None:
             first = first_of_identity.setdefault(identity, rule)
             if first is not rule:
                 raise OverrideError(
-                    f"override.{rule.name}.labels: the alerts at lines {first.line} and {rule.line} of {file.path} "
-                    "would have the same labels; keep one that differs"
+                    f"override.{rule.name}: its rules at lines {first.line} and {rule.line} of {file.path} "
+                    "would have the same labels; keep one label that differs, such as severity"
                 )

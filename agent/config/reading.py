@@ -84,9 +84,22 @@ def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config
     return parse(text, str(path))
 
 
+_REMOVED = {
+    "push": "was removed: packaging/push has configurations of programs that send what they scrape",
+    "overhead.cpu": "is overhead.cpu_cores now",
+    "rack.shelves.number": "is rack.shelves.count now",
+    "recorder.flight": "is recorder.history now",
+    "recorder.keep": "is recorder.max_size now",
+}
+"""Keys of before the first release."""
+
+
 def parse(text: str, name: str) -> Config:
     """Return the configuration in a text; errors show `name`. Raises ConfigError."""
     file = YamlFile.parse(text, name, ConfigError, yamltree.Bounds())
+    for path in file:
+        if path in _REMOVED:
+            file.fail(path, _REMOVED[path])
     check_texts(file.raw, "", file.fail)
     config = file.convert(Config, partial(_quantity, _power_factor(file.raw)))
     _check_ranges(config, "", file)
@@ -144,7 +157,10 @@ def placed(config: Config, problem: str) -> ConfigError:
     places = YamlFile.parse(config.source.text, config.source.name, ConfigError, yamltree.Bounds())
     key = max((place for place in places if problem.startswith(f"{place}:")), key=len, default="")
     key_path = _ITEM.sub("", key)
-    if not key or any(f"{key_path}.".startswith(f"{path}.") for path in config.source.replaced):
+    if not key:  # the problem is of a key that only its mapping has a line for
+        parent = max((place for place in places if place and problem.startswith(f"{place}.")), key=len, default="")
+        return ConfigError(f"{places.place(parent)}: {problem}" if parent else problem)
+    if any(f"{key_path}.".startswith(f"{path}.") for path in config.source.replaced):
         return ConfigError(problem)
     return ConfigError(f"{places.place(key)}: {key_path}{problem[len(key) :]}")
 

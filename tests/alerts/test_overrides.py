@@ -208,7 +208,7 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
      "override.Hot.annotations.n: template: column 4: the text of the query"),
     ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is not a valid label"),
     ({"Hot": Override(labels={"severity": "info", "team": ""})}, (),
-     "override.Hot.labels: the alerts at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; keep"),
+     "override.Hot: its rules at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; keep"),
 ]  # fmt: skip
 
 

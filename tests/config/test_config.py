@@ -388,3 +388,15 @@ def test_the_sampler_the_rack_and_a_login_start_from_the_defaults_of_the_schema(
     assert load_rack(Config(), Path()) == RackOptions()
     assert set(HttpLogin.__struct_fields__) == {*LOGIN, "pinned"}
     assert HttpLogin(**login_of(LoginConfig())) == HttpLogin()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("push: {remote_write: {}}", "c.yaml:1: push: was removed: packaging/push"),
+        ("node: {name: a}\noverhead: {cpu: 0.1}", "c.yaml:2: overhead.cpu: is overhead.cpu_cores now"),
+    ],
+)
+def test_a_key_of_before_the_first_release_is_refused_with_what_to_use(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(problem)}"):
+        parse(text, "c.yaml")
