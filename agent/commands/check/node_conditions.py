@@ -161,7 +161,9 @@ def condition_findings(conditions: NodeConditions, gpus: Iterable[SeenGpu] = ())
 
 def _remedy_of(alerts: Sequence[Alert], places: Mapping[str, str]) -> str:
     """Return the description of the first of these alerts of one rule, and where the GPUs are that they name."""
-    text = alerts[0].annotations.get("description", f"do what the runbook of {alerts[0].rule} says").rstrip(".")
+    annotations, rule = alerts[0].annotations, alerts[0].rule
+    last_resort = f"do what the runbook of {rule} says" if "runbook_url" in annotations else f"see the rule {rule}"
+    text = annotations.get("description", last_resort).rstrip(".")
     uuids = dict.fromkeys(dict(alert.labels).get("uuid", "") for alert in alerts)
     return "; ".join([text, *(places[uuid] for uuid in uuids if uuid in places)])
 
