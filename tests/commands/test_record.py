@@ -122,6 +122,16 @@ def test_what_cannot_begin_is_told_in_a_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_recording_has_what_an_agent_shows_of_the_rack_and_of_expectations(tmp_path: Path) -> None:
+    """An alert about the rack's equipment, such as RackPumps, is found in a recording as on the node."""
+    path = tmp_path / "r"
+    ended = warm.command(["record", "--scenario", "pump-failure", "--duration", "4s", "-o", str(path)])
+    assert ended.status == 0, ended.error.decode()
+    with Recording(path) as recording:
+        names = {reading.metric.name for snapshot in recording.snapshots() for reading in snapshot}
+    assert {"coldplate_rack_equipment_up", "coldplate_rack_part_state", "coldplate_expectation_met"} <= names
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 7), (signal.SIGUSR1, 128 + signal.SIGUSR1)])
 def test_signals_reach_the_command(tmp_path: Path, number: int, status: int) -> None:
     started = subprocess.Popen(
@@ -165,6 +175,7 @@ def test_what_is_in_a_file_is_told_and_copied(tmp_path: Path) -> None:
     told = run(tmp_path, "--info", "r").stdout
     assert "command:" not in told
     assert "redacted:    no" in told
+    assert "left out:    alerts, and the power of the rack's other nodes\n" in told
     content = (tmp_path / "r").read_bytes()
     (tmp_path / "torn").write_bytes(content[:-3])
     copied = run(tmp_path, "--copy", "r", "torn", "-o", "both", COLDPLATE_RECORD_KEY="k")

@@ -9,9 +9,13 @@ from agent.lib.wording import UserError
 from agent.wiring.command_line import add_sources
 
 HELP = "record the node while a command runs, or until stopped, into a file"
+MAKER = "coldplate record"
+"""The maker that its recordings name."""
+LEFT_OUT = "alerts, and the power of the rack's other nodes"
 DESCRIPTION = (
     "Record all that the agent can see of this node into one file, while COMMAND runs, or without one until Ctrl-C or "
-    "for --duration. Needs no privilege, no daemon and no configuration; a file is read if --config.file names it."
+    "for --duration. Needs no privilege, no daemon and no configuration; a file is read if --config.file names it. "
+    f"Left out is what needs a running agent: {LEFT_OUT}."
 )
 EXAMPLES = (
     ("coldplate record -o run.coldplate -- python train.py", "record the node while a program runs"),

@@ -11,14 +11,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from agent import __version__
-from agent.commands.record import DELAY, DURATION, NO, OWN_FAILURE, YES, complain
+from agent.commands.record import DELAY, DURATION, MAKER, NO, OWN_FAILURE, YES, complain
 from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, RecordedCommand, StartError
 from agent.config import quantities
 from agent.config.schema import Config, ConfigError, parse_value
 from agent.daemon.hub import Hub
-from agent.daemon.reloading import LastReload
-from agent.daemon.sampling import FrameProvider, SamplingLoop
-from agent.daemon.self_report import SelfMetrics
+from agent.daemon.sampling import SamplingLoop
+from agent.health.examination import ExpectationSeries
 from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
@@ -30,8 +29,9 @@ from agent.recording.recording_file import SUFFIX, RecordingFile
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions, read_config, read_options, scenario_of
 from agent.wiring.identity import node_name
+from agent.wiring.peering import providers_of_one_run
 from agent.wiring.sources import family_of, make_sampling_loop, sampled_every
-from agent.wiring.start_checks import check_sources
+from agent.wiring.start_checks import check_sources, load_choice
 
 POLL_SECONDS = 1.0
 """Seconds between two looks at the time and the progress."""
@@ -165,12 +165,13 @@ class RecordingSession:
         return now >= self._end_at + (0.0 if begun else FIRST_SECONDS)
 
     def _begin_recording(self) -> None:
-        hub = Hub()
-        scenario = scenario_of(self._config)
-        providers: dict[str, FrameProvider] = {
-            "reporting the agent's own metrics": SelfMetrics(scenario, LastReload(clock().wall), self._threads.states)
-        }
-        loop = make_sampling_loop(self._config, self._options, hub, providers, threads=self._threads)
+        hub, config, folder = Hub(), self._config, self._options.folder
+        providers = providers_of_one_run(config, folder, clock().wall, self._threads.states)
+        expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, folder), family_of(config))
+        providers["holding the node against expectations"] = expectations
+        loop = make_sampling_loop(
+            config, self._options, hub, providers, threads=self._threads, is_my_turn=lambda _: True
+        )
         if self._command is not None:
             processes = CommandProcesses(self._command.pid, lambda: _worker_of(loop), loop.sampler.processes)
             loop.add_provider("following the command's processes", processes)
@@ -227,7 +228,7 @@ class RecordingSession:
         now = clock()
         node = node_name(self._config)
         header = RecordingHeader(
-            __version__, node, now.wall, now.mono, self._config.sampling.fast, "coldplate record", tuple(options.words),
+            __version__, node, now.wall, now.mono, self._config.sampling.fast, MAKER, tuple(options.words),
             next((os.environ[name] for name in JOBS if os.environ.get(name)), ""), scenario_of(self._config) or "",
         )  # fmt: skip
         try:
