@@ -38,7 +38,7 @@ from agent.wiring.identity import drill_file, node_name
 from agent.wiring.peering import load_rack, make_rack_monitor
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
 from agent.wiring.sources import family_of, load_settings, make_sampling_loop, read_scenario
-from agent.wiring.start_checks import check, load_choice
+from agent.wiring.start_checks import check, check_sources, load_choice
 from agent.wiring.web_serving import Exposed, load_terms, make_server, neighbours_of, urls_of, watch_web_file
 
 if TYPE_CHECKING:
@@ -245,11 +245,7 @@ def dry_start(config: Config, folder: Path) -> int:
 
     Relative paths start at `folder`. No device, socket or server is touched.
     """
-    check(config)
+    check_sources(config, folder)
     check_receivers(config)
-    load_choice(config, folder)
-    played_trace(config, folder)
-    if is_replay(config):
-        replayed_header(config, folder)
     watch_web_file(config, lambda: clock().wall, Threads())
     return sum(file.rule_count for file in load_rules(config, folder).files)

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import FrameProvider
 from agent.daemon.self_report import SelfMetrics
 from agent.lib.state_files import load_state, seal, unseal
-from agent.lib.threads import Threads
+from agent.lib.threads import Threads, ThreadState
 from agent.model import Instant, Lane
 from agent.rack.breakers import CLASSES, Breaker, electronic
 from agent.rack.finder import MOST, Entry, parse_entry
@@ -61,11 +61,16 @@ def load_rack(config: Config, folder: Path) -> RackOptions:
     )
 
 
-def providers_of_one_run(config: Config, folder: Path, wall: float) -> dict[str, FrameProvider]:
-    """Return what a command that samples the node itself reports of the rack and of itself. Raises ConfigError."""
+def providers_of_one_run(
+    config: Config, folder: Path, wall: float, states: Callable[[], Iterable[ThreadState]] = tuple
+) -> dict[str, FrameProvider]:
+    """Return what a command that samples the node itself reports of the rack and of itself. Raises ConfigError.
+
+    `states` gives the states of the command's threads.
+    """
     return {
         "reporting the rack's configuration": ConfiguredRack(load_rack(config, folder)),
-        "reporting the agent's own metrics": SelfMetrics(scenario_of(config), LastReload(wall)),
+        "reporting the agent's own metrics": SelfMetrics(scenario_of(config), LastReload(wall), states),
     }
 
 

@@ -10,6 +10,7 @@ from agent.config.schema import Config, ConfigError, parse_value
 from agent.health.examination import ExpectationChoice
 from agent.health.expectations import GENERIC, ExpectationError, Expected, load_expectations
 from agent.wiring.peering import load_rack
+from agent.wiring.replaying import is_replay, played_trace, replayed_header
 from agent.wiring.sources import read_scenario
 from exporters.routes import is_reserved
 from exporters.selection import SeriesSelection
@@ -36,6 +37,19 @@ def check(config: Config) -> SeriesSelection:
         return SeriesSelection(metrics.profile, metrics.include, metrics.exclude, metrics.disable)
     except ValueError as error:
         raise ConfigError(f"metrics.{error}") from error
+
+
+@with_places
+def check_sources(config: Config, folder: Path) -> None:
+    """Check what a start reads of the node's devices and of its expectations. Raises ConfigError.
+
+    Relative paths start at `folder`. No device is touched.
+    """
+    check(config)
+    load_choice(config, folder)
+    played_trace(config, folder)
+    if is_replay(config):
+        replayed_header(config, folder)
 
 
 AUTO = "auto"

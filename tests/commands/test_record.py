@@ -95,12 +95,23 @@ def test_a_process_that_cannot_be_read_once_has_not_ended(tmp_path: Path) -> Non
 
 def test_what_cannot_begin_is_told_in_a_line(tmp_path: Path) -> None:
     into, nowhere = ["-o", os.fspath(tmp_path / "r")], os.fspath(tmp_path / "none" / "r")
+    synthetic = ["--backend", "synthetic"]
     cases = [
         ([*into, "--", "no-such-program"], 127, "cannot run 'no-such-program': "),
         ([*into, "--", "/etc"], 126, "cannot run '/etc': Permission denied"),
         (["-o", nowhere, "--", "true"], 125, f"{nowhere}: cannot be created: "),
         (["-o", nowhere], 1, f"{nowhere}: cannot be created: "),
-        (["--delay", "5", "--", "true"], 2, "--delay: '5' is not a duration; "),
+        (["--delay", "5", "--", "true"], 125, "--delay: '5' is not a duration; "),
+        (["--delay", "5"], 2, "--delay: '5' is not a duration; "),
+        (
+            [*into, *synthetic, "--scenario", "idel", "--", "echo", "ran"],
+            125,
+            "backends.scenario: there is no shipped scenario",
+        ),
+        ([*into, *synthetic, "--scenario", "idel"], 2, "backends.scenario: there is no shipped scenario"),
+        ([*into, "--backend", f"replay:{nowhere}", "--", "echo", "ran"], 125, f"backends.replay.file: {nowhere}: "),
+        ([*into, "--backend", f"trace:{nowhere}", "--", "echo", "ran"], 125, f"backends.trace: {nowhere}: "),
+        ([*into, "--", "true"], 0, "nothing was recorded: the command ended before the first snapshot; "),
         (["--interval", "1h"], 2, "--interval: 1h is not from 100ms to 60s"),
     ]
     answers = warm.commands([[*PROGRAM[3:], *words] for words, _, _ in cases])
@@ -111,6 +122,16 @@ def test_what_cannot_begin_is_told_in_a_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_recording_has_what_an_agent_shows_of_the_rack_and_of_expectations(tmp_path: Path) -> None:
+    """An alert about the rack's equipment, such as RackPumps, is found in a recording as on the node."""
+    path = tmp_path / "r"
+    ended = warm.command(["record", "--scenario", "pump-failure", "--duration", "4s", "-o", str(path)])
+    assert ended.status == 0, ended.error.decode()
+    with Recording(path) as recording:
+        names = {reading.metric.name for snapshot in recording.snapshots() for reading in snapshot}
+    assert {"coldplate_rack_equipment_up", "coldplate_rack_part_state", "coldplate_expectation_met"} <= names
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 7), (signal.SIGUSR1, 128 + signal.SIGUSR1)])
 def test_signals_reach_the_command(tmp_path: Path, number: int, status: int) -> None:
     started = subprocess.Popen(
@@ -119,6 +140,7 @@ def test_signals_reach_the_command(tmp_path: Path, number: int, status: int) -> 
     )  # fmt: skip
     assert started.stdout is not None
     assert started.stdout.readline() == "up\n"
+    wait_for(tmp_path / "r", (tmp_path / "r").stat().st_size + 2000)
     started.send_signal(number)
     assert started.wait(60) == status
     started.communicate()
@@ -137,7 +159,8 @@ def test_launched_by_the_environment_or_not_at_all(tmp_path: Path) -> None:
     assert done.stderr.startswith("coldplate record: not recording: /nowhere/at/all: cannot be created")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "into").mkdir()
-    done = run(tmp_path, "--if-env", "--", "sh", "-c", "sleep 0.5; exit 5", COLDPLATE_RECORD="into",
+    recorded = 'for i in $(seq 600); do [ "$(cat into/* | wc -c)" -gt 2000 ] && break; sleep 0.1; done; exit 5'
+    done = run(tmp_path, "--if-env", "--", "sh", "-c", recorded, COLDPLATE_RECORD="into",
                COLDPLATE_RECORD_DURATION="100ms", SLURM_LOCALID="0", SLURM_JOB_ID="77")  # fmt: skip
     assert done.returncode == 5
     (file,) = (tmp_path / "into").iterdir()
@@ -152,6 +175,7 @@ def test_what_is_in_a_file_is_told_and_copied(tmp_path: Path) -> None:
     told = run(tmp_path, "--info", "r").stdout
     assert "command:" not in told
     assert "redacted:    no" in told
+    assert "left out:    alerts, and the power of the rack's other nodes\n" in told
     content = (tmp_path / "r").read_bytes()
     (tmp_path / "torn").write_bytes(content[:-3])
     copied = run(tmp_path, "--copy", "r", "torn", "-o", "both", COLDPLATE_RECORD_KEY="k")

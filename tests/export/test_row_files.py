@@ -301,6 +301,28 @@ def test_metrics_and_times_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureF
     assert told.err.count("\n") == 1 and "'node_*' selects nothing" in told.err
 
 
+@pytest.mark.parametrize("suffix", ["om", "csv", "json"])
+def test_where_nothing_is_selected_no_file_is_left_and_a_line_says_why(
+    suffix: str, recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The retry with better patterns may have the same name."""
+    out = tmp_path / f"out.{suffix}"
+    cases = [
+        (["--metrics", "node_*", "rack_*"], ["--metrics: 'node_*' selects nothing: ", "--metrics: 'rack_*' selects"]),
+        (["--start", "2030-01-01T00:00:00Z"], ["no snapshot between --start and --end; no file is left"]),
+        (["--metrics", "*_celsius", "--end", "1"], ["no snapshot between --start and --end; no file is left"]),
+    ]
+    for words, lines in cases:
+        assert export(recording, "-o", out, *words) == 1
+        error = capsys.readouterr().err
+        assert [line for line in lines if line not in error] == []
+        assert error.count("nothing is selected: ") == 1
+        assert "of recordings" not in error
+        assert not out.exists()
+    assert export(recording, "-o", out, "--metrics", "*_celsius") == 0
+    assert out.exists()
+
+
 def test_a_recording_that_is_named_twice_is_exported_once(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,15 +121,26 @@ def _write(
             file = io.BufferedWriter(_GrowingFile(create_file(out), progress), BUFFER)
             with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
                 _write_text(snapshots, style, text, config)
-    if out is not None:
+    if out is not None and snapshots.is_empty:
+        out.unlink(missing_ok=True)  # the name is free for another try
+    elif out is not None:
         read = sum(recording.path.stat().st_size for recording in recordings)
         print(f"{out}: {size(out.stat().st_size)}, from {size(read)} of recordings", file=sys.stderr)
-    if snapshots.is_empty:
-        _fail("nothing is selected: the recordings have no series for these --metrics, --start and --end")
-        return True
+    _explain_selection(snapshots, selection, "" if out is None else "; no file is left")
+    return snapshots.is_empty
+
+
+def _explain_selection(snapshots: SelectedSnapshots, selection: ExportSelection, outcome: str) -> None:
+    """Name each pattern that selected nothing, and say whether anything was selected."""
+    is_bounded = selection.start > float("-inf") or selection.end < float("inf")
+    place = "between --start and --end " if is_bounded else ""
+    if not snapshots.has_snapshots:
+        _fail(f"nothing is selected: the recordings have no snapshot {place}".rstrip() + outcome)
+        return
     for pattern in snapshots.unmatched_patterns():
-        _fail(f"--metrics: {shown(pattern)} selects nothing: no recording has such a metric")
-    return False
+        _fail(f"--metrics: {shown(pattern)} selects nothing: no recording has such a metric {place}".rstrip())
+    if snapshots.is_empty:
+        _fail(f"nothing is selected: the recordings have no such series {place}".rstrip() + outcome)
 
 
 class _GrowingFile(io.FileIO):

@@ -82,6 +82,11 @@ class SelectedSnapshots:
                 yield SelectedSnapshot(header.node, wall, tuple(self._select_frames(snapshot.frames)))
 
     @property
+    def has_snapshots(self) -> bool:
+        """Whether any snapshot was in the selected time, in all that was read so far."""
+        return bool(self._pruned)
+
+    @property
     def is_empty(self) -> bool:
         """Whether no series was selected, in all that was read so far."""
         return not any(len(layout) for layout, _ in self._pruned.values())

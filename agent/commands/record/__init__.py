@@ -9,9 +9,13 @@ from agent.lib.wording import UserError
 from agent.wiring.command_line import add_sources
 
 HELP = "record the node while a command runs, or until stopped, into a file"
+MAKER = "coldplate record"
+"""The maker that its recordings name."""
+LEFT_OUT = "alerts, and the power of the rack's other nodes"
 DESCRIPTION = (
     "Record all that the agent can see of this node into one file, while COMMAND runs, or without one until Ctrl-C or "
-    "for --duration. Needs no privilege, no daemon and no configuration; a file is read if --config.file names it."
+    "for --duration. Needs no privilege, no daemon and no configuration; a file is read if --config.file names it. "
+    f"Left out is what needs a running agent: {LEFT_OUT}."
 )
 EXAMPLES = (
     ("coldplate record -o run.coldplate -- python train.py", "record the node while a program runs"),
@@ -21,9 +25,9 @@ EXAMPLES = (
 )
 EXIT_STATUSES = {
     0: "recorded, or what COMMAND ended with",
-    1: "without COMMAND: the recording failed; with --info or --copy: a file is not a recording",
-    2: "the command line or the configuration is invalid; one line says why",
-    125: "the recording cannot begin, and COMMAND was not started",
+    1: "without COMMAND: nothing was recorded, or the recording failed; with --info or --copy: a file is no recording",
+    2: "the command line or, without COMMAND, the configuration is invalid; one line says why",
+    125: "the recording cannot begin, or the configuration is invalid, and COMMAND was not started",
     126: "COMMAND cannot be run",
     127: "COMMAND was not found; with COMMAND every other status is its own, 128 + N if signal N ended it",
 }
@@ -31,6 +35,8 @@ EXIT_STATUSES = {
 SWITCH, DELAY, DURATION, KEY = (f"COLDPLATE_RECORD{suffix}" for suffix in ("", "_DELAY", "_DURATION", "_KEY"))
 """Environment variables: whether to record and where to, after how long, for how long, and the key of pseudonyms."""
 YES, NO = frozenset({"1", "yes", "true", "on"}), frozenset({"", "0", "no", "false", "off"})
+OWN_FAILURE = 125
+"""Exit status beside a command where the failure is ours, as timeout(1) has it."""
 RANKS = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID",
          "LOCAL_RANK")  # fmt: skip
 """Variables in which launchers number the tasks of a job on one node, from 0."""
@@ -61,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"record only if {SWITCH} is set, and in one task of each node; otherwise become the command",
     )
     parser.add_argument(
-        "--allow-no-gpu", action="store_true", help="record a node without GPUs as well (default: no file)"
+        "--allow-no-gpu",
+        action="store_true",
+        help="record a node without GPUs as well (default: no file, COMMAND runs)",
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--info", nargs="+", type=Path, metavar="FILE", help="print what is in recordings, and exit")
@@ -93,10 +101,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return record(arguments, words, os.environ.get(SWITCH, ""), key)
     except UserError as error:
-        if not arguments.if_env:
+        if arguments.if_env:
+            complain(f"not recording: {error}")  # a launcher of jobs must not break them
+            return exec_command(words)
+        if not words:
             raise
-        complain(f"not recording: {error}")  # a launcher of jobs must not break them
-        return exec_command(words)
+        complain(str(error))
+        return OWN_FAILURE  # every other status is the command's
 
 
 def _is_asked() -> bool:

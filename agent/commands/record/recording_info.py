@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.commands.record import complain
+from agent.commands.record import LEFT_OUT, MAKER, complain
 from agent.config import quantities
 from agent.lib.wording import age, counted, one_line, size, utc
 from agent.model import Entity, Gpu, Layout
@@ -49,6 +49,8 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
         facts.append(("time", f"{utc(first)} to {utc(last)} ({age(round(last - first + header.interval))})"))
     facts.append(("snapshots", f"{count}, one every {quantities.duration_text(header.interval)}"))
     facts += _series_and_gpus(recording)
+    if header.maker == MAKER:
+        facts.append(("left out", LEFT_OUT))
     facts.append(("redacted", "yes" if header.redacted else "no: it names devices, hosts, users and jobs"))
     return facts
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from agent import __version__
-from agent.commands.record import DELAY, DURATION, NO, YES, complain
+from agent.commands.record import DELAY, DURATION, MAKER, NO, OWN_FAILURE, YES, complain
 from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, RecordedCommand, StartError
 from agent.config import quantities
 from agent.config.schema import Config, ConfigError, parse_value
 from agent.daemon.hub import Hub
-from agent.daemon.reloading import LastReload
-from agent.daemon.sampling import FrameProvider, SamplingLoop
-from agent.daemon.self_report import SelfMetrics
+from agent.daemon.sampling import SamplingLoop
+from agent.health.examination import ExpectationSeries
 from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
@@ -30,10 +29,10 @@ from agent.recording.recording_file import SUFFIX, RecordingFile
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions, read_config, read_options, scenario_of
 from agent.wiring.identity import node_name
+from agent.wiring.peering import providers_of_one_run
 from agent.wiring.sources import family_of, make_sampling_loop, sampled_every
+from agent.wiring.start_checks import check_sources, load_choice
 
-OWN_FAILURE = 125
-"""Exit status beside a command where the failure is ours, as timeout(1) has it."""
 POLL_SECONDS = 1.0
 """Seconds between two looks at the time and the progress."""
 FIRST_SECONDS = 30.0
@@ -74,7 +73,9 @@ def record(arguments: argparse.Namespace, words: Sequence[str], requested: str, 
     run_options = RecordOptions(
         delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu
     )
-    return RecordingSession(sampled_every(interval, config), read_options(arguments), run_options).run()
+    options = read_options(arguments)
+    check_sources(config, options.folder)  # before the command starts and a file is there
+    return RecordingSession(sampled_every(interval, config), options, run_options).run()
 
 
 def _parse_option(option: str, text: str | None, variable: str, parse: Callable[[str], float]) -> float | None:
@@ -124,19 +125,20 @@ class RecordingSession:
             status = self._wait(waker)
         finally:
             self._end_recording()
-        return status
+        return status if self._command is not None else int(bool(self._failed))
 
     def _wait(self, waker: SignalWaker) -> int:
+        """Wait for the end. Return the command's exit status, 0 without one."""
         command = self._command
         while True:
             self._start_or_end()
             if command is None and (self._over or self._failed):
-                return 1 if self._failed else 0
+                return 0
             for number in waker.wait(POLL_SECONDS):
                 if number == signal.SIGCHLD:
                     continue
                 if command is None:
-                    return 1 if self._failed else 0
+                    return 0
                 command.pass_on(number)
             status = command.status() if command is not None else None
             if status is not None:
@@ -145,8 +147,11 @@ class RecordingSession:
     def _start_or_end(self) -> None:
         """Begin and end recording when it is time."""
         now = clock().mono
-        if self._loop is None and not self._over and now >= self._begin_at:
-            self._begin_recording()
+        if self._loop is None and not (self._over or self._failed) and now >= self._begin_at:
+            try:
+                self._begin_recording()
+            except ConfigError as error:  # a file that was there before the delay, say
+                self._fail(str(error))
             self._end_at = None if self._run_options.duration is None else now + self._run_options.duration
         elif self._is_over(now):
             self._end_recording()
@@ -160,12 +165,13 @@ class RecordingSession:
         return now >= self._end_at + (0.0 if begun else FIRST_SECONDS)
 
     def _begin_recording(self) -> None:
-        hub = Hub()
-        scenario = scenario_of(self._config)
-        providers: dict[str, FrameProvider] = {
-            "reporting the agent's own metrics": SelfMetrics(scenario, LastReload(clock().wall), self._threads.states)
-        }
-        loop = make_sampling_loop(self._config, self._options, hub, providers, threads=self._threads)
+        hub, config, folder = Hub(), self._config, self._options.folder
+        providers = providers_of_one_run(config, folder, clock().wall, self._threads.states)
+        expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, folder), family_of(config))
+        providers["holding the node against expectations"] = expectations
+        loop = make_sampling_loop(
+            config, self._options, hub, providers, threads=self._threads, is_my_turn=lambda _: True
+        )
         if self._command is not None:
             processes = CommandProcesses(self._command.pid, lambda: _worker_of(loop), loop.sampler.processes)
             loop.add_provider("following the command's processes", processes)
@@ -179,14 +185,16 @@ class RecordingSession:
             return
         reason = self._no_gpu(snapshot) if self._file.snapshots == 0 else ""
         if reason:
-            self._failed = f"no GPU to record: {reason}; --allow-no-gpu records the rest of the node"
-            complain(self._failed)
+            self._fail(f"no GPU to record: {reason}; --allow-no-gpu records the rest of the node")
             return
         try:
             self._file.add(snapshot)
         except RecordingError as error:
-            self._failed = str(error)
-            complain(self._failed)
+            self._fail(str(error))
+
+    def _fail(self, reason: str) -> None:
+        self._failed = reason
+        complain(reason)
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
         """Return why no GPU is read, from the first snapshot; empty if one is, or if none is required."""
@@ -208,7 +216,10 @@ class RecordingSession:
                 complain("sampling hangs; the recording ends with the last block that was written")
                 return
             self._loop.close(time.sleep)
-        self._close_file(keep_file=not self._failed or (self._file is not None and self._file.snapshots > 0))
+        if self._file is not None and self._file.snapshots == 0 and not self._failed:
+            ended = "it" if self._command is None else "the command"
+            self._fail(f"nothing was recorded: {ended} ended before the first snapshot; no file is left")
+        self._close_file(keep_file=self._file is not None and self._file.snapshots > 0)
 
     def _open_file(self) -> bool:
         """Create the file before the command starts: a mistake is reported before hours of work, not after."""
@@ -217,7 +228,7 @@ class RecordingSession:
         now = clock()
         node = node_name(self._config)
         header = RecordingHeader(
-            __version__, node, now.wall, now.mono, self._config.sampling.fast, "coldplate record", tuple(options.words),
+            __version__, node, now.wall, now.mono, self._config.sampling.fast, MAKER, tuple(options.words),
             next((os.environ[name] for name in JOBS if os.environ.get(name)), ""), scenario_of(self._config) or "",
         )  # fmt: skip
         try:
