@@ -34,6 +34,7 @@ class AlertSpan(Struct, frozen=True):
     `fired_at`: None if it never fired. `ended_at`: None if the alert was still there at the end. `value` and
     `annotations` are those at the moment of firing, or else of its beginning. `inhibited_by` is the name of the alert
     of which it was an effect when it began to fire: the agent holds back such an alert; empty if there was no cause.
+    `fires_at`: of one that did not fire, when it would have by its `for`.
     """
 
     node: str
@@ -45,6 +46,7 @@ class AlertSpan(Struct, frozen=True):
     value: float
     annotations: tuple[tuple[str, str], ...] = ()
     inhibited_by: str = ""
+    fires_at: float | None = None
 
     @property
     def fired(self) -> bool:
@@ -117,6 +119,11 @@ class RulePlay:
         started = [*self._ended, *(span for spans in self._open.values() for span in spans.values())]
         return sorted(started, key=attrgetter("active_at", "alert", "labels"))
 
+    def pending(self) -> list[AlertSpan]:
+        """Return the alerts that are pending now, in the order of their beginnings."""
+        pending = [span for spans in self._open.values() for span in spans.values() if not span.fired]
+        return sorted(pending, key=attrgetter("active_at", "alert", "labels"))
+
     def failures(self) -> list[RuleFailures]:
         """Return the rules that failed, in the order in which they first did."""
         return list(self._failures.values())
@@ -135,7 +142,7 @@ class RulePlay:
                 cause = dict(self._inhibition.causes.get(alert.labels, ()))
                 spans[alert.labels] = AlertSpan(
                     self._node, alert.rule, alert.labels, alert.active_at, alert.fired_at, None, alert.value,
-                    tuple(alert.annotations.items()), cause.get("alertname", ""),
+                    tuple(alert.annotations.items()), cause.get("alertname", ""), alert.fires_at,
                 )  # fmt: skip
             elif alert.labels in spans:
                 self._ended.append(replace(spans.pop(alert.labels), ended_at=alert.resolved_at))

@@ -211,3 +211,24 @@ def test_what_the_recorded_alerts_and_the_rules_both_say_is_said_once(
     content = document(capsys, record(tmp_path / "run", played("xid-storm", 90, begins=50)))
     assert "GpuXid" in {name for _, name, *_ in observed(content)}
     assert content["recorded_alerts"] == []
+
+
+def test_an_alert_pending_at_the_end_is_shown_and_one_that_went_away_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first pending alert ends by itself, the second with a pause; the third is one second short of its `for`."""
+    slow = HOT.replace("5s", "2m").replace("warning", "critical")
+    before = heat(temperatures((50, 10), (95, 30), (50, 10), (95, 30)))
+    path = record(tmp_path / "r", [*before, *heat(temperatures((95, 120)), start=900.0, sequence=901)], "n1")
+    file, page = rules(tmp_path, slow), tmp_path / "page"
+    content = document(capsys, path, "--rules", file, "--html", page)
+    (alert,) = content["pending_alerts"]
+    assert content["alerts"] == []
+    assert (alert["alert"], alert["severity"], alert["device"]) == ("Hot", "critical", "GPU 0")
+    assert (alert["from"], alert["for_seconds"]) == ("2023-11-14T22:28:19Z", 120.0)
+    assert alert["missing_seconds"] == 120.0 - alert["seconds"] == 0.5
+    assert run_report(path, "--rules", file) == 0
+    about = "critical, pending from 2023-11-14T22:28:19Z for 1 min 59 s, until the end, 0.5 s of its 2 min missing"
+    card = " ".join(capsys.readouterr().out.split())
+    assert f" pending warm Hot on GPU 0 {about} No alert fired; 1 was pending when the recording ended. 1 alert" in card
+    assert f'<li class="pending"><b>Pending.</b> warm<br><small>Hot on GPU 0 {about}</small></li>' in page.read_text()

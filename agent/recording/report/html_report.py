@@ -9,7 +9,7 @@ from agent.model import Severity
 from agent.recording.report import report_card as card
 from agent.recording.report import report_series as chosen
 from agent.recording.report import report_tables as tables
-from agent.recording.report.observation import Judgement, Observation, coverage_texts
+from agent.recording.report.observation import AlertOfRun, Judgement, Observation, PendingAlert, coverage_texts
 from agent.recording.report.report_wording import span_text
 from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.series_statistics import Envelope
@@ -86,6 +86,10 @@ def _judgement(judgement: Judgement, named: bool) -> Iterator[str]:
             observation, named, one_line(observation.annotations.get("description", ""), card.MAX_DESCRIPTION_LENGTH)
         )
     yield f"</ul>{_left_out(judgement.observations)}"
+    if judgement.pending:
+        yield '<ul class="alerts">'
+        yield from (_pending_item(alert, named) for alert in judgement.pending[:MOST_ALERTS])
+        yield f"</ul>{_left_out(judgement.pending)}"
     yield from (f'<p class="soft">{escape(text)}</p>' for text in coverage_texts(judgement))
 
 
@@ -96,7 +100,12 @@ def _item(observation: Observation, named: bool, description: str = "") -> str:
     return f'<li class="{severity}">{title}<br><small>{details}</small></li>'
 
 
-def _left_out(observations: Sequence[Observation]) -> str:
+def _pending_item(alert: PendingAlert, named: bool) -> str:
+    details = escape(card.pending_text(alert, named))
+    return f'<li class="pending"><b>Pending.</b> {escape(alert.summary)}<br><small>{details}</small></li>'
+
+
+def _left_out(observations: Sequence[AlertOfRun]) -> str:
     more = len(observations) - MOST_ALERTS
     return f"<p>And {more} more: --json has all.</p>" if len(observations) > MOST_ALERTS else ""
 

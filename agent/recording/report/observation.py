@@ -18,23 +18,14 @@ _OF_DEVICE = ("gpu", "uuid", "device", "port")
 _SHOWN_ELSEWHERE = frozenset({"alertname", "alertstate", "severity", "instance", "job", *_OF_DEVICE})
 
 
-class Observation(Struct, frozen=True):
-    """An alert that fired: from the wall second `first` until `last`, `times` times, for `seconds` in all.
-
-    `fires_at_end`: it still fired when the recording ended. `inhibited_by` is the name of the alert of which it was an
-    effect each time that it began to fire; empty if it once had no cause.
-    """
+class AlertOfRun(Struct, frozen=True):
+    """An alert of a run, on a node, with its texts; `first` is the wall second in which it began."""
 
     alert: str
     node: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     first: float
-    last: float
-    seconds: float
-    times: int = 1
-    fires_at_end: bool = False
-    inhibited_by: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -62,11 +53,38 @@ class Observation(Struct, frozen=True):
         return ", ".join(f"{one_line(name, 64)}={one_line(value, 64)}" for name, value in pairs)
 
 
+class Observation(AlertOfRun, frozen=True):
+    """An alert that fired: from the wall second `first` until `last`, `times` times, for `seconds` in all.
+
+    `fires_at_end`: it still fired when the recording ended. `inhibited_by` is the name of the alert of which it was an
+    effect each time that it began to fire; empty if it once had no cause.
+    """
+
+    last: float
+    seconds: float
+    times: int = 1
+    fires_at_end: bool = False
+    inhibited_by: str = ""
+
+
+class PendingAlert(AlertOfRun, frozen=True):
+    """An alert that was pending when the recording ended: for `seconds`, of the `hold` seconds of its rule's `for`."""
+
+    seconds: float
+    hold: float
+
+    @property
+    def missing(self) -> float:
+        """Seconds for which its condition would have had to hold on."""
+        return max(self.hold - self.seconds, 0.0)
+
+
 class Judgement(Struct, frozen=True):
     """What rules found in a run, and what they could not judge.
 
     `rules` are the alerting rules by name. Of these `short` need a longer history than the recording has, and `unread`
-    read only metrics that it lacks. `failures` are texts on rules that failed.
+    read only metrics that it lacks. `failures` are texts on rules that failed. `pending` are alerts that might
+    have fired had the recording gone on.
     """
 
     observations: Sequence[Observation] = ()
@@ -74,6 +92,7 @@ class Judgement(Struct, frozen=True):
     short: Sequence[str] = ()
     unread: Sequence[str] = ()
     failures: Sequence[str] = ()
+    pending: Sequence[PendingAlert] = ()
 
 
 def in_order(observations: Iterable[Observation]) -> list[Observation]:
@@ -85,12 +104,21 @@ def in_order(observations: Iterable[Observation]) -> list[Observation]:
     )  # fmt: skip
 
 
+def pending_in_order(pending: Iterable[PendingAlert]) -> list[PendingAlert]:
+    """Return pending alerts with the worst first, then those that lacked the least."""
+    return sorted(
+        pending,
+        key=lambda alert: (_SEVERITIES[alert.severity], alert.missing, alert.alert, alert.node,
+                           sorted(alert.labels.items())),
+    )  # fmt: skip
+
+
 def coverage_texts(judgement: Judgement) -> Iterator[str]:
     """Yield sentences on what was judged, and on what could not be."""
     if not judgement.rules:
         yield "No alert rule was evaluated: nothing was judged."
         return
-    none = "" if judgement.observations else "No alert fired. "
+    none = "" if judgement.observations else f"No alert fired{_pending_text(len(judgement.pending))}. "
     were = "was" if len(judgement.rules) == 1 else "were"
     yield f"{none}{counted(len(judgement.rules), 'alert rule')} {were} evaluated over what was recorded."
     if judgement.short:
@@ -101,6 +129,12 @@ def coverage_texts(judgement: Judgement) -> Iterator[str]:
             "recorded."
         )
     yield from judgement.failures
+
+
+def _pending_text(count: int) -> str:
+    if not count:
+        return ""
+    return f"; {count} {'was' if count == 1 else 'were'} pending when the recording ended"
 
 
 def _rules(names: Sequence[str]) -> str:

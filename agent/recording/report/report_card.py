@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from agent.lib.wording import one_line, utc
 from agent.model import Severity
-from agent.recording.report.observation import Judgement, Observation, coverage_texts
+from agent.recording.report.observation import AlertOfRun, Judgement, Observation, PendingAlert, coverage_texts
 from agent.recording.report.report_tables import (
     MOST_ROWS,
     ReportTable,
@@ -150,6 +150,12 @@ def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[
             yield from style.wrap(description, _INDENT, _INDENT)
         described |= similar
     yield from _left_out(judgement.observations)
+    for alert in judgement.pending[:MOST_ROWS]:
+        first, *further_lines = style.wrap(alert.summary, "", _INDENT)
+        yield f" pending  {first}"
+        yield from further_lines
+        yield from style.wrap(pending_text(alert, named), _INDENT, _INDENT)
+    yield from _left_out(judgement.pending)
     for text in coverage_texts(judgement):
         yield from style.wrap(text, "  ", "  ")
 
@@ -160,17 +166,31 @@ MAX_DESCRIPTION_LENGTH = 2000
 
 def observation_text(observation: Observation, named: bool) -> str:
     """Return which alert it was, on what, when, and how often; with its node if it is `named`."""
-    device = f" on {observation.device}" if observation.device else ""
-    node = f" of {one_line(observation.node, 64)}" if named else ""
     times = f", {observation.times} times" if observation.times > 1 else ""
     end = ", until the end" if observation.fires_at_end else ""
     cause = f", an effect of {one_line(observation.inhibited_by, 80)}" if observation.inhibited_by else ""
-    labels = f": {observation.own_labels}" if observation.own_labels else ""
     when = f"from {utc(observation.first)} for {span_text(observation.seconds)}"
-    return f"{one_line(observation.alert, 80)}{device}{node} {when}{times}{end}{cause}{labels}"
+    return f"{_name_text(observation, named)} {when}{times}{end}{cause}{_labels_text(observation)}"
 
 
-def _left_out(observations: Sequence[Observation]) -> Iterator[str]:
+def pending_text(alert: PendingAlert, named: bool) -> str:
+    """Return which alert was pending, on what, since when, and how much of its `for` was missing."""
+    when = f"{alert.severity.value}, pending from {utc(alert.first)} for {span_text(int(alert.seconds))}, until the end"
+    missing = f"{span_text(alert.missing)} of its {span_text(alert.hold)} missing"
+    return f"{_name_text(alert, named)} {when}, {missing}{_labels_text(alert)}"
+
+
+def _name_text(alert: AlertOfRun, named: bool) -> str:
+    device = f" on {alert.device}" if alert.device else ""
+    node = f" of {one_line(alert.node, 64)}" if named else ""
+    return f"{one_line(alert.alert, 80)}{device}{node}"
+
+
+def _labels_text(alert: AlertOfRun) -> str:
+    return f": {alert.own_labels}" if alert.own_labels else ""
+
+
+def _left_out(observations: Sequence[AlertOfRun]) -> Iterator[str]:
     if len(observations) > MOST_ROWS:
         yield f"  and {len(observations) - MOST_ROWS} more: --json has all"
 

@@ -6,7 +6,7 @@ from typing import Any
 from agent.lib.wording import utc
 from agent.model import IbPort
 from agent.recording.report import report_series as chosen
-from agent.recording.report.observation import Judgement, Observation
+from agent.recording.report.observation import AlertOfRun, Judgement, Observation, PendingAlert
 from agent.recording.report.run_facts import (
     EntityFacts,
     GpuFacts,
@@ -67,9 +67,10 @@ def report_document(run: RecordedRun, judgement: Judgement, recorded: Sequence[O
 
 
 def judgement_document(judgement: Judgement) -> dict[str, Any]:
-    """Return the alerts that fired, and what could not be judged."""
+    """Return the alerts that fired, those that were pending at the end, and what could not be judged."""
     return {
         "alerts": [_alert(observation) for observation in judgement.observations],
+        "pending_alerts": [_pending(alert) for alert in judgement.pending],
         "rules": {
             "evaluated": len(judgement.rules),
             "need_longer_history": list(judgement.short),
@@ -81,6 +82,20 @@ def judgement_document(judgement: Judgement) -> dict[str, Any]:
 
 def _alert(alert: Observation) -> dict[str, Any]:
     return {
+        **_subject(alert),
+        "to": None if alert.fires_at_end else utc(alert.last),
+        "seconds": alert.seconds,
+        "times": alert.times,
+        "inhibited_by": alert.inhibited_by or None,
+    }
+
+
+def _pending(alert: PendingAlert) -> dict[str, Any]:
+    return {**_subject(alert), "seconds": alert.seconds, "for_seconds": alert.hold, "missing_seconds": alert.missing}
+
+
+def _subject(alert: AlertOfRun) -> dict[str, Any]:
+    return {
         "alert": alert.alert,
         "severity": alert.severity.value,
         "node": alert.node,
@@ -88,10 +103,6 @@ def _alert(alert: Observation) -> dict[str, Any]:
         "labels": dict(alert.labels),
         "annotations": dict(alert.annotations),
         "from": utc(alert.first),
-        "to": None if alert.fires_at_end else utc(alert.last),
-        "seconds": alert.seconds,
-        "times": alert.times,
-        "inhibited_by": alert.inhibited_by or None,
     }
 
 
