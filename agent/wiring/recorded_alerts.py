@@ -16,7 +16,14 @@ from agent.lib.clock import clock
 from agent.lib.commandline import Progress
 from agent.lib.wording import one_line, utc
 from agent.recording.recording_reader import Recording, by_time
-from agent.recording.report.observation import Judgement, Observation, PendingAlert, in_order, pending_in_order
+from agent.recording.report.observation import (
+    Judgement,
+    Observation,
+    PendingAlert,
+    UnjudgedRule,
+    in_order,
+    pending_in_order,
+)
 from agent.wiring.alerting import load_rules, make_ruleset
 from agent.wiring.identity import external_labels, target_labels
 from alerts import packs
@@ -82,7 +89,8 @@ class RecordedPlay:
         ]
         observations = in_order(observation for node in nodes for observation in _observations(node))
         pending = pending_in_order(alert for node in nodes for alert in _pending_alerts(node))
-        return Judgement(observations, coverage.rules, coverage.short, coverage.unread, failures, pending)
+        short, unread = ([UnjudgedRule(*names) for names in rules] for rules in (coverage.short, coverage.unread))
+        return Judgement(observations, coverage.rules, short, unread, failures, pending)
 
 
 _OF_ENGINE = ("coldplate_sample_age_seconds",)

@@ -70,6 +70,22 @@ def test_as_json(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) 
     assert (found["problems"], found["failures"]) == ([], [])
 
 
+def test_what_the_rules_could_not_judge_is_said(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unjudged = "Power: coldplate_gpu_power_watts > 1\nlabels: {severity: info}"
+    file = rules(tmp_path, HOT.replace("90", "200"), unjudged)
+    assert backtest(hot, "--rules", file) == 0
+    assert capsys.readouterr().out.endswith(
+        "\n\nno alert fires\n\nof 2 alert rules:\n  1 of them found none of their metrics "
+        "(the node has no such device, or it was not recorded):\n  Power.\n"
+    )
+    assert backtest(hot, "--rules", file, "--json") == 0
+    assert document(capsys)["rules"] == {
+        "evaluated": 2,
+        "need_longer_history": [],
+        "without_metrics": [{"alert": "Power", "severities": ["info"]}],
+    }
+
+
 def test_without_rules_it_plays_the_configured_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And tells how they differ from the pack as it is shipped."""
     recording = recorded(tmp_path, "driver-hang", 150)

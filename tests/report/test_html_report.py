@@ -17,7 +17,7 @@ from agent.recording.recording_reader import Recording
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison
 from agent.recording.report.html_report import html_report
-from agent.recording.report.observation import Judgement, Observation
+from agent.recording.report.observation import Judgement, Observation, UnjudgedRule
 from agent.recording.report.report_card import TextStyle, report_card
 from agent.recording.report.report_document import report_document
 from agent.recording.report.run_facts import RecordedRun
@@ -151,10 +151,16 @@ def test_an_alert_has_its_severity_its_texts_its_device_and_its_times(run: Recor
 
 def test_a_page_without_alerts_says_what_was_judged_and_what_was_not(run: RecordedRun) -> None:
     rules = ("A", "B", "C", "D")
-    words = Page(html_report(run, Judgement((), rules, ("A",), ("B", "C"), ("Rule D failed.",)), ())).words
+    words = Page(
+        html_report(
+            run,
+            Judgement((), rules, (UnjudgedRule("A"),), (UnjudgedRule("C"), UnjudgedRule("B")), ("Rule D failed.",)),
+            (),
+        )
+    ).words
     assert "No alert fired. 4 alert rules were evaluated over what was recorded." in words
     assert any(word.startswith("1 of them needs a longer history than this recording") for word in words)
-    assert any(word.startswith("2 of them found none of their metrics") for word in words)
+    assert any(word.startswith("2 of them found none") and word.endswith(": B, C.") for word in words)
     assert "Rule D failed." in words
     assert "No alert rule was evaluated: nothing was judged." in Page(html_report(run, Judgement(), ())).words
 

@@ -11,7 +11,7 @@ import pytest
 from agent.lib.wording import UserError
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
-from agent.recording.report.observation import Judgement, Observation
+from agent.recording.report.observation import Judgement, Observation, UnjudgedRule
 from agent.recording.report.report_card import TextStyle, report_card
 from tests.report.made import IbPort, Node, gathered, gpu, recorded, row, run_report, snapshots
 
@@ -95,7 +95,9 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
     alert = Observation(
         "GpuImbalance", "node-1", labels, texts, run_facts.first, run_facts.last, 90.0, 2, True, "GpuLost"
     )
-    judgement = Judgement([alert], ["GpuImbalance", "GpuLost"], ["GpuLost"], ["GpuImbalance"])
+    judgement = Judgement(
+        [alert], ["GpuImbalance", "GpuLost"], [UnjudgedRule("GpuLost")], [UnjudgedRule("GpuImbalance")]
+    )
 
     card = report_card(run_facts, judgement, [alert], TextStyle(width))
     assert max(map(len, card)) <= width
@@ -245,6 +247,8 @@ def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mista
     [power] = [figure for figure in document["figures"] if figure["figure"] == "power by energy"]
     assert (power["one"], power["other"]) == (100.0, pytest.approx(99.9999))
     assert document["other"]["files"] == [str(files[1])]
+    assert run_report(files[0], "--json") == 0
+    assert document["version"] == json.loads(capsys.readouterr().out)["version"]
     assert (document["other"]["alerts"], document["other"]["rules"]["failures"]) == ([], [])
     assert run_report("--compare", *files) == 0
     lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}

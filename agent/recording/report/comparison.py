@@ -8,7 +8,7 @@ from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Judgement, coverage_texts
 from agent.recording.report.report_card import TextStyle, run_lines
-from agent.recording.report.report_document import judgement_document
+from agent.recording.report.report_document import VERSION, judgement_document
 from agent.recording.report.report_tables import ABSENT, ACTIVITY, LOSSES, scale_of
 from agent.recording.report.report_wording import span_text
 from agent.recording.report.run_facts import RecordedRun, imbalance_of, step_of
@@ -131,7 +131,7 @@ def comparison_document(one: RecordedRun, other: RecordedRun, judgements: Sequen
         for run, judgement in zip((one, other), judgements, strict=True)
     ]
     return {
-        "version": 1,
+        "version": VERSION,
         "one": runs[0],
         "other": runs[1],
         "figures": [

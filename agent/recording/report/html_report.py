@@ -101,8 +101,9 @@ def _item(observation: Observation, named: bool, description: str = "") -> str:
 
 
 def _pending_item(alert: PendingAlert, named: bool) -> str:
-    details = escape(card.pending_text(alert, named))
-    return f'<li class="pending"><b>Pending.</b> {escape(alert.summary)}<br><small>{details}</small></li>'
+    """Return the item of an alert; its summary says what had not yet come true."""
+    summary = f"<br><small>would fire as: {escape(alert.summary)}</small>" if alert.annotations.get("summary") else ""
+    return f'<li class="pending"><b>Pending.</b> {escape(card.pending_text(alert, named))}{summary}</li>'
 
 
 def _left_out(observations: Sequence[AlertOfRun]) -> str:

@@ -5,6 +5,7 @@ of health.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -12,6 +13,9 @@ from agent.lib.wording import counted, one_line
 from agent.model import SEVERITIES, Severity
 from agent.recording.report import report_series as chosen
 from agent.recording.report.run_facts import RecordedRun
+
+MAX_ALERT_NAMES = 20
+"""Names of alerts in a sentence on rules that could not judge; the JSON has all."""
 
 _SEVERITIES = {severity: place for place, severity in enumerate(Severity)}
 _OF_DEVICE = ("gpu", "uuid", "device", "port")
@@ -79,6 +83,21 @@ class PendingAlert(AlertOfRun, frozen=True):
         return max(self.hold - self.seconds, 0.0)
 
 
+class UnjudgedRule(NamedTuple):
+    """An alerting rule that may have missed a fault: its alert and `severity`, which is empty if the rule sets none."""
+
+    alert: str
+    severity: str = ""
+
+
+def severities_by_alert(rules: Iterable[UnjudgedRule]) -> dict[str, list[str]]:
+    """Return each alert once, in the order of names, with the severities of these rules."""
+    severities: dict[str, set[str]] = {}
+    for rule in rules:
+        severities.setdefault(rule.alert, set()).add(rule.severity)
+    return {alert: sorted(severities[alert] - {""}) for alert in sorted(severities)}
+
+
 class Judgement(Struct, frozen=True):
     """What rules found in a run, and what they could not judge.
 
@@ -89,8 +108,8 @@ class Judgement(Struct, frozen=True):
 
     observations: Sequence[Observation] = ()
     rules: Sequence[str] = ()
-    short: Sequence[str] = ()
-    unread: Sequence[str] = ()
+    short: Sequence[UnjudgedRule] = ()
+    unread: Sequence[UnjudgedRule] = ()
     failures: Sequence[str] = ()
     pending: Sequence[PendingAlert] = ()
 
@@ -121,24 +140,34 @@ def coverage_texts(judgement: Judgement) -> Iterator[str]:
     none = "" if judgement.observations else f"No alert fired{_pending_text(len(judgement.pending))}. "
     were = "was" if len(judgement.rules) == 1 else "were"
     yield f"{none}{counted(len(judgement.rules), 'alert rule')} {were} evaluated over what was recorded."
+    yield from unjudged_texts(judgement)
+    yield from judgement.failures
+
+
+def unjudged_texts(judgement: Judgement) -> Iterator[str]:
+    """Yield a sentence for each reason for which rules could not judge, with the names of their alerts."""
     if judgement.short:
-        yield f"{_rules(judgement.short)} a longer history than this recording, and may have missed a fault."
+        need = "1 of them needs" if len(judgement.short) == 1 else f"{len(judgement.short)} of them need"
+        alerts = _alert_names(judgement.short)
+        yield f"{need} a longer history than this recording, and may have missed a fault: {alerts}."
     if judgement.unread:
         yield (
-            f"{len(judgement.unread)} of them found none of their metrics: the node has no such device, or it was not "
-            "recorded."
+            f"{len(judgement.unread)} of them found none of their metrics (the node has no such device, or it was not "
+            f"recorded): {_alert_names(judgement.unread)}."
         )
-    yield from judgement.failures
+
+
+def _alert_names(rules: Sequence[UnjudgedRule]) -> str:
+    """Return the alerts of rules by name, each once: the first of them, and how many more there are."""
+    names = [one_line(alert, 80) for alert in severities_by_alert(rules)]
+    more = names[MAX_ALERT_NAMES:]
+    return ", ".join(names[:MAX_ALERT_NAMES]) + (f" and {len(more)} more" if more else "")
 
 
 def _pending_text(count: int) -> str:
     if not count:
         return ""
     return f"; {count} {'was' if count == 1 else 'were'} pending when the recording ended"
-
-
-def _rules(names: Sequence[str]) -> str:
-    return "1 of them needs" if len(names) == 1 else f"{len(names)} of them need"
 
 
 def recorded_observations(run: RecordedRun) -> list[Observation]:

@@ -151,10 +151,11 @@ def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[
         described |= similar
     yield from _left_out(judgement.observations)
     for alert in judgement.pending[:MOST_ROWS]:
-        first, *further_lines = style.wrap(alert.summary, "", _INDENT)
+        first, *further_lines = style.wrap(pending_text(alert, named), "", _INDENT)
         yield f" pending  {first}"
         yield from further_lines
-        yield from style.wrap(pending_text(alert, named), _INDENT, _INDENT)
+        if alert.annotations.get("summary"):
+            yield from style.wrap(f"would fire as: {alert.summary}", _INDENT, _INDENT)
     yield from _left_out(judgement.pending)
     for text in coverage_texts(judgement):
         yield from style.wrap(text, "  ", "  ")

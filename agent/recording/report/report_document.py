@@ -6,7 +6,14 @@ from typing import Any
 from agent.lib.wording import utc
 from agent.model import IbPort
 from agent.recording.report import report_series as chosen
-from agent.recording.report.observation import AlertOfRun, Judgement, Observation, PendingAlert
+from agent.recording.report.observation import (
+    AlertOfRun,
+    Judgement,
+    Observation,
+    PendingAlert,
+    UnjudgedRule,
+    severities_by_alert,
+)
 from agent.recording.report.run_facts import (
     EntityFacts,
     GpuFacts,
@@ -18,7 +25,7 @@ from agent.recording.report.run_facts import (
 )
 from agent.recording.report.series_statistics import GaugeSummary
 
-VERSION = 2
+VERSION = 3
 """Grows when a member changes its meaning or goes away."""
 
 _GAUGES = {
@@ -71,13 +78,21 @@ def judgement_document(judgement: Judgement) -> dict[str, Any]:
     return {
         "alerts": [_alert(observation) for observation in judgement.observations],
         "pending_alerts": [_pending(alert) for alert in judgement.pending],
-        "rules": {
-            "evaluated": len(judgement.rules),
-            "need_longer_history": list(judgement.short),
-            "without_metrics": list(judgement.unread),
-            "failures": list(judgement.failures),
-        },
+        "rules": {**coverage_document(judgement), "failures": list(judgement.failures)},
     }
+
+
+def coverage_document(judgement: Judgement) -> dict[str, Any]:
+    """Return how many rules were evaluated, and the alerts of those that could not judge."""
+    return {
+        "evaluated": len(judgement.rules),
+        "need_longer_history": _unjudged(judgement.short),
+        "without_metrics": _unjudged(judgement.unread),
+    }
+
+
+def _unjudged(rules: Sequence[UnjudgedRule]) -> list[dict[str, Any]]:
+    return [{"alert": alert, "severities": names} for alert, names in severities_by_alert(rules).items()]
 
 
 def _alert(alert: Observation) -> dict[str, Any]:
