@@ -90,7 +90,8 @@ class RecordedPlay:
         observations = in_order(observation for node in nodes for observation in _observations(node))
         pending = pending_in_order(alert for node in nodes for alert in _pending_alerts(node))
         short, unread = ([UnjudgedRule(*names) for names in rules] for rules in (coverage.short, coverage.unread))
-        return Judgement(observations, coverage.rules, short, unread, failures, pending)
+        return Judgement(observations, coverage.rules, short, unread, failures, pending,
+                         sum(node.snapshots for node in nodes))  # fmt: skip
 
 
 _OF_ENGINE = ("coldplate_sample_age_seconds",)

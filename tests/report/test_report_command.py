@@ -137,11 +137,16 @@ def test_a_file_that_is_cut_or_none_is_told_and_what_can_be_read_is_reported(tmp
     assert (status, "node-1" in card) == (0, True)
     assert errors == f"coldplate report: {foreign}: is not a recording of coldplate's\n"
     path.write_bytes(path.read_bytes()[:-30])
+    assert "Damaged or doubled:" in card and "No alert fired in the 120 snapshots that could be read" in card
     status, card, errors = run(path)
     assert (status, "GPU" in card) == (0, True)
     assert errors.startswith(f"coldplate report: {path}: ends in the middle of a record at byte ")
     assert errors.count("\n") == 1
     path.write_bytes(path.read_bytes()[:400])
+    head, rest = card.split("What the rules say")
+    assert f"Damaged or doubled: {errors.removeprefix('coldplate report: ').strip()}" in " ".join(head.split())
+    snapshots_read = json.loads(run(path, "--json")[1])["nodes"][0]["snapshots"]
+    assert f"No alert fired in the {snapshots_read} snapshots that could be read. " in " ".join(rest.split())
     status, card, errors = run(path)
     assert (status, card, errors.count("\n")) == (1, "", 1)
     assert "there is no snapshot to report on; " in errors and "ends in the middle of a record at byte " in errors

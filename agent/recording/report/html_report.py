@@ -56,7 +56,7 @@ def html_report(run: RecordedRun, judgement: Judgement, recorded: Sequence[Obser
     named = len(run.nodes) > 1
     body = [
         *_head(run, title),
-        *_judgement(judgement, named),
+        *_judgement(judgement, run.problems, named),
         *_plots(run, judgement.observations),
         *_tables(run),
         *_recorded(recorded, named),
@@ -76,10 +76,10 @@ def _head(run: RecordedRun, title: str) -> Iterator[str]:
     for line in card.run_lines(run):
         yield f"<p>{escape(line)}</p>"
     for problem in run.problems:
-        yield f'<p class="fault"><b>Damaged or doubled:</b> {escape(one_line(problem, 1000))}</p>'
+        yield f'<p class="fault"><b>{card.PROBLEM}</b> {escape(one_line(problem, 1000))}</p>'
 
 
-def _judgement(judgement: Judgement, named: bool) -> Iterator[str]:
+def _judgement(judgement: Judgement, problems: Sequence[str], named: bool) -> Iterator[str]:
     yield '<h2>What the rules say</h2><ul class="alerts">'
     for observation in judgement.observations[:MOST_ALERTS]:
         yield _item(
@@ -90,7 +90,7 @@ def _judgement(judgement: Judgement, named: bool) -> Iterator[str]:
         yield '<ul class="alerts">'
         yield from (_pending_item(alert, named) for alert in judgement.pending[:MOST_ALERTS])
         yield f"</ul>{_left_out(judgement.pending)}"
-    yield from (f'<p class="soft">{escape(text)}</p>' for text in coverage_texts(judgement))
+    yield from (f'<p class="soft">{escape(text)}</p>' for text in coverage_texts(judgement, problems))
 
 
 def _item(observation: Observation, named: bool, description: str = "") -> str:

@@ -103,7 +103,7 @@ class Judgement(Struct, frozen=True):
 
     `rules` are the alerting rules by name. Of these `short` need a longer history than the recording has, and `unread`
     read only metrics that it lacks. `failures` are texts on rules that failed. `pending` are alerts that might
-    have fired had the recording gone on.
+    have fired had the recording gone on. `snapshots` is the number of those that the rules read, of all nodes.
     """
 
     observations: Sequence[Observation] = ()
@@ -112,6 +112,7 @@ class Judgement(Struct, frozen=True):
     unread: Sequence[UnjudgedRule] = ()
     failures: Sequence[str] = ()
     pending: Sequence[PendingAlert] = ()
+    snapshots: int = 0
 
 
 def in_order(observations: Iterable[Observation]) -> list[Observation]:
@@ -132,12 +133,13 @@ def pending_in_order(pending: Iterable[PendingAlert]) -> list[PendingAlert]:
     )  # fmt: skip
 
 
-def coverage_texts(judgement: Judgement) -> Iterator[str]:
-    """Yield sentences on what was judged, and on what could not be."""
+def coverage_texts(judgement: Judgement, problems: Sequence[str] = ()) -> Iterator[str]:
+    """Yield sentences on what was judged, and on what could not be; `problems` are those of the recordings."""
     if not judgement.rules:
         yield "No alert rule was evaluated: nothing was judged."
         return
-    none = "" if judgement.observations else f"No alert fired{_pending_text(len(judgement.pending))}. "
+    readable = f" in the {counted(judgement.snapshots, 'snapshot')} that could be read" if problems else ""
+    none = "" if judgement.observations else f"No alert fired{readable}{_pending_text(len(judgement.pending))}. "
     were = "was" if len(judgement.rules) == 1 else "were"
     yield f"{none}{counted(len(judgement.rules), 'alert rule')} {were} evaluated over what was recorded."
     yield from unjudged_texts(judgement)

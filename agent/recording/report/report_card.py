@@ -77,11 +77,7 @@ class TextStyle:
 
 def report_card(run: RecordedRun, judgement: Judgement, recorded: Sequence[Observation], style: TextStyle) -> list[str]:
     """Return the lines; `recorded` are alerts that the node's own agent had, and that the judgement lacks."""
-    lines = [
-        *_head(run, style),
-        *style.heading("What the rules say"),
-        *_judgement(judgement, style, len(run.nodes) > 1),
-    ]
+    lines = [*_head(run, style), *style.heading("What the rules say"), *_judgement(judgement, run, style)]
     if run.gpus():
         lines += [*style.heading("GPUs"), *_table(activity_table(run), style), "", *_table(loss_table(run), style)]
         states = state_table(run)
@@ -97,14 +93,22 @@ def report_card(run: RecordedRun, judgement: Judgement, recorded: Sequence[Obser
     return lines
 
 
+PROBLEM = "Damaged or doubled:"
+"""What stands before a problem of a recording."""
+
 RECORDED = "What only the rules of its own agent said while it was recorded"
 """The heading of alerts that are in the recording, and that the evaluated rules do not have."""
 
 
 def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
     yield from style.wrap(", ".join(one_line(file, 200) for file in run.files), later="  ")
-    for line in run_lines(run):
+    for line in (*run_lines(run), *problem_lines(run)):
         yield from style.wrap(line, later="  ")
+
+
+def problem_lines(run: RecordedRun) -> Iterator[str]:
+    """Yield what was wrong with the files, a line for each problem."""
+    return (f"{PROBLEM} {one_line(problem, 1000)}" for problem in run.problems)
 
 
 def run_lines(run: RecordedRun) -> Iterator[str]:
@@ -134,7 +138,8 @@ def job_text(job: JobIdentity) -> str:
     return f"job {one_line(job.job_id, 64)}{name}{owner} ({one_line(job.scheduler, 32)})"
 
 
-def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[str]:
+def _judgement(judgement: Judgement, run: RecordedRun, style: TextStyle) -> Iterator[str]:
+    named = len(run.nodes) > 1
     described: set[str] = set()
     for observation in judgement.observations[:MOST_ROWS]:
         first, *further_lines = style.wrap(observation.summary, "", _INDENT)
@@ -157,7 +162,7 @@ def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[
         if alert.annotations.get("summary"):
             yield from style.wrap(f"would fire as: {alert.summary}", _INDENT, _INDENT)
     yield from _left_out(judgement.pending)
-    for text in coverage_texts(judgement):
+    for text in coverage_texts(judgement, run.problems):
         yield from style.wrap(text, "  ", "  ")
 
 
