@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agent.lib.wording import UserError
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
-from agent.recording.report.observation import Judgement, Observation, UnjudgedRule
+from agent.recording.report.observation import Judgement, Observation, PendingAlert, UnjudgedRule
 from agent.recording.report.report_card import TextStyle, report_card
 from tests.report.made import IbPort, Node, gathered, gpu, recorded, row, run_report, snapshots
 
@@ -136,17 +137,17 @@ def test_a_file_that_is_cut_or_none_is_told_and_what_can_be_read_is_reported(tmp
     status, card, errors = run(foreign, path)
     assert (status, "node-1" in card) == (0, True)
     assert errors == f"coldplate report: {foreign}: is not a recording of coldplate's\n"
-    path.write_bytes(path.read_bytes()[:-30])
     assert "Damaged or doubled:" in card and "No alert fired in the 120 snapshots that could be read" in card
+    path.write_bytes(path.read_bytes()[:-30])
     status, card, errors = run(path)
     assert (status, "GPU" in card) == (0, True)
     assert errors.startswith(f"coldplate report: {path}: ends in the middle of a record at byte ")
     assert errors.count("\n") == 1
-    path.write_bytes(path.read_bytes()[:400])
     head, rest = card.split("What the rules say")
     assert f"Damaged or doubled: {errors.removeprefix('coldplate report: ').strip()}" in " ".join(head.split())
     snapshots_read = json.loads(run(path, "--json")[1])["nodes"][0]["snapshots"]
     assert f"No alert fired in the {snapshots_read} snapshots that could be read. " in " ".join(rest.split())
+    path.write_bytes(path.read_bytes()[:400])
     status, card, errors = run(path)
     assert (status, card, errors.count("\n")) == (1, "", 1)
     assert "there is no snapshot to report on; " in errors and "ends in the middle of a record at byte " in errors
@@ -213,8 +214,10 @@ def test_the_card_of_a_comparison_has_differences_and_the_alerts_of_one_run_only
         Observation(name, "node-1", {"severity": "critical"}, {"summary": f"{name} it is."}, 0.0, 9.0, 9.0)
         for name in ("Both", "Hot")
     )
+    hot = replace(hot, inhibited_by="Both")
+    soon = PendingAlert("Soon", "node-1", {}, {}, 5.0, 4.0, 10.0)
     card = comparison_card(
-        one, other, (Judgement([both], ["Both"]), Judgement([hot, both], ["Both"])), TextStyle(width)
+        one, other, (Judgement([both], ["Both"]), Judgement([hot, both], ["Both"], pending=[soon])), TextStyle(width)
     )
     assert max(map(len, card)) <= width
     if width < 80:
@@ -223,7 +226,10 @@ def test_the_card_of_a_comparison_has_differences_and_the_alerts_of_one_run_only
     assert "-50.0 points" in text
     assert "power by energy, W 500 400 -100 -20.0%" in text
     assert "energy, all GPUs, kWh 0.008 0.007 -0.002 -20.0%" in text
-    assert "B: critical: Hot it is. A: 1 alert rule was evaluated" in text
+    assert (
+        "B: critical: Hot it is. Hot from 1970-01-01T00:00:00Z for 9 s, an effect of Both B: pending: Soon warning, "
+        "pending from 1970-01-01T00:00:05Z for 4 s, until the end, 6 s of its 10 s missing A: 1 alert rule was"
+    ) in text
     assert "SM activity" not in text
     same = " ".join(" ".join(comparison_card(one, other, (Judgement(), Judgement()), TextStyle(80))).split())
     assert "No alert fired in one of them only. A: No alert rule was evaluated: nothing was judged." in same
