@@ -102,7 +102,9 @@ def test_the_page_needs_nothing_but_itself_and_gaps_break_its_lines(run: Recorde
     assert sorted(path.count("M") for path in utilization) == [1, 2]
     assert parsed.words.count("n/a: not recorded") == 8
     assert "n/a" in parsed.words
-    assert any(word.startswith("Imbalance of GPUs 0-1: utilization of its GPUs differs") for word in parsed.words)
+    imbalance = "Imbalance of GPUs 0-1: utilization of its GPUs, where it is known, differs"
+    assert any(word.startswith(imbalance) for word in parsed.words)
+    assert any(word.startswith("Utilization of GPU 1 is not known for 33% of the time") for word in parsed.words)
 
 
 def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_second(run: RecordedRun) -> None:

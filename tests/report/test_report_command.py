@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.lib.wording import UserError
+from agent.model import Series
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
 from agent.recording.report.observation import Judgement, Observation, PendingAlert, UnjudgedRule
@@ -82,6 +83,22 @@ def test_a_table_says_what_the_gpus_did_with_their_time(tmp_path: Path, run: Run
     assert ["all,", "GPU-hours", "0.05", "0.02", "0.07"] in lines
     gpus = json.loads(run(path, "--json")[1])["nodes"][0]["gpus"]
     assert gpus[1]["state_seconds"] == {"computing": 60.0, "waiting": 60.0}
+
+
+@pytest.mark.parametrize(("lost", "share"), [(480, "80%"), (600, "100%"), (10, "")])
+def test_a_gpu_that_was_lost_is_not_said_to_be_equal(tmp_path: Path, run: Run, lost: int, share: str) -> None:
+    held = (("scheduler", "slurm"), ("job_id", "7"))
+    series: dict[Series, Any] = {row(chosen.UTILIZATION, gpu(index)): 0.9 for index in range(3)}
+    series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(4)}
+    series[row(chosen.UTILIZATION, gpu(3))] = [0.9] * (600 - lost) + [None] * lost
+    path = recorded(tmp_path / "run", snapshots(series, 600))
+    card = " ".join(run(path)[1].split())
+    unknown = f"Utilization of GPU 3 is not known for {share} of the time in which that of others is, and not compared"
+    assert ("of its GPUs, where it is known, differs by 0%" in card) is (unknown in card) is bool(share)
+    assert ("of its GPUs differs by 0%" in card) is not bool(share)
+    (group,) = json.loads(run(path, "--json")[1])["groups"]
+    assert group["unknown_utilization_ratio"] == ({"3": pytest.approx(lost / 600, abs=0.01)} if share else {})
+    assert (f"B: {unknown}" in " ".join(run("--compare", path, path)[1].split())) is bool(share)
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 100])

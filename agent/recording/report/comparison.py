@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Judgement, coverage_texts
-from agent.recording.report.report_card import TextStyle, observation_text, pending_text, problem_lines, run_lines
+from agent.recording.report.report_card import (
+    TextStyle,
+    observation_text,
+    pending_text,
+    problem_lines,
+    run_lines,
+    unknown_texts,
+)
 from agent.recording.report.report_document import VERSION, judgement_document
 from agent.recording.report.report_tables import ABSENT, ACTIVITY, LOSSES, scale_of
 from agent.recording.report.report_wording import span_text
@@ -67,6 +74,9 @@ def comparison_card(
     rows = [_cells(row) for row in comparison(one, other) if row.one is not None or row.other is not None]
     lines += [*style.heading("Side by side"), *style.table(("", "A", "B", "difference", "of A"), rows)]
     lines += style.wrap("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
+    for letter, run in (("A", one), ("B", other)):
+        for text in (text for _, gpus in run.groups() for text in unknown_texts(gpus)):
+            lines += style.wrap(text, f"  {letter}: ", "     ")
     lines += [
         *style.heading("What the rules say of one of them only"),
         *_alerts_of_one((one, other), judgements, style),

@@ -20,7 +20,14 @@ from agent.recording.report.report_tables import (
     state_table,
 )
 from agent.recording.report.report_wording import format_gpus, share_text, span_text
-from agent.recording.report.run_facts import JobIdentity, RecordedRun, imbalance_of, step_of
+from agent.recording.report.run_facts import (
+    GpuFacts,
+    JobIdentity,
+    RecordedRun,
+    imbalance_of,
+    step_of,
+    unknown_utilization,
+)
 
 NARROWEST = 20
 
@@ -208,15 +215,28 @@ def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
 
 
 def imbalance_texts(run: RecordedRun) -> Iterator[str]:
-    """Yield a sentence on the GPUs of each job, and on those of none."""
+    """Yield a sentence on the GPUs of each job, and on those of none, and one on GPUs that could not be compared."""
     for job, gpus in run.groups():
-        imbalance = imbalance_of(gpus)
-        if imbalance is None:
-            continue
-        subject = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
+        imbalance, unknown = imbalance_of(gpus), list(unknown_texts(gpus))
+        if imbalance is not None:
+            subject = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
+            limit = ", where it is known," if unknown else ""
+            yield (
+                f"{subject}: utilization of its GPUs{limit} differs by {share_text(imbalance.mean)} on average and "
+                f"{share_text(imbalance.largest)} at most, as means over {span_text(imbalance.window)}."
+            )
+        yield from unknown
+
+
+def unknown_texts(gpus: Sequence[GpuFacts]) -> Iterator[str]:
+    """Yield a sentence on those of a group whose utilization is not known for a part of the time."""
+    by_share: dict[str, list[GpuFacts]] = {}
+    for gpu, ratio in unknown_utilization(gpus):
+        by_share.setdefault(share_text(ratio), []).append(gpu)
+    for share, gpus_of_share in by_share.items():
         yield (
-            f"{subject}: utilization of its GPUs differs by {share_text(imbalance.mean)} on average and "
-            f"{share_text(imbalance.largest)} at most, as means over {span_text(imbalance.window)}."
+            f"Utilization of {format_gpus(gpus_of_share)} is not known for {share} of the time in which that of others "
+            "is, and not compared there."
         )
 
 

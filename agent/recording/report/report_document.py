@@ -22,6 +22,7 @@ from agent.recording.report.run_facts import (
     RecordedRun,
     imbalance_of,
     step_of,
+    unknown_utilization,
 )
 from agent.recording.report.series_statistics import GaugeSummary
 
@@ -126,6 +127,7 @@ def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
     return {
         "job": job._asdict() if job is not None else None,
         "gpus": [gpu.title for gpu in gpus],
+        "unknown_utilization_ratio": {gpu.title: share for gpu, share in unknown_utilization(gpus)},
         "imbalance": None
         if uneven is None
         else {
