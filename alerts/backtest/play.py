@@ -31,9 +31,10 @@ _HAIR = 1e-6
 class AlertSpan(Struct, frozen=True):
     """One alert from its beginning to its end. Times are wall seconds.
 
-    `fired_at`: None if it never fired. `ended_at`: None if the alert was still there at the end. `value` and
-    `annotations` are those at the moment of firing, or else of its beginning. `inhibited_by` is the name of the alert
-    of which it was an effect when it began to fire: the agent holds back such an alert; empty if there was no cause.
+    `fired_at`: None if it never fired. `ended_at`: None if the alert was still there at the end; the last snapshot
+    before a pause ends the alerts that it had. `value` and `annotations` are those at the moment of firing, or else of
+    its beginning. `inhibited_by` is the name of the alert of which it was an effect when it began to fire: the agent
+    holds back such an alert; empty if there was no cause.
     `fires_at`: of one that did not fire, when it would have by its `for`.
     """
 
@@ -109,9 +110,11 @@ class RulePlay:
                 failures = self._failures.get((group, rule), first)
                 self._failures[group, rule] = replace(failures, count=failures.count + 1)
 
-    def start_over(self) -> None:
-        """Forget what was: the alerts that there are, and the past that rules look at. Spans are kept."""
-        self._ended, self._open, self._engine = self.spans(), {}, None
+    def start_over(self, wall: float) -> None:
+        """Forget the past that rules look at, and the alerts that there are: nothing is known of them after `wall`."""
+        spans = [span for spans in self._open.values() for span in spans.values()]
+        self._ended += [replace(span, ended_at=wall) for span in spans]
+        self._open, self._engine = {}, None
         self._inhibition = Inhibition(self._inhibit_rules)
 
     def spans(self) -> list[AlertSpan]:
@@ -199,7 +202,7 @@ class NodePlay:
             self.pauses.append((before.at.wall, at.wall))
             self._began = -inf
             for play in self.plays:
-                play.start_over()
+                play.start_over(before.at.wall)
         elif before is not None:
             if _are_same(snapshot, before):
                 return

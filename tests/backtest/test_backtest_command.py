@@ -232,7 +232,7 @@ def test_what_was_not_recorded_is_no_stall(tmp_path: Path) -> None:
 def test_alerts_begin_anew(hot_rules: Ruleset, start: float, what: str) -> None:
     node = played([*heat(temperatures((95, 10))), *heat(temperatures((95, 3)), start=start, sequence=11)], hot_rules)
     first, second = sorted(node.plays[0].spans(), key=lambda each: each.fired_at is None)
-    assert first.fired_at == BEGIN + 4.5, what
+    assert (first.fired_at, first.ended_at) == (BEGIN + 4.5, BEGIN + 9), f"the end of what was recorded before {what}"
     assert (second.active_at, second.fired_at) == (BEGIN + start - 0.5, None), what
     assert node.pauses == [(BEGIN + 9, BEGIN + start)]
 
