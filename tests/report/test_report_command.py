@@ -91,14 +91,15 @@ def test_a_gpu_that_was_lost_is_not_said_to_be_equal(tmp_path: Path, run: Run, l
     series: dict[Series, Any] = {row(chosen.UTILIZATION, gpu(index)): 0.9 for index in range(3)}
     series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(4)}
     series[row(chosen.UTILIZATION, gpu(3))] = [0.9] * (600 - lost) + [None] * lost
-    path = recorded(tmp_path / "run", snapshots(series, 600))
-    card = " ".join(run(path)[1].split())
+    path, rules = recorded(tmp_path / "run", snapshots(series, 600)), tmp_path / "strain.yml"
+    rules.write_text(STRAIN)
+    card = " ".join(run(path, "--rules", rules)[1].split())
     unknown = f"Utilization of GPU 3 is not known for {share} of the time in which that of others is, and not compared"
     assert ("of its GPUs, where it is known, differs by 0%" in card) is (unknown in card) is bool(share)
     assert ("of its GPUs differs by 0%" in card) is not bool(share)
-    (group,) = json.loads(run(path, "--json")[1])["groups"]
+    (group,) = json.loads(run(path, "--json", "--rules", rules)[1])["groups"]
     assert group["unknown_utilization_ratio"] == ({"3": pytest.approx(lost / 600, abs=0.01)} if share else {})
-    assert (f"B: {unknown}" in " ".join(run("--compare", path, path)[1].split())) is bool(share)
+    assert (f"B: {unknown}" in " ".join(run("--compare", path, path, "--rules", rules)[1].split())) is bool(share)
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 100])
