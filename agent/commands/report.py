@@ -151,7 +151,10 @@ def _read_files(files: Sequence[Path | str]) -> RecordedRun | None:
     from agent.recording.recording_reader import open_recordings
     from agent.recording.report.run_reader import read_run
 
-    with open_recordings(files, _warn) as recordings:
+    unreadable: list[str] = []
+    with open_recordings(files, unreadable.append) as recordings:
+        for problem in unreadable:
+            _warn(problem)
         if not recordings:
             return None
         try:
@@ -162,6 +165,7 @@ def _read_files(files: Sequence[Path | str]) -> RecordedRun | None:
             return None
         for problem in gathered.problems:
             _warn(problem)
+        gathered.problems = unreadable + gathered.problems
         return gathered
 
 

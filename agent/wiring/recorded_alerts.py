@@ -16,7 +16,14 @@ from agent.lib.clock import clock
 from agent.lib.commandline import Progress
 from agent.lib.wording import one_line, utc
 from agent.recording.recording_reader import Recording, by_time
-from agent.recording.report.observation import Judgement, Observation, in_order
+from agent.recording.report.observation import (
+    Judgement,
+    Observation,
+    PendingAlert,
+    UnjudgedRule,
+    in_order,
+    pending_in_order,
+)
 from agent.wiring.alerting import load_rules, make_ruleset
 from agent.wiring.identity import external_labels, target_labels
 from alerts import packs
@@ -81,7 +88,10 @@ class RecordedPlay:
             for failure in node.plays[0].failures()
         ]
         observations = in_order(observation for node in nodes for observation in _observations(node))
-        return Judgement(observations, coverage.rules, coverage.short, coverage.unread, failures)
+        pending = pending_in_order(alert for node in nodes for alert in _pending_alerts(node))
+        short, unread = ([UnjudgedRule(*names) for names in rules] for rules in (coverage.short, coverage.unread))
+        return Judgement(observations, coverage.rules, short, unread, failures, pending,
+                         sum(node.snapshots for node in nodes))  # fmt: skip
 
 
 _OF_ENGINE = ("coldplate_sample_age_seconds",)
@@ -108,6 +118,15 @@ def _observations(node: NodePlay) -> Iterator[Observation]:
             fires_at_end=spans[-1].ended_at is None,
             inhibited_by=_cause_of(spans),
         )
+
+
+def _pending_alerts(node: NodePlay) -> Iterator[PendingAlert]:
+    """Yield the alerts that were pending on a node when its recording ended."""
+    for span in node.plays[0].pending():
+        hold = (span.fires_at or span.active_at) - span.active_at
+        labels, annotations = dict(span.labels), dict(span.annotations)
+        seconds = node.last - span.active_at
+        yield PendingAlert(span.alert, node.node, labels, annotations, span.active_at, seconds, hold)
 
 
 def _cause_of(spans: Sequence[AlertSpan]) -> str:

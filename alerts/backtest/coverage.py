@@ -9,29 +9,30 @@ from alerts.rule_inputs import SUMS, RuleReader, alerting_rules
 
 
 class RuleCoverage(Struct, frozen=True):
-    """Alerting rules by name, with one entry for each rule: all of them, and those that may miss a fault.
+    """Alerting rules, each an entry: all of them by name, and those that may miss a fault by name and severity.
 
     `short` look back or wait for longer than the recording lasts; `unread` read only metrics that it does not have.
     """
 
     rules: tuple[str, ...]
-    short: tuple[str, ...]
-    unread: tuple[str, ...]
+    short: tuple[tuple[str, str], ...]
+    unread: tuple[tuple[str, str], ...]
 
 
 def coverage_of(rules: Ruleset, metrics: Container[str], seconds: float) -> RuleCoverage:
     """Return what rules could judge in a recording with these metrics that lasts for so long."""
     reader = RuleReader(rules)
     names: list[str] = []
-    short: list[str] = []
-    unread: list[str] = []
+    short: list[tuple[str, str]] = []
+    unread: list[tuple[str, str]] = []
     for rule in alerting_rules(rules):
         inputs = reader.inputs_of(rule)
+        unjudged = rule.name, next((text.source for name, text in rule.labels if name == "severity"), "")
         names.append(rule.name)
         if inputs.metrics and not any(_is_recorded(name, metrics) for name in inputs.metrics):
-            unread.append(rule.name)
+            unread.append(unjudged)
         elif inputs.history + rule.terms.hold > seconds:
-            short.append(rule.name)
+            short.append(unjudged)
     return RuleCoverage(tuple(names), tuple(short), tuple(unread))
 
 

@@ -31,9 +31,11 @@ _HAIR = 1e-6
 class AlertSpan(Struct, frozen=True):
     """One alert from its beginning to its end. Times are wall seconds.
 
-    `fired_at`: None if it never fired. `ended_at`: None if the alert was still there at the end. `value` and
-    `annotations` are those at the moment of firing, or else of its beginning. `inhibited_by` is the name of the alert
-    of which it was an effect when it began to fire: the agent holds back such an alert; empty if there was no cause.
+    `fired_at`: None if it never fired. `ended_at`: None if the alert was still there at the end; the last snapshot
+    before a pause ends the alerts that it had. `value` and `annotations` are those at the moment of firing, or else of
+    its beginning. `inhibited_by` is the name of the alert of which it was an effect when it began to fire: the agent
+    holds back such an alert; empty if there was no cause.
+    `fires_at`: of one that did not fire, when it would have by its `for`.
     """
 
     node: str
@@ -45,6 +47,7 @@ class AlertSpan(Struct, frozen=True):
     value: float
     annotations: tuple[tuple[str, str], ...] = ()
     inhibited_by: str = ""
+    fires_at: float | None = None
 
     @property
     def fired(self) -> bool:
@@ -107,15 +110,22 @@ class RulePlay:
                 failures = self._failures.get((group, rule), first)
                 self._failures[group, rule] = replace(failures, count=failures.count + 1)
 
-    def start_over(self) -> None:
-        """Forget what was: the alerts that there are, and the past that rules look at. Spans are kept."""
-        self._ended, self._open, self._engine = self.spans(), {}, None
+    def start_over(self, wall: float) -> None:
+        """Forget the past that rules look at, and the alerts that there are: nothing is known of them after `wall`."""
+        spans = [span for spans in self._open.values() for span in spans.values()]
+        self._ended += [replace(span, ended_at=wall) for span in spans]
+        self._open, self._engine = {}, None
         self._inhibition = Inhibition(self._inhibit_rules)
 
     def spans(self) -> list[AlertSpan]:
         """Return the alerts so far, in the order of their beginnings."""
         started = [*self._ended, *(span for spans in self._open.values() for span in spans.values())]
         return sorted(started, key=attrgetter("active_at", "alert", "labels"))
+
+    def pending(self) -> list[AlertSpan]:
+        """Return the alerts that are pending now, in the order of their beginnings."""
+        pending = [span for spans in self._open.values() for span in spans.values() if not span.fired]
+        return sorted(pending, key=attrgetter("active_at", "alert", "labels"))
 
     def failures(self) -> list[RuleFailures]:
         """Return the rules that failed, in the order in which they first did."""
@@ -135,7 +145,7 @@ class RulePlay:
                 cause = dict(self._inhibition.causes.get(alert.labels, ()))
                 spans[alert.labels] = AlertSpan(
                     self._node, alert.rule, alert.labels, alert.active_at, alert.fired_at, None, alert.value,
-                    tuple(alert.annotations.items()), cause.get("alertname", ""),
+                    tuple(alert.annotations.items()), cause.get("alertname", ""), alert.fires_at,
                 )  # fmt: skip
             elif alert.labels in spans:
                 self._ended.append(replace(spans.pop(alert.labels), ended_at=alert.resolved_at))
@@ -192,7 +202,7 @@ class NodePlay:
             self.pauses.append((before.at.wall, at.wall))
             self._began = -inf
             for play in self.plays:
-                play.start_over()
+                play.start_over(before.at.wall)
         elif before is not None:
             if _are_same(snapshot, before):
                 return

@@ -70,6 +70,22 @@ def test_as_json(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) 
     assert (found["problems"], found["failures"]) == ([], [])
 
 
+def test_what_the_rules_could_not_judge_is_said(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unjudged = "Power: coldplate_gpu_power_watts > 1\nlabels: {severity: info}"
+    file = rules(tmp_path, HOT.replace("90", "200"), unjudged)
+    assert backtest(hot, "--rules", file) == 0
+    assert capsys.readouterr().out.endswith(
+        "\n\nno alert fires\n\nof 2 alert rules:\n  1 of them found none of their metrics "
+        "(the node has no such device, or it was not recorded):\n  Power.\n"
+    )
+    assert backtest(hot, "--rules", file, "--json") == 0
+    assert document(capsys)["rules"] == {
+        "evaluated": 2,
+        "need_longer_history": [],
+        "without_metrics": [{"alert": "Power", "severities": ["info"]}],
+    }
+
+
 def test_without_rules_it_plays_the_configured_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And tells how they differ from the pack as it is shipped."""
     recording = recorded(tmp_path, "driver-hang", 150)
@@ -216,7 +232,7 @@ def test_what_was_not_recorded_is_no_stall(tmp_path: Path) -> None:
 def test_alerts_begin_anew(hot_rules: Ruleset, start: float, what: str) -> None:
     node = played([*heat(temperatures((95, 10))), *heat(temperatures((95, 3)), start=start, sequence=11)], hot_rules)
     first, second = sorted(node.plays[0].spans(), key=lambda each: each.fired_at is None)
-    assert first.fired_at == BEGIN + 4.5, what
+    assert (first.fired_at, first.ended_at) == (BEGIN + 4.5, BEGIN + 9), f"the end of what was recorded before {what}"
     assert (second.active_at, second.fired_at) == (BEGIN + start - 0.5, None), what
     assert node.pauses == [(BEGIN + 9, BEGIN + start)]
 

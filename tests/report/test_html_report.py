@@ -17,7 +17,7 @@ from agent.recording.recording_reader import Recording
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison
 from agent.recording.report.html_report import html_report
-from agent.recording.report.observation import Judgement, Observation
+from agent.recording.report.observation import Judgement, Observation, UnjudgedRule
 from agent.recording.report.report_card import TextStyle, report_card
 from agent.recording.report.report_document import report_document
 from agent.recording.report.run_facts import RecordedRun
@@ -102,7 +102,9 @@ def test_the_page_needs_nothing_but_itself_and_gaps_break_its_lines(run: Recorde
     assert sorted(path.count("M") for path in utilization) == [1, 2]
     assert parsed.words.count("n/a: not recorded") == 8
     assert "n/a" in parsed.words
-    assert any(word.startswith("Imbalance of GPUs 0-1: utilization of its GPUs differs") for word in parsed.words)
+    imbalance = "Imbalance of GPUs 0-1: utilization of its GPUs, where it is known, differs"
+    assert any(word.startswith(imbalance) for word in parsed.words)
+    assert any(word.startswith("Utilization of GPU 1 is not known for 33% of the time") for word in parsed.words)
 
 
 def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_second(run: RecordedRun) -> None:
@@ -151,10 +153,16 @@ def test_an_alert_has_its_severity_its_texts_its_device_and_its_times(run: Recor
 
 def test_a_page_without_alerts_says_what_was_judged_and_what_was_not(run: RecordedRun) -> None:
     rules = ("A", "B", "C", "D")
-    words = Page(html_report(run, Judgement((), rules, ("A",), ("B", "C"), ("Rule D failed.",)), ())).words
+    words = Page(
+        html_report(
+            run,
+            Judgement((), rules, (UnjudgedRule("A"),), (UnjudgedRule("C"), UnjudgedRule("B")), ("Rule D failed.",)),
+            (),
+        )
+    ).words
     assert "No alert fired. 4 alert rules were evaluated over what was recorded." in words
     assert any(word.startswith("1 of them needs a longer history than this recording") for word in words)
-    assert any(word.startswith("2 of them found none of their metrics") for word in words)
+    assert any(word.startswith("2 of them found none") and word.endswith(": B, C.") for word in words)
     assert "Rule D failed." in words
     assert "No alert rule was evaluated: nothing was judged." in Page(html_report(run, Judgement(), ())).words
 

@@ -10,6 +10,7 @@ import pytest
 from agent.commands import report
 from agent.model import Node, Series
 from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import Judgement, UnjudgedRule, coverage_texts
 from alerts.backtest.coverage import coverage_of
 from alerts.engine import Ruleset
 from tests.backtest.simulated import heat, rules, ruleset, temperatures
@@ -125,20 +126,30 @@ def test_what_the_rules_could_not_judge_is_said(tmp_path: Path, capsys: pytest.C
         tmp_path,
         HOT,
         "Long: coldplate_gpu_temperature_celsius > 90\nfor: 5m",
-        "Other: coldplate_gpu_power_watts > 1",
+        "Other: coldplate_gpu_power_watts > 1\nlabels: {severity: warning}",
+        "Other: coldplate_gpu_power_watts > 2\nlabels: {severity: critical}",
+        "Other: coldplate_gpu_power_watts > 3\nlabels: {severity: critical}",
         "Odd: coldplate_gpu_temperature_celsius + on() group_left() vector(1)",
     )
     rules_of_report = document(capsys, path, "--rules", file)["rules"]
     assert rules_of_report == {
-        "evaluated": 4,
-        "need_longer_history": ["Long"],
-        "without_metrics": ["Other"],
+        "evaluated": 6,
+        "need_longer_history": [{"alert": "Long", "severities": []}],
+        "without_metrics": [{"alert": "Other", "severities": ["critical", "warning"]}],
         "failures": [],
     }
     assert run_report(path, "--rules", file) == 0
-    card = capsys.readouterr().out
-    assert "1 of them needs a longer history than this recording" in card
-    assert "1 of them found none of their metrics" in card
+    card = " ".join(capsys.readouterr().out.split())
+    assert "1 of them needs a longer history than this recording, and may have missed a fault: Long." in card
+    assert "3 of them found none of their metrics (the node has no such device, or it was not recorded): Other." in card
+
+
+def test_at_most_twenty_alerts_that_could_not_be_judged_are_named() -> None:
+    unread = [UnjudgedRule(f"A{number:02}") for number in reversed(range(23))]
+    names = ", ".join(f"A{number:02}" for number in range(20))
+    for rules_unread, end in ((unread, f": {names} and 3 more."), (unread[3:], f": {names}.")):
+        *_, text = coverage_texts(Judgement((), ("Any",), unread=rules_unread))
+        assert text.endswith(end)
 
 
 def test_a_rule_that_failed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +163,7 @@ def coverage(tmp_path: Path, text: str, metrics: set[str], seconds: float) -> tu
     (tmp_path / "rules.yml").write_text(f"groups:\n- name: g\n  rules:\n{text}")
     judgement = coverage_of(ruleset(tmp_path / "rules.yml"), metrics, seconds)
     assert judgement.rules == ("A",)
-    return judgement.short, judgement.unread
+    return tuple(alert for alert, _ in judgement.short), tuple(alert for alert, _ in judgement.unread)
 
 
 RECORDED = """  - record: gpu:power:max5m
@@ -211,3 +222,27 @@ def test_what_the_recorded_alerts_and_the_rules_both_say_is_said_once(
     content = document(capsys, record(tmp_path / "run", played("xid-storm", 90, begins=50)))
     assert "GpuXid" in {name for _, name, *_ in observed(content)}
     assert content["recorded_alerts"] == []
+
+
+def test_an_alert_pending_at_the_end_is_shown_and_one_that_went_away_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first pending alert ends by itself, the second with a pause; the third is one second short of its `for`."""
+    slow = HOT.replace("5s", "2m").replace("warning", "critical")
+    before = heat(temperatures((50, 10), (95, 30), (50, 10), (95, 30)))
+    path = record(tmp_path / "r", [*before, *heat(temperatures((95, 120)), start=900.0, sequence=901)], "n1")
+    file, page = rules(tmp_path, slow), tmp_path / "page"
+    content = document(capsys, path, "--rules", file, "--html", page)
+    (alert,) = content["pending_alerts"]
+    assert content["alerts"] == []
+    assert (alert["alert"], alert["severity"], alert["device"]) == ("Hot", "critical", "GPU 0")
+    assert (alert["from"], alert["for_seconds"]) == ("2023-11-14T22:28:19Z", 120.0)
+    assert alert["missing_seconds"] == 120.0 - alert["seconds"] == 0.5
+    assert run_report(path, "--rules", file) == 0
+    about = "critical, pending from 2023-11-14T22:28:19Z for 1 min 59 s, until the end, 0.5 s of its 2 min missing"
+    card = " ".join(capsys.readouterr().out.split())
+    assert f" pending Hot on GPU 0 {about} would fire as: warm No alert fired; 1 was pending when the" in card
+    assert (
+        f'<li class="pending"><b>Pending.</b> Hot on GPU 0 {about}<br><small>would fire as: warm</small></li>'
+        in page.read_text()
+    )

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agent.lib.wording import UserError
+from agent.model import Series
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
-from agent.recording.report.observation import Judgement, Observation
+from agent.recording.report.observation import Judgement, Observation, PendingAlert, UnjudgedRule
 from agent.recording.report.report_card import TextStyle, report_card
 from tests.report.made import IbPort, Node, gathered, gpu, recorded, row, run_report, snapshots
 
@@ -83,6 +85,23 @@ def test_a_table_says_what_the_gpus_did_with_their_time(tmp_path: Path, run: Run
     assert gpus[1]["state_seconds"] == {"computing": 60.0, "waiting": 60.0}
 
 
+@pytest.mark.parametrize(("lost", "share"), [(480, "80%"), (600, "100%"), (10, "")])
+def test_a_gpu_that_was_lost_is_not_said_to_be_equal(tmp_path: Path, run: Run, lost: int, share: str) -> None:
+    held = (("scheduler", "slurm"), ("job_id", "7"))
+    series: dict[Series, Any] = {row(chosen.UTILIZATION, gpu(index)): 0.9 for index in range(3)}
+    series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(4)}
+    series[row(chosen.UTILIZATION, gpu(3))] = [0.9] * (600 - lost) + [None] * lost
+    path, rules = recorded(tmp_path / "run", snapshots(series, 600)), tmp_path / "strain.yml"
+    rules.write_text(STRAIN)
+    card = " ".join(run(path, "--rules", rules)[1].split())
+    unknown = f"Utilization of GPU 3 is not known for {share} of the time in which that of others is, and not compared"
+    assert ("of its GPUs, where it is known, differs by 0%" in card) is (unknown in card) is bool(share)
+    assert ("of its GPUs differs by 0%" in card) is not bool(share)
+    (group,) = json.loads(run(path, "--json", "--rules", rules)[1])["groups"]
+    assert group["unknown_utilization_ratio"] == ({"3": pytest.approx(lost / 600, abs=0.01)} if share else {})
+    assert (f"B: {unknown}" in " ".join(run("--compare", path, path, "--rules", rules)[1].split())) is bool(share)
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 100])
 def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, width: int) -> None:
     held = (("scheduler", "slurm"), ("job_id", "7"), ("user", "ada"), ("name", "train"))
@@ -95,7 +114,9 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
     alert = Observation(
         "GpuImbalance", "node-1", labels, texts, run_facts.first, run_facts.last, 90.0, 2, True, "GpuLost"
     )
-    judgement = Judgement([alert], ["GpuImbalance", "GpuLost"], ["GpuLost"], ["GpuImbalance"])
+    judgement = Judgement(
+        [alert], ["GpuImbalance", "GpuLost"], [UnjudgedRule("GpuLost")], [UnjudgedRule("GpuImbalance")]
+    )
 
     card = report_card(run_facts, judgement, [alert], TextStyle(width))
     assert max(map(len, card)) <= width
@@ -134,11 +155,16 @@ def test_a_file_that_is_cut_or_none_is_told_and_what_can_be_read_is_reported(tmp
     status, card, errors = run(foreign, path)
     assert (status, "node-1" in card) == (0, True)
     assert errors == f"coldplate report: {foreign}: is not a recording of coldplate's\n"
+    assert "Damaged or doubled:" in card and "No alert fired in the 120 snapshots that could be read" in card
     path.write_bytes(path.read_bytes()[:-30])
     status, card, errors = run(path)
     assert (status, "GPU" in card) == (0, True)
     assert errors.startswith(f"coldplate report: {path}: ends in the middle of a record at byte ")
     assert errors.count("\n") == 1
+    head, rest = card.split("What the rules say")
+    assert f"Damaged or doubled: {errors.removeprefix('coldplate report: ').strip()}" in " ".join(head.split())
+    snapshots_read = json.loads(run(path, "--json")[1])["nodes"][0]["snapshots"]
+    assert f"No alert fired in the {snapshots_read} snapshots that could be read. " in " ".join(rest.split())
     path.write_bytes(path.read_bytes()[:400])
     status, card, errors = run(path)
     assert (status, card, errors.count("\n")) == (1, "", 1)
@@ -206,8 +232,10 @@ def test_the_card_of_a_comparison_has_differences_and_the_alerts_of_one_run_only
         Observation(name, "node-1", {"severity": "critical"}, {"summary": f"{name} it is."}, 0.0, 9.0, 9.0)
         for name in ("Both", "Hot")
     )
+    hot = replace(hot, inhibited_by="Both")
+    soon = PendingAlert("Soon", "node-1", {}, {}, 5.0, 4.0, 10.0)
     card = comparison_card(
-        one, other, (Judgement([both], ["Both"]), Judgement([hot, both], ["Both"])), TextStyle(width)
+        one, other, (Judgement([both], ["Both"]), Judgement([hot, both], ["Both"], pending=[soon])), TextStyle(width)
     )
     assert max(map(len, card)) <= width
     if width < 80:
@@ -216,7 +244,10 @@ def test_the_card_of_a_comparison_has_differences_and_the_alerts_of_one_run_only
     assert "-50.0 points" in text
     assert "power by energy, W 500 400 -100 -20.0%" in text
     assert "energy, all GPUs, kWh 0.008 0.007 -0.002 -20.0%" in text
-    assert "B: critical: Hot it is. A: 1 alert rule was evaluated" in text
+    assert (
+        "B: critical: Hot it is. Hot from 1970-01-01T00:00:00Z for 9 s, an effect of Both B: pending: Soon warning, "
+        "pending from 1970-01-01T00:00:05Z for 4 s, until the end, 6 s of its 10 s missing A: 1 alert rule was"
+    ) in text
     assert "SM activity" not in text
     same = " ".join(" ".join(comparison_card(one, other, (Judgement(), Judgement()), TextStyle(80))).split())
     assert "No alert fired in one of them only. A: No alert rule was evaluated: nothing was judged." in same
@@ -245,6 +276,8 @@ def test_the_command_compares_two_files_and_what_does_not_go_together_is_a_mista
     [power] = [figure for figure in document["figures"] if figure["figure"] == "power by energy"]
     assert (power["one"], power["other"]) == (100.0, pytest.approx(99.9999))
     assert document["other"]["files"] == [str(files[1])]
+    assert run_report(files[0], "--json") == 0
+    assert document["version"] == json.loads(capsys.readouterr().out)["version"]
     assert (document["other"]["alerts"], document["other"]["rules"]["failures"]) == ([], [])
     assert run_report("--compare", *files) == 0
     lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}

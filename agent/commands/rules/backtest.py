@@ -84,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     new, *old = [[span for node in played for span in node.plays[number].spans()] for number in range(len(versions))]
     compared = differences(old[0], new, labels_set_by(*versions)) if old else None
     write = backtest_output.write_json if arguments.json else backtest_output.write_text
-    write(backtest_output.Backtest(played, new, compared, versions[0], problems, arguments.pending))
+    write(backtest_output.Backtest(played, new, compared, versions[0], problems, arguments.pending,
+                                   replayed.judgement()))  # fmt: skip
     return status
 
 

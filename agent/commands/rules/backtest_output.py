@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agent.lib.wording import counted, one_line
+from agent.recording.report.observation import Judgement, unjudged_texts
+from agent.recording.report.report_document import coverage_document
 from alerts.backtest.play import AlertSpan, NodePlay
 from alerts.backtest.span_differences import SpanDifference
 from alerts.durations import show
@@ -18,6 +21,8 @@ _UNSHOWN = ("alertname", "instance", "job")
 """Labels that the table leaves out: they are shown elsewhere, or the same for all."""
 _LABEL = 200
 """Characters of a label's value, and of an error, that are shown."""
+_WIDTH = 100
+"""Columns of a sentence."""
 _ROW = "{:<{width}}  {:<{width}}  {:<{width}}  {:>9}  {}"
 
 
@@ -30,6 +35,7 @@ class Backtest(NamedTuple):
     rules: Ruleset
     problems: Sequence[str]
     with_pending: bool
+    judgement: Judgement
 
 
 def write_text(backtest: Backtest) -> None:
@@ -45,6 +51,7 @@ def write_text(backtest: Backtest) -> None:
     visible = [span for span in backtest.spans if span.fired or backtest.with_pending]
     several = len(backtest.nodes) > 1
     _write_spans(sorted(visible, key=lambda span: span.active_at), clock, several)
+    _write_unjudged(backtest.judgement)
     hidden = len(backtest.spans) - len(visible)
     if hidden:
         print(f"\n{hidden} pending that never fired; list with --pending")
@@ -69,6 +76,15 @@ def _write_spans(spans: Sequence[AlertSpan], clock: _Times, several: bool) -> No
         text = f"{_alert_text(span, several)} = {span.value:.6g}{cause}"
         row = (clock.time(span.active_at), fired, ended, _length(span, clock))
         print(_ROW.format(*row, text, width=clock.width))
+
+
+def _write_unjudged(judgement: Judgement) -> None:
+    """Print which alerts could not be judged: no alert is no proof of health."""
+    texts = list(unjudged_texts(judgement))
+    if texts:
+        print(f"\nof {counted(len(judgement.rules), 'alert rule')}:")
+    for text in texts:
+        print(textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
 
 
 def _length(span: AlertSpan, clock: _Times) -> str:
@@ -159,6 +175,7 @@ def write_json(backtest: Backtest) -> None:
              "first_at": failure.first_at, "error": failure.error}
             for node in backtest.nodes for failure in node.plays[0].failures()
         ],
+        "rules": coverage_document(backtest.judgement),
         "problems": list(backtest.problems),
     }  # fmt: skip
     if backtest.differences is not None:

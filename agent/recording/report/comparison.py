@@ -7,8 +7,15 @@ from typing import Any, NamedTuple
 from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Judgement, coverage_texts
-from agent.recording.report.report_card import TextStyle, run_lines
-from agent.recording.report.report_document import judgement_document
+from agent.recording.report.report_card import (
+    TextStyle,
+    observation_text,
+    pending_text,
+    problem_lines,
+    run_lines,
+    unknown_texts,
+)
+from agent.recording.report.report_document import VERSION, judgement_document
 from agent.recording.report.report_tables import ABSENT, ACTIVITY, LOSSES, scale_of
 from agent.recording.report.report_wording import span_text
 from agent.recording.report.run_facts import RecordedRun, imbalance_of, step_of
@@ -62,12 +69,18 @@ def comparison_card(
     lines: list[str] = []
     for letter, run in (("A", one), ("B", other)):
         lines += style.wrap(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
-        for line in run_lines(run):
+        for line in (*run_lines(run), *problem_lines(run)):
             lines += style.wrap(line, "   ", "   ")
     rows = [_cells(row) for row in comparison(one, other) if row.one is not None or row.other is not None]
     lines += [*style.heading("Side by side"), *style.table(("", "A", "B", "difference", "of A"), rows)]
     lines += style.wrap("Figures of GPUs are means over all GPUs of a run that have them.", "  ", "  ")
-    lines += [*style.heading("What the rules say of one of them only"), *_alerts_of_one(judgements, style)]
+    for letter, run in (("A", one), ("B", other)):
+        for text in (text for _, gpus in run.groups() for text in unknown_texts(gpus)):
+            lines += style.wrap(text, f"  {letter}: ", "     ")
+    lines += [
+        *style.heading("What the rules say of one of them only"),
+        *_alerts_of_one((one, other), judgements, style),
+    ]
     return lines
 
 
@@ -111,16 +124,27 @@ def _signed_text(value: float, amount: str) -> str:
     return f"{'-' if is_less else '+'}{amount}"
 
 
-def _alerts_of_one(judgements: Sequence[Judgement], style: TextStyle) -> Iterator[str]:
-    names = [{observation.alert for observation in judgement.observations} for judgement in judgements]
-    for letter, judgement, alerts_of_other in zip("AB", judgements, reversed(names), strict=True):
+def _alerts_of_one(runs: Sequence[RecordedRun], judgements: Sequence[Judgement], style: TextStyle) -> Iterator[str]:
+    fired, pending = (
+        [{alert.alert for alert in alerts} for alerts in alerts_of_runs]
+        for alerts_of_runs in (
+            [judgement.observations for judgement in judgements],
+            [judgement.pending for judgement in judgements],
+        )
+    )
+    for place, (letter, run, judgement) in enumerate(zip("AB", runs, judgements, strict=True)):
+        first, indent, named = f"  {letter}: ", " " * 5, len(run.nodes) > 1
         for observation in judgement.observations:
-            if observation.alert not in alerts_of_other:
-                yield from style.wrap(f"{observation.severity.value}: {observation.summary}", f"  {letter}: ", "     ")
-    if names[0] == names[1]:
+            if observation.alert not in fired[1 - place]:
+                yield from style.wrap(f"{observation.severity.value}: {observation.summary}", first, indent)
+                yield from style.wrap(observation_text(observation, named), indent, indent)
+        for alert in judgement.pending:
+            if alert.alert not in pending[1 - place]:
+                yield from style.wrap(f"pending: {pending_text(alert, named)}", first, indent)
+    if fired[0] == fired[1]:
         yield from style.wrap("No alert fired in one of them only.", "  ", "  ")
-    for letter, judgement in zip("AB", judgements, strict=True):
-        for text in coverage_texts(judgement):
+    for letter, run, judgement in zip("AB", runs, judgements, strict=True):
+        for text in coverage_texts(judgement, run.problems):
             yield from style.wrap(text, f"  {letter}: ", "     ")
 
 
@@ -131,7 +155,7 @@ def comparison_document(one: RecordedRun, other: RecordedRun, judgements: Sequen
         for run, judgement in zip((one, other), judgements, strict=True)
     ]
     return {
-        "version": 1,
+        "version": VERSION,
         "one": runs[0],
         "other": runs[1],
         "figures": [

@@ -9,7 +9,7 @@ from agent.model import Severity
 from agent.recording.report import report_card as card
 from agent.recording.report import report_series as chosen
 from agent.recording.report import report_tables as tables
-from agent.recording.report.observation import Judgement, Observation, coverage_texts
+from agent.recording.report.observation import AlertOfRun, Judgement, Observation, PendingAlert, coverage_texts
 from agent.recording.report.report_wording import span_text
 from agent.recording.report.run_facts import RecordedRun
 from agent.recording.report.series_statistics import Envelope
@@ -56,7 +56,7 @@ def html_report(run: RecordedRun, judgement: Judgement, recorded: Sequence[Obser
     named = len(run.nodes) > 1
     body = [
         *_head(run, title),
-        *_judgement(judgement, named),
+        *_judgement(judgement, run.problems, named),
         *_plots(run, judgement.observations),
         *_tables(run),
         *_recorded(recorded, named),
@@ -76,17 +76,21 @@ def _head(run: RecordedRun, title: str) -> Iterator[str]:
     for line in card.run_lines(run):
         yield f"<p>{escape(line)}</p>"
     for problem in run.problems:
-        yield f'<p class="fault"><b>Damaged or doubled:</b> {escape(one_line(problem, 1000))}</p>'
+        yield f'<p class="fault"><b>{card.PROBLEM}</b> {escape(one_line(problem, 1000))}</p>'
 
 
-def _judgement(judgement: Judgement, named: bool) -> Iterator[str]:
+def _judgement(judgement: Judgement, problems: Sequence[str], named: bool) -> Iterator[str]:
     yield '<h2>What the rules say</h2><ul class="alerts">'
     for observation in judgement.observations[:MOST_ALERTS]:
         yield _item(
             observation, named, one_line(observation.annotations.get("description", ""), card.MAX_DESCRIPTION_LENGTH)
         )
     yield f"</ul>{_left_out(judgement.observations)}"
-    yield from (f'<p class="soft">{escape(text)}</p>' for text in coverage_texts(judgement))
+    if judgement.pending:
+        yield '<ul class="alerts">'
+        yield from (_pending_item(alert, named) for alert in judgement.pending[:MOST_ALERTS])
+        yield f"</ul>{_left_out(judgement.pending)}"
+    yield from (f'<p class="soft">{escape(text)}</p>' for text in coverage_texts(judgement, problems))
 
 
 def _item(observation: Observation, named: bool, description: str = "") -> str:
@@ -96,7 +100,13 @@ def _item(observation: Observation, named: bool, description: str = "") -> str:
     return f'<li class="{severity}">{title}<br><small>{details}</small></li>'
 
 
-def _left_out(observations: Sequence[Observation]) -> str:
+def _pending_item(alert: PendingAlert, named: bool) -> str:
+    """Return the item of an alert; its summary says what had not yet come true."""
+    summary = f"<br><small>would fire as: {escape(alert.summary)}</small>" if alert.annotations.get("summary") else ""
+    return f'<li class="pending"><b>Pending.</b> {escape(card.pending_text(alert, named))}{summary}</li>'
+
+
+def _left_out(observations: Sequence[AlertOfRun]) -> str:
     more = len(observations) - MOST_ALERTS
     return f"<p>And {more} more: --json has all.</p>" if len(observations) > MOST_ALERTS else ""
 

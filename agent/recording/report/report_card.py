@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from agent.lib.wording import one_line, utc
 from agent.model import Severity
-from agent.recording.report.observation import Judgement, Observation, coverage_texts
+from agent.recording.report.observation import AlertOfRun, Judgement, Observation, PendingAlert, coverage_texts
 from agent.recording.report.report_tables import (
     MOST_ROWS,
     ReportTable,
@@ -20,7 +20,14 @@ from agent.recording.report.report_tables import (
     state_table,
 )
 from agent.recording.report.report_wording import format_gpus, share_text, span_text
-from agent.recording.report.run_facts import JobIdentity, RecordedRun, imbalance_of, step_of
+from agent.recording.report.run_facts import (
+    GpuFacts,
+    JobIdentity,
+    RecordedRun,
+    imbalance_of,
+    step_of,
+    unknown_utilization,
+)
 
 NARROWEST = 20
 
@@ -77,11 +84,7 @@ class TextStyle:
 
 def report_card(run: RecordedRun, judgement: Judgement, recorded: Sequence[Observation], style: TextStyle) -> list[str]:
     """Return the lines; `recorded` are alerts that the node's own agent had, and that the judgement lacks."""
-    lines = [
-        *_head(run, style),
-        *style.heading("What the rules say"),
-        *_judgement(judgement, style, len(run.nodes) > 1),
-    ]
+    lines = [*_head(run, style), *style.heading("What the rules say"), *_judgement(judgement, run, style)]
     if run.gpus():
         lines += [*style.heading("GPUs"), *_table(activity_table(run), style), "", *_table(loss_table(run), style)]
         states = state_table(run)
@@ -97,14 +100,22 @@ def report_card(run: RecordedRun, judgement: Judgement, recorded: Sequence[Obser
     return lines
 
 
+PROBLEM = "Damaged or doubled:"
+"""What stands before a problem of a recording."""
+
 RECORDED = "What only the rules of its own agent said while it was recorded"
 """The heading of alerts that are in the recording, and that the evaluated rules do not have."""
 
 
 def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
     yield from style.wrap(", ".join(one_line(file, 200) for file in run.files), later="  ")
-    for line in run_lines(run):
+    for line in (*run_lines(run), *problem_lines(run)):
         yield from style.wrap(line, later="  ")
+
+
+def problem_lines(run: RecordedRun) -> Iterator[str]:
+    """Yield what was wrong with the files, a line for each problem."""
+    return (f"{PROBLEM} {one_line(problem, 1000)}" for problem in run.problems)
 
 
 def run_lines(run: RecordedRun) -> Iterator[str]:
@@ -134,7 +145,8 @@ def job_text(job: JobIdentity) -> str:
     return f"job {one_line(job.job_id, 64)}{name}{owner} ({one_line(job.scheduler, 32)})"
 
 
-def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[str]:
+def _judgement(judgement: Judgement, run: RecordedRun, style: TextStyle) -> Iterator[str]:
+    named = len(run.nodes) > 1
     described: set[str] = set()
     for observation in judgement.observations[:MOST_ROWS]:
         first, *further_lines = style.wrap(observation.summary, "", _INDENT)
@@ -150,7 +162,14 @@ def _judgement(judgement: Judgement, style: TextStyle, named: bool) -> Iterator[
             yield from style.wrap(description, _INDENT, _INDENT)
         described |= similar
     yield from _left_out(judgement.observations)
-    for text in coverage_texts(judgement):
+    for alert in judgement.pending[:MOST_ROWS]:
+        first, *further_lines = style.wrap(pending_text(alert, named), "", _INDENT)
+        yield f" pending  {first}"
+        yield from further_lines
+        if alert.annotations.get("summary"):
+            yield from style.wrap(f"would fire as: {alert.summary}", _INDENT, _INDENT)
+    yield from _left_out(judgement.pending)
+    for text in coverage_texts(judgement, run.problems):
         yield from style.wrap(text, "  ", "  ")
 
 
@@ -160,17 +179,31 @@ MAX_DESCRIPTION_LENGTH = 2000
 
 def observation_text(observation: Observation, named: bool) -> str:
     """Return which alert it was, on what, when, and how often; with its node if it is `named`."""
-    device = f" on {observation.device}" if observation.device else ""
-    node = f" of {one_line(observation.node, 64)}" if named else ""
     times = f", {observation.times} times" if observation.times > 1 else ""
     end = ", until the end" if observation.fires_at_end else ""
     cause = f", an effect of {one_line(observation.inhibited_by, 80)}" if observation.inhibited_by else ""
-    labels = f": {observation.own_labels}" if observation.own_labels else ""
     when = f"from {utc(observation.first)} for {span_text(observation.seconds)}"
-    return f"{one_line(observation.alert, 80)}{device}{node} {when}{times}{end}{cause}{labels}"
+    return f"{_name_text(observation, named)} {when}{times}{end}{cause}{_labels_text(observation)}"
 
 
-def _left_out(observations: Sequence[Observation]) -> Iterator[str]:
+def pending_text(alert: PendingAlert, named: bool) -> str:
+    """Return which alert was pending, on what, since when, and how much of its `for` was missing."""
+    when = f"{alert.severity.value}, pending from {utc(alert.first)} for {span_text(int(alert.seconds))}, until the end"
+    missing = f"{span_text(alert.missing)} of its {span_text(alert.hold)} missing"
+    return f"{_name_text(alert, named)} {when}, {missing}{_labels_text(alert)}"
+
+
+def _name_text(alert: AlertOfRun, named: bool) -> str:
+    device = f" on {alert.device}" if alert.device else ""
+    node = f" of {one_line(alert.node, 64)}" if named else ""
+    return f"{one_line(alert.alert, 80)}{device}{node}"
+
+
+def _labels_text(alert: AlertOfRun) -> str:
+    return f": {alert.own_labels}" if alert.own_labels else ""
+
+
+def _left_out(observations: Sequence[AlertOfRun]) -> Iterator[str]:
     if len(observations) > MOST_ROWS:
         yield f"  and {len(observations) - MOST_ROWS} more: --json has all"
 
@@ -182,15 +215,28 @@ def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
 
 
 def imbalance_texts(run: RecordedRun) -> Iterator[str]:
-    """Yield a sentence on the GPUs of each job, and on those of none."""
+    """Yield a sentence on the GPUs of each job, and on those of none, and one on GPUs that could not be compared."""
     for job, gpus in run.groups():
-        imbalance = imbalance_of(gpus)
-        if imbalance is None:
-            continue
-        subject = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
+        imbalance, unknown = imbalance_of(gpus), list(unknown_texts(gpus))
+        if imbalance is not None:
+            subject = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
+            limit = ", where it is known," if unknown else ""
+            yield (
+                f"{subject}: utilization of its GPUs{limit} differs by {share_text(imbalance.mean)} on average and "
+                f"{share_text(imbalance.largest)} at most, as means over {span_text(imbalance.window)}."
+            )
+        yield from unknown
+
+
+def unknown_texts(gpus: Sequence[GpuFacts]) -> Iterator[str]:
+    """Yield a sentence on those of a group whose utilization is not known for a part of the time."""
+    by_share: dict[str, list[GpuFacts]] = {}
+    for gpu, ratio in unknown_utilization(gpus):
+        by_share.setdefault(share_text(ratio), []).append(gpu)
+    for share, gpus_of_share in by_share.items():
         yield (
-            f"{subject}: utilization of its GPUs differs by {share_text(imbalance.mean)} on average and "
-            f"{share_text(imbalance.largest)} at most, as means over {span_text(imbalance.window)}."
+            f"Utilization of {format_gpus(gpus_of_share)} is not known for {share} of the time in which that of others "
+            "is, and not compared there."
         )
 
 

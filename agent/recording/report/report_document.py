@@ -6,7 +6,14 @@ from typing import Any
 from agent.lib.wording import utc
 from agent.model import IbPort
 from agent.recording.report import report_series as chosen
-from agent.recording.report.observation import Judgement, Observation
+from agent.recording.report.observation import (
+    AlertOfRun,
+    Judgement,
+    Observation,
+    PendingAlert,
+    UnjudgedRule,
+    severities_by_alert,
+)
 from agent.recording.report.run_facts import (
     EntityFacts,
     GpuFacts,
@@ -15,10 +22,11 @@ from agent.recording.report.run_facts import (
     RecordedRun,
     imbalance_of,
     step_of,
+    unknown_utilization,
 )
 from agent.recording.report.series_statistics import GaugeSummary
 
-VERSION = 2
+VERSION = 3
 """Grows when a member changes its meaning or goes away."""
 
 _GAUGES = {
@@ -67,19 +75,42 @@ def report_document(run: RecordedRun, judgement: Judgement, recorded: Sequence[O
 
 
 def judgement_document(judgement: Judgement) -> dict[str, Any]:
-    """Return the alerts that fired, and what could not be judged."""
+    """Return the alerts that fired, those that were pending at the end, and what could not be judged."""
     return {
         "alerts": [_alert(observation) for observation in judgement.observations],
-        "rules": {
-            "evaluated": len(judgement.rules),
-            "need_longer_history": list(judgement.short),
-            "without_metrics": list(judgement.unread),
-            "failures": list(judgement.failures),
-        },
+        "pending_alerts": [_pending(alert) for alert in judgement.pending],
+        "rules": {**coverage_document(judgement), "failures": list(judgement.failures)},
     }
 
 
+def coverage_document(judgement: Judgement) -> dict[str, Any]:
+    """Return how many rules were evaluated, and the alerts of those that could not judge."""
+    return {
+        "evaluated": len(judgement.rules),
+        "need_longer_history": _unjudged(judgement.short),
+        "without_metrics": _unjudged(judgement.unread),
+    }
+
+
+def _unjudged(rules: Sequence[UnjudgedRule]) -> list[dict[str, Any]]:
+    return [{"alert": alert, "severities": names} for alert, names in severities_by_alert(rules).items()]
+
+
 def _alert(alert: Observation) -> dict[str, Any]:
+    return {
+        **_subject(alert),
+        "to": None if alert.fires_at_end else utc(alert.last),
+        "seconds": alert.seconds,
+        "times": alert.times,
+        "inhibited_by": alert.inhibited_by or None,
+    }
+
+
+def _pending(alert: PendingAlert) -> dict[str, Any]:
+    return {**_subject(alert), "seconds": alert.seconds, "for_seconds": alert.hold, "missing_seconds": alert.missing}
+
+
+def _subject(alert: AlertOfRun) -> dict[str, Any]:
     return {
         "alert": alert.alert,
         "severity": alert.severity.value,
@@ -88,10 +119,6 @@ def _alert(alert: Observation) -> dict[str, Any]:
         "labels": dict(alert.labels),
         "annotations": dict(alert.annotations),
         "from": utc(alert.first),
-        "to": None if alert.fires_at_end else utc(alert.last),
-        "seconds": alert.seconds,
-        "times": alert.times,
-        "inhibited_by": alert.inhibited_by or None,
     }
 
 
@@ -100,6 +127,7 @@ def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
     return {
         "job": job._asdict() if job is not None else None,
         "gpus": [gpu.title for gpu in gpus],
+        "unknown_utilization_ratio": {gpu.title: share for gpu, share in unknown_utilization(gpus)},
         "imbalance": None
         if uneven is None
         else {

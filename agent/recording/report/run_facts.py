@@ -280,6 +280,9 @@ SHORTEST_WINDOW_SECONDS = 60.0
 _WHOLE = 0.8
 """Share of a window's parts of the grid in which a GPU must have been seen."""
 
+_UNKNOWN = 0.05
+"""Share of the time of a group from which on a GPU without utilization is named."""
+
 Means = Sequence["float | None"]
 
 
@@ -309,6 +312,20 @@ def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
         return None
     length = parts * grid.width
     return Imbalance(length, min(len(spreads) * length, grid.count * grid.width), fmean(spreads), max(spreads))
+
+
+def unknown_utilization(gpus: Sequence[GpuFacts]) -> list[tuple[GpuFacts, float]]:
+    """Return the GPUs that lack utilization while others of these have it, with the share of that time."""
+    columns = [gpu.means(chosen.UTILIZATION) or [None] * gpu.node.grid.count for gpu in gpus]
+    known_parts = [
+        part for part, means in enumerate(zip(*columns, strict=True)) if any(mean is not None for mean in means)
+    ]
+    shares: list[tuple[GpuFacts, float]] = []
+    for gpu, means in zip(gpus, columns, strict=True):
+        missing_parts = [part for part in known_parts if means[part] is None]
+        if missing_parts and len(missing_parts) >= _UNKNOWN * len(known_parts):
+            shares.append((gpu, len(missing_parts) / len(known_parts)))
+    return shares
 
 
 def _mean(values: Means, first: int, parts: int) -> float | None:
