@@ -1,7 +1,8 @@
 """The interfaces of a backend and of the devices of a node, and what the agent around them does for each.
 
-A backend only reads. Timing, deadlines, plausibility, monotone counters, rolling statistics, the backend's own health
-and the isolation of its failures are done once for all backends, outside them.
+A backend only reads. A sampling lane says how often (`agent.model.Lane`), a row of the catalogue what (`Metric`), and a
+gap why something was not read (`Gap`). Timing, deadlines, plausibility, monotone counters, rolling statistics, the
+backend's own health and the isolation of its failures are done once for all backends, outside them.
 
 A family of devices is a package in `agent/backends/` whose name is a value of the key `backends.devices`. It has
 `make_source(options)`, which returns an implementation of `DeviceSource`, and only the device worker imports it.

@@ -1,6 +1,7 @@
 """The rows about jobs: which one holds a GPU, and what a job has had so far.
 
-A job's name is only on info series: the number of measurements would grow with every job that ever ran.
+A job's user and name are labels of info series and of what a job uses of one GPU, and of nothing else: they end with
+the job, and what servers keep for long has the two labels that identify it.
 """
 
 from agent.catalogue.bindings import JOB_WATTS, Derived, Source, counter, gauge, info

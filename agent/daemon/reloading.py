@@ -65,7 +65,10 @@ class LastReload(Struct):
 
 
 class Reloader(Struct):
-    """Keeps `last`. `reread` applies the file and returns the keys that need a restart, or raises and does nothing."""
+    """Runs the reloads that are requested, one at a time, in its own thread; `last` is the result of the last one.
+
+    `reread` reads the file, applies it, and returns the keys that need a restart; or it raises and changes nothing.
+    """
 
     reread: Callable[[], Sequence[str]]
     last: LastReload

@@ -34,7 +34,7 @@ _MIG_ACTIVITY = {
 }
 
 _REFUSALS = PERMANENT_CODES - {INVALID_ARGUMENT}
-"""What is answered of an instance that is still there: `invalid argument` may be one that is not."""
+"""Permanent codes of an instance that is still there; INVALID_ARGUMENT may mean that it was destroyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class MigReader:
         self._update_activity(instances)
 
     def _update_activity(self, instances: Iterable[_MigInstance]) -> None:
-        """Sample the GPU instances that were found, those already known further on, and free the samples of others."""
+        """Keep one sampler for each GPU instance, with its first device; free the samples of those that are gone."""
         previous, self._activity = self._activity, {}
         for gpu_instance, first in {i.gpu_instance: i for i in reversed(tuple(instances))}.items():
             key = (gpu_instance, first.uuid)

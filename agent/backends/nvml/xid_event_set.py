@@ -40,7 +40,7 @@ class XidEventSet:
         self._closed = False
 
     def open(self) -> None:
-        """Create the set; without one, events() reports nothing."""
+        """Create the set; without one, wait() returns nothing."""
         try:
             self._set = self._driver.call("nvmlEventSetCreate")
         except DriverError as error:

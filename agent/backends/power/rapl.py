@@ -30,7 +30,10 @@ REMEDY = "; udev/70-coldplate.rules lets the agent's group read it: udevadm trig
 
 
 class RaplDomain(Struct):
-    """One RAPL domain: its name, the range of its counter, and its energy so far, in microjoules."""
+    """One RAPL domain: its series, the range of its counter (`wrap`), and its energy so far (`total`), in microjoules.
+
+    `last` is the counter at the monotonic second `at`. The energy begins with what the counter shows at first.
+    """
 
     wrap: int
     series: Series
@@ -39,7 +42,7 @@ class RaplDomain(Struct):
     total: int = 0
 
     def advance(self, raw: int, mono: float) -> float:
-        """Take the counter's next value; returns the joules that the series shows."""
+        """Add what the counter grew by; return the joules that the series shows."""
         if self.last is None:
             self.total = raw
         elif raw >= self.last:

@@ -144,9 +144,9 @@ def _loop(supply: float, rise: float, flow: float, heat: float) -> Document:
 
 
 EFFICIENCY = 0.97
-"""What a supply gives of what it takes."""
+"""Output power over input power of a supply."""
 HEADROOM = 1.25
-"""What an input is rated for, of what its shelf takes at its own rating: breakers carry 80% for long."""
+"""Rated current of an input over the full-load current of its shelf: a breaker carries 80% of its rating for long."""
 
 
 def power_root(scenario: Scenario, plant: RackPlant, draw: float, t: float) -> Document:
@@ -201,7 +201,7 @@ RENEWED_SECONDS = 5.0
 
 
 class SyntheticService:
-    """One service. For one thread at a time, with the tracks of its own on which the unit looks.
+    """One Redfish service, for one thread at a time: what it shows is computed from GPU histories of its own.
 
     `root` returns the root with all below it at a time; `age` gives the seconds since the scenario began.
     """

@@ -85,7 +85,7 @@ def with_style(part: Part | str) -> Part:
 
 
 class TextLayout(Struct, frozen=True):
-    """`height` None: as many lines as there are to show, as on paper."""
+    """The width and height of what is drawn, in characters, and its signs; no height: as many lines as needed."""
 
     width: int
     height: int | None = None
@@ -150,7 +150,10 @@ def sentence(layout: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterat
 
 
 def panel(title: str, lines: Sequence[Text], most: int | None, layout: TextLayout) -> list[Text]:
-    """Return a title and its lines; the last one says how many had no room. Nothing where not even one line fits."""
+    """Return a title and its lines, in `most` lines: the last says how many had no room, if it is not the only one.
+
+    Returns nothing where not even one line fits.
+    """
     if not lines or (most is not None and most < 2):
         return []
     head = layout.line((f"{title} ", HEAD), (layout.glyphs.rule * max(layout.width - len(title) - 1, 0), DIM))
