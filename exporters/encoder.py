@@ -56,11 +56,6 @@ def group(series: Sequence[Series]) -> list[Family]:
     ]
 
 
-def ageless_places(series: Sequence[Series]) -> list[int]:
-    """Return the positions of all series but the age of the sample, in page order."""
-    return [place for family in group(series) for place in family.members if family.metric is not AGE_SERIES.metric]
-
-
 def by_family(series: Sequence[Series]) -> list[list[int]]:
     """Return the positions of each family's series, in their order; the families in catalogue order."""
     by_name: defaultdict[str, list[int]] = defaultdict(list)

@@ -128,13 +128,6 @@ class SeenGpu(Struct):
         """Where it is and which it is, for who replaces it: slot and serial number, as far as they are known."""
         return [f"{name} {self.facts[name]}" for name in ("slot", "serial") if self.facts.get(name)]
 
-    @property
-    def only_job(self) -> tuple[str, str] | None:
-        """The job that has the GPU to itself."""
-        if len(self.jobs) != 1 or self.jobs[0].get("mig", "0") != "0":
-            return None
-        return self.jobs[0].get("scheduler", ""), self.jobs[0].get("job_id", "")
-
 
 class SeenNode:
     """The part of a snapshot that is judged, `metrics` by name. Nothing is seen before `add_snapshot`.

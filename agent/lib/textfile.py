@@ -14,7 +14,6 @@ from agent.lib.wording import shown_path
 CONFIGURATION = 1024 * 1024
 RULES = 4 * 1024 * 1024
 """A rule file: some 10,000 rules, which are then counted and refused by their number."""
-TESTS = 8 * 1024 * 1024
 SCENARIO = 256 * 1024
 PEERS = 64 * 1024
 SECRET = 64 * 1024

@@ -22,6 +22,7 @@ TEST_KEYS = (
     "interval", "name", "input_series", "alert_rule_test", "promql_expr_test", "external_labels", "external_url",
 )  # fmt: skip
 BOUNDS = Bounds(depth=16, nodes=1_000_000, characters=16 * 2**20, scalar=2**20)
+LARGEST_FILE = 8 * 1024 * 1024
 MOST_SAMPLES = 20_000_000
 """Samples of all series of a file up to the last case of their test: a typing error must not use up the memory."""
 MOST_STEPS = 1_000_000
@@ -98,7 +99,7 @@ def load(path: Path, *, handed: bool = False) -> Document:
     reader = Reader(str(path))
     document: Document | None = None
     with contextlib.suppress(TooManyError):
-        tree = reader.compose(reader.load(path, textfile.TESTS, handed=handed), BOUNDS)
+        tree = reader.compose(reader.load(path, LARGEST_FILE, handed=handed), BOUNDS)
         document = _UnitTestLoader(reader, path).document(tree)
     if reader.problems or document is None:
         raise TestFileError(reader.in_order())

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from agent.config.schema import Config
 from agent.health.conditions import counts_now, order_of
+from agent.health.evaluated_rules import NO_RULES
 from agent.health.seen_node import SeenGpu, name_of
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
@@ -141,7 +142,7 @@ def condition_findings(conditions: NodeConditions, gpus: Iterable[SeenGpu] = ())
     `gpus` says where those are that an alert names.
     """
     if conditions.firing is None and not conditions.reason:
-        return [HealthFinding(Verdict.SKIPPED, NO_ALERT, "no rules are evaluated", name="alerts")]
+        return [HealthFinding(Verdict.SKIPPED, NO_ALERT, NO_RULES, name="alerts")]
     by_rule: dict[tuple[str, Verdict], list[Alert]] = {}
     for alert in sorted(conditions.firing or (), key=order_of):
         if alert.severity in VERDICTS:
