@@ -2,15 +2,20 @@
 
 from msgspec.structs import replace
 
+from alerts import packs
 from alerts.engine import Ruleset
 from alerts.rule_inputs import RuleReader, alerting_rules
 from alerts.rulefile import AlertingRule, Rule, RuleGroup
 
 
 def for_one_sample(rules: Ruleset) -> Ruleset:
-    """Return the rules without `for`, all of them due in every round: an alert fires by one sample."""
-    files = (replace(file, groups=tuple(map(_at_once, file.groups))) for file in rules.files)
-    return replace(rules, files=tuple(files))
+    """Return the rules without `for`, all of them due in every round: an alert fires by one sample.
+
+    The pack's rules about the agent are left out: no agent takes this sample, and what it may not read, as an
+    ordinary user for one, says nothing about the node.
+    """
+    files = [file for file in rules.files if not packs.is_about_agent(file.path)]
+    return replace(rules, files=tuple(replace(file, groups=tuple(map(_at_once, file.groups))) for file in files))
 
 
 def _at_once(group: RuleGroup) -> RuleGroup:

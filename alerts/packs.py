@@ -56,6 +56,11 @@ def is_shipped(path: Path) -> bool:
     return path.resolve().parent == _SHIPPED
 
 
+def is_about_agent(path: str | Path) -> bool:
+    """Return whether a path is that of the shipped rule file about the agent itself, and what it cannot read."""
+    return is_shipped(Path(path)) and Path(path).stem == "agent"
+
+
 def is_about_racks(path: str | Path) -> bool:
     """Return whether a path is that of a shipped rule file whose rules read only series that agents of a rack have."""
     return is_shipped(Path(path)) and Path(path).stem.partition("-")[0] in {"rack", "breakers"}

@@ -94,6 +94,12 @@ def test_what_a_site_changes_in_a_rule_holds_without_an_agent_as_well(look, tmp_
     assert (finding.name, finding.verdict.value, "site.yml" in finding.found) == ("alerts", "unknown", True)
 
 
+def test_what_an_ordinary_user_may_not_read_is_no_condition_of_the_node(look) -> None:
+    """MetricsMissing is about an agent, which has what it needs; a check is run by any user."""
+    denied = host(look("idle"), "coldplate_metric_missing", 1, "coldplate_gpu_xids_total", "denied")
+    assert findings_of(denied) == {("alerts", "ok")}
+
+
 def test_a_rule_over_minutes_says_that_it_saw_one_sample(look) -> None:
     hot = changed(look("idle"), of("gpu_throttle_active", 1, reason="hw_thermal_slowdown"))
     (finding,) = condition_findings(shipped().evaluate(hot))

@@ -119,7 +119,7 @@ class OneSampleRules:
             self.problem = f"the rules cannot be used: {error}"
             return
         self._rules = for_one_sample(rules)
-        self._count, self._looking_back = sum(1 for _ in alerting_rules(rules)), looking_back(rules)
+        self._count, self._looking_back = sum(1 for _ in alerting_rules(self._rules)), looking_back(self._rules)
 
     def evaluate(self, snapshot: Snapshot) -> NodeConditions:
         """Return the conditions of a snapshot, each `for` counted as 0."""

@@ -18,6 +18,7 @@ CANNOT_BE_HAD = (
     (r"grafana-foundation-sdk .* Python 3\.10", "its releases begin with Python 3.11"),
     (r"zsh is not installed", "a shell looks for its functions below /usr, where one that is unpacked has none"),
     (r"(mandoc|groff) is not installed", "not brought: man pages are formatted where somebody has it"),
+    (r"this is no checkout", "the bare root gets the files that git lists, without the history"),
     (r"PyTorch is not installed", "hundreds of megabytes for one test of its calls on a processor"),
 )
 COLUMNS = (
